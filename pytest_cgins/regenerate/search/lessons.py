@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pytest_cgins.regenerate.methods.classes import Tried, classify
 from pytest_cgins.regenerate.methods.sass_signature import Shown
 from pytest_cgins.regenerate.methods.select import Situation
-from pytest_cgins.regenerate.model import INCUMBENT, Attempt
+from pytest_cgins.regenerate.model import Attempt
 from pytest_cgins.regenerate.profiling.attribution import attribute
+from pytest_cgins.regenerate.search.decided import name_of
 from pytest_cgins.regenerate.search.tree import Tree
 
 Marks = Mapping[int, Mapping[str, Shown]]
@@ -41,13 +42,13 @@ def lessons(tree: Tree, marks: Marks, situation: Situation, *, run: str) -> tupl
     """
     found: dict[tuple[int, str], Tried] = {}
     # The champion of a round comes last: what it says of a method is what counts.
-    for one in sorted(tree, key=lambda one: (one.beats_champion, one.number)):
-        ask = tree.ask(one.number)
-        if not one.is_right or ask.kind == "ablate":
+    for candidate in sorted(tree, key=lambda candidate: (candidate.beats_champion, candidate.number)):
+        ask = tree.ask(candidate.number)
+        if not candidate.is_right or ask.kind == "ablate":
             continue
-        for method in tree.added(one.number):
-            shown = marks.get(one.number, {}).get(method, "unknown")
-            proof = _proof(tree, one, method)
+        for method in tree.added(candidate.number):
+            shown = marks.get(candidate.number, {}).get(method, "unknown")
+            proof = _proof(tree, candidate, method)
             if proof is None and shown != "absent":
                 continue
             known = proof or _Proof(proven=None, slowdown_without=None, note="it is not in the machine code")
@@ -68,51 +69,47 @@ def lessons(tree: Tree, marks: Marks, situation: Situation, *, run: str) -> tupl
     return tuple(found.values())
 
 
-def _proof(tree: Tree, one: Attempt, method: str) -> _Proof | None:
+def _proof(tree: Tree, candidate: Attempt, method: str) -> _Proof | None:
     """What is known of a method in a candidate; None if nothing follows."""
-    ablated = [child for child in tree.children(one.number) if tree.ask(child.number).method == method]
+    ablated = [child for child in tree.children(candidate.number) if tree.ask(child.number).method == method]
     if ablated:
-        return _of_ablation(one, ablated[-1], method)
-    if one.beats_champion:
-        return _of_step(tree, one, method)
-    if any(other.beats_champion for other in _tried_together(tree, one)):
+        return _of_ablation(candidate, ablated[-1], method)
+    if candidate.beats_champion:
+        return _of_step(tree, candidate, method)
+    if any(other.beats_champion for other in _tried_together(tree, candidate)):
         return None
     return _Proof(proven=False, slowdown_without=None, note="nothing in its round was faster")
 
 
-def _of_ablation(one: Attempt, without: Attempt, method: str) -> _Proof:
+def _of_ablation(candidate: Attempt, without: Attempt, method: str) -> _Proof:
     evaluations = without.trials[-1].evaluations if without.trials else ()
     found = attribute(method, evaluations)
     slowdown = None
-    if found.state != "not-ablated" and without.time_ratio is not None and one.time_ratio:
-        slowdown = without.time_ratio / one.time_ratio
+    if found.state != "not-ablated" and without.time_ratio is not None and candidate.time_ratio:
+        slowdown = without.time_ratio / candidate.time_ratio
     proven = None if found.state == "not-ablated" else found.contributes
-    note = f"candidate {without.number} is candidate {one.number} without it: {found.message}"
+    note = f"candidate {without.number} is candidate {candidate.number} without it: {found.message}"
     return _Proof(proven=proven, slowdown_without=slowdown, note=note)
 
 
-def _of_step(tree: Tree, one: Attempt, method: str) -> _Proof | None:
-    parent = tree.source_of(one.number)
-    if tree.added(one.number) != (method,) or parent.time_ratio is None or not one.time_ratio:
+def _of_step(tree: Tree, candidate: Attempt, method: str) -> _Proof | None:
+    parent = tree.source_of(candidate.number)
+    if tree.added(candidate.number) != (method,) or parent.time_ratio is None or not candidate.time_ratio:
         return None
     # `beats_champion` was proven against the best one until then: that must have been the parent.
-    if _champion_before(tree, one) != parent.number:
+    if _champion_before(tree, candidate) != parent.number:
         return None
     return _Proof(
         proven=True,
-        slowdown_without=parent.time_ratio / one.time_ratio,
-        note=f"candidate {one.number} is {_called(parent)} with it, and nothing else that is named",
+        slowdown_without=parent.time_ratio / candidate.time_ratio,
+        note=f"candidate {candidate.number} is {name_of(parent.number)} with it, and nothing else that is named",
     )
 
 
-def _called(one: Attempt) -> str:
-    return "the incumbent" if one.number == INCUMBENT else f"candidate {one.number}"
-
-
-def _champion_before(tree: Tree, one: Attempt) -> int:
-    earlier = [other.number for other in tree if other.number < one.number and other.beats_champion]
+def _champion_before(tree: Tree, candidate: Attempt) -> int:
+    earlier = [other.number for other in tree if other.number < candidate.number and other.beats_champion]
     return earlier[-1] if earlier else 0
 
 
-def _tried_together(tree: Tree, one: Attempt) -> Iterator[Attempt]:
-    return (other for other in tree.of_round(tree.ask(one.number).round) if other is not one)
+def _tried_together(tree: Tree, candidate: Attempt) -> Iterator[Attempt]:
+    return (other for other in tree.of_round(tree.ask(candidate.number).round) if other is not candidate)

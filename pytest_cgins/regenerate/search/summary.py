@@ -142,23 +142,24 @@ def _rounds(policy: str, asked: Sequence[Asked]) -> Iterator[Round]:
 
 
 def _drift(journal: Journal, target: Target, attempts: Sequence[Attempt]) -> Iterator[Bottleneck]:
-    champions = {INCUMBENT, *(one.number for one in attempts if one.beats_champion)}
-    for number in (INCUMBENT, *(one.number for one in attempts)):
-        found = journal.evidence(target, number)
-        if found is not None:
-            yield Bottleneck(
-                number=number,
-                was_champion=number in champions,
-                case=found.case,
-                gaps=found.gaps,
-                largest=_largest(found),
-                near_peak=found.near_peak,
-                degraded=found.degraded,
-            )
+    champions = {INCUMBENT, *(attempt.number for attempt in attempts if attempt.beats_champion)}
+    for number in (INCUMBENT, *(attempt.number for attempt in attempts)):
+        evidence = journal.evidence(target, number)
+        if evidence is None:
+            continue
+        yield Bottleneck(
+            number=number,
+            was_champion=number in champions,
+            case=evidence.case,
+            gaps=evidence.gaps,
+            largest=_largest(evidence),
+            near_peak=evidence.near_peak,
+            degraded=evidence.degraded,
+        )
 
 
-def _largest(found: Evidence) -> Axis | None:
-    known = {axis: gap for axis in TIES if (gap := found.gaps.of(axis)) is not None}
+def _largest(evidence: Evidence) -> Axis | None:
+    known = {axis: gap for axis in TIES if (gap := evidence.gaps.of(axis)) is not None}
     return max(known, key=lambda axis: known[axis], default=None)
 
 
@@ -209,20 +210,17 @@ def _verifiers(attempts: Sequence[Attempt]) -> Verifiers | None:
 
 
 def _costs(journal: Journal, target: Target) -> Iterator[Cost]:
-    for role in _ROLES:
-        took = spent_on(journal, target, role=role)
-        if took.requests:
-            yield _cost(role, took)
-    yield _cost("all", spent_on(journal, target))
-
-
-def _cost(role: Role | Literal["all"], took: Spent) -> Cost:
-    return Cost(
-        role=role,
-        requests=took.requests,
-        prompt_tokens=took.prompt_tokens,
-        answer_tokens=took.answer_tokens,
-        usd=took.usd,
-        unpriced=took.unpriced,
-        seconds=took.seconds,
-    )
+    by_role = {role: spent_on(journal, target, role=role) for role in _ROLES}
+    spent: dict[Role | Literal["all"], Spent] = {
+        role: took for role, took in by_role.items() if took.requests
+    }
+    for role, took in {**spent, "all": spent_on(journal, target)}.items():
+        yield Cost(
+            role=role,
+            requests=took.requests,
+            prompt_tokens=took.prompt_tokens,
+            answer_tokens=took.answer_tokens,
+            usd=took.usd,
+            unpriced=took.unpriced,
+            seconds=took.seconds,
+        )

@@ -30,8 +30,8 @@ class Tree:
 
     def __init__(self, candidates: Sequence[Attempt] = ()) -> None:
         self._all = (ROOT, *candidates)
-        self._asks = tuple(one.ask for one in self._all if one.ask is not None)
-        numbers = [one.number for one in self._all]
+        self._asks = tuple(candidate.ask for candidate in self._all if candidate.ask is not None)
+        numbers = [candidate.number for candidate in self._all]
         if numbers != list(range(len(self._asks))):
             raise ValueError(f"candidates are not numbered in order, or lack what was asked: {numbers}")
 
@@ -56,7 +56,7 @@ class Tree:
     @property
     def champion(self) -> Attempt:
         """The last that was proven faster than its predecessor; the incumbent, if none was."""
-        return next((one for one in reversed(self._all) if one.beats_champion), ROOT)
+        return next((candidate for candidate in reversed(self._all) if candidate.beats_champion), ROOT)
 
     @property
     def rounds(self) -> int:
@@ -65,42 +65,42 @@ class Tree:
 
     def of_round(self, number: int) -> tuple[Attempt, ...]:
         """Candidates of a round, in order."""
-        return tuple(one for one in self if self.ask(one.number).round == number)
+        return tuple(candidate for candidate in self if self.ask(candidate.number).round == number)
 
     def children(self, number: int) -> tuple[Attempt, ...]:
         """Those whose prompts showed a candidate's sources, in order."""
-        return tuple(one for one in self if self.ask(one.number).parent == number)
+        return tuple(candidate for candidate in self if self.ask(candidate.number).parent == number)
 
     def below(self, number: int) -> tuple[Attempt, ...]:
         """Those, and those below them, in order."""
-        found = {number}
-        for one in self:
-            if self.ask(one.number).parent in found:
-                found.add(one.number)
-        return tuple(self[one] for one in sorted(found - {number}))
+        numbers = {number}
+        for candidate in self:
+            if self.ask(candidate.number).parent in numbers:
+                numbers.add(candidate.number)
+        return tuple(self[each] for each in sorted(numbers - {number}))
 
     def source_of(self, number: int) -> Attempt:
         """The nearest right one above a candidate: what it was made from, mendings left out."""
-        return next(one for one in self.ancestors(number) if one.is_right)
+        return next(candidate for candidate in self.ancestors(number) if candidate.is_right)
 
     def added(self, number: int) -> tuple[str, ...]:
         """Methods by which a candidate differs from `source_of` it, those of wrong ones that it mends among them."""
         named: list[str] = []
-        for one in (self[number], *self.ancestors(number)):
-            if one is not self[number] and one.is_right:
+        for candidate in (self[number], *self.ancestors(number)):
+            if candidate is not self[number] and candidate.is_right:
                 break
-            named = [*one.methods, *named]
+            named = [*candidate.methods, *named]
         return tuple(dict.fromkeys(named))
 
     def applied(self, number: int) -> tuple[str, ...]:
         """All methods that were named on the way from the incumbent to a candidate."""
         way = [self[number], *self.ancestors(number)]
-        return tuple(dict.fromkeys(name for one in reversed(way) for name in one.methods))
+        return tuple(dict.fromkeys(name for candidate in reversed(way) for name in candidate.methods))
 
     def ancestors(self, number: int) -> tuple[Attempt, ...]:
         """From the parent up to the incumbent."""
-        found = []
+        ancestors = []
         while number != INCUMBENT:
             number = self.ask(number).parent
-            found.append(self[number])
-        return tuple(found)
+            ancestors.append(self[number])
+        return tuple(ancestors)

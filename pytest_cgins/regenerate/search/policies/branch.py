@@ -49,7 +49,7 @@ class Branch(Policy):
 
     def _branches(self, tree: Tree) -> tuple[Ask, ...]:
         start = self._start(tree)
-        last = [one for one in tree.of_round(tree.rounds) if not one.is_right]
+        last = [candidate for candidate in tree.of_round(tree.rounds) if not candidate.is_right]
         count = min(self._means.branches, self._attempts - len(tree))
         return tuple(
             Ask(
@@ -61,7 +61,7 @@ class Branch(Policy):
                 temperature=self._means.temperature,
                 shows_evidence=True,
                 variant=VARIANTS[branch % len(VARIANTS)],
-                shown=tuple(one.number for one in last[-3:]),
+                shown=tuple(candidate.number for candidate in last[-3:]),
             )
             for branch in range(count)
         )
@@ -69,21 +69,27 @@ class Branch(Policy):
     def _start(self, tree: Tree) -> Attempt:
         """The champion; where a whole round from it brought nothing, the best of the frontier that was not yet tried."""
         champion = tree.champion
-        tried = [one for one in tree.children(champion.number) if tree.ask(one.number).kind != "ablate"]
-        if not any(one.is_right for one in tried):
+        tried = [
+            candidate
+            for candidate in tree.children(champion.number)
+            if tree.ask(candidate.number).kind != "ablate"
+        ]
+        if not any(candidate.is_right for candidate in tried):
             return champion
         frontier = [
-            one
-            for one in tree
-            if one.is_right and tree.ask(one.number).kind == "optimise" and not tree.children(one.number)
+            candidate
+            for candidate in tree
+            if candidate.is_right
+            and tree.ask(candidate.number).kind == "optimise"
+            and not tree.children(candidate.number)
         ]
-        return min(frontier, key=lambda one: one.time_ratio or 0.0, default=champion)
+        return min(frontier, key=lambda candidate: candidate.time_ratio or 0.0, default=champion)
 
     def _ablations(self, tree: Tree) -> tuple[Ask, ...]:
         champion = tree.champion
         if champion.number == INCUMBENT:
             return ()
-        done = {tree.ask(one.number).method for one in tree.children(champion.number)}
+        done = {tree.ask(candidate.number).method for candidate in tree.children(champion.number)}
         left = [method for method in tree.added(champion.number) if method not in done]
         return tuple(
             Ask(
@@ -102,7 +108,7 @@ class Branch(Policy):
         """Rounds at the end in which no candidate was right."""
         count = 0
         for number in range(tree.rounds, 0, -1):
-            if any(one.is_right for one in tree.of_round(number)):
+            if any(candidate.is_right for candidate in tree.of_round(number)):
                 break
             count += 1
         return count
@@ -111,5 +117,7 @@ class Branch(Policy):
 def _rounds(tree: Tree) -> int:
     """Rounds with a candidate that was right."""
     return sum(
-        1 for number in range(1, tree.rounds + 1) if any(one.is_right for one in tree.of_round(number))
+        1
+        for number in range(1, tree.rounds + 1)
+        if any(candidate.is_right for candidate in tree.of_round(number))
     )

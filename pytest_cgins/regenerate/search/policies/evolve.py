@@ -32,11 +32,13 @@ class Evolve(Policy):
         archive = archive_of(tree)
         draws = self._means.draws(tree)
         weights = [1 / (rank + 1) for rank in range(len(archive))]
-        failed = [one.number for one in tree.of_round(tree.rounds) if not one.is_right][-2:]
+        failed = [candidate.number for candidate in tree.of_round(tree.rounds) if not candidate.is_right][-2:]
         asks = []
         for branch in range(min(PROPOSED, self._attempts - len(tree))):
             parent = draws.choices(archive, weights)[0]
-            others = [one.number for one in archive if one.number not in (0, parent.number)][:2]
+            others = [
+                candidate.number for candidate in archive if candidate.number not in (0, parent.number)
+            ][:2]
             asks.append(
                 Ask(
                     parent=parent.number,
@@ -64,5 +66,7 @@ class Evolve(Policy):
 
 def archive_of(tree: Tree) -> tuple[Attempt, ...]:
     """The best right candidates, the incumbent among them, fastest first."""
-    right = [ROOT, *(one for one in tree if one.is_right)]
-    return tuple(sorted(right, key=lambda one: (one.time_ratio or 0.0, one.number))[:ARCHIVE])
+    right = [ROOT, *(candidate for candidate in tree if candidate.is_right)]
+    return tuple(
+        sorted(right, key=lambda candidate: (candidate.time_ratio or 0.0, candidate.number))[:ARCHIVE]
+    )

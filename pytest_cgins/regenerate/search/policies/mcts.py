@@ -36,8 +36,12 @@ class Mcts(Policy):
         if len(tree) >= self._attempts or _is_pruned(tree, ROOT):
             return ()
         parent = chosen(tree)
-        failed = [one.number for one in tree.children(parent.number) if not one.is_right][-SIBLINGS:]
-        above = [one.number for one in tree.ancestors(parent.number) if one.number != INCUMBENT][:ANCESTORS]
+        failed = [candidate.number for candidate in tree.children(parent.number) if not candidate.is_right][
+            -SIBLINGS:
+        ]
+        above = [
+            candidate.number for candidate in tree.ancestors(parent.number) if candidate.number != INCUMBENT
+        ][:ANCESTORS]
         best = (
             [tree.champion.number] if tree.champion.number not in (INCUMBENT, parent.number, *above) else []
         )
@@ -64,11 +68,15 @@ def chosen(tree: Tree) -> Attempt:
     """The node that gets the next child: down from the root by UCT, to the first that may have another one."""
     node = ROOT
     while True:
-        children = [one for one in tree.children(node.number) if one.is_right and not _is_pruned(tree, one)]
+        children = [
+            candidate
+            for candidate in tree.children(node.number)
+            if candidate.is_right and not _is_pruned(tree, candidate)
+        ]
         visits = len(tree.below(node.number)) + 1
         if len(tree.children(node.number)) < most_children(visits) or not children:
             return node
-        node = max(children, key=lambda one: (uct(tree, one, visits), -one.number))
+        node = max(children, key=lambda candidate: (uct(tree, candidate, visits), -candidate.number))
 
 
 def uct(tree: Tree, node: Attempt, parent_visits: int) -> float:
@@ -78,8 +86,8 @@ def uct(tree: Tree, node: Attempt, parent_visits: int) -> float:
     wrong one is 0.
     """
     seen = [node, *tree.below(node.number)]
-    best = min(one.time_ratio or math.inf for one in (ROOT, *tree))
-    rewards = [best / one.time_ratio if one.time_ratio else 0.0 for one in seen]
+    best = min(candidate.time_ratio or math.inf for candidate in (ROOT, *tree))
+    rewards = [best / candidate.time_ratio if candidate.time_ratio else 0.0 for candidate in seen]
     return sum(rewards) / len(seen) + EXPLORATION * math.sqrt(math.log(parent_visits) / len(seen))
 
 
@@ -96,5 +104,5 @@ def _is_pruned(tree: Tree, node: Attempt) -> bool:
     if len(below) < STAGNANT:
         return False
     before = [node, *below[:-STAGNANT]]
-    best = min(one.time_ratio or math.inf for one in before)
-    return all((one.time_ratio or math.inf) >= best for one in below[-STAGNANT:])
+    best = min(candidate.time_ratio or math.inf for candidate in before)
+    return all((candidate.time_ratio or math.inf) >= best for candidate in below[-STAGNANT:])

@@ -56,7 +56,7 @@ class Refine(Policy):
                 model=self._means.model(len(tree)),
                 temperature=self._means.temperature,
                 shows_evidence=number > SETTLED,
-                shown=tuple(one.number for one in reversed(step[-3:])),
+                shown=tuple(candidate.number for candidate in reversed(step[-3:])),
             ),
         )
 
@@ -64,13 +64,13 @@ class Refine(Policy):
         done = [number for number in range(1, tree.rounds + 1) if _is_over(tree.of_round(number))]
         last = done[-STAGNANT:]
         return len(last) == STAGNANT and not any(
-            one.beats_champion for number in last for one in tree.of_round(number)
+            candidate.beats_champion for number in last for candidate in tree.of_round(number)
         )
 
 
-def _ask_of(one: Attempt) -> Ask:
-    assert one.ask is not None
-    return one.ask
+def _ask_of(candidate: Attempt) -> Ask:
+    assert candidate.ask is not None
+    return candidate.ask
 
 
 def _is_over(step: tuple[Attempt, ...]) -> bool:
@@ -80,13 +80,13 @@ def _is_over(step: tuple[Attempt, ...]) -> bool:
 def _fixes(step: tuple[Attempt, ...]) -> int:
     """Mendings since the step was last begun."""
     count = 0
-    for one in reversed(step):
-        if _ask_of(one).kind != "fix":
+    for candidate in reversed(step):
+        if _ask_of(candidate).kind != "fix":
             break
         count += 1
     return count
 
 
 def _is_spent(step: tuple[Attempt, ...]) -> bool:
-    begun_anew = sum(1 for one in step if _ask_of(one).kind == "regenerate")
+    begun_anew = sum(1 for candidate in step if _ask_of(candidate).kind == "regenerate")
     return begun_anew >= REGENERATIONS and _fixes(step) >= FIXES

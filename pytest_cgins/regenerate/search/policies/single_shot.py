@@ -38,8 +38,10 @@ class SingleShot(Policy):
     def ended(self, tree: Tree) -> str:
         """Whether it came out right."""
         return (
-            "the one pass is done" if any(one.is_right for one in tree) else "the pass never came out right"
+            "the one pass is done"
+            if any(candidate.is_right for candidate in tree)
+            else "the pass never came out right"
         )
 
     def _is_done(self, tree: Tree) -> bool:
-        return len(tree) >= self._attempts or any(one.is_right for one in tree)
+        return len(tree) >= self._attempts or any(candidate.is_right for candidate in tree)
