@@ -29,6 +29,7 @@ _.reportinfo
 _.runtest
 _.setup
 _.collect
+_.toterminal
 
 # methods that Python's import system calls
 _.get_code

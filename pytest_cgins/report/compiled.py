@@ -16,6 +16,7 @@ from pytest_cgins.core.model import Compilation, KernelResources, Status
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate import verdict as gate
 from pytest_cgins.report import console
+from pytest_cgins.report.failure import headline
 from pytest_cgins.report.summary import rank
 
 SHOWN_OPCODES = 6
@@ -91,13 +92,6 @@ def figures(row: BuildRow) -> tuple[str, ...]:
     """The cells of `FIGURES`."""
     numbers = gate.resource_numbers(row.resources, row.base)
     return tuple(changed(numbers.get(name), numbers.get(f"base_{name}")) for _, name in FIGURES)
-
-
-def headline(compilation: Compilation) -> str:
-    """One line: status, reason code, and the first line of the verdict's message."""
-    verdict = compilation.verdict
-    first = verdict.message.partition("\n")[0]
-    return f"{verdict.status.value} ({verdict.reason.value}){': ' if first else ''}{first}"
 
 
 def message(compilation: Compilation, *, command: str) -> str:
@@ -219,23 +213,8 @@ def opcode_table(compilations: Iterable[Compilation], *, colour: bool) -> Table:
     return found
 
 
-def lines(
-    compilations: Sequence[Compilation], *, shown: int | None = None, brief: bool = False
-) -> Iterator[Text]:
-    """What is to be said below the table: failures worst first, what was not compared or built, notes.
-
-    Args:
-        compilations: all builds.
-        shown: how many failures are listed; None for all.
-        brief: whether failures and notes are left out.
-    """
-    failed = failures(compilations)
-    if not brief:
-        for one in failed[:shown]:
-            status, _, rest = headline(one).partition(" ")
-            yield Text(f"{status} ", style=console.style(one.verdict.status)) + Text(f"{one.name} {rest}")
-        if shown is not None and len(failed) > shown:
-            yield Text(f"... {counted(len(failed) - shown, 'more failure')}: -v lists them all")
+def lines(compilations: Sequence[Compilation], *, brief: bool = False) -> Iterator[Text]:
+    """What was not compared or built, notes unless it is to be `brief`, and what building took."""
     for status in EXPLAINED:
         for reason, count in reasons(compilations, status):
             yield Text(f"{status.value} {_builds(count)}: {reason}", style=console.style(status))

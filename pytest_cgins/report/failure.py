@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_cgins.core.call_text import case_line
 from pytest_cgins.core.figures import NO_TOLERANCE, ratio
-from pytest_cgins.core.model import Check, Evaluation, Reason, Status
+from pytest_cgins.core.model import Check, Compilation, Evaluation, Reason, Status
 from pytest_cgins.core.text import counted
 from pytest_cgins.report.escape import visible
 
@@ -39,9 +39,9 @@ def message(evaluation: Evaluation, *, command: str, in_common: str = "") -> str
     return "\n\n".join(parts)
 
 
-def headline(evaluation: Evaluation) -> str:
+def headline(failure: Evaluation | Compilation) -> str:
     """One line: status, reason code, and the first line of the verdict's message."""
-    verdict = evaluation.verdict
+    verdict = failure.verdict
     first = verdict.message.partition("\n")[0]
     return f"{verdict.status.value} ({verdict.reason.value}){': ' if first else ''}{first}"
 

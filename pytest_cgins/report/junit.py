@@ -227,7 +227,7 @@ def _build(one: Compilation) -> _Entry:
         seconds=one.seconds,
         outcome=verdict.status.outcome,
         reason=verdict.reason.value,
-        message=compiled.headline(one),
+        message=failure.headline(one),
         text=compiled.message(one, command=again) if failed else verdict.message,
         properties=_with_numbers(found, verdict.numbers),
     )

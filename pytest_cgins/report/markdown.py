@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.core.measurement import Measurement
@@ -11,6 +12,7 @@ from pytest_cgins.core.model import Compilation, Environment, Evaluation, Sessio
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import compiled, coverage, in_common, summary, time_lines, times
+from pytest_cgins.report.causes import Cause, build_causes, causes, sentence
 from pytest_cgins.report.counts import Counts, counts
 from pytest_cgins.report.escape import block, code, cut
 from pytest_cgins.report.failure import headline, message
@@ -46,18 +48,19 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
     page = LimitedPage(limit_nbytes)
     page.add(heading(report, counts(report)))
     add_coverage(page, report)
+    add_kernels(page, report)
     add_time_totals(page, report)
     evaluations, name = report.evaluations, summary.names(report)
-    failed = summary.failures(evaluations, strict=report.strict)
     if report.compilations:
         add_builds(page, report.compilations)
-    rows = [kernel_row(one) for one in summary.rows(evaluations)]
-    add_figures(page, "Kernels", KERNELS, rows, share=0.25)
-    page.table("Failures", _FAILURES, [_failure(one, report, name(one)) for one in failed], share=0.4)
+    found = causes(report)
+    failed = [_failure(one.first, name(one.first), reproduction(one.first, report), one) for one in found]
+    add_figures(page, "Failures", _FAILURES, failed, share=0.4)
     shared = in_common.in_common(report)
     add_in_common(page, shared)
-    shown = [failure_message(one, report, name(one), shared) for one in failed[:MESSAGES]]
-    page.elements(shown, total=len(failed), share=0.5)
+    shown = [failure_message(one.first, report, name(one.first), shared) for one in found[:MESSAGES]]
+    page.elements(shown, total=len(found), share=0.5)
+    add_rest(page, found, report, share=0.3)
     let_pass = [_let_pass(one, name(one)) for one in times.let_pass(evaluations)]
     page.table("Slower, and let pass", _UNDECIDED, let_pass, share=0.4)
     undecided = [_undecided(one, name(one)) for one in times.undecided(evaluations)]
@@ -137,17 +140,24 @@ def add_time_totals(page: LimitedPage, report: SessionReport) -> None:
 
 def add_builds(page: LimitedPage, compilations: Sequence[Compilation]) -> None:
     """Builds of `--cgins-compile-only`: failures, figures, what was not compared or built."""
-    failed = compiled.failures(compilations)
-    page.table("Failed builds", _FAILURES, [_failed_build(one) for one in failed], share=0.4)
-    page.elements([_build_message(one) for one in failed[:MESSAGES]], total=len(failed), share=0.5)
+    found = build_causes(compilations)
+    failed = [_failure(one.first, one.first.name, compiled.command(one.first), one) for one in found]
+    add_figures(page, "Failed builds", _BUILD_FAILURES, failed, share=0.4)
+    page.elements([_build_message(one.first) for one in found[:MESSAGES]], total=len(found), share=0.5)
+    more = [
+        row(code(one.name, length=NAME_LENGTH), code(headline(one), length=HEADLINE_LENGTH))
+        for cause in found
+        for one in cause.rest
+    ]
+    page.table("More builds of the same causes", ("build", "what"), more, share=0.3)
     page.table("Builds", _BUILDS, [_build(one) for one in compiled.rows(compilations)], share=0.6)
     for title, status in (
         ("Functions without a counterpart", Status.PASSED),
         ("Not compared", Status.NEW),
         ("Not built", Status.SKIPPED),
     ):
-        found = compiled.reasons(compilations, status)
-        page.table(title, _BUILD_REASONS, [_reason(*one) for one in found], share=0.5)
+        reasons = [_reason(*one) for one in compiled.reasons(compilations, status)]
+        page.table(title, _BUILD_REASONS, reasons, share=0.5)
     page.table(
         "Notes on builds", _BUILD_REASONS, [_reason(*one) for one in compiled.notes(compilations)], share=0.5
     )
@@ -185,9 +195,11 @@ def heading(report: SessionReport, found: Counts) -> str:
     seed = "" if report.compilations else _seeds(report)
     compared = ", ".join(code(commit[:10], length=10) for commit in compiled.revisions(report.compilations))
     seed += f" compared with {compared};" if compared else ""
+    told = sentence(report)
+    told = f"<p>{code(told, length=2 * HEADLINE_LENGTH)}</p>\n" if told else ""
     return (
         f"{title}<p>Exit code {report.exit_status};{seed}"
-        f" {report.seconds:.1f} s; pytest-cgins {code(report.cgins, length=40)}{places}</p>\n"
+        f" {report.seconds:.1f} s; pytest-cgins {code(report.cgins, length=40)}{places}</p>\n{told}"
     )
 
 
@@ -227,15 +239,30 @@ def add_figures(
     page.table(title, [columns[index] for index in kept], lines, share=share)
 
 
-_OPTIONAL = ("base", "time vs base", "95%", "speed vs torch.compile", "share of peak", "again")
-KERNELS = (
+_OPTIONAL = (
+    "base",
+    "time vs base",
+    "95%",
+    "speed vs torch.compile",
+    "share of peak",
+    "again",
+    "cases",
+    "builds",
+)
+_KERNELS = (
     "kernel", "implementation", "cases", "status", "worst error / allowed", "time vs base", "speed vs torch",
     "share of peak",
 )  # fmt: skip
 
 
-def kernel_row(found: summary.KernelRow) -> tuple[str, ...]:
-    """Cells below `KERNELS`."""
+def add_kernels(page: LimitedPage, report: SessionReport) -> None:
+    """The table of implementations."""
+    rows = [_kernel(one) for one in summary.rows(report.evaluations)]
+    add_figures(page, "Kernels", _KERNELS, rows, share=0.25)
+
+
+def _kernel(found: summary.KernelRow) -> tuple[str, ...]:
+    """Cells below `_KERNELS`."""
     base, speed = found.base, found.speed
     worst = "" if base is None or base.cases == 1 else f" (worst {change(base.worst)})"
     spread = "" if speed is None or speed.cases == 1 else f" ({ratio(speed.low)}..{ratio(speed.high)})"
@@ -251,15 +278,39 @@ def kernel_row(found: summary.KernelRow) -> tuple[str, ...]:
     )
 
 
-_FAILURES = ("case", "what", "again")
+_FAILURES = ("case", "what", "cases", "again")
+_BUILD_FAILURES = ("build", "what", "builds", "again")
 
 
-def _failure(evaluation: Evaluation, report: SessionReport, name: str) -> str:
-    return row(
+def _failure(failed: Evaluation | Compilation, name: str, command: str, cause: Cause[Any]) -> tuple[str, ...]:
+    return (
         code(name, length=NAME_LENGTH),
-        code(headline(evaluation), length=HEADLINE_LENGTH),
-        code(reproduction(evaluation, report), length=2 * NAME_LENGTH),
+        code(headline(failed), length=HEADLINE_LENGTH),
+        cases_of(cause),
+        code(command, length=2 * NAME_LENGTH),
     )
+
+
+def cases_of(cause: Cause[Any]) -> str:
+    """How many failures a cause has; nothing of a single one."""
+    return f"{len(cause.failures):,}" if cause.rest else NOTHING
+
+
+def add_rest(
+    page: LimitedPage, found: Sequence[Cause[Evaluation]], report: SessionReport, *, share: float
+) -> None:
+    """The failures whose cause an example has shown already, a row each."""
+    name = summary.names(report)
+    rows = [
+        row(
+            code(name(one), length=NAME_LENGTH),
+            code(headline(one), length=HEADLINE_LENGTH),
+            code(reproduction(one, report), length=2 * NAME_LENGTH),
+        )
+        for cause in found
+        for one in cause.rest
+    ]
+    page.table("More cases of the same causes", ("case", "what", "again"), rows, share=share)
 
 
 _IN_COMMON = ("kernel", "implementation", "what")
@@ -383,14 +434,6 @@ def _build(found: compiled.BuildRow) -> str:
         code(", ".join(found.archs), length=NAME_LENGTH),
         ", ".join(f"{count} {status.value}" for status, count in found.statuses),
         *compiled.figures(found),
-    )
-
-
-def _failed_build(compilation: Compilation) -> str:
-    return row(
-        code(compilation.name, length=NAME_LENGTH),
-        code(compiled.headline(compilation), length=HEADLINE_LENGTH),
-        code(compiled.command(compilation), length=2 * NAME_LENGTH),
     )
 
 

@@ -157,10 +157,15 @@ def worst_first(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     return sorted(evaluations, key=lambda one: (rank(one.verdict.status), -times.excess(one), one.label))
 
 
-def outcome(evaluation: Evaluation, *, strict: bool) -> str:
+def label(one: Evaluation | Compilation) -> str:
+    """What a reader knows a case or a build by."""
+    return one.label if isinstance(one, Evaluation) else one.name
+
+
+def outcome(evaluation: Evaluation | Compilation, *, strict: bool) -> str:
     """`pass`, `fail`, `error` or `skip`: a `WEAK` case fails under `--cgins-strict`, a time as `gate.fail_on` says."""
     status = evaluation.verdict.status
-    if status.outcome in ("error", "skip"):
+    if status.outcome in ("error", "skip") or isinstance(evaluation, Compilation):
         return status.outcome
     return "fail" if fails(status, evaluation.fail_on) or (strict and status is Status.WEAK) else "pass"
 

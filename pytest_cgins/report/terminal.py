@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -13,11 +14,12 @@ from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.core.text import counted
 from pytest_cgins.report import compiled, console, coverage, in_common, summary, time_lines, times
+from pytest_cgins.report.causes import Cause, build_causes, causes, sentence
 from pytest_cgins.report.escape import visible
 from pytest_cgins.report.failure import headline
 
 SHOWN_LINES = 20
-"""Failures and weak cases that are listed one by one, unless `-v` asks for all."""
+"""Causes of failures and weak cases that are listed one by one, unless `-v` asks for all."""
 
 
 def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -> str:
@@ -30,6 +32,8 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -
         verbosity: pytest's: below 0 the lists are counts, above 0 each case has a line and no list is cut.
     """
     first = "".join(console.text(line, colour=colour) for line in coverage.weaker_lines(report))
+    told = sentence(report) if verbosity >= 0 else ""
+    first += console.text(Text(told), colour=colour) if told else ""
     if report.compilations:
         return first + _builds(report, colour=colour, verbosity=verbosity)
     if not report.evaluations:
@@ -46,10 +50,12 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -
 
 def _builds(report: SessionReport, *, colour: bool, verbosity: int) -> str:
     table = compiled.table(report.compilations, colour=colour, each=verbosity > 0)
-    shown = None if verbosity > 0 else SHOWN_LINES
-    lines = compiled.lines(report.compilations, shown=shown, brief=verbosity < 0)
-    parts = [console.text(table, colour=colour), *(console.text(line, colour=colour) for line in lines)]
-    return "".join(parts)
+    lines = [
+        *_causes(build_causes(report.compilations), strict=report.strict, verbosity=verbosity),
+        *compiled.lines(report.compilations, brief=verbosity < 0),
+    ]
+    parts: tuple[Table | Text, ...] = (table, *lines)
+    return "".join(console.text(part, colour=colour) for part in parts)
 
 
 def _kernels(report: SessionReport, *, width: int, colour: bool) -> Table:
@@ -229,13 +235,10 @@ def _times(evaluation: Evaluation) -> tuple[str, ...]:
 
 
 def _lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
-    failed = summary.failures(report.evaluations, strict=report.strict)
     weak = [] if report.strict else list(summary.weak(report.evaluations))
     if verbosity >= 0:
         shown = None if verbosity > 0 else SHOWN_LINES
-        for evaluation in failed[:shown]:
-            yield _failure(evaluation, strict=report.strict)
-        yield from _left_out(len(failed), shown, "more failure")
+        yield from _causes(causes(report), strict=report.strict, verbosity=verbosity)
         yield from _in_common(report)
         for evaluation, forgeries in weak[:shown]:
             passed = ", ".join(forgeries) or "a forged answer"
@@ -280,10 +283,18 @@ def _seeds(report: SessionReport) -> str:
     return f"seeds {', '.join(map(str, seeds))} of {counted(len(report.merged), 'run')}"
 
 
-def _failure(evaluation: Evaluation, *, strict: bool) -> Text:
-    status, _, rest = headline(evaluation).partition(" ")
-    style = console.OUTCOME_STYLES[summary.outcome(evaluation, strict=strict)]
-    return Text(f"{status} ", style=style) + Text(f"{evaluation.label} {rest}")
+def _causes(found: Sequence[Cause[Any]], *, strict: bool, verbosity: int) -> Iterator[Text]:
+    """The worst failure of each cause and a line for the others; -v lists each, -q none."""
+    shown = None if verbosity > 0 else SHOWN_LINES
+    for cause in found[:shown] if verbosity >= 0 else ():
+        for failed in cause.failures if verbosity > 0 else (cause.first,):
+            status, _, rest = headline(failed).partition(" ")
+            style = console.OUTCOME_STYLES[summary.outcome(failed, strict=strict)]
+            yield Text(f"{status} ", style=style) + Text(f"{summary.label(failed)} {rest}")
+        if cause.rest and verbosity == 0:
+            yield Text(f"  {cause.likewise}: -v lists {'it' if len(cause.rest) == 1 else 'them all'}")
+    if verbosity >= 0:
+        yield from _left_out(len(found), shown, "more cause of failures", "more causes of failures")
 
 
 def _in_common(report: SessionReport) -> Iterator[Text]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebackNative
 
 from pytest_cgins.app.session.results import Results
 from pytest_cgins.core import documents
@@ -91,3 +92,26 @@ def test_environments_are_kept_once_a_device() -> None:
     results.add_environments((cuda, cpu))
     results.add_environments((cpu,))
     assert results.environments == (cpu, cuda)
+
+
+def test_a_repeated_cause_is_one_line_in_pytests_list(make_evaluation: Make) -> None:
+    """The second failure of a cause names the first; what else the crash tells of it stays."""
+    results = Results()
+    reports = []
+    for name in ("a", "b", "c"):
+        failed = make_evaluation(Status.INCORRECT, signature=name, message="4 elements are wrong\n\x1b[2J")
+        if name == "c":
+            failed = replace(failed, verdict=replace(failed.verdict, message="another shape"))
+        one = report(failed, outcome="failed", node=f"cgins.yaml::{name}")
+        one.__dict__["cgins_own"] = True
+        crash = ReprFileLocation("outcome.py", 7, "long\ntext")
+        one.longrepr = ReprExceptionInfo(reprtraceback=ReprTracebackNative(["long\n"]), reprcrash=crash)
+        results.add(one)
+        reports.append(one)
+    results.shorten_repeats()
+    assert [one.longreprtext for one in reports] == [
+        "long",
+        "INCORRECT (ok): 4 elements are wrong [as cgins.yaml::a, numbers aside]",
+        "long",
+    ]
+    assert reports[1].longrepr.reprcrash.message == reports[1].longreprtext  # type: ignore[union-attr]

@@ -220,10 +220,13 @@ def test_strict_lists_weak_as_failures(make_evaluation: Make) -> None:
 
 
 def test_long_lists_are_cut_and_say_so(make_evaluation: Make) -> None:
-    """Beyond twenty failures the rest is a count; -v lists all, -q none."""
-    evaluations = [make_evaluation(Status.TIMEOUT, signature=f"s{i:02}") for i in range(23)]
+    """Beyond twenty causes the rest is a count; -v lists all, -q none."""
+    evaluations = [
+        make_evaluation(Status.TIMEOUT, signature=f"s{i:02}", message=f"in {'abcdefghijklmnopqrstuvwxyz'[i]}")
+        for i in range(23)
+    ]
     assert rendered(evaluations).count("TIMEOUT scale") == 20
-    assert "... 3 more failures: -v lists them all" in rendered(evaluations)
+    assert "... 3 more causes of failures: -v lists them all" in rendered(evaluations)
     assert rendered(evaluations, verbosity=1).count("\nTIMEOUT scale") == 23
     assert "TIMEOUT scale" not in rendered(evaluations, verbosity=-1)
     assert "23 TIMEOUT" in rendered(evaluations, verbosity=-1)

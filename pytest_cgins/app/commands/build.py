@@ -195,7 +195,7 @@ def _report(found: list[Compilation], started_at: datetime, seconds: float, stat
 
 
 def _print(found: list[Compilation], *, resources: bool) -> None:
-    from pytest_cgins.report import compiled, console, escape
+    from pytest_cgins.report import compiled, console, escape, failure
 
     colour = sys.stdout.isatty()
     if not found:
@@ -207,7 +207,7 @@ def _print(found: list[Compilation], *, resources: bool) -> None:
     for line in compiled.lines(found, brief=True):
         print(console.text(line, colour=colour), end="")
     for one in compiled.failures(found):
-        print(escape.lines(f"\n{one.name}: {compiled.headline(one)}"), file=sys.stderr)
+        print(escape.lines(f"\n{one.name}: {failure.headline(one)}"), file=sys.stderr)
         rest = one.verdict.message.partition("\n")[2]
         if rest:
             print(escape.lines(rest), file=sys.stderr)

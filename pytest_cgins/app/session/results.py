@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins.app.session.repeats import Repeats
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Compilation, Environment, Evaluation, Verdict
 from pytest_cgins.report.summary import rank
@@ -78,28 +79,35 @@ class Results:
         self._kernel_failures = 0
         self._infrastructure_failures = 0
         self._case_failures = 0
-        self._gated: set[str] = set()
+        self._gated: dict[str, Evaluation | Compilation] = {}
+        self._repeats = Repeats()
 
     def add(self, report: pytest.TestReport) -> None:
         """Take the evaluations from a report, and count whose fault its failure is."""
         sent: list[Any] = report.__dict__.get("cgins", [])
-        if report.__dict__.get("cgins_own") and (sent or "cgins_compilation" in report.__dict__):
-            self._gated.add(report.nodeid)
+        own = report.__dict__.get("cgins_own", False)
         for value in sent:
             evaluation = documents.load_python(Evaluation, value)
             self._add_evaluation(evaluation)
+            if own:
+                self._gated[report.nodeid] = evaluation
             if evaluation.verdict.status.outcome == "error":
                 self._blameless.add(report.nodeid)
         built = report.__dict__.get("cgins_compilation")
         if built is not None:
             compilation = documents.load_python(Compilation, built)
             self._compilations[compilation.config, compilation.name] = compilation
+            if own:
+                self._gated[report.nodeid] = compilation
             if compilation.verdict.status.outcome == "error":
                 self._blameless.add(report.nodeid)
         if report.__dict__.get("cgins_excused"):
             self._blameless.add(report.nodeid)
         if report.failed:
-            self._case_failures += report.nodeid in self._gated
+            if (judged := self._gated.get(report.nodeid)) is not None:
+                self._case_failures += 1
+                if report.when != "teardown":
+                    self._repeats.add(report, judged)
             if report.nodeid in self._blameless:
                 self._infrastructure_failures += 1
             else:
@@ -111,6 +119,10 @@ class Results:
         known = self._evaluations.get(key)
         if known is None or rank(evaluation.verdict.status) < rank(known.verdict.status):
             self._evaluations[key] = evaluation
+
+    def shorten_repeats(self) -> None:
+        """Have pytest's own list show a cause at length once."""
+        self._repeats.shorten()
 
     def add_environments(self, environments: tuple[Environment, ...]) -> None:
         """Take what a process ran on; a device that is known already is not taken twice."""

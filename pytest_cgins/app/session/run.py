@@ -281,6 +281,8 @@ class GateSession:
                 session.exitstatus = exit_code.settled(self._report, int(session.exitstatus))
                 self._report = replace(self._report, exit_status=int(session.exitstatus))
         self._write(session)
+        if self.config.get_verbosity() <= 0:
+            self._results.shorten_repeats()
 
     def _write(self, session: pytest.Session) -> None:
         path = self.config.getoption("--cgins-json")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pytest_cgins.core.figures import time_ns
 from pytest_cgins.core.model import Compilation, KernelResources, SessionReport
 from pytest_cgins.gate import verdict as gate
-from pytest_cgins.report import compiled
+from pytest_cgins.report import compiled, failure
 from pytest_cgins.report.html.case_details import facts, heading, notes, verdict
 from pytest_cgins.report.html.listing import EMPTY, Cell, Column, Listing, Row, plain_table
 from pytest_cgins.report.html.markup import Markup, code, element, join, lines
@@ -44,7 +44,7 @@ def _row(one: Compilation) -> Row:
         kernel=one.kernel,
         device=one.arch,
         cells=_cells(one),
-        headline=compiled.headline(one),
+        headline=failure.headline(one),
         details=_details(one),
     )
 

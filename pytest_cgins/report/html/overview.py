@@ -52,7 +52,7 @@ def _worst(report: SessionReport) -> Markup:
             one.verdict.status,
             one.verdict.status.outcome,
             one.name,
-            compiled.headline(one),
+            failure.headline(one),
             compiled.command(one),
             f"#builds-{place}",
         )
