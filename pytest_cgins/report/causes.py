@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
 
-from pytest_cgins.core.model import Compilation, Evaluation, SessionReport
+from pytest_cgins.core.model import Compilation, Evaluation
 from pytest_cgins.core.text import counted
-from pytest_cgins.report import compiled, summary
+from pytest_cgins.report import summary
+from pytest_cgins.report.result import Result
 
 SHOWN = 3
 """Causes that the sentence names; the list has all."""
@@ -22,52 +22,38 @@ _NUMBER = re.compile(r"[-+±]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?%?|[-+]?\b(?:nan|inf)
 _SEVERAL = re.compile(r"#(?:(?:, ?|x|\.\.)#)+|# (?:ns|us|ms|s)\b")
 _PLURAL = re.compile(r" (?:is|are|was|were)\b|s\b")
 
-Failure = TypeVar("Failure", Evaluation, Compilation)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause(Generic[Failure]):
+class Cause:
     """Failures that one thing explains."""
 
-    implementation: str
-    """`layer_norm/cuda (cuda)`: kernel, implementation, and the device of cases."""
-    failures: tuple[Failure, ...]
+    failures: tuple[Result, ...]
     """Worst first; at least one."""
 
     @property
-    def first(self) -> Failure:
+    def first(self) -> Result:
         """The example that is shown at length."""
         return self.failures[0]
 
     @property
-    def rest(self) -> tuple[Failure, ...]:
+    def rest(self) -> tuple[Result, ...]:
         """Those of which a line is enough."""
         return self.failures[1:]
 
     @property
     def likewise(self) -> str:
         """How many say the same; "" for none."""
-        what = "case" if isinstance(self.first, Evaluation) else "build"
-        return f"the same, numbers aside, in {counted(len(self.rest), f'more {what}')}" if self.rest else ""
+        more = counted(len(self.rest), f"more {self.first.kind}")
+        return f"the same, numbers aside, in {more}" if self.rest else ""
 
 
-def causes(report: SessionReport) -> tuple[Cause[Evaluation], ...]:
-    """Of all cases that fail, those first that have the worst case."""
-    several = summary.several_configs(report.evaluations)
-
-    def implementation(one: Evaluation) -> str:
-        kernel, name, device = summary.implementation_of(one, several=several)
-        return f"{kernel}/{name} ({device})"
-
-    failures = summary.failures(report.evaluations, strict=report.strict)
-    groups = _grouped(failures)
-    return tuple(Cause(implementation=implementation(group[0]), failures=group) for group in groups)
-
-
-def build_causes(compilations: Iterable[Compilation]) -> tuple[Cause[Compilation], ...]:
-    """The same of builds: what one kernel fails with on several architectures."""
-    groups = _grouped(compiled.failures(compilations))
-    return tuple(Cause(implementation=group[0].name.rpartition("/")[0], failures=group) for group in groups)
+def causes(results: Iterable[Result]) -> tuple[Cause, ...]:
+    """Of those that fail; results and causes are in one order."""
+    groups: dict[tuple[str, ...], list[Result]] = {}
+    for result in results:
+        if result.failed:
+            groups.setdefault(cause_of(result.source), []).append(result)
+    return tuple(Cause(failures=tuple(group)) for group in groups.values())
 
 
 def cause_of(failure: Evaluation | Compilation) -> tuple[str, ...]:
@@ -88,26 +74,17 @@ def pattern(message: str) -> str:
     return _PLURAL.sub("", _SEVERAL.sub("#", numberless))
 
 
-def sentence(report: SessionReport) -> str:
+def sentence(found: Sequence[Cause]) -> str:
     """How many failures there are and what they come from, one line; "" where nothing failed."""
-    found: list[Cause[Any]] = [*causes(report), *build_causes(report.compilations)]
     if not found:
         return ""
     largest = sorted(found, key=lambda one: -len(one.failures))
     named = [
-        f"{len(one.failures):,} {one.first.verdict.status.value} ({one.first.verdict.reason.value}) "
-        f"of {one.implementation}"
+        f"{len(one.failures):,} {one.first.status.value} ({one.first.source.verdict.reason.value}) "
+        f"of {one.first.implementation}"
         for one in largest[:SHOWN]
     ]
     if len(found) > SHOWN:
         named.append(counted(len(found) - SHOWN, "more cause", grouped=True))
-    total = sum(len(one.failures) for one in found)
-    failures = counted(total, "failure", grouped=True)
+    failures = counted(sum(len(one.failures) for one in found), "failure", grouped=True)
     return f"{failures} of {counted(len(found), 'cause', grouped=True)}: {', '.join(named)}"
-
-
-def _grouped(failures: Iterable[Failure]) -> list[tuple[Failure, ...]]:
-    groups: dict[tuple[str, ...], list[Failure]] = {}
-    for failure in failures:
-        groups.setdefault(cause_of(failure), []).append(failure)
-    return [tuple(group) for group in groups.values()]

@@ -25,6 +25,11 @@ def code(text: str, *, length: int) -> str:
     return f"<code>{_escaped(cut(' '.join(text.split()), length))}</code>"
 
 
+def inline(text: str) -> str:
+    """The text in an element of ours, on one line."""
+    return _escaped(" ".join(text.split()))
+
+
 def block(text: str, *, length: int) -> str:
     """A `<pre>` element with the text's own lines, cut to `length` characters."""
     lines = cut(text.replace("\r\n", "\n"), length).split("\n")

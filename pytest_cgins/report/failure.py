@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 from pytest_cgins.core.call_text import case_line
 from pytest_cgins.core.figures import NO_TOLERANCE, ratio
-from pytest_cgins.core.model import Check, Compilation, Evaluation, Reason, Status
+from pytest_cgins.core.model import Check, Compilation, Evaluation, Reason, SessionReport, Status
 from pytest_cgins.core.text import counted
 from pytest_cgins.report.escape import visible
 
@@ -44,6 +46,23 @@ def headline(failure: Evaluation | Compilation) -> str:
     verdict = failure.verdict
     first = verdict.message.partition("\n")[0]
     return f"{verdict.status.value} ({verdict.reason.value}){': ' if first else ''}{first}"
+
+
+def command(evaluation: Evaluation, report: SessionReport) -> str:
+    """Shell command that runs a case again on the same inputs, in the folder where the session ran."""
+    options = ["--cgins-strict"] * report.strict
+    timing = evaluation.measurement
+    if timing is not None and timing.base_revision and evaluation.verdict.status in _ABOUT_TIME:
+        options.append(f"--cgins-baseline={timing.base_revision}")
+    config = evaluation.config or "cgins.yaml"
+    # Runs that were merged had seeds of their own.
+    seed = report.seed if evaluation.tested is None else evaluation.tested.seed
+    # A path that began with a dash would be an option.
+    place = f"{'./' if config.startswith('-') else ''}{config}::{evaluation.case.name}"
+    return shlex.join(["pytest", "--cgins", f"--cgins-seed={seed}", *options, place])
+
+
+_ABOUT_TIME = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)
 
 
 def _changed(evaluation: Evaluation) -> list[str]:

@@ -57,15 +57,15 @@ def _markdown(report: SessionReport) -> str:
 
 
 def _comment(report: SessionReport) -> str:
-    from pytest_cgins.report import comment
+    from pytest_cgins.report import markdown
 
-    return comment.comment(report)
+    return markdown.comment(report)
 
 
 def _pull_request(report: SessionReport) -> str:
-    from pytest_cgins.report import comment
+    from pytest_cgins.report import markdown
 
-    return comment.pull_request(report)
+    return markdown.pull_request(report)
 
 
 def _html(report: SessionReport) -> str:

@@ -16,9 +16,11 @@ from xml.etree import ElementTree as ET
 
 from pytest_cgins.core.call_text import case_line
 from pytest_cgins.core.model import Compilation, Environment, Evaluation, SessionReport
-from pytest_cgins.report import compiled, coverage, failure, in_common, markdown, summary
+from pytest_cgins.report import compiled, failure, notices, summary
 from pytest_cgins.report.escape import cut
 from pytest_cgins.report.exit_code import settled
+from pytest_cgins.report.result import Result
+from pytest_cgins.report.view import view
 
 if TYPE_CHECKING:
     from junit_xml import TestCase
@@ -52,11 +54,16 @@ class _Entry:
 
 def render(report: SessionReport) -> str:
     """The document as text, to be written as UTF-8. Characters that XML 1.0 has no place for are left out."""
+    found = view(report)
     several = summary.several_configs([*report.evaluations, *report.compilations])
-    shared = in_common.in_common(report)
     entries = [
-        *(_behind_config(_case(one, report, shared), one, several=several) for one in report.evaluations),
-        *(_behind_config(_build(one), one, several=several) for one in report.compilations),
+        *(
+            _entry(one, report, several=several)
+            for one in (
+                *_in_order(report.evaluations, found.cases),
+                *_in_order(report.compilations, found.builds),
+            )
+        ),
         *_whole(report),
     ]
     suites: dict[str, list[_Entry]] = {}
@@ -131,32 +138,33 @@ def _seconds(entries: Iterable[_Entry]) -> str:
 # ---- what is told
 
 
-def _behind_config(entry: _Entry, one: Evaluation | Compilation, *, several: bool) -> _Entry:
-    """The entry, with its `cgins.yaml` before the kernel where there are several: each may have one of that name."""
-    place = f"{summary.file(one)}::" if several else ""
-    return replace(entry, suite=f"{place}{entry.suite}", group=f"{place}{entry.group}")
+def _in_order(sources: Iterable[Evaluation | Compilation], results: Iterable[Result]) -> list[Result]:
+    """Results in the order of the report."""
+    by_source = {id(one.source): one for one in results}
+    return [by_source[id(source)] for source in sources]
 
 
-def _case(evaluation: Evaluation, report: SessionReport, shared: Sequence[in_common.InCommon]) -> _Entry:
-    case, again = evaluation.case, markdown.reproduction(evaluation, report)
-    group, _, name = evaluation.label.removeprefix(f"{case.kernel}/").partition("/")
-    outcome = summary.outcome(evaluation, strict=report.strict)
-    words = in_common.of_case(shared, evaluation, report)
-    failed = outcome in ("fail", "error")
-    told = failure.message(evaluation, command=again, in_common=words) if failed else ""
+def _entry(one: Result, report: SessionReport, *, several: bool) -> _Entry:
+    """A case or a build; behind its `cgins.yaml` where there are several."""
+    source = one.source
+    if isinstance(source, Evaluation):
+        kernel, told = source.case.kernel, properties(source, report)
+    else:
+        kernel, told = source.kernel, _build_properties(source)
+    group, _, name = summary.label(source).removeprefix(f"{kernel}/").partition("/")
+    place = f"{summary.file(source)}::" if several else ""
+    if one.in_common:
+        told["failing_cases_have_in_common"] = one.in_common
     return _Entry(
-        suite=case.kernel,
-        group=f"{case.kernel}.{group}",
+        suite=f"{place}{kernel}",
+        group=f"{place}{kernel}.{group}",
         name=name,
-        seconds=evaluation.seconds,
-        outcome=outcome,
-        reason=evaluation.verdict.reason.value,
-        message=failure.headline(evaluation),
-        text=told or evaluation.verdict.message,
-        properties={
-            **properties(evaluation, report),
-            **({"failing_cases_have_in_common": words} if words else {}),
-        },
+        seconds=source.seconds,
+        outcome=one.outcome,
+        reason=source.verdict.reason.value,
+        message=one.headline,
+        text=one.message if one.failed else source.verdict.message,
+        properties=told,
     )
 
 
@@ -181,7 +189,7 @@ def properties(evaluation: Evaluation, report: SessionReport) -> dict[str, str]:
         "seed": str(seeds[0]) if len(seeds) == 1 else "",
         "sources": tested.sources if tested is not None else evaluation.kernel_digest,
         "config": evaluation.config,
-        "again": markdown.reproduction(evaluation, report),
+        "again": failure.command(evaluation, report),
     }
     worst = _worst_tolerance(evaluation)
     if worst is not None:
@@ -214,23 +222,16 @@ def device_name(evaluation: Evaluation, environments: Iterable[Environment]) -> 
     return evaluation.device_name or (models.pop() if len(models) == 1 else "")
 
 
-def _build(one: Compilation) -> _Entry:
-    verdict, again = one.verdict, compiled.command(one)
-    group, _, name = one.name.removeprefix(f"{one.kernel}/").partition("/")
-    failed = verdict.status.outcome in ("fail", "error")
-    found = {"status": verdict.status.value, "reason": verdict.reason.value, "arch": one.arch, "again": again}
-    found |= {"base_revision": one.base_revision} if one.base_revision else {}
-    return _Entry(
-        suite=one.kernel,
-        group=f"{one.kernel}.{group}",
-        name=name,
-        seconds=one.seconds,
-        outcome=verdict.status.outcome,
-        reason=verdict.reason.value,
-        message=failure.headline(one),
-        text=compiled.message(one, command=again) if failed else verdict.message,
-        properties=_with_numbers(found, verdict.numbers),
-    )
+def _build_properties(one: Compilation) -> dict[str, str]:
+    verdict = one.verdict
+    found = {
+        "status": verdict.status.value,
+        "reason": verdict.reason.value,
+        "arch": one.arch,
+        "again": compiled.command(one),
+        "base_revision": one.base_revision,
+    }
+    return _with_numbers({name: value for name, value in found.items() if value}, verdict.numbers)
 
 
 def _session(report: SessionReport) -> dict[str, str]:
@@ -268,19 +269,24 @@ def _whole(report: SessionReport) -> Iterator[_Entry]:
     clear = replace(report, missing=(), stale=(), empty=False, unread=False, weaker=())
     for line in report.weaker:
         yield entry(
-            line, "weaker", coverage.weaker(report), fails=bool(settled(replace(clear, weaker=(line,)), 0))
+            line,
+            "weaker",
+            notices.weaker_line(report),
+            fails=bool(settled(replace(clear, weaker=(line,)), 0)),
         )
-    if said := coverage.unread(report):
-        yield entry("base", "unread", said, fails=bool(settled(replace(clear, unread=True), 0)))
+    if said := notices.unread(report):
+        yield entry(
+            "base", "unread", f"BASE NOT READ: {said}", fails=bool(settled(replace(clear, unread=True), 0))
+        )
     for name in report.missing:
-        told = f"{name} of {report.base_revision} is no longer there: {coverage.remedy(report)}"
+        told = f"{name} of {report.base_revision} is no longer there: {notices.remedy(report)}"
         yield entry(name, "missing", told, fails=bool(settled(replace(clear, missing=(name,)), 0)))
     for change in report.stale:
         told = f"{change} after it was tested: run again"
         yield entry(change, "stale", told, fails=bool(settled(replace(clear, stale=(change,)), 0)))
     if report.empty and not report.compilations:
         fails = bool(settled(replace(clear, empty=True), 0))
-        yield entry("nothing gated", "empty", coverage.empty(report), fails=fails)
+        yield entry("nothing gated", "empty", notices.empty(report), fails=fails)
     for one in summary.ungated(report.evaluations):
         name = f"{one.kernel}/{one.implementation} ({one.device})"
-        yield entry(name, "ungated", coverage.ungated(one), fails=report.strict)
+        yield entry(name, "ungated", notices.ungated(one), fails=report.strict)

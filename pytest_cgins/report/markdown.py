@@ -1,38 +1,34 @@
-"""A session's report as markdown for a job summary or a comment, within a limit of bytes."""
+"""A session's report as markdown within a limit of bytes: a job summary, a comment, the text of a pull request."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.core.model import Compilation, Environment, Evaluation, SessionReport, Status
+from pytest_cgins.core.model import Evaluation, SessionReport
 from pytest_cgins.core.text import counted
-from pytest_cgins.gate.timing_verdict import interval
-from pytest_cgins.report import compiled, coverage, in_common, summary, time_lines, times
-from pytest_cgins.report.causes import Cause, build_causes, causes, sentence
-from pytest_cgins.report.counts import Counts, counts
-from pytest_cgins.report.escape import block, code, cut
-from pytest_cgins.report.failure import headline, message
-from pytest_cgins.report.in_common import InCommon
-from pytest_cgins.report.limited import LimitedPage, row
+from pytest_cgins.report import compiled, summary, tables, times
+from pytest_cgins.report.causes import Cause
+from pytest_cgins.report.escape import block, code, inline
+from pytest_cgins.report.result import Result
+from pytest_cgins.report.tables import Cell, Table, figures, table
+from pytest_cgins.report.view import ReportView, environment, view
 
 STEP_SUMMARY_LIMIT_NBYTES = 1 << 20
 """GitHub drops a step's summary that is larger."""
+COMMENT_LIMIT_NBYTES = 60_000
+"""GitHub refuses texts of more than 65,536 characters; whoever posts this may add marks of his own."""
 LEAST_LIMIT_NBYTES = 1 << 14
 """Room for the heading, the environments and the beginnings of all tables."""
-NAME_LENGTH = 200
-HEADLINE_LENGTH = 300
+TEXT_LENGTH = 300
 MESSAGE_LENGTH = 6000
 MESSAGES = 20
-"""Failures whose whole message is shown."""
+"""Causes whose whole message is shown."""
 ENVIRONMENTS = 8
 
 
 def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYTES) -> str:
-    """Totals, failures worst first, and times; what does not fit is counted.
+    """Totals and kernels, failures by cause, worst first, and times; what does not fit is counted.
 
     Args:
         report: as `--cgins-json` wrote it; none of its texts is trusted.
@@ -45,161 +41,127 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
         raise ValueError(
             f"{counted(limit_nbytes, 'byte is', 'bytes are')} fewer than the {LEAST_LIMIT_NBYTES} that a summary needs"
         )
-    page = LimitedPage(limit_nbytes)
-    page.add(heading(report, counts(report)))
-    add_coverage(page, report)
-    add_kernels(page, report)
-    add_time_totals(page, report)
-    evaluations, name = report.evaluations, summary.names(report)
-    if report.compilations:
-        add_builds(page, report.compilations)
-    found = causes(report)
-    failed = [_failure(one.first, name(one.first), reproduction(one.first, report), one) for one in found]
-    add_figures(page, "Failures", _FAILURES, failed, share=0.4)
-    shared = in_common.in_common(report)
-    add_in_common(page, shared)
-    shown = [failure_message(one.first, report, name(one.first), shared) for one in found[:MESSAGES]]
-    page.elements(shown, total=len(found), share=0.5)
-    add_rest(page, found, report, share=0.3)
-    let_pass = [_let_pass(one, name(one)) for one in times.let_pass(evaluations)]
-    page.table("Slower, and let pass", _UNDECIDED, let_pass, share=0.4)
-    undecided = [_undecided(one, name(one)) for one in times.undecided(evaluations)]
-    page.table("Undecided times", _UNDECIDED, undecided, share=0.4)
-    likely = [_likely(one, name(one)) for one in times.probably_slower(evaluations)]
-    page.table("Probably slower", _LIKELY, likely, share=0.4)
-    if likely:
-        page.add(f"<p>{time_lines.LIKELY[0].upper()}{time_lines.LIKELY[1:]}.</p>\n")
-    add_figures(page, "Times", _TIMES, _times(evaluations, name), share=0.6)
-    if not report.strict:
-        weak = [_weak(name(one), forgeries) for one, forgeries in summary.weak(evaluations)]
-        page.table("Weak cases", _WEAK, weak, share=0.4)
-    page.table("Skipped", _REASONS, [_reason(*one) for one in summary.skips(evaluations)], share=0.5)
-    page.table(
-        "Excused from probes", _EXCUSES, [_excuse(one) for one in summary.excused(evaluations)], share=0.4
-    )
-    page.table("Notes", _REASONS, [_reason(*one) for one in summary.notes(evaluations)], share=0.9)
+    found = view(report)
+    page = _beginning(found, limit_nbytes)
+    page.table(_failures("Failures", found.causes), share=0.4)
+    _add_messages(page, found, found.causes)
+    page.table(_times(report), share=0.6)
+    for remark in found.remarks:
+        page.table(remark, share=0.4)
+    page.table(_rest(found.causes), share=0.9)
     return page.text()
 
 
-def add_coverage(page: LimitedPage, report: SessionReport) -> None:
-    """What speaks against trusting the rest."""
-    if report.weaker:
-        page.add(
-            f"\n<p><strong>Weaker gate</strong>: {code(coverage.weaker(report), length=HEADLINE_LENGTH)}</p>\n"
-        )
-        page.elements(
-            [f"<p>{code(line, length=HEADLINE_LENGTH)}</p>\n" for line in report.weaker],
-            total=len(report.weaker),
-            share=0.3,
-        )
-    if report.empty and not report.compilations:
-        page.add(f"\n**Nothing was gated**: {coverage.empty(report)}.\n")
-    if report.missing:
-        said = f"{coverage.headline(report)}: {coverage.remedy(report)}."
-        page.add(f"\n<p><strong>Missing cases</strong>: {code(said, length=HEADLINE_LENGTH)}</p>\n")
-    if said := coverage.unread(report):
-        page.add(f"\n<p><strong>{code(said, length=HEADLINE_LENGTH)}</strong></p>\n")
-    elif report.coverage_note and report.ci:
-        said = f"nothing is held against the base revision: {report.coverage_note}"
-        page.add(f"\n<p>{code(said, length=HEADLINE_LENGTH)}</p>\n")
-    found = summary.ungated(report.evaluations)
-    title = f"Not gated{', which fails under --cgins-strict' * report.strict}"
-    page.table(title, _UNGATED, [_ungated(one) for one in found], share=0.2)
-    missing = [row(code(name, length=NAME_LENGTH)) for name in report.missing]
-    page.table("Missing cases", ("case",), missing, share=0.2)
-    stale = [row(code(change, length=HEADLINE_LENGTH)) for change in report.stale]
-    page.table("Changed after it was tested", ("what",), stale, share=0.2)
+def comment(report: SessionReport, *, limit_nbytes: int = COMMENT_LIMIT_NBYTES) -> str:
+    """Totals and kernels, the verdicts that want to be looked at, worst first, then the message of each cause."""
+    found = view(report)
+    page = _beginning(found, limit_nbytes)
+    page.table(_verdicts(_noticed(found), found.causes), share=0.5)
+    _add_messages(page, found, found.causes)
+    page.table(_rest(found.causes), share=0.9)
+    return page.text()
 
 
-_UNGATED = ("kernel", "implementation", "why")
+def pull_request(report: SessionReport) -> str:
+    """The evidence for a change: totals, kernels, then the verdict of every case, worst first."""
+    found = view(report)
+    page = _beginning(found, COMMENT_LIMIT_NBYTES)
+    page.table(_verdicts(found.cases, ()), share=0.9)
+    return page.text()
 
 
-def _ungated(one: summary.Ungated) -> str:
-    return row(
-        code(one.kernel, length=NAME_LENGTH),
-        code(f"{one.implementation} ({one.device})", length=NAME_LENGTH),
-        code(coverage.ungated(one), length=HEADLINE_LENGTH),
-    )
+class LimitedPage:
+    """Markdown that grows up to a limit; every section says how much of it was left out."""
+
+    NOTE_NBYTES = 200
+    """Room that a section keeps for its closing tags and for saying what was left out."""
+
+    def __init__(self, limit_nbytes: int) -> None:
+        self._parts: list[str] = []
+        self._left = limit_nbytes
+
+    def add(self, text: str) -> None:
+        """Append unconditionally."""
+        self._parts.append(text)
+        self._left -= len(text.encode())
+
+    def table(self, table: Table, *, share: float) -> None:
+        """A table with as many rows as a share of what is left holds; no rows, no table."""
+        if not table.rows:
+            return
+        shown = table.shown()
+        is_figure = [column.figure for column in shown.columns]
+        rows = [row(*(_cell(*pair) for pair in zip(cells, is_figure, strict=True))) for cells in shown.rows]
+        headings = "".join(f"<th>{column.name}</th>" for column in shown.columns)
+        head = f"\n### {shown.title}\n\n<table>\n<tr>{headings}</tr>\n"
+        end = f"<p>{inline(shown.note)}</p>\n" if shown.note else ""
+        self._section(head, rows, f"</table>\n{end}", share, len(rows))
+
+    def elements(self, blocks: Sequence[str], *, total: int, share: float) -> None:
+        """HTML elements one below the other: the first ones of `total`."""
+        if blocks:
+            self._section("\n", blocks, "", share, total)
+
+    def _section(self, head: str, rows: Sequence[str], tail: str, share: float, total: int) -> None:
+        end = self._left - int(self._left * share)
+        if self._left - len(head.encode()) - self.NOTE_NBYTES < end:
+            return
+        self.add(head)
+        shown = 0
+        for line in rows:
+            if self._left - len(line.encode()) - self.NOTE_NBYTES < end:
+                break
+            self.add(line)
+            shown += 1
+        left_out = total - shown
+        self.add(tail + (f"<p>… {left_out} more: the JSON report has them all.</p>\n" if left_out else ""))
+
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self._parts)
 
 
-def add_time_totals(page: LimitedPage, report: SessionReport) -> None:
-    """What gating times came to, and why some gate nothing."""
-    gate = times.time_gate(report)
-    if gate is not None:
-        page.add(f"\n<p>{code(time_lines.gate_line(gate), length=HEADLINE_LENGTH)}</p>\n")
-    lines = [
-        row(str(one.cases), code(one.reason, length=HEADLINE_LENGTH))
-        for one in times.not_held(report.evaluations)
-    ]
-    page.table("Times that gate nothing", _REASONS, lines, share=0.1)
-    clocks = times.clock_notes(report.evaluations)
-    if clocks is not None:
-        said = [row(code(line, length=HEADLINE_LENGTH)) for line in time_lines.clock_lines(clocks)]
-        page.table("Clocks", ("what",), said, share=0.1)
+def row(*cells: str) -> str:
+    """A row of a table; cells are HTML."""
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
 
 
-def add_builds(page: LimitedPage, compilations: Sequence[Compilation]) -> None:
-    """Builds of `--cgins-compile-only`: failures, figures, what was not compared or built."""
-    found = build_causes(compilations)
-    failed = [_failure(one.first, one.first.name, compiled.command(one.first), one) for one in found]
-    add_figures(page, "Failed builds", _BUILD_FAILURES, failed, share=0.4)
-    page.elements([_build_message(one.first) for one in found[:MESSAGES]], total=len(found), share=0.5)
-    more = [
-        row(code(one.name, length=NAME_LENGTH), code(headline(one), length=HEADLINE_LENGTH))
-        for cause in found
-        for one in cause.rest
-    ]
-    page.table("More builds of the same causes", ("build", "what"), more, share=0.3)
-    page.table("Builds", _BUILDS, [_build(one) for one in compiled.rows(compilations)], share=0.6)
-    for title, status in (
-        ("Functions without a counterpart", Status.PASSED),
-        ("Not compared", Status.NEW),
-        ("Not built", Status.SKIPPED),
-    ):
-        reasons = [_reason(*one) for one in compiled.reasons(compilations, status)]
-        page.table(title, _BUILD_REASONS, reasons, share=0.5)
-    page.table(
-        "Notes on builds", _BUILD_REASONS, [_reason(*one) for one in compiled.notes(compilations)], share=0.5
-    )
+def _cell(cell: Cell, is_figure: bool) -> str:
+    return inline(cell.text) if is_figure or cell == tables.EMPTY else code(cell.text, length=TEXT_LENGTH)
 
 
-def reproduction(evaluation: Evaluation, report: SessionReport) -> str:
-    """Shell command that runs a case again on the same inputs, in the folder where the session ran."""
-    options = ["--cgins-strict"] * report.strict
-    timing = evaluation.measurement
-    if timing is not None and timing.base_revision and evaluation.verdict.status in _ABOUT_TIME:
-        options.append(f"--cgins-baseline={timing.base_revision}")
-    config = evaluation.config or "cgins.yaml"
-    # Runs that were merged had seeds of their own.
-    seed = report.seed if evaluation.tested is None else evaluation.tested.seed
-    # A path that began with a dash would be an option.
-    place = f"{'./' if config.startswith('-') else ''}{config}::{evaluation.case.name}"
-    return shlex.join(["pytest", "--cgins", f"--cgins-seed={seed}", *options, place])
+def _beginning(found: ReportView, limit_nbytes: int) -> LimitedPage:
+    """What is on the first screen, and builds."""
+    page = LimitedPage(limit_nbytes)
+    page.add(_heading(found))
+    for notice in found.notices:
+        title = f"<strong>{notice.title}</strong>: " if notice.title else ""
+        told = f"<p>{title}{code(notice.text, length=TEXT_LENGTH)}</p>\n"
+        names = [f"<p>{code(name, length=TEXT_LENGTH)}</p>\n" for name in notice.items]
+        page.elements([told], total=1, share=0.5)
+        page.elements(names, total=len(names), share=0.3)
+    page.table(found.kernels, share=0.25)
+    if found.builds:
+        page.table(_failures("Failed builds", found.build_causes), share=0.4)
+        _add_messages(page, found, found.build_causes)
+        page.table(tables.builds(found.report.compilations), share=0.6)
+        page.table(_rest(found.build_causes), share=0.3)
+    return page
 
 
-_ABOUT_TIME = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)
-
-
-def heading(report: SessionReport, found: Counts) -> str:
-    """Counts, exit code, seed and devices."""
-    parts = [
-        (found.failed, f"{found.failed} failed"),
-        (found.errors, counted(found.errors, "error")),
-        (found.skipped, f"{found.skipped} skipped"),
-    ]
-    present = [text for number, text in parts if number]
-    weak = f" ({found.weak} weak)" if found.weak else ""
-    title = f"## cgins: {', '.join([*present, f'{found.passed} passed{weak}'])}\n\n"
-    shown = report.environments[:ENVIRONMENTS]
-    places = "".join(f"<br>{_environment(environment)}" for environment in shown)
+def _heading(found: ReportView) -> str:
+    """Counts, what failures come from, exit code, seed and devices."""
+    report = found.report
+    sentence = f"<p>{code(found.sentence, length=2 * TEXT_LENGTH)}</p>\n" if found.sentence else ""
+    environments = (code(environment(one), length=160) for one in report.environments[:ENVIRONMENTS])
+    devices = "".join(f"<br>{one}" for one in environments)
+    commits = [code(commit[:10], length=10) for commit in compiled.revisions(report.compilations)]
+    compared = f" compared with {', '.join(commits)};" if commits else ""
     seed = "" if report.compilations else _seeds(report)
-    compared = ", ".join(code(commit[:10], length=10) for commit in compiled.revisions(report.compilations))
-    seed += f" compared with {compared};" if compared else ""
-    told = sentence(report)
-    told = f"<p>{code(told, length=2 * HEADLINE_LENGTH)}</p>\n" if told else ""
+    version = code(report.cgins, length=40)
     return (
-        f"{title}<p>Exit code {report.exit_status};{seed}"
-        f" {report.seconds:.1f} s; pytest-cgins {code(report.cgins, length=40)}{places}</p>\n{told}"
+        f"## cgins: {found.title}\n\n{sentence}<p>Exit code {report.exit_status};{seed}{compared}"
+        f" {report.seconds:.1f} s; pytest-cgins {version}{devices}</p>\n"
     )
 
 
@@ -210,234 +172,87 @@ def _seeds(report: SessionReport) -> str:
     return f" {counted(len(seeds), 'seed')}, as {counted(len(report.merged), 'run was', 'runs were')} merged;"
 
 
-def _environment(environment: Environment) -> str:
-    versions = [
-        ("Python", environment.python),
-        ("torch", environment.torch),
-        ("CUDA", environment.cuda),
-        ("driver", environment.driver),
-        ("Triton", environment.triton),
-    ]
-    known = [f"{name} {cut(version, 40)}" for name, version in versions if version]
-    device = f"{cut(environment.device, 20)}: {cut(environment.device_name, 100)}"
-    return code(", ".join([device, *known]), length=500)
+def _failures(title: str, causes: Sequence[Cause]) -> Table:
+    rows = ((cause.first.name, cause.first.headline, _number(cause), cause.first.command) for cause in causes)
+    return table(title, ("first", "what", "failures", "again"), rows)
 
 
-NOTHING = "–"
-
-
-def add_figures(
-    page: LimitedPage, title: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, share: float
-) -> None:
-    """A table without those of the columns of figures that are empty."""
-    kept = [
-        index
-        for index, name in enumerate(columns)
-        if name not in _OPTIONAL or any(cells[index] != NOTHING for cells in rows)
-    ]
-    lines = [row(*(cells[index] for index in kept)) for cells in rows]
-    page.table(title, [columns[index] for index in kept], lines, share=share)
-
-
-_OPTIONAL = (
-    "base",
-    "time vs base",
-    "95%",
-    "speed vs torch.compile",
-    "share of peak",
-    "again",
-    "cases",
-    "builds",
-)
-_KERNELS = (
-    "kernel", "implementation", "cases", "status", "worst error / allowed", "time vs base", "speed vs torch",
-    "share of peak",
-)  # fmt: skip
-
-
-def add_kernels(page: LimitedPage, report: SessionReport) -> None:
-    """The table of implementations."""
-    rows = [_kernel(one) for one in summary.rows(report.evaluations)]
-    add_figures(page, "Kernels", _KERNELS, rows, share=0.25)
-
-
-def _kernel(found: summary.KernelRow) -> tuple[str, ...]:
-    """Cells below `_KERNELS`."""
-    base, speed = found.base, found.speed
-    worst = "" if base is None or base.cases == 1 else f" (worst {change(base.worst)})"
-    spread = "" if speed is None or speed.cases == 1 else f" ({ratio(speed.low)}..{ratio(speed.high)})"
-    return (
-        code(found.kernel, length=NAME_LENGTH),
-        code(f"{found.implementation} ({found.device})", length=NAME_LENGTH),
-        str(found.cases),
-        ", ".join(f"{count} {status.value}" for status, count in found.statuses),
-        NOTHING if found.share is None else ratio(found.share),
-        NOTHING if base is None else f"{change(base.median)}{worst}",
-        NOTHING if speed is None else f"{speedup(speed.median)}{spread}",
-        NOTHING if found.peak is None else percent(found.peak),
-    )
-
-
-_FAILURES = ("case", "what", "cases", "again")
-_BUILD_FAILURES = ("build", "what", "builds", "again")
-
-
-def _failure(failed: Evaluation | Compilation, name: str, command: str, cause: Cause[Any]) -> tuple[str, ...]:
-    return (
-        code(name, length=NAME_LENGTH),
-        code(headline(failed), length=HEADLINE_LENGTH),
-        cases_of(cause),
-        code(command, length=2 * NAME_LENGTH),
-    )
-
-
-def cases_of(cause: Cause[Any]) -> str:
+def _number(cause: Cause) -> Cell:
     """How many failures a cause has; nothing of a single one."""
-    return f"{len(cause.failures):,}" if cause.rest else NOTHING
+    return tables.count(len(cause.failures)) if cause.rest else tables.EMPTY
 
 
-def add_rest(
-    page: LimitedPage, found: Sequence[Cause[Evaluation]], report: SessionReport, *, share: float
-) -> None:
-    """The failures whose cause an example has shown already, a row each."""
-    name = summary.names(report)
-    rows = [
-        row(
-            code(name(one), length=NAME_LENGTH),
-            code(headline(one), length=HEADLINE_LENGTH),
-            code(reproduction(one, report), length=2 * NAME_LENGTH),
+def _rest(causes: Iterable[Cause]) -> Table:
+    """The failures of which an example was shown."""
+    rest = [failed for cause in causes for failed in cause.rest]
+    rows = ((failed.name, failed.headline, failed.command) for failed in rest)
+    return table("More failures of the same causes", ("case", "what", "again"), rows)
+
+
+def _add_messages(page: LimitedPage, found: ReportView, causes: Sequence[Cause]) -> None:
+    """What failing cases have in common, and all that is told of the first ones."""
+    if causes is found.causes:
+        rows = ((one.kernel, f"{one.implementation} ({one.device})", one.words) for one in found.in_common)
+        page.table(
+            table("What failing cases have in common", ("kernel", "implementation", "what"), rows), share=0.2
         )
-        for cause in found
-        for one in cause.rest
-    ]
-    page.table("More cases of the same causes", ("case", "what", "again"), rows, share=share)
+    page.elements([_message(cause.first) for cause in causes[:MESSAGES]], total=len(causes), share=0.6)
 
 
-_IN_COMMON = ("kernel", "implementation", "what")
-
-
-def add_in_common(page: LimitedPage, found: Sequence[InCommon]) -> None:
-    """What tells the failing cases of kernels from those that pass."""
-    rows = [
-        row(
-            code(one.kernel, length=NAME_LENGTH),
-            code(f"{one.implementation} ({one.device})", length=NAME_LENGTH),
-            code(one.words, length=2 * HEADLINE_LENGTH),
-        )
-        for one in found
-    ]
-    page.table("What failing cases have in common", _IN_COMMON, rows, share=0.2)
-
-
-def failure_message(
-    evaluation: Evaluation, report: SessionReport, name: str, shared: Sequence[InCommon]
-) -> str:
+def _message(failed: Result) -> str:
     """All that is told of a failure, below its name."""
-    words = in_common.of_case(shared, evaluation, report)
-    text = message(evaluation, command=reproduction(evaluation, report), in_common=words)
-    heading = code(name, length=NAME_LENGTH)
-    return f"<details><summary>{heading}</summary>{block(text, length=MESSAGE_LENGTH)}</details>\n"
+    heading = code(failed.name, length=TEXT_LENGTH)
+    return f"<details><summary>{heading}</summary>{block(failed.message, length=MESSAGE_LENGTH)}</details>\n"
 
 
 _TIMES = (
-    "case", "kernel", "base", "torch", "time vs base", "95%", "speed vs torch", "quartiles",
-    "speed vs torch.compile", "share of peak", "timed by", "cache",
+    "kernel time", "base", "torch", "time vs base", "95%", "speed vs torch", "quartiles", "speed vs torch.compile",
+    "share of peak", "timed by", "cache",
 )  # fmt: skip
 
 
-def _times(evaluations: Sequence[Evaluation], name: Callable[[Evaluation], str]) -> list[tuple[str, ...]]:
+def _times(report: SessionReport) -> Table:
     """Slowest against the base first, then slowest against torch, so that these are there if not all fit."""
 
     def order(pair: tuple[Evaluation, Measurement]) -> tuple[float, float]:
         test = times.comparison(pair[0])
         return -(test.ratio if test is not None else 0.0), pair[1].speedup_vs_torch
 
-    timed = [(one, one.measurement) for one in evaluations if one.measurement is not None]
-    return [_time(one, timing, name(one)) for one, timing in sorted(timed, key=order)]
+    name = summary.names(report)
+    timed = [(one, one.measurement) for one in report.evaluations if one.measurement is not None]
+    rows = ((name(one), *figures(one, _TIMES)) for one, _ in sorted(timed, key=order))
+    return table("Times", ("case", *_TIMES), rows)
 
 
-def _time(evaluation: Evaluation, timing: Measurement, name: str) -> tuple[str, ...]:
-    test, peak = times.comparison(evaluation), times.share_of_peak(timing)
-    compiled_speed = timing.speedup_vs_compile
-    return (
-        code(name, length=NAME_LENGTH),
-        time_ns(timing.kernel.median_ns_per_call),
-        NOTHING if timing.base is None else time_ns(timing.base.median_ns_per_call),
-        time_ns(timing.torch.median_ns_per_call),
-        NOTHING if test is None else change(test.ratio),
-        NOTHING if test is None else f"{change(test.ratio_low)}..{change(test.ratio_high)}",
-        speedup(timing.speedup_vs_torch),
-        f"{ratio(timing.speedup_low)}..{ratio(timing.speedup_high)}",
-        NOTHING if compiled_speed is None else speedup(compiled_speed),
-        NOTHING if peak is None else percent(peak),
-        timing.method,
-        timing.cache,
+_VERDICTS = ("error / allowed", "time vs base", "95%", "speed vs torch")
+
+
+def _verdicts(chosen: Iterable[Result], causes: Sequence[Cause]) -> Table:
+    numbers = {id(cause.first): _number(cause) for cause in causes}
+    rows = (
+        (
+            one.name,
+            one.headline,
+            *(figures(one.source, _VERDICTS) if isinstance(one.source, Evaluation) else ()),
+            numbers.get(id(one), tables.EMPTY),
+            one.command if one.failed else tables.EMPTY,
+        )
+        for one in chosen
     )
+    return table("Verdicts", ("case", "verdict", *_VERDICTS, "failures", "again"), rows)
 
 
-_UNDECIDED = ("case", "what")
-_LIKELY = ("case", "time vs base", "blocks")
+def _noticed(found: ReportView) -> Iterable[Result]:
+    """Those that failed, are undecided, weak, slower and let pass, probably slower, or proven faster.
 
-
-def _undecided(evaluation: Evaluation, name: str) -> str:
-    said = " ".join(evaluation.verdict.message.splitlines())
-    return row(
-        code(name, length=NAME_LENGTH),
-        code(f"{evaluation.verdict.reason.value}: {said}", length=2 * HEADLINE_LENGTH),
-    )
-
-
-def _let_pass(evaluation: Evaluation, name: str) -> str:
-    return row(code(name, length=NAME_LENGTH), code(headline(evaluation), length=HEADLINE_LENGTH))
-
-
-def _likely(evaluation: Evaluation, name: str) -> str:
-    test = times.comparison(evaluation)
-    assert test is not None
-    return row(code(name, length=NAME_LENGTH), interval(test), f"{len(test.log_ratios):,}")
-
-
-_WEAK = ("case", "would pass too")
-
-
-def _weak(name: str, forgeries: tuple[str, ...]) -> str:
-    return row(code(name, length=NAME_LENGTH), ", ".join(forgeries) or "a forged answer")
-
-
-_REASONS = ("cases", "reason")
-
-
-def _reason(text: str, count: int) -> str:
-    return row(str(count), code(text, length=HEADLINE_LENGTH))
-
-
-_EXCUSES = ("kernel", "probe", "cases", "why")
-
-
-def _excuse(one: summary.Excused) -> str:
-    return row(
-        code(one.kernel, length=NAME_LENGTH),
-        code(one.probe, length=NAME_LENGTH),
-        str(one.cases),
-        code(one.reason, length=HEADLINE_LENGTH),
-    )
-
-
-_BUILD_REASONS = ("builds", "reason")
-_BUILDS = ("kernel", "implementation", "architectures", "status", *(name for name, _ in compiled.FIGURES))
-
-
-def _build(found: compiled.BuildRow) -> str:
-    return row(
-        code(found.kernel, length=NAME_LENGTH),
-        code(found.implementation, length=NAME_LENGTH),
-        code(", ".join(found.archs), length=NAME_LENGTH),
-        ", ".join(f"{count} {status.value}" for status, count in found.statuses),
-        *compiled.figures(found),
-    )
-
-
-def _build_message(compilation: Compilation) -> str:
-    text = compiled.message(compilation, command=compiled.command(compilation))
-    name = code(compilation.name, length=NAME_LENGTH)
-    return f"<details><summary>{name}</summary>{block(text, length=MESSAGE_LENGTH)}</details>\n"
+    Of failures with one cause that were not timed, the first stands for all.
+    """
+    likely = set(map(id, times.probably_slower(found.report.evaluations)))
+    rest = [failed for cause in found.causes for failed in cause.rest]
+    repeated = {
+        id(one) for one in rest if isinstance(one.source, Evaluation) and one.source.measurement is None
+    }
+    for one in found.cases:
+        notable = one.status.value not in ("PASSED", "SAME", "NEW", "SKIPPED") and id(one) not in repeated
+        if notable or id(one.source) in likely:
+            yield one

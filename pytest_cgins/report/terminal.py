@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
-from pytest_cgins.core.model import Evaluation, SessionReport, Status
-from pytest_cgins.core.text import counted
-from pytest_cgins.report import compiled, console, coverage, in_common, summary, time_lines, times
-from pytest_cgins.report.causes import Cause, build_causes, causes, sentence
+from pytest_cgins.core.figures import time_ns
+from pytest_cgins.core.model import Compilation, Evaluation, SessionReport, Status
+from pytest_cgins.core.text import UNLIMITED, counted
+from pytest_cgins.gate.timing_verdict import interval
+from pytest_cgins.report import compiled, console, summary, tables, times
+from pytest_cgins.report.causes import Cause
 from pytest_cgins.report.escape import visible
-from pytest_cgins.report.failure import headline
+from pytest_cgins.report.notices import Notice
+from pytest_cgins.report.result import Result
+from pytest_cgins.report.view import ReportView, view
 
 SHOWN_LINES = 20
 """Causes of failures and weak cases that are listed one by one, unless `-v` asks for all."""
+SHOWN_NAMES = 10
+"""Missing cases that are listed one by one, unless `-v` asks for all."""
 
 
 def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -> str:
@@ -31,90 +36,52 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -
         colour: whether escape codes and drawn lines may be used; logs get neither.
         verbosity: pytest's: below 0 the lists are counts, above 0 each case has a line and no list is cut.
     """
-    first = "".join(console.text(line, colour=colour) for line in coverage.weaker_lines(report))
-    told = sentence(report) if verbosity >= 0 else ""
-    first += console.text(Text(told), colour=colour) if told else ""
+    found = view(report)
+    first, *others = _by_weight(found.notices)
+    parts: list[RichTable | Text] = [*_notices(first, verbosity=verbosity)]
+    if found.sentence and verbosity >= 0:
+        parts.append(Text(found.sentence))
     if report.compilations:
-        return first + _builds(report, colour=colour, verbosity=verbosity)
-    if not report.evaluations:
-        found = coverage.lines(report, verbosity=verbosity)
-        return first + "".join(console.text(line, colour=colour) for line in found)
-    parts = [first, console.text(_kernels(report, width=width, colour=colour), colour=colour)]
-    if verbosity > 0:
-        # Names are there to be copied, so this table would rather be too wide than fold them.
-        parts.append(console.text(_cases(report, colour=colour), colour=colour))
-    lines = _lines(report, verbosity=verbosity)
-    parts += [console.text(line, colour=colour) for line in lines]
-    return "".join(parts)
-
-
-def _builds(report: SessionReport, *, colour: bool, verbosity: int) -> str:
-    table = compiled.table(report.compilations, colour=colour, each=verbosity > 0)
-    lines = [
-        *_causes(build_causes(report.compilations), strict=report.strict, verbosity=verbosity),
-        *compiled.lines(report.compilations, brief=verbosity < 0),
-    ]
-    parts: tuple[Table | Text, ...] = (table, *lines)
+        parts.append(build_table(report.compilations, colour=colour, each=verbosity > 0))
+        parts += [*_causes(found.build_causes, verbosity=verbosity)] if verbosity >= 0 else []
+        parts += build_lines(report.compilations, brief=verbosity < 0)
+    elif report.evaluations:
+        parts.append(_drawn(found.kernels, width=width, colour=colour))
+        if verbosity > 0:
+            # Names are there to be copied, so this table would rather be too wide than fold them.
+            parts.append(_drawn(_case_table(report), width=UNLIMITED, colour=colour))
+        parts += _lists(found, verbosity=verbosity) if verbosity >= 0 else []
+        parts += _notices(others[0], verbosity=verbosity)
+        parts += _counts(found, verbosity=verbosity)
+    else:
+        parts += _notices(others[0], verbosity=verbosity)
     return "".join(console.text(part, colour=colour) for part in parts)
 
 
-def _kernels(report: SessionReport, *, width: int, colour: bool) -> Table:
-    columns = [_Column(heading, right) for heading, right in _HEADINGS]
-    rows = summary.rows(report.evaluations)
-    for row in rows:
-        cells = (
-            (row.kernel,),
-            (row.implementation, f" ({row.device})"),
-            (str(row.cases),),
-            _counts(row.statuses),
-            ("-" if row.share is None else ratio(row.share),),
-            ("-",) if row.base is None else _base(row.base),
-            ("-",) if row.speed is None else _speed(row.speed),
-            ("-" if row.peak is None else percent(row.peak),),
-        )
-        for column, cell in zip(columns, cells, strict=True):
-            column.cells.append(cell)
-    columns = [
-        column
-        for index, column in enumerate(columns)
-        if index not in _OPTIONAL or any(cell != ("-",) for cell in column.cells)
-    ]
-    room = _fit(columns, width)
-    table = console.table(colour=colour)
-    for index, column in enumerate(columns):
-        table.add_column(
-            column.text(column.heading),
-            justify="right" if column.right else "left",
-            no_wrap=index != _KERNEL,
-            max_width=room if index == _KERNEL else None,
-            overflow="fold",
-        )
-    for index, row in enumerate(rows):
-        texts: list[str | Text] = [column.text(column.cells[index]) for column in columns]
-        texts[_STATUS] = _styled(row.statuses, str(texts[_STATUS]))
-        table.add_row(*texts)
-    return table
+def _by_weight(notices: Sequence[Notice]) -> tuple[list[Notice], list[Notice]]:
+    """Those by which all the rest was judged, and the others."""
+    first = [one for one in notices if one.mark == "WEAKER"]
+    return first, [one for one in notices if one not in first]
 
 
-_HEADINGS = (
-    (("kernel",), False),
-    (("implementation",), False),
-    (("cases",), True),
-    (("status",), False),
-    (("worst", " error"), True),
-    (("time", " vs base"), False),
-    (("speed", " vs torch"), False),
-    (("of", " peak"), True),
-)
-_KERNEL, _IMPLEMENTATION, _, _STATUS, _ERROR, _BASE, _, _PEAK = range(len(_HEADINGS))
-_OPTIONAL = (_BASE, _PEAK)
-"""Columns that are left out where they would be empty."""
+# ---- tables
+
+_BROKEN_HEADINGS = {
+    "worst error / allowed": ("worst", " error"),
+    "time vs base": ("time", " vs base"),
+    "speed vs torch": ("speed", " vs torch"),
+    "share of peak": ("of", " peak"),
+}
+"""Headings that are shorter here, in pieces between which a narrow column breaks them."""
+_STATUS = re.compile(rf"(?:\d+ )?\b({'|'.join(status.value for status in Status)})\b")
 
 
 @dataclass(slots=True)
 class _Column:
     """Cells that break at known places only: nobody should meet half a word or half a number."""
 
+    name: str
+    """Of the table's column."""
     heading: tuple[str, ...]
     """Its parts, between which it can be broken."""
     right: bool
@@ -134,24 +101,58 @@ class _Column:
         return max(len(line) for cell in (self.heading, *self.cells) for line in self.text(cell).split("\n"))
 
 
-def _fit(columns: list[_Column], width: int) -> int:
+def _drawn(table: tables.Table, *, width: int, colour: bool) -> RichTable:
+    columns = [
+        _Column(
+            name=column.name,
+            heading=_BROKEN_HEADINGS.get(column.name, (column.name,)),
+            right=column.figure and column.name != "status",
+            cells=[_parts(row[index]) for row in table.rows],
+        )
+        for index, column in enumerate(table.columns)
+    ]
+    _fit(columns, width)
+    drawn = console.table(colour=colour)
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column.right else "left"
+        drawn.add_column(column.text(column.heading), justify=justify, no_wrap=True)
+    for index in range(len(table.rows)):
+        texts = (Text(column.text(column.cells[index])) for column in columns)
+        drawn.add_row(
+            *(
+                _styled(text) if column.name == "status" else text
+                for column, text in zip(columns, texts, strict=True)
+            )
+        )
+    return drawn
+
+
+def _parts(cell: tables.Cell) -> tuple[str, ...]:
+    if cell.text == tables.NOTHING:
+        return ("-",)
+    if cell.more:
+        return cell.text.removesuffix(cell.more), cell.more
+    *counts, last = cell.text.split(", ")
+    return (*(f"{count}, " for count in counts), last)
+
+
+def _fit(columns: list[_Column], width: int) -> None:
     """Break as few columns as will do; names come last, those of kernels at the end, and break after a `_` or `-`.
 
-    Returns:
-        What the names of kernels may take. In a terminal too narrow for the numbers that is the width of their
-        heading, and the table is wider than the terminal.
+    In a terminal too narrow for the numbers the table is wider than the terminal.
     """
-    for index in (_STATUS, *range(_ERROR, len(columns)), _IMPLEMENTATION):
+    by_name = {column.name: column for column in columns}
+    names = [by_name[name] for name in ("implementation", "kernel") if name in by_name]
+    figures = [by_name[name] for name in ("status", *_BROKEN_HEADINGS) if name in by_name]
+    for column in (*figures, *names[:1]):
         if _left(columns, width) >= 0:
-            break
-        columns[index].narrow = True
-    for index in (_IMPLEMENTATION, _KERNEL):
-        names, missing = columns[index], min(0, _left(columns, width))
-        room = max(len(names.heading[0]), names.width + missing)
-        if missing:
-            names.cells = [(*_broken(name, room), *rest) for name, *rest in names.cells]
-            names.narrow = True
-    return room
+            return
+        column.narrow = True
+    for column in names:
+        if (missing := _left(columns, width)) < 0:
+            room = max(len(column.heading[0]), column.width + missing)
+            column.cells = [(*_broken(name, room), *rest) for name, *rest in column.cells]
+            column.narrow = True
 
 
 def _left(columns: list[_Column], width: int) -> int:
@@ -169,111 +170,157 @@ def _broken(name: str, width: int) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _counts(statuses: tuple[tuple[Status, int], ...]) -> tuple[str, ...]:
-    counts = [f"{count} {status.value}" for status, count in statuses]
-    return (*(f"{count}, " for count in counts[:-1]), counts[-1])
+def _styled(text: Text) -> Text:
+    for found in _STATUS.finditer(text.plain):
+        text.stylize(console.style(Status(found[1])), *found.span())
+    return text
 
 
-def _styled(statuses: tuple[tuple[Status, int], ...], text: str) -> Text:
-    styled = Text(text)
-    for status, count in statuses:
-        styled.highlight_words([f"{count} {status.value}"], console.style(status))
-    return styled
+_CASES = (
+    "error / allowed",
+    "kernel time",
+    "base",
+    "torch",
+    "time vs base",
+    "speed vs torch",
+    "share of peak",
+)
+_SHORT = {
+    "error / allowed": "error",
+    "time vs base": "vs base",
+    "speed vs torch": "speed",
+    "share of peak": "of peak",
+}
 
 
-def _speed(speed: summary.Speed) -> tuple[str, ...]:
-    if speed.cases == 1:
-        return (speedup(speed.median),)
-    return speedup(speed.median), f" ({ratio(speed.low)}..{ratio(speed.high)})"
+def _case_table(report: SessionReport) -> tables.Table:
+    rows = [(one.label, one.verdict.status.value, *tables.figures(one, _CASES)) for one in report.evaluations]
+    table = tables.table("Cases", ("case", "status", *_CASES), rows).shown()
+    short = (replace(column, name=_SHORT.get(column.name, column.name)) for column in table.columns)
+    return replace(table, columns=tuple(short))
 
 
-def _base(base: times.BaseTimes) -> tuple[str, ...]:
-    if base.cases == 1:
-        return (change(base.median),)
-    return change(base.median), f" (worst {change(base.worst)})"
+def build_table(compilations: Iterable[Compilation], *, colour: bool, each: bool) -> RichTable:
+    """Implementations, or builds, with the most that a function of theirs takes; the base's in brackets."""
+    return _drawn(tables.builds(compilations, each=each), width=UNLIMITED, colour=colour)
 
 
-def _cases(report: SessionReport, *, colour: bool) -> Table:
-    rows = [(one, _times(one)) for one in report.evaluations]
-    table = console.table(colour=colour)
-    table.add_column("case")
-    table.add_column("status")
-    shown = [
-        index
-        for index, heading in enumerate(_TIMES)
-        if heading not in _OPTIONAL_TIMES or any(cells[index] != "-" for _, cells in rows)
-    ]
-    for index in shown:
-        table.add_column(_TIMES[index], justify="right")
-    for evaluation, cells in rows:
-        status = evaluation.verdict.status
-        failed = summary.outcome(evaluation, strict=report.strict) == "fail"
-        style = "red" if failed else console.style(status)
-        table.add_row(evaluation.label, Text(status.value, style=style), *(cells[index] for index in shown))
-    return table
+def opcode_table(compilations: Iterable[Compilation], *, colour: bool) -> RichTable:
+    """Each function with what it takes and its most frequent opcodes."""
+    rows = []
+    for one in compilations:
+        for function in one.resources:
+            mix = [f"{opcode} {number}" for opcode, number in function.instructions or ()]
+            figures = compiled.function_figures(function)
+            rows.append(
+                (
+                    one.name,
+                    *map(tables.count, figures),
+                    ", ".join(mix[: compiled.SHOWN_OPCODES]) or "-",
+                    function.function,
+                )
+            )
+    headings = ("build", *(name for name, _ in compiled.FIGURES), "opcodes", "function")
+    return _drawn(tables.table("Functions", headings, rows), width=UNLIMITED, colour=colour)
 
 
-_TIMES = ("error", "kernel", "base", "torch", "vs base", "speed", "of peak")
-_OPTIONAL_TIMES = ("base", "vs base", "of peak")
+# ---- lines
 
 
-def _times(evaluation: Evaluation) -> tuple[str, ...]:
-    """Cells below `_TIMES`."""
-    share = evaluation.correctness.share if evaluation.correctness is not None else None
-    timing, test = evaluation.measurement, times.comparison(evaluation)
-    peak = times.share_of_peak(timing)
-    base = timing.base if timing is not None else None
-    return (
-        "-" if share is None else ratio(share),
-        "-" if timing is None else time_ns(timing.kernel.median_ns_per_call),
-        "-" if base is None else time_ns(base.median_ns_per_call),
-        "-" if timing is None else time_ns(timing.torch.median_ns_per_call),
-        "-" if test is None else change(test.ratio),
-        "-" if timing is None else speedup(timing.speedup_vs_torch),
-        "-" if peak is None else percent(peak),
-    )
-
-
-def _lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
+def _lists(found: ReportView, *, verbosity: int) -> Iterator[Text]:
+    """Failures by cause, weak cases, and times that are open."""
+    report, shown = found.report, None if verbosity > 0 else SHOWN_LINES
+    yield from _causes(found.causes, verbosity=verbosity)
+    for one in found.in_common:
+        yield Text(f"IN COMMON {one.kernel}/{one.implementation} ({one.device}): {visible(one.words)}")
     weak = [] if report.strict else list(summary.weak(report.evaluations))
-    if verbosity >= 0:
-        shown = None if verbosity > 0 else SHOWN_LINES
-        yield from _causes(causes(report), strict=report.strict, verbosity=verbosity)
-        yield from _in_common(report)
-        for evaluation, forgeries in weak[:shown]:
-            passed = ", ".join(forgeries) or "a forged answer"
-            yield Text(f"WEAK {evaluation.label}: {passed} would pass too", style="yellow")
-        yield from _left_out(len(weak), shown, "more weak case")
-        for more, lines in time_lines.lists(report):
-            yield from lines[:shown]
-            yield from _left_out(len(lines), shown, *more)
-    yield from time_lines.totals(report)
-    for one in summary.ungated(report.evaluations):
-        cases = counted(one.cases, "case")
-        yield Text(
-            f"NOT GATED {one.kernel}/{one.implementation}: its contract covers none of its {cases}: {one.message}",
-            style="red" if report.strict else "yellow",
-        )
-    yield from coverage.lines(report, verbosity=verbosity)
+    for evaluation, forgeries in weak[:shown]:
+        passed = ", ".join(forgeries) or "a forged answer"
+        yield Text(f"WEAK {evaluation.label}: {passed} would pass too", style="yellow")
+    yield from _left_out(len(weak), shown, "more weak case")
+    for more, lines in _times(report):
+        yield from lines[:shown]
+        yield from _left_out(len(lines), shown, *more)
+
+
+def _causes(found: Sequence[Cause], *, verbosity: int) -> Iterator[Text]:
+    """The worst failure of each cause and a line for the others; -v lists each."""
+    shown = None if verbosity > 0 else SHOWN_LINES
+    for cause in found[:shown]:
+        for failed in cause.failures if verbosity > 0 else (cause.first,):
+            yield _failure(failed)
+        if cause.rest and verbosity == 0:
+            yield Text(f"  {cause.likewise}: -v lists {'it' if len(cause.rest) == 1 else 'them all'}")
+    yield from _left_out(len(found), shown, "more cause of failures", "more causes of failures")
+
+
+def _failure(failed: Result) -> Text:
+    status, _, rest = failed.headline.partition(" ")
+    # The tables of the terminal name no `cgins.yaml`.
+    style = console.OUTCOME_STYLES[failed.outcome]
+    return Text(f"{status} ", style=style) + Text(f"{summary.label(failed.source)} {rest}")
+
+
+def _times(report: SessionReport) -> Iterator[tuple[tuple[str, str], list[Text]]]:
+    """How one more and several more of a kind are called, and a line of each: let pass, undecided, probably slower."""
+
+    def line(evaluation: Evaluation, word: str, style: str) -> Text:
+        reason, _, said = tables.said(evaluation).partition(": ")
+        return Text(f"{word} ", style=style) + Text(f"{evaluation.label} ({reason}): {said}")
+
+    passed = [line(one, "let pass by gate.fail_on", "red") for one in times.let_pass(report.evaluations)]
+    yield ("more slower case that was let pass", "more slower cases that were let pass"), passed
+    # Those that fail are listed with the failures.
+    undecided = [
+        line(one, one.verdict.status.value, "yellow")
+        for one in times.undecided(report.evaluations)
+        if summary.outcome(one, strict=report.strict) == "pass"
+    ]
+    yield ("more undecided case", "more undecided cases"), undecided
+    likely = []
+    for one in times.probably_slower(report.evaluations):
+        test = times.comparison(one)
+        assert test is not None
+        said = f"{one.label}: {interval(test)} in {counted(len(test.log_ratios), 'block')}"
+        likely.append(Text("PROBABLY SLOWER ", style="yellow") + Text(said))
+    yield ("more case that is probably slower", "more cases that are probably slower"), likely
+    yield ("", ""), [Text(times.LIKELY)] if likely else []
+
+
+def _notices(found: Iterable[Notice], *, verbosity: int) -> Iterator[Text]:
+    for one in found:
+        if one.quiet and verbosity <= 0:
+            continue
+        yield Text(f"{one.mark} {one.text}".strip(), style=one.style)
+        if one.mark == "WEAKER":
+            shown = None
+        elif verbosity < 0:
+            continue
+        else:
+            shown = None if verbosity > 0 else SHOWN_NAMES
+        yield from (Text(f"  {name}") for name in one.items[:shown])
+        if shown is not None and len(one.items) > shown:
+            yield Text(f"  ... {len(one.items) - shown} more: -v lists them all")
+
+
+def _counts(found: ReportView, *, verbosity: int) -> Iterator[Text]:
+    """What was left out, what a reader must know, and how to see it all again."""
+    report = found.report
     for reason, count in summary.skips(report.evaluations):
         yield Text(f"SKIPPED {counted(count, 'case')}: {reason}", style="yellow")
     if verbosity >= 0:
         for excuse in summary.excused(report.evaluations):
-            yield Text(
-                f"EXCUSED {excuse.kernel} from the probe {excuse.probe}, {counted(excuse.cases, 'case')}: {excuse.reason}",
-                style="yellow",
-            )
+            cases = counted(excuse.cases, "case")
+            said = f"EXCUSED {excuse.kernel} from the probe {excuse.probe}, {cases}: {excuse.reason}"
+            yield Text(said, style="yellow")
         for note, count in summary.notes(report.evaluations):
             yield Text(f"note, {counted(count, 'case')}: {note}")
     if verbosity > 0:
         for why, count in summary.probes_not_run(report.evaluations):
             yield Text(f"probe not run, {counted(count, 'case')}: {why}")
     again = _seeds(report)
-    built = summary.build_seconds(report.evaluations)
-    builds = (
-        f"builds took {time_ns(built * 1e9)} in all, side by side" if built else "nothing had to be built"
-    )
-    yield Text(again if verbosity < 0 else f"{again}; {builds}")
+    built = _built(summary.build_seconds(report.evaluations))
+    yield Text(again if verbosity < 0 else f"{again}; {built}")
 
 
 def _seeds(report: SessionReport) -> str:
@@ -283,27 +330,25 @@ def _seeds(report: SessionReport) -> str:
     return f"seeds {', '.join(map(str, seeds))} of {counted(len(report.merged), 'run')}"
 
 
-def _causes(found: Sequence[Cause[Any]], *, strict: bool, verbosity: int) -> Iterator[Text]:
-    """The worst failure of each cause and a line for the others; -v lists each, -q none."""
-    shown = None if verbosity > 0 else SHOWN_LINES
-    for cause in found[:shown] if verbosity >= 0 else ():
-        for failed in cause.failures if verbosity > 0 else (cause.first,):
-            status, _, rest = headline(failed).partition(" ")
-            style = console.OUTCOME_STYLES[summary.outcome(failed, strict=strict)]
-            yield Text(f"{status} ", style=style) + Text(f"{summary.label(failed)} {rest}")
-        if cause.rest and verbosity == 0:
-            yield Text(f"  {cause.likewise}: -v lists {'it' if len(cause.rest) == 1 else 'them all'}")
-    if verbosity >= 0:
-        yield from _left_out(len(found), shown, "more cause of failures", "more causes of failures")
+def _built(seconds: float) -> str:
+    return (
+        f"builds took {time_ns(seconds * 1e9)} in all, side by side" if seconds else "nothing had to be built"
+    )
 
 
-def _in_common(report: SessionReport) -> Iterator[Text]:
-    for one in in_common.in_common(report):
-        yield Text(f"IN COMMON {one.kernel}/{one.implementation} ({one.device}): {visible(one.words)}")
+def build_lines(compilations: Sequence[Compilation], *, brief: bool = False) -> Iterator[Text]:
+    """What was not compared or built, notes unless it is to be `brief`, and what building took."""
+    for status in (Status.PASSED, Status.NEW, Status.SKIPPED):
+        for reason, count in compiled.reasons(compilations, status):
+            yield Text(f"{status.value} {counted(count, 'build')}: {reason}", style=console.style(status))
+    for note, count in compiled.notes(compilations) if not brief else ():
+        yield Text(f"note, {counted(count, 'build')}: {note}")
+    built = _built(sum(one.build_seconds for one in compilations))
+    compared = ", ".join(commit[:10] for commit in compiled.revisions(compilations))
+    yield Text(f"compared with {compared}; {built}" if compared else built)
 
 
 def _left_out(total: int, shown: int | None, *more: str) -> Iterator[Text]:
     if shown is not None and total > shown:
-        yield Text(
-            f"... {counted(total - shown, *more)}: -v lists {'it' if total - shown == 1 else 'them all'}"
-        )
+        left_out = counted(total - shown, *more)
+        yield Text(f"... {left_out}: -v lists {'it' if total - shown == 1 else 'them all'}")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from pytest_cgins.core.figures import percent
 from pytest_cgins.core.measurement import Comparison, Measurement
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.gate import timing_verdict
@@ -16,6 +17,10 @@ from pytest_cgins.timing.e_bh import e_bh
 
 LISTED_FALSE = 0.1
 """Share of false alarms that is expected, at most, among the cases proven slower and those listed as probably so."""
+LIKELY = (
+    f"of the cases proven slower and those probably slower, taken together, at most {percent(LISTED_FALSE)} are "
+    "expected to be noise"
+)
 _SHORT = 10
 """Characters of a commit that messages show."""
 

@@ -145,7 +145,7 @@ def test_lost_gpu_is_not_a_pass(runner: Runner, workspace: Path, tmp_path: Path)
     }
     job = runner.run(workspace, tmp_path / "temp", **options)
     assert (job.code, job.outputs["status"], job.outputs["exit-code"]) == (5, "empty", "5"), job.log
-    assert "**Nothing was gated**: the only case was skipped; " in job.summary
+    assert "<strong>Nothing was gated</strong>: <code>the only case was skipped; " in job.summary
     assert job.used == {}
 
 

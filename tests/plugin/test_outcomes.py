@@ -16,7 +16,7 @@ import torch
 import pytest_cgins
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import SessionReport
-from pytest_cgins.report import markdown
+from pytest_cgins.report import failure
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -49,7 +49,7 @@ def _reproduction(found: Run) -> list[str]:
     report = documents.load(SessionReport, (found.folder / "report.json").read_bytes())
     assert report.strict
     assert [one.config for one in report.evaluations] == ["project/cgins.yaml"]
-    return shlex.split(markdown.reproduction(report.evaluations[0], report))
+    return shlex.split(failure.command(report.evaluations[0], report))
 
 
 def test_summary_of_a_report_knows_the_command(weak: Run, run: Callable[..., Run]) -> None:

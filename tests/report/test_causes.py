@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,7 +11,8 @@ import pytest
 
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import formats, terminal
-from pytest_cgins.report.causes import causes, pattern, sentence
+from pytest_cgins.report.causes import Cause, pattern
+from pytest_cgins.report.view import view
 from tests.report.test_compiled import other
 from tests.report.test_compiled import report as report_of_builds
 from tests.report.test_markdown import report_of
@@ -56,6 +58,14 @@ def refused(make_evaluation: Make) -> SessionReport:
     )
 
 
+def causes(report: SessionReport) -> tuple[Cause, ...]:
+    return view(report).causes
+
+
+def sentence(report: SessionReport) -> str:
+    return view(report).sentence
+
+
 def names(report: SessionReport) -> list[str]:
     return [one.label for one in report.evaluations if one.verdict.status is not Status.PASSED]
 
@@ -63,7 +73,7 @@ def names(report: SessionReport) -> list[str]:
 def test_18_cases_of_one_cause_are_an_example_and_a_line(eps: SessionReport) -> None:
     """The worst case stands for all of them; how many there are is told, and where they are."""
     (cause,) = causes(eps)
-    assert (cause.first.case.signature, len(cause.rest)) == ("f32-2x18", 17)
+    assert (cause.first.name, len(cause.rest)) == ("norm/cpu-cpp/tiny/f32-2x18", 17)
     assert sentence(eps) == "18 failures of 1 cause: 18 INCORRECT (gold-mismatch) of norm/cpp (cpu)"
     text = terminal.render(eps, width=100, colour=False, verbosity=0)
     first, heading, *lines = text.splitlines()
@@ -86,7 +96,7 @@ def test_markdown_has_one_message_and_names_every_case(eps: SessionReport, name:
     assert text.index(sentence(eps)) < text.index("### Kernels") < text.index(table)
     assert text.count("<details>") == 1
     assert text[text.index(table) :].partition("</table>")[0].count("<td><code>INCORRECT") == 1
-    rest = text[text.index("### More cases of the same causes") :].partition("</table>")[0]
+    rest = text[text.index("### More failures of the same causes") :].partition("</table>")[0]
     assert rest.count("<tr><td>") == 17
     assert rest.count("pytest --cgins ") == 17
     assert all(one in text for one in names(eps))
@@ -127,6 +137,10 @@ def test_programs_have_every_case(eps: SessionReport) -> None:
     assert formats.FORMATS["junit"](eps).count("<failure ") == 18
     page = formats.FORMATS["html"](eps)
     assert page.count("<noscript ") == 19
+    head = page.partition("<section data-list")[0]
+    assert head.index(sentence(eps)) < head.index("Kernels") < head.index("Worst: ")
+    assert "the same, numbers aside, in 17 more cases" in head
+    assert len(re.findall(r'<a href="#cases-\d+">norm/', head)) == 18
 
 
 def test_builds_of_one_cause_on_several_architectures() -> None:

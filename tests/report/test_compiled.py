@@ -107,7 +107,7 @@ def test_table_agrees_with_the_document() -> None:
             assert f" {cell} " in rows[name], (heading, rows[name])
     assert rows["clean"].split()[2:7] == ["sm_80,", "sm_90a,", "sm_100", "3", "PASSED"]
     assert rows["clean"].endswith(" 2 s")
-    assert rows["python"].split()[4:] == ["-"] * 5
+    assert rows["python"].split()[5:] == ["-"] * 5
 
 
 def test_failures_are_listed_worst_first() -> None:
@@ -132,7 +132,7 @@ def test_functions_without_a_counterpart_are_told() -> None:
     """A build that passes because functions have other names says so, in the terminal and in the summary."""
     said = "not at 0123456789: g(float*); only at 0123456789: f(float*)"
     renamed = replace(BUILDS[0], verdict=replace(BUILDS[0].verdict, message=said))
-    listed = console.text(Text("\n").join(compiled.lines([renamed])), colour=False)
+    listed = console.text(Text("\n").join(terminal.build_lines([renamed])), colour=False)
     assert f"PASSED 1 build: {said}\n" in listed
     assert "### Functions without a counterpart" in markdown.render(report(renamed))
 
@@ -159,7 +159,7 @@ def test_message_tells_opcodes_and_the_command() -> None:
 
 def test_functions_are_listed_with_their_opcodes() -> None:
     """The table of `cgins build --resources` has a line a function."""
-    text = console.text(compiled.opcode_table(BUILDS[:1], colour=False), colour=False)
+    text = console.text(terminal.opcode_table(BUILDS[:1], colour=False), colour=False)
     assert text.splitlines()[1].split() == [
         "clean/cuda/sm_80", "40", "0", "16", "512", "FFMA", "8", "clean(float*)",
     ]  # fmt: skip

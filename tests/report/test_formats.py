@@ -16,7 +16,7 @@ from pytest_cgins.app.commands import report as commands
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import document, formats, markdown, times
-from pytest_cgins.report.comment import COMMENT_LIMIT_NBYTES
+from pytest_cgins.report.markdown import COMMENT_LIMIT_NBYTES
 from tests.report.test_markdown import HOSTILE, assert_harmless, parsed, report_of
 
 Make = Callable[..., Evaluation]
@@ -186,9 +186,9 @@ def test_what_nothing_gates_is_told(make_evaluation: Make, name: str, strict: bo
     """An implementation whose contract covers no case has a line with the reason, and under strict one says that it fails."""
     skipped = make_evaluation(Status.SKIPPED, reason=Reason.CONTRACT, message="takes no bias")
     text = formats.FORMATS[name](report_of(skipped, make_evaluation(kernel="other"), strict=strict))
-    assert "its contract covers none of its 1 case: takes no bias" in parsed(text).codes
-    assert ("### Not gated, which fails under --cgins-strict\n" in text) == strict
-    assert "### Not gated" in text
+    assert "scale/cpp: its contract covers none of its 1 case: takes no bias" in parsed(text).codes
+    assert ("<strong>Not gated, which fails under --cgins-strict</strong>" in text) == strict
+    assert "<strong>Not gated" in text
     assert "Not gated" not in formats.FORMATS[name](report_of(make_evaluation(), strict=strict))
 
 

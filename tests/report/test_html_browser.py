@@ -128,7 +128,7 @@ def test_a_name_leads_to_its_details(page: Page, report: SessionReport) -> None:
     """They open, have the focus, and show their plots; a link leads back."""
     slower = [one for one in report.evaluations if one.verdict.status is Status.SLOWER]
     name = next(one.case.name for one in slower if one.case.device == "cuda:0")
-    assert page.locator("details").count() == 0
+    assert page.locator(".details details").count() == 0
     link = page.locator("tr[data-status]").get_by_role("link", name=name, exact=True)
     link.focus()
     page.keyboard.press("Enter")

@@ -20,9 +20,8 @@ from timings import compared
 from pytest_cgins.core.environment_key import key_of
 from pytest_cgins.core.model import Evaluation, Probe, Reason, SessionReport, Status, Verdict, WorstElement
 from pytest_cgins.gate.timing_verdict import interval
-from pytest_cgins.report import markdown
+from pytest_cgins.report import failure, summary
 from pytest_cgins.report.html.markup import element, lines
-from pytest_cgins.report.html.naming import Names
 from pytest_cgins.report.html.page import render
 from pytest_cgins.report.html.paired_plot import paired
 from pytest_cgins.report.html.roofline_plot import rooflines, scaled
@@ -195,7 +194,7 @@ def test_the_head_tells_counts_device_revision_and_how_to_see_it_again(report: S
         key=lambda one: one.case.name,
     )
     assert f"Worst: INCORRECT {worst.case.name}" in text
-    assert markdown.reproduction(worst, report) in text
+    assert failure.command(worst, report) in text
     assert "NVIDIA H200" in text
     assert report.base_revision in text
     assert "pytest --cgins --cgins-seed=7" in text
@@ -252,7 +251,7 @@ def test_a_case_that_is_timed_has_a_plot_of_its_blocks(report: SessionReport, ro
 def test_a_plot_has_its_points_where_the_numbers_are(ratios: list[float], shift: float) -> None:
     """A slower block is higher, none is outside, and the edge of the band is at what is tolerated."""
     test = compared("torch", ratios, shift=shift)
-    figure = parsed(paired(test, title="x"))
+    figure = parsed(paired(test, "x"))
     (drawn,) = figure.all("svg", "plot")
     (dots,) = drawn.all("path", "dots")
     places = [tuple(map(float, one)) for one in re.findall(r"M([\d.]+) ([\d.]+)h0", dots.attributes["d"])]
@@ -268,7 +267,7 @@ def test_a_plot_has_its_points_where_the_numbers_are(ratios: list[float], shift:
 
 def test_a_comparison_without_blocks_is_no_plot() -> None:
     """Where each block was thrown away."""
-    assert paired(replace(compared("base", [0.0]), log_ratios=()), title="x") == ""
+    assert paired(replace(compared("base", [0.0]), log_ratios=()), "x") == ""
 
 
 def test_rooflines_are_drawn_where_work_and_peaks_are_known(report: SessionReport) -> None:
@@ -278,7 +277,7 @@ def test_rooflines_are_drawn_where_work_and_peaks_are_known(report: SessionRepor
         for one in report.evaluations
         if one.measurement is not None and one.measurement.roofline is not None
     ]
-    names = Names(report)
+    names = summary.names(report)
     drawn = parsed(rooflines(report.evaluations, names))
     assert len(drawn.all("circle")) == len(known)
     assert len(drawn.all("figure")) == len({one.case.device for one in known})
@@ -322,7 +321,9 @@ def test_builds_have_a_table_of_their_own() -> None:
 def test_columns_without_a_figure_are_left_out() -> None:
     """A report whose kernels were not timed has no columns of times."""
     untimed = [replace(one, measurement=None) for one in many(8).evaluations]
-    table = check_page(render(report_of(*untimed))).all("section")[0].all("table")[0]
+    table = check_page(render(report_of(*untimed)))
+    (listed,) = [one for one in table.all("section") if one.attributes.get("data-list") == "cases"]
+    table = listed.all("table")[0]
     assert [one.text() for one in table.all("th") if one.attributes.get("scope") == "col"] == [
         "case",
         "status",
@@ -530,7 +531,10 @@ def test_what_failed_a_run_besides_its_cases_is_told(report: SessionReport) -> N
         verdict=Verdict(status=Status.SKIPPED, reason=Reason.CONTRACT, message="no strides", numbers={}),
     )
     page = render(replace(clean, evaluations=(refused,), exit_status=1))
-    assert f"Not gated: {one.case.kernel}/{one.case.implementation}, 1 case: no strides" in page
+    assert (
+        f"Not gated: {one.case.kernel}/{one.case.implementation}: its contract covers none of its 1 case: no strides"
+        in page
+    )
 
 
 def test_a_build_without_figures_has_none_to_sort_by() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from pytest_cgins.core.model import Environment, Evaluation, Reason, SessionReport, Status
-from pytest_cgins.report import document, escape, markdown
+from pytest_cgins.report import document, escape, failure, markdown
 from pytest_cgins.report.counts import counts
 
 Make = Callable[..., Evaluation]
@@ -249,7 +249,7 @@ def test_many_long_environments_fit_the_least_limit(make_evaluation: Make) -> No
 def test_a_case_is_named_by_its_file(make_evaluation: Make, config: str, shown: str) -> None:
     """The command ends in the case's node id, which is one word and no option whatever it is called."""
     evaluation = replace(make_evaluation(kernel="a b; rm -rf ~"), config=config)
-    words = shlex.split(markdown.reproduction(evaluation, report_of(evaluation, strict=True)))
+    words = shlex.split(failure.command(evaluation, report_of(evaluation, strict=True)))
     assert words == [
         "pytest",
         "--cgins",

@@ -232,7 +232,10 @@ def test_times_that_gate_nothing_are_told_once_with_a_count(make_evaluation: Mak
         text = section(*told, weak, floored, new, verbosity=verbosity)
         assert text.count("TIMES GATE NOTHING in 4 cases: no git repository\n") == 1
         assert text.count("HELD AGAINST TORCH ALONE in 1 case: g++ refused it\n") == 1
-    assert "### Times that gate nothing" in markdown.render(report_of(*told))
+    assert (
+        "<strong>Times gate nothing</strong>: <code>in 3 cases: no git repository</code>"
+        in markdown.render(report_of(*told))
+    )
 
 
 def test_a_base_whose_answers_are_wrong_gates_nothing(make_evaluation: Make) -> None:
@@ -266,7 +269,7 @@ def test_clocks_are_told(make_evaluation: Make) -> None:
     text = section(one, two)
     assert "clocks: 3 blocks of 1 case taken anew, as the clock had moved\n" in text
     assert "clocks: throttled while 2 cases were timed: sw-power-cap\n" in text
-    assert "### Clocks" in markdown.render(report_of(one, two))
+    assert "<strong>Clocks</strong>" in markdown.render(report_of(one, two))
 
 
 def test_a_slowdown_s_message_says_where_to_look(make_evaluation: Make) -> None:
@@ -276,9 +279,9 @@ def test_a_slowdown_s_message_says_where_to_look(make_evaluation: Make) -> None:
     assert "git diff" not in failure.message(
         make_evaluation(Status.INCORRECT, timing=PROVEN), command="again"
     )
-    command = markdown.reproduction(one, report_of(one))
+    command = failure.command(one, report_of(one))
     assert f" --cgins-baseline={'1a2b3c4d5e' * 4} " in command
-    assert "--cgins-baseline" not in markdown.reproduction(make_evaluation(timing=PROVEN), report_of(one))
+    assert "--cgins-baseline" not in failure.command(make_evaluation(timing=PROVEN), report_of(one))
 
 
 def test_a_device_that_was_not_calibrated_is_told_once(make_evaluation: Make) -> None:

@@ -195,18 +195,20 @@ def _report(found: list[Compilation], started_at: datetime, seconds: float, stat
 
 
 def _print(found: list[Compilation], *, resources: bool) -> None:
-    from pytest_cgins.report import compiled, console, escape, failure
+    from pytest_cgins.report import compiled, console, escape, failure, terminal
 
     colour = sys.stdout.isatty()
     if not found:
         print("no CUDA kernel is selected")
         return
-    print(console.text(compiled.table(found, colour=colour, each=True), colour=colour), end="")
+    print(console.text(terminal.build_table(found, colour=colour, each=True), colour=colour), end="")
     if resources:
-        print(f"\n{console.text(compiled.opcode_table(found, colour=colour), colour=colour)}", end="")
-    for line in compiled.lines(found, brief=True):
+        print(f"\n{console.text(terminal.opcode_table(found, colour=colour), colour=colour)}", end="")
+    for line in terminal.build_lines(found, brief=True):
         print(console.text(line, colour=colour), end="")
-    for one in compiled.failures(found):
+    for one in compiled.worst_first(found):
+        if one.verdict.status.outcome not in ("fail", "error"):
+            continue
         print(escape.lines(f"\n{one.name}: {failure.headline(one)}"), file=sys.stderr)
         rest = one.verdict.message.partition("\n")[2]
         if rest:

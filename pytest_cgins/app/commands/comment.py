@@ -64,8 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_cgins.pull_request import bot_commit, comment, credentials, remote
     from pytest_cgins.pull_request.rest import Rest
     from pytest_cgins.pull_request.transport import Transport
-    from pytest_cgins.report import comment as comments
-    from pytest_cgins.report import reading
+    from pytest_cgins.report import markdown, reading
 
     report = None if arguments.no_report else reading.load(arguments.report)
     event = _event(arguments.event or Path(os.environ.get("GITHUB_EVENT_PATH", "")))
@@ -84,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         about = bot_commit.carried_proposal(api, target)
         room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, target, about))
-        said = NO_REPORT if report is None else comments.comment(report, limit_nbytes=room)
+        said = NO_REPORT if report is None else markdown.comment(report, limit_nbytes=room)
         text = comment.body(arguments.name, target, said + about)
         if arguments.dry_run:
             print(f"dry run: would write this comment to #{target.number}\n{text}")

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pytest_cgins.report.html.markup import Markup, element, join
+from markupsafe import Markup
+
+from pytest_cgins.report.html.markup import element, join
 
 WIDTH, HEIGHT = 360.0, 200.0
 """Units of a picture: on a phone one is a pixel, so that its letters can be read there."""

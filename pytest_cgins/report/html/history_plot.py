@@ -5,10 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from pytest_cgins.core.figures import change, time_ns
 from pytest_cgins.core.text import counted
 from pytest_cgins.report.html import axes
-from pytest_cgins.report.html.markup import Markup, element, join
+from pytest_cgins.report.html.markup import element, join
 from pytest_cgins.report.trend import Segment, Trend
 from pytest_cgins.report.trend_table import LEAST_SPAN
 

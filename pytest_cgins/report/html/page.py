@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from string import Template
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from pytest_cgins.core.model import SessionReport
-from pytest_cgins.report.counts import counts
-from pytest_cgins.report.html import overview
-from pytest_cgins.report.html.build_rows import builds
-from pytest_cgins.report.html.case_rows import cases
-from pytest_cgins.report.html.markup import Markup, escaped, join
-from pytest_cgins.report.html.naming import Names
+from pytest_cgins.report import compiled, summary, tables, view
+from pytest_cgins.report.html import details, listing
+from pytest_cgins.report.html.history_plot import history
+from pytest_cgins.report.html.markup import code, element, escaped, lines
+from pytest_cgins.report.html.paired_plot import paired
 from pytest_cgins.report.html.roofline_plot import rooflines
 from pytest_cgins.report.trend import Trend
+
+FOLDER = Path(__file__).parent
 
 
 def render(report: SessionReport, *, trends: Iterable[Trend] = ()) -> str:
@@ -31,33 +35,74 @@ def render(report: SessionReport, *, trends: Iterable[Trend] = ()) -> str:
         report: as `--cgins-json` wrote it; none of its texts is trusted.
         trends: of a history; those of the report's cases are drawn in their details.
     """
-    by_case = {(one.config, one.case): one for one in trends}
+    found = view.view(report)
     style, script = _part("style.css"), _part("report.js")
-    listings = [one for one in (cases(report, by_case), builds(report)) if one.rows]
-    body = join(
-        [
-            overview.overview(report),
-            *(one.table() for one in listings),
-            overview.kernels(report),
-            overview.plots(rooflines(report.evaluations, Names(report))),
-            overview.remarks(report),
-            *(one.details() for one in listings),
-        ]
-    )
-    return Template(_part("page.html")).substitute(
-        title=escaped(overview.title(counts(report))),
-        target=listings[0].id if listings else "report",
-        style=style,
+    listings = (listing.cases(found, {(one.config, one.case): one for one in trends}), listing.builds(found))
+    not_run = tables.reasons("Probes not run", "cases", summary.probes_not_run(report.evaluations))
+    return _environment().get_template("page.html").render(
+        found=found,
+        ended=_ended(report),
+        session=_session(report),
+        listings=[one for one in listings if one.rows],
+        rooflines=rooflines(report.evaluations, summary.names(report)),
+        remarks=[*found.remarks, *([not_run] if not_run.rows else [])],
+        style=Markup(style),  # noqa: S704 (our own file)
         style_digest=_digest(style),
-        script=script,
+        script=Markup(script),  # noqa: S704
         script_digest=_digest(script),
-        body=Markup(body),
+    )  # fmt: skip
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        finalize=escaped,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    environment.filters |= {
+        "code": code, "lines": lines, "history_plot": history, "paired_plot": paired, "choices": listing.choices,
+        "sort_key": listing.sort_key, **details.FILTERS,
+    }  # fmt: skip
+    return environment
+
+
+def _ended(report: SessionReport) -> str:
+    ended = f"No case failed, and the run ended with exit code {report.exit_status}."
+    return ended if report.exit_status else "Nothing failed."
+
+
+def _session(report: SessionReport) -> list[tuple[str, str]]:
+    """What it was measured on, and how to see it again."""
+    told: list[tuple[str, str]] = [("Exit code", str(report.exit_status))]
+    told += [("Device", view.environment(one)) for one in report.environments]
+    compared = ", ".join(commit[:10] for commit in compiled.revisions(report.compilations))
+    told.append(("Compared with", report.base_revision or compared or _bases(report) or "no base revision"))
+    options = ["--cgins-strict"] * report.strict
+    command = shlex.join(["pytest", "--cgins", f"--cgins-seed={report.seed}", *options])
+    if not report.compilations and len(summary.seeds(report)) == 1:
+        told.append(("All again", element("code", command, class_="command")))
+    return [
+        *told,
+        ("Started", element("time", report.started_at, datetime=report.started_at)),
+        ("Took", f"{report.seconds:.1f} s"),
+        ("pytest-cgins", report.cgins),
+    ]
+
+
+def _bases(report: SessionReport) -> str:
+    """Commits that cases were timed against."""
+    measured = (one.measurement for one in report.evaluations if one.measurement is not None)
+    commits = dict.fromkeys(one.base_revision[:10] for one in measured if one.base_revision)
+    return ", ".join(commits)
 
 
 @cache
 def _part(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+    return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

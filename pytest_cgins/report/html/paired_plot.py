@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 
+from markupsafe import Markup
+
 from pytest_cgins.core.figures import change, percent
 from pytest_cgins.core.measurement import Comparison
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report.html import axes
-from pytest_cgins.report.html.markup import Markup, element
+from pytest_cgins.report.html.markup import element
 
 
-def paired(comparison: Comparison, *, title: str) -> Markup:
+def paired(comparison: Comparison, title: str) -> Markup:
     """A figure. Upwards is ln(kernel / other), written as a change: above the band the kernel is slower.
 
     Args:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from markupsafe import Markup
 
 from pytest_cgins.core.figures import percent, ratio
 from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.core.text import counted
 from pytest_cgins.report.html import axes
-from pytest_cgins.report.html.markup import Markup, element, join
-from pytest_cgins.report.html.naming import Names
+from pytest_cgins.report.html.markup import element, join
 from pytest_cgins.report.times import share_of_peak
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
@@ -19,6 +20,8 @@ MOST_NAMED = 300
 """Points that say whose they are: more would hide each other, and make the page slow."""
 Peaks = tuple[str, float, float]
 Place = tuple[Evaluation, Roofline]
+Names = Callable[[Evaluation], str]
+"""What a reader knows cases by."""
 
 
 def rooflines(evaluations: Iterable[Evaluation], names: Names) -> Markup:
@@ -27,7 +30,11 @@ def rooflines(evaluations: Iterable[Evaluation], names: Names) -> Markup:
     for evaluation in evaluations:
         found = evaluation.measurement.roofline if evaluation.measurement is not None else None
         if found is not None and _can_be_drawn(found):
-            key = (names.device(evaluation), found.peak_bytes_per_s, found.peak_flops_per_s)
+            key = (
+                evaluation.device_name or evaluation.case.device,
+                found.peak_bytes_per_s,
+                found.peak_flops_per_s,
+            )
             groups.setdefault(key, []).append((evaluation, found))
     return join(_figure(peaks, members, names) for peaks, members in groups.items())
 
@@ -86,7 +93,7 @@ def _points(places: Sequence[tuple[float, float]], members: Sequence[Place], nam
 def _point(x: float, y: float, evaluation: Evaluation, found: Roofline, names: Names) -> Markup:
     share = share_of_peak(evaluation.measurement)
     of_peak = "" if share is None else f"{percent(share)} of its peak, "
-    said = f"{names.case(evaluation)}: {of_peak}{ratio(found.flops / found.nbytes)} FLOP per byte"
+    said = f"{names(evaluation)}: {of_peak}{ratio(found.flops / found.nbytes)} FLOP per byte"
     return element("circle", element("title", said), cx=round(x, 1), cy=round(y, 1), r=3)
 
 

@@ -1,0 +1,185 @@
+"""What the details of a case or build have in tables and lists, for the page's templates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pytest_cgins.core.call_text import case_line
+from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.measurement import Comparison, Measurement, Roofline
+from pytest_cgins.core.model import Check, Compilation, Evaluation, KernelResources, Probe, WorstElement
+from pytest_cgins.core.text import counted
+from pytest_cgins.gate import timing_verdict
+from pytest_cgins.report import compiled, tables
+from pytest_cgins.report.html.markup import code
+
+REMEDY = "→ "
+"""Beginning of the line of a message that says what to do."""
+Facts = list[tuple[str, str]]
+
+
+def without_remedies(message: str) -> str:
+    """The lines of a message that say what is wrong."""
+    return "\n".join(line for line in message.splitlines() if not line.startswith(REMEDY))
+
+
+def remedies(message: str) -> list[str]:
+    """Those that say what to do."""
+    return [line.removeprefix(REMEDY) for line in message.splitlines() if line.startswith(REMEDY)]
+
+
+# ---- correctness
+
+
+def checks_table(checks: Iterable[Check]) -> tables.Table:
+    """A row a comparison."""
+    headings = ("rule", "inputs", "held", "reason", "error / allowed", "wrong", "compared")
+    rows = (
+        (
+            one.rule,
+            one.inputs,
+            "yes" if one.passed else "no",
+            one.reason.value,
+            tables.figure(one.share, ratio),
+            tables.count(one.wrong),
+            tables.count(one.compared),
+        )
+        for one in checks
+    )
+    return tables.table("Checks", headings, rows)
+
+
+def place(worst: WorstElement) -> Facts:
+    """Where the error is worst, and by how much."""
+    return [
+        ("Worst element", f"output {worst.output} at {list(worst.index)}"),
+        ("Expected", code(worst.expected)),
+        ("Got", code(worst.got)),
+        ("Allowed", f"±{worst.tolerance:.3g}"),
+    ]
+
+
+def probes_table(probes: Iterable[Probe]) -> tables.Table:
+    """Those that did not hold."""
+    rows = ((one.name, one.outcome, one.reason.value, one.message) for one in probes if one.outcome != "held")
+    return tables.table("Probes that did not hold", ("probe", "outcome", "reason", "what"), rows)
+
+
+# ---- times
+
+
+def times_table(found: Measurement) -> tables.Table:
+    """A row an arm."""
+    rows = (
+        (
+            arm.name,
+            time_ns(arm.median_ns_per_call),
+            time_ns(arm.iqr_ns_per_call),
+            tables.count(arm.calls_per_batch),
+        )
+        for arm in (found.kernel, found.base, found.torch, found.compiled)
+        if arm is not None
+    )
+    return tables.table("Times", ("arm", "median a call", "interquartile range", "calls a batch"), rows)
+
+
+def timing(found: Measurement) -> Facts:
+    """How it was timed, and what came of it."""
+    quartiles = f"{ratio(found.speedup_low)}..{ratio(found.speedup_high)}"
+    told = [
+        ("Timed by", f"{found.method}, {found.cache} cache"),
+        ("Speed vs torch", f"{speedup(found.speedup_vs_torch)} (quartiles {quartiles})"),
+    ]
+    if found.speedup_vs_compile is not None:
+        told.append(("Speed vs torch.compile", speedup(found.speedup_vs_compile)))
+    if found.base_revision:
+        told.append(("Base revision", code(found.base_revision)))
+    return [*told, *(_roofline(found.roofline) if found.roofline is not None else ())]
+
+
+def _roofline(found: Roofline) -> Facts:
+    source = "declared in cgins.yaml" if found.source == "declared" else "from the op's signature"
+    told = [
+        ("Work", f"{counted(found.nbytes, 'byte', grouped=True)}, {found.flops:,} FLOP, {source}"),
+        ("Share of bandwidth", percent(found.share_of_bandwidth)),
+    ]
+    if found.flops and found.peak_flops_per_s:
+        told.append(("Share of compute", percent(found.share_of_compute)))
+    return [*told, ("Bound by", found.bound)]
+
+
+def comparisons(found: Measurement) -> list[tuple[Comparison, str]]:
+    """Those of both processes, with words for the second."""
+    again = found.confirmation.comparisons if found.confirmation is not None else ()
+    return [(one, "") for one in found.comparisons] + [(one, ", in a fresh process") for one in again]
+
+
+def evidence(one: Comparison) -> Facts:
+    """What the verdict on a comparison rests on."""
+    proof = timing_verdict.log_threshold(one)
+    told = [
+        ("Time", timing_verdict.interval(one)),
+        ("Evidence of slower", f"ln E = {one.log_e_slower:.6g}; proven from {proof:.6g} on"),
+        ("Noise of a block", percent(one.power.sigma)),
+    ]
+    if (sums := one.sums) is not None:
+        taken = counted(len(sums.log_ratios), "sum")
+        calls = counted(sums.calls, "call", grouped=True)
+        told.append((f"Sums of {calls}", f"{change(sums.ratio)} in {taken}: {sums.outcome}"))
+    if one.outcome == "inconclusive":
+        told.append(("What could be seen", timing_verdict.seen(one)))
+    return told
+
+
+# ---- what was tested
+
+
+def exact(numbers: Mapping[str, float]) -> Facts:
+    """As the JSON has them."""
+    return [(name, repr(value)) for name, value in numbers.items()]
+
+
+def origin(evaluation: Evaluation) -> Facts:
+    """Trace, sources and how long it took."""
+    case, tested = evaluation.case, evaluation.tested
+    took = f"{time_ns(evaluation.seconds * 1e9)}, build {time_ns(evaluation.build_seconds * 1e9)}"
+    told = [
+        ("Op", code(case.op)),
+        ("Trace", code(f"{case.pack} {case.trace_id}")),
+        ("Type", case.dtype),
+        ("Took", took),
+    ]
+    if tested is not None:
+        told.append(("Tested", code(f"sources {tested.sources[:12]}, build {tested.build[:12]}")))
+    return told
+
+
+# ---- builds
+
+
+def opcodes(compilation: Compilation) -> str:
+    """The parts of the message that the verdict does not have: opcodes whose number changed."""
+    return "\n".join(
+        line for line in compiled.opcodes(compilation) if line not in compilation.verdict.message
+    )
+
+
+def functions_table(functions: Iterable[KernelResources], title: str) -> tables.Table:
+    """What each function takes."""
+    headings = ("function", *(name for name, _ in compiled.FIGURES))
+    rows = ((one.function, *map(tables.count, compiled.function_figures(one))) for one in functions)
+    return tables.table(title, headings, rows)
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "call": case_line,
+    **{
+        one.__name__: one
+        for one in (
+            without_remedies, remedies, checks_table, place, probes_table, times_table, timing, comparisons, evidence,
+            exact, origin, opcodes, functions_table,
+        )
+    },
+}  # fmt: skip
+"""By the names that templates call them."""

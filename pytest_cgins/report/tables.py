@@ -1,0 +1,262 @@
+"""The tables of a report, made once: what a cell says, and the number behind it. Each format draws them its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.model import Compilation, Evaluation, SessionReport, Status
+from pytest_cgins.gate import verdict as gate
+from pytest_cgins.gate.timing_verdict import interval
+from pytest_cgins.report import compiled, summary, times
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One cell."""
+
+    text: str
+    """All that it says."""
+    number: float | None = None
+    """What it is sorted by; None for its text."""
+    more: str = ""
+    """The end of the text that a narrow column has on a line of its own."""
+
+
+EMPTY = Cell(text=NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """Heading of a column, and what its cells are."""
+
+    name: str
+    """What it says."""
+    figure: bool = False
+    """Whether its cells are figures and other words of ours; else they are anybody's text."""
+    optional: bool = False
+    """Whether it is left out where all of its cells are empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of cells below columns."""
+
+    title: str
+    """Heading."""
+    columns: tuple[Column, ...]
+    """Of each row."""
+    rows: tuple[tuple[Cell, ...], ...]
+    """In the order in which they are read."""
+    note: str = ""
+    """A sentence below it."""
+
+    def shown(self) -> Table:
+        """Without optional columns that are empty."""
+        kept = [
+            index
+            for index, column in enumerate(self.columns)
+            if not column.optional or any(row[index].text != NOTHING for row in self.rows)
+        ]
+        return replace(
+            self,
+            columns=tuple(self.columns[index] for index in kept),
+            rows=tuple(tuple(row[index] for index in kept) for row in self.rows),
+        )
+
+
+_FIGURES = (
+    "cases", "builds", "failures", "status", "error / allowed", "time vs base", "95%", "speed vs torch", "quartiles", "kernel time",
+    "base", "torch", "speed vs torch.compile", "share of peak", "timed by", "cache", "blocks", "would pass too",
+    "worst error / allowed", "built in", *(name for name, _ in compiled.FIGURES),
+)  # fmt: skip
+_OPTIONAL = (
+    "time vs base", "95%", "base", "speed vs torch.compile", "share of peak", "again", "failures", "built in",
+)  # fmt: skip
+
+
+def column(name: str) -> Column:
+    """A column by its name, which means the same in every table; times of the kernel are headed as those of torch."""
+    heading = "kernel" if name == "kernel time" else name
+    return Column(name=heading, figure=name in _FIGURES, optional=name in _OPTIONAL)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, note: str = "") -> Table:
+    """A table of cells and texts."""
+    cells = tuple(
+        tuple(cell if isinstance(cell, Cell) else Cell(text=str(cell)) for cell in row) for row in rows
+    )
+    return Table(title=title, columns=tuple(map(column, columns)), rows=cells, note=note if cells else "")
+
+
+def figure(value: float | None, words: Callable[[float], str]) -> Cell:
+    """A number, or that there is none."""
+    return EMPTY if value is None else Cell(text=words(value), number=value)
+
+
+def count(value: int) -> Cell:
+    """A number of things."""
+    return figure(value, lambda number: f"{number:,}")
+
+
+def statuses(counts: Sequence[tuple[Status, int]]) -> Cell:
+    """How many ended how, worst first."""
+    return Cell(text=", ".join(f"{number:,} {status.value}" for status, number in counts))
+
+
+# ---- kernels
+
+KERNELS = (
+    "kernel", "implementation", "cases", "status", "worst error / allowed", "time vs base", "speed vs torch",
+    "share of peak",
+)  # fmt: skip
+
+
+def kernels(report: SessionReport) -> Table:
+    """A row a kernel implementation."""
+    return table("Kernels", KERNELS, map(_kernel, summary.rows(report.evaluations)))
+
+
+def _kernel(row: summary.KernelRow) -> tuple[str | Cell, ...]:
+    base, speed = row.base, row.speed
+    worst = "" if base is None or base.cases == 1 else f" (worst {change(base.worst)})"
+    spread = "" if speed is None or speed.cases == 1 else f" ({ratio(speed.low)}..{ratio(speed.high)})"
+    return (
+        row.kernel,
+        Cell(text=f"{row.implementation} ({row.device})", more=f" ({row.device})"),
+        count(row.cases),
+        statuses(row.statuses),
+        figure(row.share, ratio),
+        EMPTY if base is None else Cell(text=f"{change(base.median)}{worst}", number=base.median, more=worst),
+        EMPTY
+        if speed is None
+        else Cell(text=f"{speedup(speed.median)}{spread}", number=speed.median, more=spread),
+        figure(row.peak, percent),
+    )
+
+
+# ---- cases
+
+
+def figures(evaluation: Evaluation, columns: Sequence[str]) -> tuple[Cell, ...]:
+    """What is known of a case in numbers, below the names of columns."""
+    correctness, timing, test = evaluation.correctness, evaluation.measurement, times.comparison(evaluation)
+    found = {"error / allowed": figure(correctness.share if correctness is not None else None, ratio)}
+    if test is not None:
+        between = f"{change(test.ratio_low)}..{change(test.ratio_high)}"
+        found["time vs base"] = figure(test.ratio, change)
+        found["95%"] = Cell(text=between, number=test.ratio_low)
+    if timing is not None:
+        quartiles = f"{ratio(timing.speedup_low)}..{ratio(timing.speedup_high)}"
+        arms = (("kernel time", timing.kernel), ("base", timing.base), ("torch", timing.torch))
+        found |= {
+            "speed vs torch": figure(timing.speedup_vs_torch, speedup),
+            "quartiles": Cell(text=quartiles, number=timing.speedup_low),
+            **{name: figure(arm.median_ns_per_call, time_ns) for name, arm in arms if arm is not None},
+            "speed vs torch.compile": figure(timing.speedup_vs_compile, speedup),
+            "share of peak": figure(times.share_of_peak(timing), percent),
+            "timed by": Cell(text=timing.method),
+            "cache": Cell(text=timing.cache),
+        }
+    return tuple(found.get(name, EMPTY) for name in columns)
+
+
+# ---- builds
+
+BUILDS = (
+    "kernel",
+    "implementation",
+    "architectures",
+    "status",
+    *(name for name, _ in compiled.FIGURES),
+    "built in",
+)
+
+
+def builds(compilations: Iterable[Compilation], *, each: bool = False) -> Table:
+    """A row an implementation, or a build, with the most that a function takes; the base's in brackets."""
+    rows = (
+        (
+            row.kernel,
+            row.implementation,
+            ", ".join(row.archs),
+            row.statuses[0][0].value if each else statuses(row.statuses),
+            *build_figures(row),
+            figure(row.build_seconds or None, lambda seconds: time_ns(seconds * 1e9)),
+        )
+        for row in compiled.rows(compilations, each=each)
+    )
+    return table("Builds", BUILDS, rows)
+
+
+def build_figures(row: compiled.BuildRow) -> tuple[Cell, ...]:
+    """The cells of `compiled.FIGURES`."""
+    numbers = gate.resource_numbers(row.resources, row.base)
+
+    def cell(name: str) -> Cell:
+        now, then = numbers.get(name), numbers.get(f"base_{name}")
+        before = "" if then is None or then == now else f" ({then:.0f})"
+        return figure(now, lambda number: f"{number:.0f}{before}")
+
+    return tuple(cell(name) for _, name in compiled.FIGURES)
+
+
+# ---- what else is to be known
+
+
+def remarks(report: SessionReport) -> tuple[Table, ...]:
+    """Times that are open, weak cases, and what was left out, with the number of cases."""
+    evaluations, compilations = report.evaluations, report.compilations
+    name = summary.names(report)
+    weak = [] if report.strict else summary.weak(evaluations)
+    excused = [(one.kernel, one.probe, count(one.cases), one.reason) for one in summary.excused(evaluations)]
+    found = (
+        table(
+            "Slower, and let pass",
+            ("case", "what"),
+            ((name(one), said(one)) for one in times.let_pass(evaluations)),
+        ),
+        table(
+            "Undecided times",
+            ("case", "what"),
+            ((name(one), said(one)) for one in times.undecided(evaluations)),
+        ),
+        table(
+            "Probably slower",
+            ("case", "time vs base", "blocks"),
+            (
+                (name(one), interval(test), count(len(test.log_ratios)))
+                for one in times.probably_slower(evaluations)
+                if (test := times.comparison(one)) is not None
+            ),
+            note=f"{times.LIKELY[0].upper()}{times.LIKELY[1:]}.",
+        ),
+        table(
+            "Weak cases",
+            ("case", "would pass too"),
+            ((name(one), ", ".join(forgeries) or "a forged answer") for one, forgeries in weak),
+        ),
+        reasons("Skipped", "cases", summary.skips(evaluations)),
+        table("Excused from probes", ("kernel", "probe", "cases", "why"), excused),
+        reasons("Notes", "cases", summary.notes(evaluations)),
+        reasons("Functions without a counterpart", "builds", compiled.reasons(compilations, Status.PASSED)),
+        reasons("Not compared", "builds", compiled.reasons(compilations, Status.NEW)),
+        reasons("Not built", "builds", compiled.reasons(compilations, Status.SKIPPED)),
+        reasons("Notes on builds", "builds", compiled.notes(compilations)),
+    )
+    return tuple(one for one in found if one.rows)
+
+
+def reasons(title: str, what: str, found: Iterable[tuple[str, int]]) -> Table:
+    """Reasons, and how many cases or builds have each."""
+    return table(title, (what, "reason"), ((count(number), reason) for reason, number in found))
+
+
+def said(evaluation: Evaluation) -> str:
+    """Reason and message of a verdict on one line, without remedies."""
+    verdict = evaluation.verdict
+    lines = [line for line in verdict.message.splitlines() if not line.startswith("→")]
+    return f"{verdict.reason.value}: {'; '.join(lines)}"
