@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from pytest_cgins.core.model import Compilation, KernelResources, Status
 from pytest_cgins.gate import verdict as gate
@@ -16,49 +15,7 @@ from pytest_cgins.report.summary import rank
 SHOWN_OPCODES = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildRow:
-    """One kernel implementation over its architectures, or on one."""
-
-    kernel: str
-    """Kernel name."""
-    implementation: str
-    """Implementation name."""
-    archs: tuple[str, ...]
-    """What it was built for, by number."""
-    statuses: tuple[tuple[Status, int], ...]
-    """How many builds ended how, worst first."""
-    resources: tuple[KernelResources, ...]
-    """Of all functions of all builds."""
-    base: tuple[KernelResources, ...]
-    """The same at the base revision."""
-    build_seconds: float
-    """Sum of the builds' wall times; 0 from the cache."""
-
-
-def rows(compilations: Iterable[Compilation], *, each: bool = False) -> tuple[BuildRow, ...]:
-    """One row an implementation, or one a build, in the order of their first builds."""
-    groups: dict[tuple[str, ...], list[Compilation]] = {}
-    for one in compilations:
-        key = (one.kernel, one.implementation, one.arch if each else "")
-        groups.setdefault(key, []).append(one)
-    return tuple(_row(members) for members in groups.values())
-
-
-def _row(members: Sequence[Compilation]) -> BuildRow:
-    counts = Counter(member.verdict.status for member in members)
-    return BuildRow(
-        kernel=members[0].kernel,
-        implementation=members[0].implementation,
-        archs=tuple(sorted({member.arch for member in members}, key=_arch_order)),
-        statuses=tuple(sorted(counts.items(), key=lambda pair: rank(pair[0]))),
-        resources=tuple(function for member in members for function in member.resources),
-        base=tuple(function for member in members for function in member.base),
-        build_seconds=sum(member.build_seconds for member in members),
-    )
-
-
-def _arch_order(arch: str) -> tuple[int, str]:
+def arch_order(arch: str) -> tuple[int, str]:
     """By number: `sm_90a` before `sm_100`."""
     digits = re.search(r"\d{1,6}", arch)
     return int(digits[0]) if digits else 0, arch

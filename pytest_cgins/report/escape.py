@@ -16,6 +16,7 @@ from pytest_cgins.core.text import counted
 
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Unicode categories that are shown as `\\uXXXX`: among them are marks that reverse the text after them."""
+_FORBIDDEN_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COMMAND = re.compile(r"(?P<before>^(?:\s|\x1b\[[\d;]*m)*):(?=:)|#(?=#\w*\[)")
 """Where a line is a command to a runner that reads it in a log: `::name::`, even after blanks, or `##[name]` anywhere."""
 
@@ -51,6 +52,11 @@ def lines(text: str) -> str:
     """The text's own lines for a log or a terminal, each as `visible` has it and none a command to a runner."""
     shown = text.replace("\r\n", "\n").split("\n")
     return "\n".join(no_command(visible(line.expandtabs(4))) for line in shown)
+
+
+def xml(text: str) -> str:
+    """The text without what XML 1.0 forbids: control characters, halves of surrogate pairs and the like."""
+    return _FORBIDDEN_IN_XML.sub("", text)
 
 
 def no_command(line: str) -> str:

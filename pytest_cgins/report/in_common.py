@@ -23,11 +23,11 @@ class InCommon:
     """Of the failing cases of one implementation."""
 
     kernel: str
-    """As in `summary.KernelRow`."""
+    """As in `summary.by_implementation`."""
     implementation: str
-    """As in `summary.KernelRow`."""
+    """As in `summary.by_implementation`."""
     device: str
-    """As in `summary.KernelRow`."""
+    """As in `summary.by_implementation`."""
     words: str
     """`all 6 wrong cases, and none of 12 that pass: input is channels_last`."""
     cases: frozenset[str]

@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET
 from pytest_cgins.core.call_text import case_line
 from pytest_cgins.core.model import Compilation, Environment, Evaluation, SessionReport
 from pytest_cgins.report import compiled, failure, notices, summary
-from pytest_cgins.report.escape import cut
+from pytest_cgins.report.escape import cut, xml
 from pytest_cgins.report.exit_code import settled
 from pytest_cgins.report.result import Result
 from pytest_cgins.report.view import view
@@ -32,7 +32,6 @@ TEXT_LENGTH = 20_000
 WHOLE = "cgins"
 """Suite of what speaks against the report as a whole, with a test case for each missing one."""
 
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _BRACKETS = re.compile(r"\](?=\]|\Z)|\[(?=\[)")
 """Those that would be two in a row; the last one of a value stands before its property's own."""
 
@@ -78,21 +77,16 @@ def render(report: SessionReport) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def clean(text: str) -> str:
-    """The text without control characters, halves of surrogate pairs and the like."""
-    return _FORBIDDEN.sub("", text)
-
-
 def _suite(name: str, entries: Sequence[_Entry], report: SessionReport) -> ET.Element:
     from junit_xml import TestSuite
 
     counted = Counter(entry.properties["status"] for entry in entries if "status" in entry.properties)
     told = _session(report) | {f"cases_{status}": str(number) for status, number in sorted(counted.items())}
     suite = TestSuite(
-        clean(name),
+        xml(name),
         [_test_case(entry) for entry in entries],
-        timestamp=clean(report.started_at),
-        properties={key: clean(value) for key, value in told.items()},
+        timestamp=xml(report.started_at),
+        properties={key: xml(value) for key, value in told.items()},
     )
     element: ET.Element = suite.build_xml_doc()
     # The schema knows no disabled tests, and three digits of a second.
@@ -101,7 +95,7 @@ def _suite(name: str, entries: Sequence[_Entry], report: SessionReport) -> ET.El
     for entry, case in zip(entries, element.iter("testcase"), strict=True):
         case.set("time", _seconds([entry]))
         for skipped in case.iter("skipped"):
-            skipped.set("type", clean(entry.reason))
+            skipped.set("type", xml(entry.reason))
     return element
 
 
@@ -109,9 +103,9 @@ def _test_case(entry: _Entry) -> TestCase:
     from junit_xml import TestCase
 
     lines = [f"[[PROPERTY|{_name(name)}={_value(value)}]]" for name, value in entry.properties.items()]
-    case = TestCase(clean(entry.name), clean(entry.group), stdout="\n".join(lines))
-    message, text = clean(cut(entry.message, MESSAGE_LENGTH)), clean(cut(entry.text, TEXT_LENGTH))
-    reason = clean(entry.reason)
+    case = TestCase(xml(entry.name), xml(entry.group), stdout="\n".join(lines))
+    message, text = xml(cut(entry.message, MESSAGE_LENGTH)), xml(cut(entry.text, TEXT_LENGTH))
+    reason = xml(entry.reason)
     if entry.outcome == "fail":
         case.add_failure_info(message, text, reason)
     elif entry.outcome == "error":
@@ -123,7 +117,7 @@ def _test_case(entry: _Entry) -> TestCase:
 
 def _value(text: str) -> str:
     """One line that neither ends its property nor begins another one."""
-    return _BRACKETS.sub(r"\g<0> ", " ".join(clean(text).split()))
+    return _BRACKETS.sub(r"\g<0> ", " ".join(xml(text).split()))
 
 
 def _name(text: str) -> str:

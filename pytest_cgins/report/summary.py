@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from statistics import median
 
 from pytest_cgins.core.model import Compilation, Evaluation, Power, Reason, SessionReport, Status
 from pytest_cgins.gate.timing_verdict import fails
@@ -37,44 +36,6 @@ def rank(status: Status) -> int:
     return _WORST_FIRST.index(status)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speed:
-    """Speed against torch over the timed cases of a kernel."""
-
-    cases: int
-    """How many were timed."""
-    median: float
-    """Median of `speedup_vs_torch`."""
-    low: float
-    """Least of them."""
-    high: float
-    """Greatest of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelRow:
-    """One kernel implementation in the table."""
-
-    kernel: str
-    """Kernel name, behind the `cgins.yaml` that has it where there are several."""
-    implementation: str
-    """Implementation name."""
-    device: str
-    """Device type, or its model in a merged report that has several."""
-    cases: int
-    """Evaluated cases."""
-    statuses: tuple[tuple[Status, int], ...]
-    """How many cases ended how, worst first."""
-    share: float | None
-    """Greatest error as a share of tolerance; None where nothing was compared."""
-    base: times.BaseTimes | None
-    """None where nothing was held against a base revision."""
-    speed: Speed | None
-    """None where nothing was timed."""
-    peak: float | None
-    """Median share of the peak that bounds a case; None where no peak is known."""
-
-
 def several_configs(found: Iterable[Evaluation | Compilation]) -> bool:
     """Whether more than one `cgins.yaml` is among them, so that names alone may mean several things."""
     return len({file(one) for one in found}) > 1
@@ -97,11 +58,6 @@ def seeds(report: SessionReport) -> tuple[int, ...]:
     return tuple(dict.fromkeys(one.seed for one in report.merged)) or (report.seed,)
 
 
-def rows(evaluations: Iterable[Evaluation]) -> tuple[KernelRow, ...]:
-    """One row a kernel implementation, in the order of their first evaluations."""
-    return tuple(_row(*key, members) for key, members in by_implementation(evaluations).items())
-
-
 def by_implementation(evaluations: Iterable[Evaluation]) -> dict[tuple[str, str, str], list[Evaluation]]:
     """Evaluations by kernel, implementation and device.
 
@@ -117,34 +73,10 @@ def by_implementation(evaluations: Iterable[Evaluation]) -> dict[tuple[str, str,
 
 
 def implementation_of(evaluation: Evaluation, *, several: bool) -> tuple[str, str, str]:
-    """Kernel, implementation and device as in `KernelRow`; `several`: whether there is more than one `cgins.yaml`."""
+    """Kernel, implementation and device as in `by_implementation`; `several`: whether there is more than one `cgins.yaml`."""
     case = evaluation.case
     kernel = f"{file(evaluation)}::{case.kernel}" if several else case.kernel
     return kernel, case.implementation, evaluation.device_name or case.device.split(":")[0]
-
-
-def _row(kernel: str, implementation: str, device: str, members: list[Evaluation]) -> KernelRow:
-    counts = Counter(member.verdict.status for member in members)
-    shares = [
-        member.correctness.share
-        for member in members
-        if member.correctness is not None and member.correctness.share is not None
-    ]
-    speeds = [member.measurement.speedup_vs_torch for member in members if member.measurement is not None]
-    speed = (
-        Speed(cases=len(speeds), median=median(speeds), low=min(speeds), high=max(speeds)) if speeds else None
-    )
-    return KernelRow(
-        kernel=kernel,
-        implementation=implementation,
-        device=device,
-        cases=len(members),
-        statuses=tuple(sorted(counts.items(), key=lambda pair: rank(pair[0]))),
-        share=max(shares, default=None),
-        base=times.base_times(members),
-        speed=speed,
-        peak=times.peak_share(members),
-    )
 
 
 def failures(evaluations: Iterable[Evaluation], *, strict: bool) -> tuple[Evaluation, ...]:
@@ -179,6 +111,12 @@ def weak(evaluations: Iterable[Evaluation]) -> tuple[tuple[Evaluation, tuple[str
     )
 
 
+def status_counts(results: Iterable[Evaluation | Compilation]) -> list[tuple[Status, int]]:
+    """How many ended how, worst first."""
+    counts = Counter(one.verdict.status for one in results)
+    return sorted(counts.items(), key=lambda pair: rank(pair[0]))
+
+
 def _powers(evaluation: Evaluation) -> tuple[Power, ...]:
     return evaluation.correctness.power if evaluation.correctness is not None else ()
 
@@ -198,11 +136,11 @@ class Ungated:
     """A kernel implementation of which every case was skipped, because its contract covers none."""
 
     kernel: str
-    """As in `KernelRow`."""
+    """As in `by_implementation`."""
     implementation: str
     """Implementation name."""
     device: str
-    """As in `KernelRow`."""
+    """As in `by_implementation`."""
     cases: int
     """How many cases were skipped."""
     message: str

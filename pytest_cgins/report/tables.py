@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.core.model import Compilation, Evaluation, SessionReport, Status
@@ -102,8 +103,9 @@ def count(value: int) -> Cell:
     return figure(value, lambda number: f"{number:,}")
 
 
-def statuses(counts: Sequence[tuple[Status, int]]) -> Cell:
+def statuses(results: Iterable[Evaluation | Compilation]) -> Cell:
     """How many ended how, worst first."""
+    counts = summary.status_counts(results)
     return Cell(text=", ".join(f"{number:,} {status.value}" for status, number in counts))
 
 
@@ -116,26 +118,37 @@ KERNELS = (
 
 
 def kernels(report: SessionReport) -> Table:
-    """A row a kernel implementation."""
-    return table("Kernels", KERNELS, map(_kernel, summary.rows(report.evaluations)))
+    """A row a kernel implementation, in the order of their first cases."""
+    groups = summary.by_implementation(report.evaluations)
+    return table("Kernels", KERNELS, (_kernel(*key, members) for key, members in groups.items()))
 
 
-def _kernel(row: summary.KernelRow) -> tuple[str | Cell, ...]:
-    base, speed = row.base, row.speed
-    worst = "" if base is None or base.cases == 1 else f" (worst {change(base.worst)})"
-    spread = "" if speed is None or speed.cases == 1 else f" ({ratio(speed.low)}..{ratio(speed.high)})"
+def _kernel(
+    kernel: str, implementation: str, device: str, members: Sequence[Evaluation]
+) -> tuple[object, ...]:
+    correctness = [one.correctness for one in members if one.correctness is not None]
+    shares = [one.share for one in correctness if one.share is not None]
+    bases = [test.ratio for one in members if (test := times.comparison(one)) is not None]
+    speeds = [one.measurement.speedup_vs_torch for one in members if one.measurement is not None]
+    peaks = [peak for one in members if (peak := times.share_of_peak(one.measurement)) is not None]
     return (
-        row.kernel,
-        Cell(text=f"{row.implementation} ({row.device})", more=f" ({row.device})"),
-        count(row.cases),
-        statuses(row.statuses),
-        figure(row.share, ratio),
-        EMPTY if base is None else Cell(text=f"{change(base.median)}{worst}", number=base.median, more=worst),
-        EMPTY
-        if speed is None
-        else Cell(text=f"{speedup(speed.median)}{spread}", number=speed.median, more=spread),
-        figure(row.peak, percent),
+        kernel,
+        Cell(text=f"{implementation} ({device})", more=f" ({device})"),
+        count(len(members)),
+        statuses(members),
+        figure(max(shares, default=None), ratio),
+        _median(bases, change, lambda: f"worst {change(max(bases))}"),
+        _median(speeds, speedup, lambda: f"{ratio(min(speeds))}..{ratio(max(speeds))}"),
+        figure(median(peaks) if peaks else None, percent),
     )
+
+
+def _median(values: Sequence[float], words: Callable[[float], str], extremes: Callable[[], str]) -> Cell:
+    """The median, and of several values the extremes."""
+    if not values:
+        return EMPTY
+    more = f" ({extremes()})" if len(values) > 1 else ""
+    return Cell(text=words(median(values)) + more, number=median(values), more=more)
 
 
 # ---- cases
@@ -178,23 +191,27 @@ BUILDS = (
 
 def builds(compilations: Iterable[Compilation], *, each: bool = False) -> Table:
     """A row an implementation, or a build, with the most that a function takes; the base's in brackets."""
+    groups: dict[tuple[str, ...], list[Compilation]] = {}
+    for one in compilations:
+        groups.setdefault((one.kernel, one.implementation, one.arch if each else ""), []).append(one)
     rows = (
         (
-            row.kernel,
-            row.implementation,
-            ", ".join(row.archs),
-            row.statuses[0][0].value if each else statuses(row.statuses),
-            *build_figures(row),
-            figure(row.build_seconds or None, lambda seconds: time_ns(seconds * 1e9)),
+            kernel,
+            implementation,
+            ", ".join(sorted({one.arch for one in members}, key=compiled.arch_order)),
+            members[0].verdict.status.value if each else statuses(members),
+            *_build_figures(members),
+            figure(sum(one.build_seconds for one in members) or None, lambda seconds: time_ns(seconds * 1e9)),
         )
-        for row in compiled.rows(compilations, each=each)
+        for (kernel, implementation, _), members in groups.items()
     )
     return table("Builds", BUILDS, rows)
 
 
-def build_figures(row: compiled.BuildRow) -> tuple[Cell, ...]:
+def _build_figures(members: Sequence[Compilation]) -> tuple[Cell, ...]:
     """The cells of `compiled.FIGURES`."""
-    numbers = gate.resource_numbers(row.resources, row.base)
+    resources = tuple(function for one in members for function in one.resources)
+    numbers = gate.resource_numbers(resources, tuple(function for one in members for function in one.base))
 
     def cell(name: str) -> Cell:
         now, then = numbers.get(name), numbers.get(f"base_{name}")

@@ -128,8 +128,10 @@ def _drawn(table: tables.Table, *, width: int, colour: bool) -> RichTable:
 
 
 def _parts(cell: tables.Cell) -> tuple[str, ...]:
+    """Pieces of a cell, on one line each: a name that had lines would look like lines of ours."""
     if cell.text == tables.NOTHING:
         return ("-",)
+    cell = replace(cell, text=visible(cell.text), more=visible(cell.more))
     if cell.more:
         return cell.text.removesuffix(cell.more), cell.more
     *counts, last = cell.text.split(", ")

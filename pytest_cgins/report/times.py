@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from pytest_cgins.core.figures import percent
 from pytest_cgins.core.measurement import Comparison, Measurement
@@ -23,32 +22,6 @@ LIKELY = (
 )
 _SHORT = 10
 """Characters of a commit that messages show."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseTimes:
-    """Times against the base revision over the cases of a kernel."""
-
-    cases: int
-    """How many were compared."""
-    median: float
-    """Median of their ratios, time over time."""
-    worst: float
-    """Greatest of them."""
-
-
-def base_times(members: Iterable[Evaluation]) -> BaseTimes | None:
-    """Of the cases that were held against the base; None if none was."""
-    ratios = [one.ratio for one in (comparison(member) for member in members) if one is not None]
-    return BaseTimes(cases=len(ratios), median=median(ratios), worst=max(ratios)) if ratios else None
-
-
-def peak_share(members: Iterable[Evaluation]) -> float | None:
-    """Median share of the peak that bounds each case; None where no peak is known."""
-    shares = [
-        share for share in (share_of_peak(member.measurement) for member in members) if share is not None
-    ]
-    return median(shares) if shares else None
 
 
 def share_of_peak(measurement: Measurement | None) -> float | None:

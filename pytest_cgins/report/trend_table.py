@@ -10,6 +10,7 @@ from rich.text import Text
 
 from pytest_cgins.core.figures import change, ratio, time_ns
 from pytest_cgins.report import console
+from pytest_cgins.report.escape import visible
 from pytest_cgins.report.history import HistoryEntry
 from pytest_cgins.report.trend import Segment, Trend
 
@@ -34,20 +35,17 @@ def bars(values: Sequence[float]) -> str:
     return "".join(BARS[min(int((one - bottom) / span * len(BARS)), len(BARS) - 1)] for one in shown)
 
 
-def plain(text: str) -> str:
-    """A text of the file, on one line and without what a terminal obeys."""
-    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
-
-
 def break_line(segment: Segment) -> str:
     """What changed before a segment; "" for the first. Double lines: not even the times are comparable."""
-    said = plain(", ".join((*segment.hard_changes, *segment.soft_changes)))
+    said = visible(", ".join((*segment.hard_changes, *segment.soft_changes)))
     mark = "══" if segment.hard_changes else "──"
     return f"{mark} {said} {mark}" if said else ""
 
 
 def _trend(trend: Trend, last: int, colour: bool) -> Iterator[str]:
-    yield console.text(Text.assemble((plain(trend.case), "bold"), f"  {plain(trend.config)}"), colour=colour)
+    yield console.text(
+        Text.assemble((visible(trend.case), "bold"), f"  {visible(trend.config)}"), colour=colour
+    )
     for first, segment in enumerate(trend.segments):
         if line := break_line(segment):
             style = "yellow" if segment.hard_changes else "cyan"
@@ -61,7 +59,7 @@ def _told(segment: Segment) -> str:
     """Both keys, without what nobody told."""
     parts = {**segment.hard.parts, **segment.soft.parts}
     told = (f"{name} {value}" for name, value in parts.items() if value not in ("none", "unknown"))
-    return plain(" · ".join(told))
+    return visible(" · ".join(told))
 
 
 def _segment(segment: Segment, last: int, *, headed: bool) -> Table:
@@ -102,4 +100,4 @@ def _segment(segment: Segment, last: int, *, headed: bool) -> Table:
 
 def _commit(entry: HistoryEntry) -> str:
     """The commit, with a star where tracked files were edited."""
-    return plain(entry.head.commit[:10]) + ("*" if entry.head.dirty else "")
+    return visible(entry.head.commit[:10]) + ("*" if entry.head.dirty else "")

@@ -18,7 +18,7 @@ from timings import REVISION, compared, measured
 
 from pytest_cgins.core import model
 from pytest_cgins.core.model import Compilation, Evaluation, Reason, SessionReport, Status, Verdict
-from pytest_cgins.report import junit
+from pytest_cgins.report import escape, junit
 from tests.report.test_markdown import HOSTILE, report_of
 
 Make = Callable[..., Evaluation]
@@ -139,7 +139,7 @@ def test_hostile_texts_stay_texts(make_evaluation: Make, text: str) -> None:
     (case,) = [case for suite in found for case in suite if isinstance(case.result[0], junitparser.Failure)]
     assert properties(case)["status"] == "RUNTIME_ERROR"
     assert list(properties(case)).count("status") == 1
-    expected = junit.clean(f"RUNTIME_ERROR (raised): {text.partition(chr(10))[0]}")
+    expected = escape.xml(f"RUNTIME_ERROR (raised): {text.partition(chr(10))[0]}")
     assert " ".join(case.result[0].message.split()) == " ".join(expected.split())
 
 
@@ -210,7 +210,7 @@ def test_what_nothing_gates_is_there(make_evaluation: Make, strict: bool) -> Non
 @given(st.text(st.characters(), max_size=40))
 def test_cleaned_text_is_what_xml_can_say(text: str) -> None:
     """All of Unicode: what is left is parsed again to itself, and nothing that XML allows was taken."""
-    cleaned = junit.clean(text)
+    cleaned = escape.xml(text)
     element = ET.Element("a")
     element.text = cleaned
     again = ET.fromstring(ET.tostring(element, encoding="unicode")).text or ""

@@ -9,10 +9,11 @@ from datetime import datetime, timezone
 import pytest
 from timings import LABEL, RULE, blocks, compared, measured
 
+from pytest_cgins.core.figures import change
 from pytest_cgins.core.measurement import Clocks, Comparison, Measurement, Roofline
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.gate.timing_verdict import NOT_HELD
-from pytest_cgins.report import document, failure, markdown, summary, terminal, times
+from pytest_cgins.report import document, failure, markdown, summary, tables, terminal, times
 
 Make = Callable[..., Evaluation]
 SLOW, SAME, FAST, OPEN = 0.08, 0.0, -0.08, 0.033
@@ -107,13 +108,14 @@ def test_a_row_has_the_median_and_the_worst(make_evaluation: Make) -> None:
     )  # fmt: skip
     bound = [replace(measured(), roofline=replace(roofline, bound=name)) for name in ("memory", "compute")]
     compared_ones = [measured(base(middle, 0.0)) for middle in (SAME, SLOW, FAST)]
-    (row,) = summary.rows(suite(make_evaluation, *((Status.PASSED, one) for one in [*bound, *compared_ones])))
-    assert row.base is not None
+    timed = suite(make_evaluation, *((Status.PASSED, one) for one in [*bound, *compared_ones]))
+    ((*_, base_cell, _, peak),) = tables.kernels(report_of(*timed)).rows
     ratios = [one.comparisons[0].ratio for one in compared_ones]
-    assert (row.base.cases, row.base.median, row.base.worst) == (3, ratios[0], ratios[1])
-    assert row.peak == pytest.approx((0.6 + 0.1) / 2)
-    (row,) = summary.rows([make_evaluation()])
-    assert (row.base, row.peak) == (None, None)
+    assert base_cell.number == ratios[0]
+    assert base_cell.text == f"{change(ratios[0])} (worst {change(ratios[1])})"
+    assert peak.number == pytest.approx((0.6 + 0.1) / 2)
+    ((*_, base_cell, _, peak),) = tables.kernels(report_of(make_evaluation())).rows
+    assert (base_cell, peak) == (tables.EMPTY, tables.EMPTY)
 
 
 @pytest.mark.parametrize(
