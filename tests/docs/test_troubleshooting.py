@@ -23,6 +23,24 @@ ASSEMBLED = {
         "was killed by … (…)",
         "killed from outside",
     ),
+    "not calibrated, in … cases: …; a spread between processes is assumed → cgins calibrate": (
+        "not calibrated,",
+        "in … cases: …; a spread between processes is assumed → cgins calibrate",
+    ),
+    "NOT GATED …/…: its contract covers none of its …: …": (
+        "NOT GATED",
+        "…/…: …",
+        "its contract covers none of its …: …",
+    ),
+    "NOTHING GATED: …": ("NOTHING GATED:",),
+    "WEAKER …": ("WEAKER",),
+    "BASE NOT READ: …: …": ("BASE NOT READ:", "…: …"),
+    "MISSING …: …": ("MISSING", "…: …"),
+    "note: cases are not held against the base revision: …": (
+        "note:",
+        "cases are not held against the base revision: …",
+    ),
+    "STALE … after it was tested: run again": ("STALE", "… after it was tested: run again"),
     "the … worker was killed by SIGSEGV (…), during …": ("the … worker …, during …", "was killed by … (…)"),
 }
 
