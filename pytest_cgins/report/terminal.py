@@ -73,6 +73,8 @@ _BROKEN_HEADINGS = {
     "share of peak": ("of", " peak"),
 }
 """Headings that are shorter here, in pieces between which a narrow column breaks them."""
+_LEFT = ("status", "time vs base", "speed vs torch")
+"""Columns whose cells have an end in brackets."""
 _STATUS = re.compile(rf"(?:\d+ )?\b({'|'.join(status.value for status in Status)})\b")
 
 
@@ -106,7 +108,7 @@ def _drawn(table: tables.Table, *, width: int, colour: bool) -> RichTable:
         _Column(
             name=column.name,
             heading=_BROKEN_HEADINGS.get(column.name, (column.name,)),
-            right=column.figure and column.name != "status",
+            right=column.figure and column.name not in _LEFT,
             cells=[_parts(row[index]) for row in table.rows],
         )
         for index, column in enumerate(table.columns)
