@@ -290,7 +290,9 @@ class Bench:
             self._environments = evaluator.environments() or self._environments
             evaluator.close()
 
-    def _made(self, copy: ProjectCopy, builds: BuildQueue, champion: Files | None, *, timing: bool) -> Evaluator:
+    def _made(
+        self, copy: ProjectCopy, builds: BuildQueue, champion: Files | None, *, timing: bool
+    ) -> Evaluator:
         """See `EvaluatorFactory`."""
         baseline = NONE if not timing else INCUMBENT if champion is None else CHAMPION
         config = copy.with_implementation(alone=True)
