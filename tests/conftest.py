@@ -18,7 +18,7 @@ from pytest_cgins.core.model import (
     Check,
     Correctness,
     Evaluation,
-    Power,
+    ForgeryCheck,
     Reason,
     Status,
     Verdict,
@@ -176,7 +176,7 @@ def _evaluation(
         worst=worst,
         map=picture,
     )
-    power = tuple(Power(forgery=name, caught=name not in accepted) for name in ("zeros", "ones"))
+    power = tuple(ForgeryCheck(forgery=name, caught=name not in accepted) for name in ("zeros", "ones"))
     ran = status not in (Status.SKIPPED, Status.BUILD_ERROR, Status.INFRASTRUCTURE, Status.TRACE_DRIFT)
     return Evaluation(
         case=Case(

@@ -18,8 +18,8 @@ from pytest_cgins.core.model import (
     Correctness,
     Environment,
     Evaluation,
+    ForgeryCheck,
     KernelResources,
-    Power,
     Probe,
     Reason,
     SessionReport,
@@ -166,7 +166,10 @@ def _correctness(kind: str) -> Correctness:
             replace(right, rule="reference", inputs="fresh"),
             *([wrong] if kind == "wrong" else []),
         ),
-        power=(Power(forgery="zeros", caught=True), Power(forgery="ones", caught=kind != "weak")),
+        power=(
+            ForgeryCheck(forgery="zeros", caught=True),
+            ForgeryCheck(forgery="ones", caught=kind != "weak"),
+        ),
         probes=tuple(probes),
         notes=("the reference is fp32 here",) if kind == "wrong" else (),
     )

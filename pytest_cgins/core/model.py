@@ -674,7 +674,7 @@ class Check(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Power(Document):
+class ForgeryCheck(Document):
     """Whether the case tells one forged answer from the right one."""
 
     forgery: Literal["zeros", "ones", "input-copy", "permuted-gold"]
@@ -713,7 +713,7 @@ class Correctness(Document):
 
     checks: tuple[Check, ...]
     """In the order in which they were made."""
-    power: tuple[Power, ...]
+    power: tuple[ForgeryCheck, ...]
     """One a forgery that can be made for this case."""
     notes: tuple[str, ...] = ()
     """What a reader must know: a rule that does not apply, a reference that is not fp64."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from pytest_cgins.core.model import Compilation, Evaluation, Power, Reason, SessionReport, Status
+from pytest_cgins.core.model import Compilation, Evaluation, ForgeryCheck, Reason, SessionReport, Status
 from pytest_cgins.gate.timing_verdict import fails
 from pytest_cgins.report import times
 
@@ -117,7 +117,7 @@ def status_counts(results: Iterable[Evaluation | Compilation]) -> list[tuple[Sta
     return sorted(counts.items(), key=lambda pair: rank(pair[0]))
 
 
-def _powers(evaluation: Evaluation) -> tuple[Power, ...]:
+def _powers(evaluation: Evaluation) -> tuple[ForgeryCheck, ...]:
     return evaluation.correctness.power if evaluation.correctness is not None else ()
 
 

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.model import Power
+from pytest_cgins.core.model import ForgeryCheck
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 
 Forgery = Literal["zeros", "ones", "input-copy", "permuted-gold"]
 FORGERIES: tuple[Forgery, ...] = ("zeros", "ones", "input-copy", "permuted-gold")
 
 
-def check(sets: Sequence[ExpectedSet], tolerance: Tolerance) -> tuple[Power, ...]:
+def check(sets: Sequence[ExpectedSet], tolerance: Tolerance) -> tuple[ForgeryCheck, ...]:
     """One result for each forgery that can be made for this case.
 
     A forgery is caught if some rule refuses it on some set of inputs. Where several inputs could be
@@ -36,7 +36,7 @@ def check(sets: Sequence[ExpectedSet], tolerance: Tolerance) -> tuple[Power, ...
             )
             for number in range(made)
         )
-        results.append(Power(forgery=forgery, caught=caught))
+        results.append(ForgeryCheck(forgery=forgery, caught=caught))
     return tuple(results)
 
 

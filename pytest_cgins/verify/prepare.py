@@ -12,7 +12,7 @@ from torch import Tensor
 from pytest_cgins.config import Declared, Tolerance
 from pytest_cgins.core.errors import ConfigError, RandomOp, ReplayError
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.core.model import Context, OpCall, Power, Trace
+from pytest_cgins.core.model import Context, ForgeryCheck, OpCall, Trace
 from pytest_cgins.packs.call import relocate
 from pytest_cgins.packs.ops import declared_of
 from pytest_cgins.packs.replay import load_inputs, recording_device
@@ -56,7 +56,7 @@ class Preparation:
     """What is expected of the recorded inputs on the type of device that recorded them."""
     not_run: Mapping[str, str] = field(default_factory=dict)
     """Why a probe has no sets, by its name."""
-    powers: dict[Tolerance, tuple[Power, ...]] = field(default_factory=dict)
+    powers: dict[Tolerance, tuple[ForgeryCheck, ...]] = field(default_factory=dict)
     """The power check by tolerance; no kernel takes part in it, so it is made once."""
     calls: list[dict[str, int]] = field(default_factory=list)
     """What `op_calls` found, once it was asked for."""
@@ -101,7 +101,7 @@ class Preparation:
                 self.calls.append({})
         return self.calls[0]
 
-    def power(self, tolerance: Tolerance) -> tuple[Power, ...]:
+    def power(self, tolerance: Tolerance) -> tuple[ForgeryCheck, ...]:
         """What the case can tell from the right answer."""
         if tolerance not in self.powers:
             self.powers[tolerance] = power.check([made.expected for made in self.core], tolerance)

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from pytest_cgins.config import ResourceLimits
 from pytest_cgins.core.measurement import Arm, Measurement
-from pytest_cgins.core.model import Check, Correctness, KernelResources, Power, Probe, Reason, Status, Verdict
+from pytest_cgins.core.model import (
+    Check,
+    Correctness,
+    ForgeryCheck,
+    KernelResources,
+    Probe,
+    Reason,
+    Status,
+    Verdict,
+)
 from pytest_cgins.gate.verdict import decide, decide_resources, match, plain_name, resident_warps
 from pytest_cgins.verify.probes.registry import SPECS
 
@@ -22,7 +31,7 @@ BAD = Check(
     message="row 3 is wrong",
     share=40.0,
 )
-CAUGHT = Power(forgery="zeros", caught=True)
+CAUGHT = ForgeryCheck(forgery="zeros", caught=True)
 ARM = Arm(
     name="kernel",
     samples_ns_per_call=(1100.0, 1190.0),
@@ -67,7 +76,11 @@ def test_nothing_compared_is_not_a_pass(checks: tuple[Check, ...]) -> None:
 
 def test_a_case_that_accepts_a_forgery_is_weak() -> None:
     """The message names each forged answer that would have passed."""
-    power = (CAUGHT, Power(forgery="ones", caught=False), Power(forgery="permuted-gold", caught=False))
+    power = (
+        CAUGHT,
+        ForgeryCheck(forgery="ones", caught=False),
+        ForgeryCheck(forgery="permuted-gold", caught=False),
+    )
     verdict = decide(Correctness(checks=(GOOD,), power=power), None)
     assert (verdict.status, verdict.reason) == (Status.WEAK, Reason.NO_POWER)
     assert "ones, permuted-gold" in verdict.message
@@ -75,7 +88,7 @@ def test_a_case_that_accepts_a_forgery_is_weak() -> None:
 
 def test_an_incorrect_kernel_stays_incorrect_on_a_weak_case() -> None:
     """Weakness of the case never hides a failure."""
-    power = (Power(forgery="zeros", caught=False),)
+    power = (ForgeryCheck(forgery="zeros", caught=False),)
     assert decide(Correctness(checks=(BAD,), power=power), None).status is Status.INCORRECT
 
 
