@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import pytest
 
@@ -16,14 +16,15 @@ from pytest_cgins.core.errors import (
 )
 from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.run.early_verdict import ended_by, lost_by
+from pytest_cgins.verify.messages import RaisedError
 
 BAD_ALLOC = (
     "stderr:\nterminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
 )
 
 
-def raised(kind: str, message: str, *, phase: str = "run", remedy: str = "") -> dict[str, Any]:
-    return {"phase": phase, "kind": kind, "message": message, "remedy": remedy, "trace": ""}
+def raised(kind: str, message: str, *, phase: Literal["load", "bind", "run"] = "run") -> RaisedError:
+    return RaisedError(phase=phase, kind=kind, message=message, remedy="", trace="")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_every_loss_has_its_verdict(error: WorkerError, status: Status, reason: 
     ],
 )
 def test_what_a_kernel_raises_is_told_by_its_message(
-    error: dict[str, Any], contract: str, status: Status, reason: Reason
+    error: RaisedError, contract: str, status: Status, reason: Reason
 ) -> None:
     """CUDA's errors, lack of memory and exits have reasons of their own, wherever they were raised."""
     end = ended_by(error, contract, "recorded", "printed before")
