@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from pytest_cgins.regenerate.journal.files import is_locked
+from pytest_cgins.core.locks import is_locked
 from pytest_cgins.regenerate.journal.journal import Journal, load
 from pytest_cgins.regenerate.model import Answer, Request, Result, Role, Target, Usage
 from pytest_cgins.regenerate.provider.files import Failure, failure_in, taken_in

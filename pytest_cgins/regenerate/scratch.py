@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from pytest_cgins.core import locks
 
 PREFIX = "cgins-candidates-"
 _LOCK = ".lock"
@@ -22,7 +23,7 @@ def folder() -> Iterator[Path]:
     # It has its name only once it is held: who sweeps never sees one that is free because it is new.
     handle = os.open(made / f"{_LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        locks.flock(handle)  # it is new: nobody else knows its name
         (made / f"{_LOCK}.new").rename(made / _LOCK)
         yield made
     finally:
@@ -38,8 +39,8 @@ def sweep(under: Path) -> None:
                 continue
             handle = os.open(left / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(left)
+                if locks.flock(handle):
+                    _remove(left)
             finally:
                 os.close(handle)
 

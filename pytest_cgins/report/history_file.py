@@ -7,19 +7,16 @@ line is cut off by the next run that appends.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.core import documents
+from pytest_cgins.core import documents, locks
 from pytest_cgins.core.errors import HistoryError
 from pytest_cgins.core.text import counted
-from pytest_cgins.core.waiting import Wait
 from pytest_cgins.report.history import HistoryEntry
 
 FILE_LIMIT_NBYTES = 2**28
@@ -150,19 +147,11 @@ def _is_torn(line: bytes) -> bool:
 
 
 def _lock(handle: int, path: Path) -> None:
-    deadline = time.monotonic() + LOCK_WAIT_S
-    with Wait(str(path), "another process has locked it") as wait:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise HistoryError(
-                        f"{path} was locked by another process for {LOCK_WAIT_S:g} s",
-                        remedy="end that process, or give this run a file of its own",
-                    ) from None
-            wait.sleep(0.01)
+    if not locks.flock_within(handle, LOCK_WAIT_S, str(path)):
+        raise HistoryError(
+            f"{path} was locked by another process for {LOCK_WAIT_S:g} s",
+            remedy="end that process, or give this run a file of its own",
+        )
 
 
 def _mend(handle: int, path: Path) -> str:

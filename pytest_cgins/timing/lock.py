@@ -10,8 +10,6 @@ A process that is forked while a lock is held has no part in it. One that is sta
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import random
 import secrets
@@ -26,6 +24,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from pytest_cgins.core import locks
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.waiting import Wait
 
@@ -35,12 +34,10 @@ POLL_S = 0.005
 """About how often a process that waits looks again: often enough for measurements of 20 ms, seldom enough to disturb
 none on a CPU."""
 
-_TAKEN = (errno.EACCES, errno.EAGAIN)
 _MOST_TOLD = 4
 _RECORD_NBYTES = 400
 
 Doing = Literal["timing", "verifying"]
-_OPERATIONS = {"timing": fcntl.LOCK_EX, "verifying": fcntl.LOCK_SH}
 
 
 class _Own(threading.local):
@@ -100,9 +97,9 @@ def _held(doing: Doing, key: str, wait_s: float, folder: Path | None) -> Iterato
         try:
             with (
                 Wait(key, lambda: _holders(place, key)) as wait,
-                _locked(place / f"{key}.turn", _OPERATIONS[doing], deadline, wait),
+                _locked(place / f"{key}.turn", doing, deadline, wait),
             ):
-                until_done.enter_context(_locked(device, _OPERATIONS[doing], deadline, wait))
+                until_done.enter_context(_locked(device, doing, deadline, wait))
         except TimeoutError:
             raise InfrastructureError(
                 f"others kept this process from {doing} on {key} for {wait_s:g} s: {_holders(place, key)}",
@@ -120,7 +117,7 @@ def _held(doing: Doing, key: str, wait_s: float, folder: Path | None) -> Iterato
 
 
 @contextmanager
-def _locked(path: Path, operation: int, deadline: float, wait: Wait) -> Iterator[None]:
+def _locked(path: Path, doing: Doing, deadline: float, wait: Wait) -> Iterator[None]:
     """Hold a file's lock.
 
     Raises:
@@ -130,8 +127,8 @@ def _locked(path: Path, operation: int, deadline: float, wait: Wait) -> Iterator
     descriptor = _open(path)
     try:
         while True:
-            locked = _try(descriptor, operation, path)
-            if locked and _is_at(path, descriptor):
+            locked = _try(descriptor, doing, path)
+            if locked and locks.is_of(descriptor, path):
                 break
             if time.monotonic() >= deadline:
                 raise TimeoutError
@@ -161,33 +158,21 @@ def _open(path: Path) -> int:
     return descriptor
 
 
-def _try(descriptor: int, operation: int, path: Path) -> bool:
+def _try(descriptor: int, doing: Doing, path: Path) -> bool:
     try:
-        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+        return locks.flock(descriptor, shared=doing == "verifying")
     except OSError as error:
-        if error.errno in _TAKEN:
-            return False
         raise InfrastructureError(
             f"{path.parent} is on a file system without locks: {error.strerror}",
             remedy=f"set {FOLDER_VARIABLE} to a folder on a local disk",
         ) from error
-    return True
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 def _give_back(descriptor: int) -> None:
     """Unlock and close; nothing in a forked process, whose parent still holds it."""
     if descriptor in _descriptors:
         _descriptors.discard(descriptor)
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # for copies, too, that other threads' forks have
-        os.close(descriptor)
+        locks.release(descriptor)
 
 
 def _after_fork() -> None:
@@ -214,7 +199,7 @@ def _recorded(folder: Path, key: str, doing: Doing) -> Iterator[None]:
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
             _descriptors.add(descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.flock(descriptor)
             os.write(descriptor, _who(doing).encode())
         yield
     finally:
@@ -239,10 +224,10 @@ def _holders(folder: Path, key: str) -> str:
             descriptor = os.open(path, os.O_RDONLY)
             try:
                 text = os.read(descriptor, _RECORD_NBYTES).decode(errors="replace")
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                path.unlink(missing_ok=True)
-            except BlockingIOError:
-                told.append("".join(letter if letter.isprintable() else " " for letter in text))
+                if locks.flock(descriptor, shared=True):
+                    path.unlink(missing_ok=True)
+                else:
+                    told.append("".join(letter if letter.isprintable() else " " for letter in text))
             finally:
                 os.close(descriptor)
     more = f"; {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import logging
 import os
 import shutil
 import stat
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cgins.building import build as builds
+from pytest_cgins.building.cache.store import Cache
 from pytest_cgins.core.errors import BuildError, InfrastructureError
 
 KERNEL = "{op: torch.mul, source: kernel.cpp}"
@@ -272,3 +276,24 @@ def test_last_build_time(project: Any, scale_text: str, cache: Path) -> None:
     assert builds.last_seconds(project.source(KERNEL), cache=cache) == pytest.approx(
         compiled.build_seconds, abs=1e-3
     )
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks(
+    project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Kernels are built, by two at once as well, none waits for ever, and nobody's work is removed."""
+
+    def flock(_: int, __: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    project.write("kernel.cpp", PLAIN % ("", "7"))
+    source = project.source(KERNEL)
+    cache = tmp_path / "cache"
+    with Cache(cache).work_folder() as others:
+        with ThreadPoolExecutor(2) as pool:
+            both = [pool.submit(builds.build, source, cache=cache, wait_s=0.0) for _ in range(2)]
+            assert len({one.result().library for one in both}) == 1
+        assert others.exists()
+    assert builds.build(source, cache=cache).cached

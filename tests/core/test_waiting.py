@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.building.cache import locks
 from pytest_cgins.building.compilers import slots
-from pytest_cgins.core import logs, waiting
+from pytest_cgins.core import locks, logs, waiting
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.waiting import Wait, Waited
 from pytest_cgins.pull_request.clone import Clone
@@ -36,7 +35,7 @@ from tests.regenerate.provider_help import KEY, KEY_ENV, place_of, request, sett
 HOLDER = """
 import sys, time
 from pathlib import Path
-from pytest_cgins.building.cache import locks
+from pytest_cgins.core import locks
 from pytest_cgins.building.compilers import slots
 from pytest_cgins.timing import lock
 kind, path, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])

@@ -19,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_cgins.building.cache import locks, space
+from pytest_cgins.building.cache import space
 from pytest_cgins.building.compilers.process import run_stages
+from pytest_cgins.core import locks
 
 logger = logging.getLogger(__name__)
 USES_BEFORE = 2

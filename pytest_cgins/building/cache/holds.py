@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
+
+from pytest_cgins.core import locks
 
 MOST_HELD = 256
 USE_GRAIN_S = 3600.0
@@ -30,9 +31,7 @@ def hold(path: Path) -> bytes | None:
         return None
     try:
         with suppress(OSError):  # a file system without locks: then only its last use protects it
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not locks.flock(descriptor, shared=True):
                 os.close(descriptor)
                 return None
         opened = os.fstat(descriptor)
@@ -74,8 +73,9 @@ def try_exclusive(path: Path) -> int | None:
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if locks.flock(descriptor):
+            return descriptor
     except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        pass
+    os.close(descriptor)
+    return None

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.building.cache import headers, holds, locks
-from pytest_cgins.core import atomic
+from pytest_cgins.building.cache import headers, holds
+from pytest_cgins.core import atomic, locks
 from pytest_cgins.core.errors import InfrastructureError, LockedError
 
 logger = logging.getLogger(__name__)

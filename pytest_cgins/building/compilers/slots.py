@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from pytest_cgins.building.cache import locks
+from pytest_cgins.core import locks
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.waiting import Wait

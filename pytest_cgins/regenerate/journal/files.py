@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -51,22 +50,6 @@ def read_files(folder: Path) -> dict[str, str]:
             with place.open(encoding="utf-8", newline="") as file:
                 found[str(place.relative_to(folder))] = file.read()
     return found
-
-
-def is_locked(file: Path) -> bool:
-    """Whether a process holds a file by an exclusive lock."""
-    try:
-        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        # Shared, so that two who look do not take each other for one who works.
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def sweep(folder: Path) -> None:

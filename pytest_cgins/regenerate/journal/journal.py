@@ -22,7 +22,6 @@ targets are laid out: without it there is no run, and nobody was asked.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import time
@@ -34,7 +33,7 @@ from types import TracebackType
 from typing import Literal, TypeVar
 
 from pytest_cgins.config.llm import Policy
-from pytest_cgins.core import documents
+from pytest_cgins.core import documents, locks
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import JournalError
 from pytest_cgins.core.model import Evaluation
@@ -194,13 +193,11 @@ class Journal:
             JournalError: another process has it.
         """
         handle = os.open(self.folder / "run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not locks.flock(handle):
             os.close(handle)
             raise JournalError(
                 f"run {self.record.id} is being worked on by another process", remedy="wait for it, or end it"
-            ) from None
+            )
         self._lock = handle
         return self
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_cgins.core import atomic, documents
+from pytest_cgins.core import atomic, documents, locks
 from pytest_cgins.core.errors import JournalError
 from pytest_cgins.core.text import counted
-from pytest_cgins.core.waiting import Wait
 from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried
 
 FOLDER = ".cgins"
@@ -67,19 +64,10 @@ def _locked(file: Path) -> Iterator[None]:
     # A file of its own: the other one is replaced. It stays: who waits for a removed file waits for nothing.
     handle = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        deadline = time.monotonic() + LOCK_WAIT_S
-        with Wait(str(file), "another process has locked it") as wait:
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise JournalError(
-                            f"{file} was locked by another process for {LOCK_WAIT_S:g} s",
-                            remedy="end that process",
-                        ) from None
-                wait.sleep(0.01)
+        if not locks.flock_within(handle, LOCK_WAIT_S, str(file)):
+            raise JournalError(
+                f"{file} was locked by another process for {LOCK_WAIT_S:g} s", remedy="end that process"
+            )
         yield
     finally:
         os.close(handle)

@@ -11,20 +11,19 @@ error.json    why there is none, finally
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pytest_cgins.core import documents
+from pytest_cgins.core import documents, locks
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import JournalError, ProviderError
-from pytest_cgins.regenerate.journal.files import is_locked
 from pytest_cgins.regenerate.model import Answer, Request, Usage
 
 T = TypeVar("T")
@@ -144,7 +143,7 @@ def tries_in(place: Path) -> str:
 
 def is_held(place: Path) -> bool:
     """Whether a process is asking the request of a place."""
-    return is_locked(place / LOCK)
+    return locks.is_locked(place / LOCK)
 
 
 @contextmanager
@@ -152,7 +151,8 @@ def held(place: Path) -> Iterator[None]:
     """Be the only one who asks the request of a place; waits for another to end."""
     handle = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        while not locks.flock(handle):
+            time.sleep(locks.POLL_S)
         yield
     finally:
         os.close(handle)

@@ -1,8 +1,9 @@
 """Locked files: the operating system unlocks them when their holder dies, however that comes.
 
-Some file systems of clusters have no such locks, and say so by several errors. A library that waits there, or takes
-a file's existence for a lock, would stop builds for ever after one builder was killed. Here nobody is excluded
-then: a kernel may be built twice at once, and one of the two builds is kept.
+By hand rather than by filelock: locks are shared too, are kept in descriptors, and who waits is told for whom. Some file
+systems of clusters have no such locks, and say so by several errors; a file's existence is no lock, which would stop
+builds for ever after one builder was killed. `acquire` excludes nobody there: a kernel may be built twice at once, and
+one of the two builds is kept.
 """
 
 from __future__ import annotations
@@ -21,6 +22,49 @@ POLL_S = 0.01
 HELD = (errno.EACCES, errno.EAGAIN)
 
 
+def flock(descriptor: int, *, shared: bool = False) -> bool:
+    """Lock an open file, and say whether nobody else holds it.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in HELD:
+            return False
+        raise
+    return True
+
+
+def flock_within(descriptor: int, timeout_s: float, name: str) -> bool:
+    """Lock an open file, waiting for another process that has it; `name` is what people are told of.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    end = time.monotonic() + timeout_s
+    with Wait(name, "another process has locked it") as wait:
+        while not flock(descriptor):
+            if time.monotonic() > end:
+                return False
+            wait.sleep(POLL_S)
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds a file by an exclusive lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # Shared, so that two who look do not take each other for one who works.
+        return not flock(descriptor, shared=True)
+    finally:
+        os.close(descriptor)
+
+
 def try_lock(path: Path) -> int | None:
     """A descriptor that holds a file's lock, for `release`; None if another holds it.
 
@@ -29,13 +73,13 @@ def try_lock(path: Path) -> int | None:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+        locked = flock(descriptor)
+    except OSError:
         os.close(descriptor)
-        if error.errno in HELD:
-            return None
         raise
-    return descriptor
+    if not locked:
+        os.close(descriptor)
+    return descriptor if locked else None
 
 
 def acquire(path: Path, timeout_s: float, what: str = "") -> int | None:
