@@ -10,29 +10,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from pytest_cgins.config.provider_presets import PRESETS, SERVERS, Preset, Provider
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.secrets import is_secret
 
 if TYPE_CHECKING:
     from pytest_cgins.config.document import Wrong
 
-Provider = Literal["openai", "gemini", "ollama", "compatible", "replay", "exchange"]
-PROVIDERS: tuple[Provider, ...] = get_args(Provider)
-"""Who answers: three by name; any server that speaks OpenAI's protocol; a recording; a person or an agent."""
-SERVERS = tuple(provider for provider in PROVIDERS if provider not in ("replay", "exchange"))
-"""Those that are asked over HTTP; the others read files."""
-
 Policy = Literal["single-shot", "refine", "branch", "evolve", "mcts"]
 """How a faster kernel is searched for; `options.POLICIES` has them all."""
 
 ROLES = ("generator", "helper", "verifier")
 """For a kernel; for advice on a failure; for an opinion before hardware is used."""
-
-API_KEYS: Mapping[Provider, str] = {"openai": "OPENAI_API_KEY", "gemini": "GOOGLE_API_KEY"}
-"""The variable that holds a provider's key where the section names none."""
 
 EXCHANGE_FOLDER = ".cgins/exchange"
 """Where prompts and answers lie for `exchange`, below the folder of cgins.yaml."""
@@ -162,7 +154,7 @@ def provider_defaults(provider: Provider, root: Path) -> LlmSettings:
     """The settings of a provider that is only named; `root` is the folder of cgins.yaml."""
     return LlmSettings(
         provider=provider,
-        api_key_env=API_KEYS.get(provider, ""),
+        api_key_env=PRESETS.get(provider, Preset("")).api_key_env,
         path=root / EXCHANGE_FOLDER if provider == "exchange" else None,
         budget=Budget() if provider in SERVERS else UNPAID,
         runs=root / RUNS_FOLDER,

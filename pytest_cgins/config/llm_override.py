@@ -9,16 +9,14 @@ from typing import NoReturn
 
 from pytest_cgins.config.llm import (
     EXAMPLE_URL,
-    PROVIDERS,
-    SERVERS,
     LlmSettings,
     Models,
-    Provider,
     provider_defaults,
     without_price,
     wrong_with_model,
     wrong_with_url,
 )
+from pytest_cgins.config.provider_presets import PROVIDERS, SERVERS, Provider
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest
 

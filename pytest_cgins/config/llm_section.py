@@ -14,15 +14,12 @@ from pytest_cgins.config.document import Readers, Section, Value, whole, within
 from pytest_cgins.config.llm import (
     EXAMPLE_URL,
     EXCHANGE_FOLDER,
-    PROVIDERS,
     ROLES,
     RUNS_FOLDER,
-    SERVERS,
     VARIABLE_REMEDY,
     LlmSettings,
     Models,
     Price,
-    Provider,
     Temperatures,
     provider_defaults,
     without_price,
@@ -30,6 +27,7 @@ from pytest_cgins.config.llm import (
     wrong_with_url,
     wrong_with_variable,
 )
+from pytest_cgins.config.provider_presets import PROVIDERS, SERVERS, Provider
 from pytest_cgins.core.options import POLICIES
 
 SERVER_KEYS = ("base_url", "api_key_env", "stream", "timeout_s")

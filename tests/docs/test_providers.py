@@ -9,7 +9,7 @@ import pytest
 from tables import document, rows, sections
 
 from pytest_cgins.config import load
-from pytest_cgins.config.llm import API_KEYS, PROVIDERS
+from pytest_cgins.config.provider_presets import PRESETS, PROVIDERS
 from pytest_cgins.regenerate import budget
 
 TEXT = document("providers.md")
@@ -28,7 +28,9 @@ def test_every_provider_has_an_example() -> None:
     assert set(re.findall(r"provider: (\w+)", "".join(EXAMPLES))) == set(PROVIDERS)
     table = {row[0].strip("`"): row[3] for row in rows(TEXT.partition("## Examples")[0])}
     assert set(table) == set(PROVIDERS)
-    for provider, variable in API_KEYS.items():
+    for provider, variable in (
+        (name, preset.api_key_env) for name, preset in PRESETS.items() if preset.api_key_env
+    ):
         assert variable in table[provider]
 
 

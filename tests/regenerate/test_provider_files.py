@@ -21,9 +21,6 @@ from pytest_cgins.regenerate.model import Answer
 from pytest_cgins.regenerate.provider import files, make, of_settings, written
 from pytest_cgins.regenerate.provider.exchange import Exchange, prompt_text
 from pytest_cgins.regenerate.provider.openai_compatible import (
-    GEMINI_URL,
-    OLLAMA_URL,
-    OPENAI_URL,
     OpenAICompatible,
 )
 from pytest_cgins.regenerate.provider.replay import Replay, file_of
@@ -297,9 +294,9 @@ def test_a_prompt_of_one_message_is_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("name", "url", "env"),
     [
-        ("openai", OPENAI_URL, "OPENAI_API_KEY"),
-        ("gemini", GEMINI_URL, "GOOGLE_API_KEY"),
-        ("ollama", OLLAMA_URL, ""),
+        ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        ("gemini", "https://generativelanguage.googleapis.com/v1beta/openai/", "GOOGLE_API_KEY"),
+        ("ollama", "http://localhost:11434/v1", ""),
     ],
 )
 def test_servers_by_name(tmp_path: Path, name: str, url: str, env: str) -> None:

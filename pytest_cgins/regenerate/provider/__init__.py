@@ -63,7 +63,7 @@ def make(
     Raises:
         ConfigError: the name is not known, or lacks its folder or address.
     """
-    from pytest_cgins.config.llm import API_KEYS, PROVIDERS
+    from pytest_cgins.config.provider_presets import PRESETS, PROVIDERS, Preset
     from pytest_cgins.core.text import nearest
     from pytest_cgins.regenerate.provider import openai_compatible
 
@@ -74,16 +74,12 @@ def make(
         )
     if name in {"replay", "exchange"}:
         return _of_files(name, path, run, command=command, strict=strict)
-    own = {
-        "openai": openai_compatible.OPENAI_URL,
-        "gemini": openai_compatible.GEMINI_URL,
-        "ollama": openai_compatible.OLLAMA_URL,
-    }
-    if not (base_url or own.get(name)):
+    preset = next((preset for known, preset in PRESETS.items() if known == name), Preset(""))
+    if not (base_url or preset.url):
         raise ConfigError(f'llm.provider is "{name}" without an address', remedy="set llm.base_url")
     return openai_compatible.OpenAICompatible(
-        base_url=base_url or own[name],
-        api_key_env=api_key_env or next((env for one, env in API_KEYS.items() if one == name), ""),
+        base_url=base_url or preset.url,
+        api_key_env=api_key_env or preset.api_key_env,
         prices=prices,
         stream=stream,
         limits=limits,

@@ -28,10 +28,6 @@ from pytest_cgins.regenerate.provider.order import Limits, Order, TokensField
 from pytest_cgins.regenerate.provider.prices import price_of
 from pytest_cgins.regenerate.provider.trouble import key_remedy, scrubbed, shown_url
 
-OPENAI_URL = "https://api.openai.com/v1"
-GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta/openai/"
-OLLAMA_URL = "http://localhost:11434/v1"
-
 _LOOK_EVERY_S = 0.05
 _MOST_COURIERS = 3
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
