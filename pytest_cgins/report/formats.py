@@ -1,14 +1,16 @@
-"""The formats that a report is shown in, each from the same `SessionReport`."""
+"""The formats that a report is shown in, each from the same `SessionReport`. Imports none before it is wanted."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from pytest_cgins.core.model import SessionReport
+if TYPE_CHECKING:
+    from pytest_cgins.core.model import SessionReport
 
-Render = Callable[[SessionReport], str]
+Render = Callable[["SessionReport"], str]
 
 
 def _terminal(report: SessionReport) -> str:

@@ -12,7 +12,6 @@ import pytest
 from timings import compared, measured
 
 from pytest_cgins.app import cli
-from pytest_cgins.app.commands import report as commands
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import document, formats, markdown, times
@@ -37,11 +36,6 @@ def report(make_evaluation: Make) -> SessionReport:
         make_evaluation(Status.INCONCLUSIVE, signature="open", reason=Reason.NOISE),
         make_evaluation(Status.INCORRECT, signature="wrong", reason=Reason.SHAPE, message="it is wrong"),
     )
-
-
-def test_the_command_offers_what_there_is() -> None:
-    """The names in the help are those of the table."""
-    assert tuple(formats.FORMATS) == commands.FORMATS
 
 
 @pytest.mark.parametrize("name", TEXTS)

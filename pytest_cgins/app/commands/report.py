@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins.core import atomic
 from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.report.formats import FORMATS
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-FORMATS = ("terminal", "markdown", "comment", "pull-request", "html", "junit", "json")
-"""Those of `formats.FORMATS`, which is imported only when one is wanted."""
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -28,7 +26,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     report.add_argument("file", type=Path, metavar="FILE", help="the JSON file")
     report.add_argument(
         "--format",
-        choices=FORMATS,
+        choices=tuple(FORMATS),
         default="terminal",
         help="markdown: a job summary; comment, pull-request: within GitHub's limit of these; html: one file with "
         "plots; junit: XML for viewers of tests; json: checked and complete (default: %(default)s)",
@@ -68,10 +66,10 @@ def run_report(arguments: argparse.Namespace) -> int:
         HistoryError: the history cannot be read, or is damaged.
         OSError: the other file cannot be written.
     """
-    from pytest_cgins.report import formats, reading
+    from pytest_cgins.report import reading
 
     if arguments.history is None:
-        text = formats.FORMATS[arguments.format](reading.load(arguments.file))
+        text = FORMATS[arguments.format](reading.load(arguments.file))
     elif arguments.format == "html":
         text = _page_with_history(arguments.file, arguments.history)
     else:
