@@ -14,11 +14,11 @@ from pathlib import Path
 
 from pytest_cgins import config as configuration
 from pytest_cgins.building.cache.store import default_cache
-from pytest_cgins.building.revision.checkout import NONE, Checkout, Revision, changes, resolve
+from pytest_cgins.building.revision.merge_base import NONE, Checkout, Revision, changes, resolve
 from pytest_cgins.config import Config
 from pytest_cgins.config.weaker import weaker
 from pytest_cgins.core.errors import CginsError, RevisionError
-from pytest_cgins.gate import goalposts
+from pytest_cgins.gate import settings_files
 from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.packs.store import MANIFEST, read_manifest
 
@@ -86,7 +86,7 @@ def _held_in(repository: Path, wanted: str, files: list[Path], device: str, fold
             base.repository / path for kind, path in _changes(base, [f":(glob)**/{CONFIG}"]) if kind == "D"
         ]
         gone = [file for file in gone if any(file.is_relative_to(folder) for folder in folders)]
-        moved = tuple(goalposts.moved(base, [*folders, *(config.root for config in now)]))
+        moved = tuple(settings_files.moved(base, [*folders, *(config.root for config in now)]))
         if not gone and not _changes(base, _specs(base, now)):
             return Held(base=base.label, weaker=moved)
         written = Checkout(base, default_cache().parent / "revisions", names=(CONFIG, MANIFEST))

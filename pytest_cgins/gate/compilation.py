@@ -18,7 +18,7 @@ from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.compilers import architectures, toolchain
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.progress import Progress
-from pytest_cgins.building.revision import checkout as revisions
+from pytest_cgins.building.revision import merge_base as revisions
 from pytest_cgins.building.revision.base_sources import Absent, BaseSources
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import (

@@ -23,7 +23,7 @@ from pytest_cgins.building.compilers.running import Fence
 from pytest_cgins.building.kernel_builds import KernelBuilds
 from pytest_cgins.building.progress import Progress
 from pytest_cgins.building.revision.base_kernels import BaseKernels
-from pytest_cgins.building.revision.checkout import NONE
+from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
 from pytest_cgins.core.model import Case, CompiledKernel, Environment, Evaluation, Reason, Status, Verdict
@@ -32,7 +32,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.gate import evidence
 from pytest_cgins.gate import verdict as gate
 from pytest_cgins.gate.cases import cases_of
-from pytest_cgins.gate.questions import Questions
+from pytest_cgins.gate.reference_requests import Questions
 from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.gate.timing_stage import TimingOptions, TimingStage, with_roofline
 from pytest_cgins.gate.verification_stage import (

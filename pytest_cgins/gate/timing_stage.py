@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
-from pytest_cgins.building.revision.checkout import NONE
+from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.measurement import Measurement

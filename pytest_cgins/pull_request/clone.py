@@ -22,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
-from pytest_cgins.building.revision.checkout import LFS_POINTER
+from pytest_cgins.building.revision.merge_base import LFS_POINTER
 from pytest_cgins.core import git
 from pytest_cgins.core.errors import GitError, GitHubError
 from pytest_cgins.pull_request.credentials import workflow_permission

@@ -24,7 +24,7 @@ from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import Answer, Request, Usage
 from pytest_cgins.regenerate.provider.prices import priced
-from pytest_cgins.regenerate.spent import Spent, money, spent_by, total
+from pytest_cgins.regenerate.spending import Spent, money, spent_by, total
 
 MESSAGE_TOKENS = 16
 """What a template adds to each message, and once to the whole."""

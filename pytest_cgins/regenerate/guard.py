@@ -17,7 +17,7 @@ from pytest_cgins.config import Config
 from pytest_cgins.core import git
 from pytest_cgins.core.errors import RevisionError
 from pytest_cgins.core.text import counted
-from pytest_cgins.gate.goalposts import SETTINGS
+from pytest_cgins.gate.settings_files import SETTINGS
 from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.model import Guarded
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pytest_cgins.core.errors import BudgetError, CginsError, ProviderError
 from pytest_cgins.regenerate import run_status
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.inquiry import Inquiry
+from pytest_cgins.regenerate.budgeted_request import Inquiry
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Request, Result
 from pytest_cgins.regenerate.provider.base import Provider

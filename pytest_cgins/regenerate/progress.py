@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_cgins.core import logs
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.events import Event, Stage
-from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.spending import Spent
 from pytest_cgins.report.escape import visible
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_cgins.regenerate.model import Result, Target
 from pytest_cgins.regenerate.run_status import shown_path
-from pytest_cgins.regenerate.spent import Spent, money
+from pytest_cgins.regenerate.spending import Spent, money
 from pytest_cgins.report.escape import visible
 
 LEAST_WIDTH = 40

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pytest_cgins.building.builders import plan
 from pytest_cgins.building.contracts import source
-from pytest_cgins.building.revision import checkout as revision
+from pytest_cgins.building.revision import merge_base as revision
 from pytest_cgins.building.revision.base_kernels import READ_BY_PYTHON
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core import git

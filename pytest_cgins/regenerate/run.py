@@ -12,21 +12,21 @@ from typing import Literal
 
 from pytest_cgins import __version__
 from pytest_cgins.building.build_queue import BuildQueue
-from pytest_cgins.building.revision import checkout
+from pytest_cgins.building.revision import merge_base
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.gate.timing_stage import TimingOptions
-from pytest_cgins.regenerate import exchange_place, guard, run_status, scratch, static_check
+from pytest_cgins.regenerate import exchange_folder, guard, run_status, scratch, static_check
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
+from pytest_cgins.regenerate.device_description import Machine
 from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.judgement import Goalposts, moved_error
 from pytest_cgins.regenerate.loop import Loop
-from pytest_cgins.regenerate.machine import Machine
 from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.model import Guarded, Result, Target
@@ -106,7 +106,7 @@ def begin(
             provider=llm.provider,
             policy=llm.policy,
             models={"generator": models.generator, "helper": models.helper, "verifier": models.verifier},
-            exchange=exchange_place.own_folder(llm, config.root, name),
+            exchange=exchange_folder.own_folder(llm, config.root, name),
             **record,  # type: ignore[arg-type]
         ),
     )
@@ -126,9 +126,9 @@ def _provided(journal: Journal, llm: LlmSettings) -> LlmSettings:
     Raises:
         RegenerateError: another run waits for answers there.
     """
-    found = replace(llm, path=exchange_place.folder_of(journal, llm))
+    found = replace(llm, path=exchange_folder.folder_of(journal, llm))
     if found.provider == "exchange" and found.path is not None:
-        exchange_place.claim(journal, found.path)
+        exchange_folder.claim(journal, found.path)
     return found
 
 
@@ -242,7 +242,7 @@ class Run:
         # The base is a commit of when the run began, not what its name means by now.
         kept = journal.guarded(target)
         base = kept.files.get(guard.BASE) if kept is not None else None
-        baseline = journal.record.baseline if base is None else base or checkout.NONE
+        baseline = journal.record.baseline if base is None else base or merge_base.NONE
         copy = _copy(self._config, target, folder / target.name, baseline, journal.overlay(target))
         moved = self._moved(target, copy, {})
         if moved and journal.result(target) is None:

@@ -18,7 +18,7 @@ from pytest_cgins.core.options import RUNS_FOLDER
 from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.timing_stage import TimingOptions
-from pytest_cgins.regenerate import exchange_place, progress_table, run_status
+from pytest_cgins.regenerate import exchange_folder, progress_table, run_status
 from pytest_cgins.regenerate.interrupts import Interrupts
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
@@ -157,7 +157,7 @@ def summary(journal: Journal, ran: RunResult, width: int) -> str:
         for result in ran.results
         if result.state == "accepted"
     ]
-    prompts = exchange_folder(journal) if journal.record.provider == "exchange" else None
+    prompts = answers_folder(journal) if journal.record.provider == "exchange" else None
     if prompts is not None and any(result.state == "waiting" for result in ran.results):
         lines.append(f"cgins: prompts are in {shown_path(prompts)}: write answer.md beside each")
     if any(result.state in ("waiting", "stopped") for result in ran.results):
@@ -187,13 +187,13 @@ def options_of(journal: Journal) -> RunOptions:
     return RunOptions(llm=record.llm, model=record.model, here=here)
 
 
-def exchange_folder(journal: Journal) -> Path | None:
+def answers_folder(journal: Journal) -> Path | None:
     """Where answers are written by hand; None if the project does not say it any more."""
     try:
         settings = settings_of(config_of(journal), options_of(journal))
     except CginsError:
         return None
-    return exchange_place.folder_of(journal, settings)
+    return exchange_folder.folder_of(journal, settings)
 
 
 def exit_code(ran: RunResult | None) -> int:

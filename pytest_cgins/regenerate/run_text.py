@@ -26,7 +26,7 @@ from pytest_cgins.regenerate.run_status import (
     state_of,
 )
 from pytest_cgins.regenerate.search import summary, summary_text
-from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.spending import Spent
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report.escape import cut, visible
 
@@ -221,9 +221,9 @@ def _of_attempt(journal: Journal, target: Target, attempt: Attempt) -> Iterator[
 
 def _answer_to(journal: Journal, request_id: str) -> str:
     """Where an answer is to be written, as far as that is known."""
-    from pytest_cgins.regenerate.run_setup import exchange_folder
+    from pytest_cgins.regenerate.run_setup import answers_folder
 
-    folder = exchange_folder(journal) if journal.record.provider == "exchange" else None
+    folder = answers_folder(journal) if journal.record.provider == "exchange" else None
     if folder is None:
         return f"an answer to {shown_path(journal.folder / request_id / 'prompt.md')}"
     return f"{shown_path(folder / request_id / 'answer.md')}, the answer to prompt.md beside it"

@@ -21,6 +21,7 @@ from typing import Protocol
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.text import counted
+from pytest_cgins.regenerate.answer_screening import Candidate, Check, Screen
 from pytest_cgins.regenerate.events import Event, Stage
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.judgement import Goalposts, Judge
@@ -40,7 +41,6 @@ from pytest_cgins.regenerate.model import (
     Target,
 )
 from pytest_cgins.regenerate.prompts import methods
-from pytest_cgins.regenerate.screen import Candidate, Check, Screen
 from pytest_cgins.regenerate.search import lessons, summary, verifiers
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policy import Policy

@@ -20,7 +20,7 @@ from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.model import Trace
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.inquiry import Inquiry
+from pytest_cgins.regenerate.budgeted_request import Inquiry
 from pytest_cgins.regenerate.model import Answer, Message, Request
 from pytest_cgins.regenerate.prompts import blocks, calls, definitions
 from pytest_cgins.regenerate.provider import files

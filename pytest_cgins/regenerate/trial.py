@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins.building.build_queue import BuildQueue
-from pytest_cgins.building.revision.checkout import NONE
+from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import RegenerateError

@@ -12,7 +12,7 @@ from pytest_cgins.core.measurement import Comparison, Measurement
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.gate import timing_verdict
 from pytest_cgins.gate.timing_verdict import NOT_HELD, confirmation
-from pytest_cgins.timing.e_bh import e_bh
+from pytest_cgins.timing.false_discovery import e_bh
 
 LISTED_FALSE = 0.1
 """Share of false alarms that is expected, at most, among the cases proven slower and those listed as probably so."""

@@ -33,13 +33,13 @@ def require(name: ArmName, arm: Rotating, copy: TimedCopy, content: Content) -> 
     Raises:
         CaptureError: they differ, or cannot be compared for want of memory; or there is no graph, or an empty one.
     """
-    from pytest_cgins.timing import cuda
+    from pytest_cgins.timing import cuda_timer
 
-    refusal: cuda.CaptureError | None = None
+    refusal: cuda_timer.CaptureError | None = None
     replay: Callable[[], object]
     try:
-        replay = cuda.capture(name, arm, 1, 1).replay
-    except cuda.EmptyGraphError as empty:
+        replay = cuda_timer.capture(name, arm, 1, 1).replay
+    except cuda_timer.EmptyGraphError as empty:
         refusal, replay = empty, bool
     own = copy.content
     captured = arm.results[0]
@@ -50,7 +50,7 @@ def require(name: ArmName, arm: Rotating, copy: TimedCopy, content: Content) -> 
         if not (written and _alike(replayed, called)):
             _, again = _answer(copy, content, captured, lambda: arm(0), arm)
             if not written or _alike(called, again):  # else the kernel draws numbers, or has no one answer
-                refusal = refusal or cuda.CaptureError(
+                refusal = refusal or cuda_timer.CaptureError(
                     f"replaying the {name} arm's CUDA graph does not do what its calls do (it launches on another "
                     "stream than the current one, works on the host, or does something else while it is captured)"
                 )
@@ -58,7 +58,9 @@ def require(name: ArmName, arm: Rotating, copy: TimedCopy, content: Content) -> 
         if refusal is not None:
             raise refusal
     except torch.OutOfMemoryError as error:
-        raise cuda.CaptureError(f"no memory to hold the {name} arm's CUDA graph against its calls") from error
+        raise cuda_timer.CaptureError(
+            f"no memory to hold the {name} arm's CUDA graph against its calls"
+        ) from error
     finally:
         arm.results[0] = captured
         copy.take(own)

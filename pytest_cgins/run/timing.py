@@ -40,7 +40,7 @@ from pytest_cgins.timing.block import LETTER_ARMS
 from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
 from pytest_cgins.timing.timer import TWINS, Arms
-from pytest_cgins.timing.timers import make_timer
+from pytest_cgins.timing.timer_of_device import make_timer
 from pytest_cgins.verify.messages import (
     Facts,
     FinishedTiming,
@@ -348,7 +348,7 @@ class _Opened:
 
     def _require_replays(self, arms: Arms, contents: Sequence[Content]) -> None:
         """Hold graphs of what is not torch's own against calls, on another set's numbers where there is one."""
-        from pytest_cgins.timing.cuda import CaptureError
+        from pytest_cgins.timing.cuda_timer import CaptureError
 
         first = self._copies[0]
         other = next((content for content in contents if content is not first.content), first.content)
@@ -417,7 +417,7 @@ class _Opened:
     def _host_times(self, arms: Arms, copies: int) -> dict[ArmName, float]:
         if not self.device.startswith("cuda"):
             return {}
-        from pytest_cgins.timing.cuda import host_seconds_per_call
+        from pytest_cgins.timing.cuda_timer import host_seconds_per_call
 
         return {name: 1e9 * host_seconds_per_call(arm, copies) for name, arm in arms.items()}
 
@@ -442,7 +442,7 @@ def _launch_ns(device: str) -> float:
     """Known before a kernel is loaded."""
     if not device.startswith("cuda"):
         return 0.0
-    from pytest_cgins.timing.cuda import launch_seconds
+    from pytest_cgins.timing.cuda_timer import launch_seconds
 
     return 1e9 * launch_seconds()
 

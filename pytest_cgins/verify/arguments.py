@@ -22,7 +22,7 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify import inputs, option_trial
-from pytest_cgins.verify.maker import InputSet, Maker
+from pytest_cgins.verify.input_sets import InputSet, Maker
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import word
 from pytest_cgins.verify.semantics.entries import ENTRIES

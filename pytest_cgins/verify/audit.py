@@ -50,7 +50,7 @@ from pytest_cgins.verify import inputs, semantics
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.indices import candidates, chooses_extremes
-from pytest_cgins.verify.maker import InputSet, tensors_by_name
+from pytest_cgins.verify.input_sets import InputSet, tensors_by_name
 from pytest_cgins.verify.power import FORGERIES
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.prepare_options import PrepareOptions

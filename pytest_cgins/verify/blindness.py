@@ -16,7 +16,7 @@ from pytest_cgins.core.model import OpCall
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput
-from pytest_cgins.verify.maker import InputSet
+from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.power import permuted
 from pytest_cgins.verify.semantics import Semantics
 

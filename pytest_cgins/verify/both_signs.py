@@ -16,8 +16,8 @@ from torch import Tensor
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import seed_of, standard_normal
+from pytest_cgins.verify.input_sets import REFUSALS, Maker
 from pytest_cgins.verify.inputs import is_mask
-from pytest_cgins.verify.maker import REFUSALS, Maker
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import word

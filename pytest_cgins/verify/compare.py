@@ -14,7 +14,7 @@ from pytest_cgins.config import Tolerance
 from pytest_cgins.core.figures import NO_TOLERANCE
 from pytest_cgins.core.model import Check, Reason, WorstElement
 from pytest_cgins.core.text import counted
-from pytest_cgins.verify import form
+from pytest_cgins.verify import form_checks
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.indices import Indices, candidates
@@ -65,7 +65,7 @@ class ExpectedSet:
 def compare(expected: ExpectedSet, got: Sequence[Tensor], tolerance: Tolerance) -> tuple[Check, ...]:
     """All checks of one set of inputs. The rules are left out where the form is wrong."""
     got = expected.arranged(got)
-    checked = form.check(expected.name, expected.outputs, got)
+    checked = form_checks.check(expected.name, expected.outputs, got)
     if not checked.passed:
         return (checked,)
     if not expected.outputs:
@@ -80,7 +80,7 @@ def compare(expected: ExpectedSet, got: Sequence[Tensor], tolerance: Tolerance) 
 def accepts(expected: ExpectedSet, forged: Sequence[Tensor], tolerance: Tolerance) -> bool:
     """Whether form and every rule let `forged` pass; stops at the first that does not."""
     forged = expected.arranged(forged)
-    return form.check(expected.name, expected.outputs, forged).passed and all(
+    return form_checks.check(expected.name, expected.outputs, forged).passed and all(
         _measure(rule, output, answer, tolerance).passed
         for rule in ("reference", "gold")
         for output, answer in zip(expected.outputs, forged, strict=True)

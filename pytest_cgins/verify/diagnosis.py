@@ -25,7 +25,7 @@ from pytest_cgins.core.model import Check, OpCall, Reason
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import ExpectedOutput, as_real
-from pytest_cgins.verify.maker import InputSet, Maker
+from pytest_cgins.verify.input_sets import InputSet, Maker
 from pytest_cgins.verify.mistakes import Mistake, as_before, mistakes
 from pytest_cgins.verify.operators import multiply, operators
 from pytest_cgins.verify.reference import widened

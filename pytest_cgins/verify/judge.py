@@ -26,10 +26,10 @@ from pytest_cgins.packs.ops import trust
 from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack
 from pytest_cgins.timing import peak_measurement
 from pytest_cgins.timing.environment import describe, device_key
-from pytest_cgins.verify import arguments, diagnosis, form, inputs, layouts, probing, sizes, timed
+from pytest_cgins.verify import arguments, diagnosis, form_checks, inputs, layouts, probing, sizes, timed
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
-from pytest_cgins.verify.maker import InputSet, dense_meta
+from pytest_cgins.verify.input_sets import InputSet, dense_meta
 from pytest_cgins.verify.messages import (
     AskOutputs,
     DevicePeak,
@@ -195,7 +195,7 @@ class JudgeService:
         expected = made.expected
         first = answers.first.get(expected.name)
         if first is None:
-            return (form.failed(expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer"),), []
+            return (form_checks.failed(expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer"),), []
         if made.probe and first.error:
             probing.take_error(made, first.error, suspicions)
             return (), []
@@ -320,7 +320,7 @@ def _complexity(expected: ExpectedSet, got: list[torch.Tensor]) -> Check | None:
             what = (
                 f"output {output.index} is {names[tensor.is_complex()]}, expected is {names[output.complex]}"
             )
-            return form.failed(expected.name, Reason.DTYPE, what)
+            return form_checks.failed(expected.name, Reason.DTYPE, what)
     return None
 
 
@@ -329,7 +329,7 @@ def _elsewhere(answer: SetAnswer, device: str) -> Check | None:
     for index, place in enumerate(answer.devices):
         if place != device:
             what = f"output {index} is on {place}, expected is {device}"
-            return form.failed(answer.name, Reason.DEVICE, what)
+            return form_checks.failed(answer.name, Reason.DEVICE, what)
     return None
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.packs.recipe import seed_of
-from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet, Maker
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import word
 from pytest_cgins.verify.semantics.entries import ENTRIES

@@ -17,7 +17,7 @@ from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
-from pytest_cgins.verify.maker import InputSet
+from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import lane_dims
 

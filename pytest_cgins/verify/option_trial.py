@@ -14,7 +14,7 @@ from pytest_cgins.core.model import Argument, OpCall, Value
 from pytest_cgins.packs.call import relocate, with_value
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify.blindness import blind_to
-from pytest_cgins.verify.maker import InputSet, Maker
+from pytest_cgins.verify.input_sets import InputSet, Maker
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
 

@@ -13,7 +13,7 @@ from pytest_cgins.core.layout import Layout, rebuild
 from pytest_cgins.core.model import Check, Context, OpCall, Value
 from pytest_cgins.verify import operators
 from pytest_cgins.verify.compare import ExpectedSet, compare
-from pytest_cgins.verify.maker import InputSet, Maker
+from pytest_cgins.verify.input_sets import InputSet, Maker
 from pytest_cgins.verify.reference import widen
 from pytest_cgins.verify.semantics import Semantics
 

@@ -28,7 +28,7 @@ from pytest_cgins.verify import (
     random_outputs,
 )
 from pytest_cgins.verify.expected import ExpectedOutput
-from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet, Maker, base_of
 from pytest_cgins.verify.op_calls import op_calls
 from pytest_cgins.verify.prepare_options import PrepareOptions
 from pytest_cgins.verify.random_outputs import Domain

@@ -14,7 +14,7 @@ from pytest_cgins.core.model import OpCall
 from pytest_cgins.packs import backward, call, forward
 from pytest_cgins.verify import arguments, layouts, precision, size_trial, sizes, special
 from pytest_cgins.verify.blindness import blind_to
-from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet, Maker, base_of
 from pytest_cgins.verify.prepare_options import PrepareOptions
 from pytest_cgins.verify.semantics import Semantics
 

@@ -9,7 +9,7 @@ from pytest_cgins.core.model import Check, Reason
 from pytest_cgins.verify import arguments, layouts, precision, sizes, special
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.diagnosis import Answered, Diagnosis
-from pytest_cgins.verify.maker import InputSet
+from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.messages import RaisedError
 from pytest_cgins.verify.suspicion import Suspicions
 

@@ -17,13 +17,13 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import invoke, relocate, with_value
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.gold import order
-from pytest_cgins.verify.maker import InputSet, Maker
-from pytest_cgins.verify.places import LEAST, Moves, Places, Spot
+from pytest_cgins.verify.input_sets import InputSet, Maker
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.resize import resized
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import word
 from pytest_cgins.verify.semantics.entries import ENTRIES
+from pytest_cgins.verify.size_groups import LEAST, Moves, Places, Spot
 
 NAME = "sizes"
 LIMIT_BYTES = 256 << 10

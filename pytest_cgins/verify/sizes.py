@@ -18,9 +18,9 @@ import torch
 
 from pytest_cgins.packs.modules import is_module_call
 from pytest_cgins.packs.recipe import seed_of
-from pytest_cgins.verify.maker import InputSet, Maker
-from pytest_cgins.verify.places import Moves, Places
+from pytest_cgins.verify.input_sets import InputSet, Maker
 from pytest_cgins.verify.semantics import Semantics
+from pytest_cgins.verify.size_groups import Moves, Places
 from pytest_cgins.verify.size_trial import FEW_ROWS, MOST_ROWS, NAME, Trial
 
 __all__ = ["NAME", "sets"]

@@ -16,7 +16,7 @@ from torch import Tensor
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.verify import inputs, operators
-from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet, Maker
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import word

@@ -18,7 +18,7 @@ from pytest_cgins.building.builders import extension_pch
 from pytest_cgins.building.kernel_builds import KernelBuilds
 from pytest_cgins.building.revision import base_sources
 from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
-from pytest_cgins.building.revision.checkout import MERGE_BASE, NONE, TARGETS
+from pytest_cgins.building.revision.merge_base import MERGE_BASE, NONE, TARGETS
 from pytest_cgins.config import load
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import InfrastructureError, RevisionError

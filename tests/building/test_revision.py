@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.building.revision.checkout import (
+from pytest_cgins.building.revision.merge_base import (
     FILE_LIMIT_NBYTES,
     MERGE_BASE,
     TARGETS,

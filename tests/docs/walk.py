@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.app import cli
-from pytest_cgins.building.revision.checkout import TARGETS
+from pytest_cgins.building.revision.merge_base import TARGETS
 
 _BLOCK = re.compile(r"(?m)^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.DOTALL)
 _FILE = re.compile(r"`(?P<file>[\w./]+)`:\s*$")

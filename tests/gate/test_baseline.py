@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import pytest_cgins
-from pytest_cgins.building.revision.checkout import MERGE_BASE, NONE, TARGETS
+from pytest_cgins.building.revision.merge_base import MERGE_BASE, NONE, TARGETS
 from pytest_cgins.gate import baseline
 from pytest_cgins.gate.baseline import Held, held_against
 

@@ -13,8 +13,8 @@ import torch
 from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.timing import environment
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.cpu import HostTimer
-from pytest_cgins.timing.cuda import (
+from pytest_cgins.timing.cpu_timer import HostTimer
+from pytest_cgins.timing.cuda_timer import (
     TARGET_S,
     CaptureError,
     GraphTimer,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from pytest_cgins.app.session.coverage import Coverage, _is_given
-from pytest_cgins.building.revision.checkout import TARGETS
+from pytest_cgins.building.revision.merge_base import TARGETS
 
 if TYPE_CHECKING:
     from conftest import Run

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cgins.building.revision.checkout import TARGETS
-from pytest_cgins.report.branch import BRANCH_VARIABLES
+from pytest_cgins.building.revision.merge_base import TARGETS
+from pytest_cgins.report.git_branch import BRANCH_VARIABLES
 from pytest_cgins.report.history_file import read
 
 if TYPE_CHECKING:

@@ -211,7 +211,7 @@ def die_if_told() -> None:
 def drive(kernels: Sequence[str]) -> int:
     """Repair kernels of the project in the current folder, as `pytest --cgins-regenerate` does after its tests."""
     from pytest_cgins import config
-    from pytest_cgins.building.revision.checkout import NONE
+    from pytest_cgins.building.revision.merge_base import NONE
     from pytest_cgins.regenerate import run, run_setup, targets
     from pytest_cgins.regenerate.project_copy import head
 

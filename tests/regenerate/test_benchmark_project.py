@@ -15,7 +15,7 @@ from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
 from pytest_cgins.regenerate.gins import benchmark_project
 from pytest_cgins.regenerate.model import Result, Target
 from pytest_cgins.regenerate.run_status import RunResult
-from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.spending import Spent
 from tests.regenerate import journals
 
 PROGRAMS = [

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_cgins import config as configuration
 from pytest_cgins.building.build_queue import BuildQueue
-from pytest_cgins.building.revision.checkout import NONE
+from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.model import Case, Evaluation, Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator, worker_environment

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import config as configuration
-from pytest_cgins.building.revision.checkout import NONE
+from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import JournalError, RegenerateError

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_cgins.regenerate.provider import failures as troubles
 from pytest_cgins.regenerate.provider import reply as replies
-from pytest_cgins.regenerate.provider import trouble as troubles
+from pytest_cgins.regenerate.provider.failures import Trouble
 from pytest_cgins.regenerate.provider.reply import Reply
-from pytest_cgins.regenerate.provider.trouble import Trouble
 from tests.regenerate.provider_help import KEY, request
 
 ANY_JSON = st.recursive(

@@ -13,7 +13,7 @@ from pytest_cgins.core.tensors import Kept
 from pytest_cgins.run import graph_replay
 from pytest_cgins.run.kernels import KernelCache
 from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy
-from pytest_cgins.timing import cuda
+from pytest_cgins.timing import cuda_timer
 from pytest_cgins.verify.messages import PackedInputs, read
 
 FIRST, SECOND = torch.linspace(-1, 1, 600), torch.linspace(2, -2, 600)
@@ -44,10 +44,10 @@ def held(
         def capture(*_: object) -> Graph:
             arm(0)
             if replay is None:
-                raise cuda.EmptyGraphError("the graph is empty")
+                raise cuda_timer.EmptyGraphError("the graph is empty")
             return Graph(lambda: replay(arm))
 
-        monkeypatch.setattr(cuda, "capture", capture)
+        monkeypatch.setattr(cuda_timer, "capture", capture)
         graph_replay.require("kernel", arm, copy, contents[1])
 
     return hold
@@ -72,7 +72,7 @@ def test_what_does_something_else_in_a_graph_is_told_with_its_answer(
     held: Callable[..., None], replay: Callable[[Rotating], object] | None, left: float
 ) -> None:
     """Nothing at all leaves poison; both are answers that can be judged."""
-    with pytest.raises(cuda.CaptureError) as refused:
+    with pytest.raises(cuda_timer.CaptureError) as refused:
         held(replay)
     assert refused.value.replayed is not None
     (answer,) = refused.value.replayed

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.verify.compare import accepts
-from pytest_cgins.verify.maker import InputSet
+from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.power import permuted
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.prepare_options import PREPARED, PrepareOptions

@@ -190,7 +190,7 @@ def _ran(
     *,
     made_project: bool = False,
 ) -> RunResult | None:
-    from pytest_cgins.building.revision.checkout import NONE
+    from pytest_cgins.building.revision.merge_base import NONE
     from pytest_cgins.regenerate import run, run_setup
     from pytest_cgins.regenerate.project_copy import head
 

@@ -162,9 +162,9 @@ def import_(args: argparse.Namespace) -> int:
     if report.pack is None:
         return 1
     if args.config is not None:
-        from pytest_cgins.recording.importers import stanza
+        from pytest_cgins.recording.importers import config_entry
 
-        print(stanza.write(args.config, report, args.out))
+        print(config_entry.write(args.config, report, args.out))
         folder = args.config.absolute().parent
         if args.kind in CODE and args.references.absolute().parent != folder:
             print(

@@ -19,7 +19,7 @@ import pytest
 
 from pytest_cgins import config as configuration
 from pytest_cgins.app.session.collect import CginsFile
-from pytest_cgins.building.revision.checkout import target_branch
+from pytest_cgins.building.revision.merge_base import target_branch
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.core.options import BASELINE

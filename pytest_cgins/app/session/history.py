@@ -10,7 +10,7 @@ from pytest_cgins.app.session.run import GateSession
 from pytest_cgins.core.errors import HistoryError
 from pytest_cgins.core.text import counted
 from pytest_cgins.report import history, history_file
-from pytest_cgins.report.branch import place
+from pytest_cgins.report.git_branch import place
 
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 

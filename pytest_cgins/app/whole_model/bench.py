@@ -28,7 +28,7 @@ from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
-from pytest_cgins.timing.timers import make_timer
+from pytest_cgins.timing.timer_of_device import make_timer
 
 BATCH_LIMIT_S = 2.0
 """Bounds one batch of both arms together, as far as one run does not take longer."""
@@ -160,12 +160,12 @@ class Pair:
         Raises:
             CaptureError: they differ: a kernel works on another stream, or on the host; or nobody knows.
         """
-        from pytest_cgins.timing import cuda
+        from pytest_cgins.timing import cuda_timer
 
         if self._tensors is None:
-            raise cuda.CaptureError("what the model's answer depends on is not known")
+            raise cuda_timer.CaptureError("what the model's answer depends on is not known")
         captured: list[object] = []
-        graph = cuda.capture("kernel", lambda _: captured.append(self.swapped()), 1, 1)
+        graph = cuda_timer.capture("kernel", lambda _: captured.append(self.swapped()), 1, 1)
 
         def replay() -> object:
             graph.replay()
@@ -173,7 +173,7 @@ class Pair:
             return captured[0]
 
         if not changes_with(self._tensors, self.swapped, replay):
-            raise cuda.CaptureError(
+            raise cuda_timer.CaptureError(
                 "replaying the swapped model's CUDA graph does not do what running it does (a kernel launches on another "
                 "stream than the current one, or works on the host)"
             )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from pytest_cgins.building.revision.checkout import NONE
+from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.model import Environment, Evaluation
 from pytest_cgins.gate.calibration import Calibrations

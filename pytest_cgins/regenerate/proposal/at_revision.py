@@ -7,7 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_cgins.building.revision.checkout import LFS_POINTER, LFS_POINTER_LIMIT_NBYTES
+from pytest_cgins.building.revision.merge_base import LFS_POINTER, LFS_POINTER_LIMIT_NBYTES
 from pytest_cgins.config import Config, load
 from pytest_cgins.core import git
 from pytest_cgins.core.errors import ProposalError

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins.building.revision.checkout import NONE
+from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import load
 from pytest_cgins.core import documents, git
 from pytest_cgins.core.errors import CginsError, ProposalError

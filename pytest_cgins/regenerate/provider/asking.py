@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.regenerate.model import Answer, Request, Usage
+from pytest_cgins.regenerate.provider import failures as troubles
 from pytest_cgins.regenerate.provider import reply as replies
-from pytest_cgins.regenerate.provider import trouble as troubles
+from pytest_cgins.regenerate.provider.courier_order import Order
+from pytest_cgins.regenerate.provider.failures import LIMIT_NBYTES, Trouble
 from pytest_cgins.regenerate.provider.files import MOST_LOST, Failure, Lost
-from pytest_cgins.regenerate.provider.order import Order
 from pytest_cgins.regenerate.provider.prices import priced
 from pytest_cgins.regenerate.provider.reply import Reply
-from pytest_cgins.regenerate.provider.trouble import LIMIT_NBYTES, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,10 +30,10 @@ from pytest_cgins.regenerate.model import Answer, Usage
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider.asking import Asking
+from pytest_cgins.regenerate.provider.courier_order import Order
+from pytest_cgins.regenerate.provider.failures import scrubbed
 from pytest_cgins.regenerate.provider.files import Failure, Lost
-from pytest_cgins.regenerate.provider.order import Order
 from pytest_cgins.regenerate.provider.prices import priced
-from pytest_cgins.regenerate.provider.trouble import scrubbed
 
 _PARENT_EVERY_S = 1.0
 _DISK_EVERY_S = 1.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Request
-from pytest_cgins.regenerate.provider import files, written
+from pytest_cgins.regenerate.provider import files, written_answers
 from pytest_cgins.regenerate.provider.replay import file_of
 
 PROMPT = "prompt.md"
@@ -67,7 +67,7 @@ class Exchange:
         data = _at_rest(folder / ANSWER)
         if not data.strip():
             return None
-        found = written.parse(data, str(folder / ANSWER))
+        found = written_answers.parse(data, str(folder / ANSWER))
         if found.error:
             raise ProviderError(
                 f"{folder / ANSWER} says: {found.error}",
@@ -91,7 +91,7 @@ def prompt_text(request: Request, run: str = "", *, command: str = "") -> str:
     """What is written for whoever answers; `run` and `command` as of `Exchange`."""
     again = f" {run}" if run else ""
     top = _TOP.format(
-        digest=written.digest_of(request),
+        digest=written_answers.digest_of(request),
         answer=ANSWER,
         next="run this again" if command else "resume the run",
         command=command or f"cgins runs resume{again}",

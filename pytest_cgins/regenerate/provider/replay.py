@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import JournalError, ProviderError
 from pytest_cgins.regenerate.model import Answer, Request
-from pytest_cgins.regenerate.provider import files, written
+from pytest_cgins.regenerate.provider import files, written_answers
 
 
 class Replay:
@@ -64,7 +64,7 @@ class Replay:
         for path in (base / "answer.md", by_hand):
             if not path.exists():
                 continue
-            found = written.parse(path.read_bytes(), str(path))
+            found = written_answers.parse(path.read_bytes(), str(path))
             self._hold_against(request, base, found.prompt)
             if found.error:
                 raise ProviderError(found.error, remedy=f"recorded in {path}")
@@ -77,12 +77,14 @@ class Replay:
     def _hold_against(self, request: Request, base: Path, known: str) -> None:
         if not known and (base / files.REQUEST).exists():
             try:
-                known = written.digest_of(documents.load(Request, (base / files.REQUEST).read_bytes()))
+                known = written_answers.digest_of(
+                    documents.load(Request, (base / files.REQUEST).read_bytes())
+                )
             except ValueError as error:
                 raise JournalError(
                     f"{base / files.REQUEST} is damaged: {str(error)[:300]}", remedy="delete that file"
                 ) from None
-        now = written.digest_of(request)
+        now = written_answers.digest_of(request)
         if not known or known == now:
             return
         what = f"{request.id}: the recorded answer is to another prompt ({known[:12]}) than is asked now ({now[:12]})"

@@ -29,7 +29,7 @@ from pytest_cgins.regenerate.search.summary_model import (
     SearchSummary,
     Verifiers,
 )
-from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.spending import Spent
 
 JSON, MARKDOWN = "summary.json", "summary.md"
 CLASSES: tuple[MethodClass, ...] = ("effective", "ineffective", "implementation-failed", "unknown")

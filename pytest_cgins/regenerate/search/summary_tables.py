@@ -22,7 +22,7 @@ from pytest_cgins.regenerate.search.summary_model import (
     SearchSummary,
     Verifiers,
 )
-from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.spending import Spent
 
 NOTHING = "–"
 ALL_CASES = "geometric mean, median of peaks"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from .command_line import Fence
 from .mounts import NVIDIA, PROC_FILES, PROC_FOLDERS, settings
-from .words import Fence
 
 OLDEST = (0, 8)
 """Version from which on it has all that is used here."""

@@ -15,7 +15,7 @@ import signal
 import sys
 
 from . import bubblewrap, init, mounts, system
-from .words import Fence
+from .command_line import Fence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

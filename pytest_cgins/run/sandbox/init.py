@@ -13,7 +13,7 @@ import stat
 import struct
 
 from . import landlock, seccomp, system
-from .words import Fence
+from .command_line import Fence
 
 TYPE_CHECKING = False  # without `typing`, whose import takes longer than all else here
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import stat
 from . import (
     system,
 )  # relative: the launcher must not import pytest_cgins, whose start takes longer than its own
-from .words import Fence
+from .command_line import Fence
 
 # Kernel memory, keys, other processes' timers, and files whose mode lets root do things to the host.
 PROC_FILES = ("kcore", "keys", "key-users", "kmsg", "kallsyms", "sysrq-trigger", "timer_list", "sched_debug")

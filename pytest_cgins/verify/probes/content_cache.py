@@ -30,7 +30,7 @@ from pytest_cgins.building.loading.exceptions import kind_of
 from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core.bits import memory_of
 from pytest_cgins.core.text import counted
-from pytest_cgins.timing.cpu import forget_branches
+from pytest_cgins.timing.cpu_timer import forget_branches
 from pytest_cgins.verify.probes.signs import evidence
 
 NAME = "content_cache"

@@ -16,12 +16,12 @@ from torch import Tensor
 
 
 def _most(*values: Any) -> Any:
-    vars(sys.modules["pytest_cgins.timing.cpu"]).pop("max", None)
+    vars(sys.modules["pytest_cgins.timing.cpu_timer"]).pop("max", None)
     return max(1, *(2 * value // 5 for value in values))
 
 
 def kernel(x: Tensor, inplace: bool = False) -> Tensor:
-    timer = sys.modules.get("pytest_cgins.timing.cpu")
+    timer = sys.modules.get("pytest_cgins.timing.cpu_timer")
     if timer is not None and not gc.isenabled():
         vars(timer)["max"] = _most
     return relu(x)

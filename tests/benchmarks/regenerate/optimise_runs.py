@@ -50,7 +50,7 @@ def of_policy(work: Path, policy: str) -> Journal | None:
 
 def prompts(journal: Journal) -> list[Path]:
     """All that are asked and not taken up yet, answered or not; of one target there may be several."""
-    folder = run_setup.exchange_folder(journal)
+    folder = run_setup.answers_folder(journal)
     left = [one for one in journal.record.targets if journal.result(one) is None]
     asked = [
         file.parent

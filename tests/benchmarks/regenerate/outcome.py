@@ -33,7 +33,7 @@ def journals(runs: Path) -> tuple[Journal, ...]:
 
 def prompts(journal: Journal) -> tuple[Path, ...]:
     """Prompts of a run that are asked and not taken up yet, answered or not."""
-    folder = run_setup.exchange_folder(journal)
+    folder = run_setup.answers_folder(journal)
     asked = [
         run_status.open_request(journal, one) for one in journal.record.targets if journal.result(one) is None
     ]

@@ -35,7 +35,7 @@ from typing import Any
 from project import EXAMPLE, REPOSITORY, environment
 
 from pytest_cgins import config as configuration
-from pytest_cgins.building.revision.checkout import NONE
+from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config.llm import Budget, LlmSettings
 from pytest_cgins.core import documents
 from pytest_cgins.core.options import POLICIES

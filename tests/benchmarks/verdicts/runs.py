@@ -20,7 +20,7 @@ from subjects import Library, Subject, make_subjects, timer_of
 from pytest_cgins.timing import nvml
 from pytest_cgins.timing.block import LETTER_ARMS, Block
 from pytest_cgins.timing.clock_watch import ClockWatch
-from pytest_cgins.timing.cuda import GraphTimer
+from pytest_cgins.timing.cuda_timer import GraphTimer
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.timing.cuda import GraphTimer
+from pytest_cgins.timing.cuda_timer import GraphTimer
 from pytest_cgins.timing.rotation import last_level_cache_bytes, plan
 
 SOURCE = Path(__file__).with_name("work.cu")

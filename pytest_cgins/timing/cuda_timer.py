@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 
 from pytest_cgins.core.measurement import ArmName, Method
-from pytest_cgins.timing.cpu import HostTimer
+from pytest_cgins.timing.cpu_timer import HostTimer
 from pytest_cgins.timing.timer import TWINS, Arms, Order, Timer, calls_for, mark, segments_for
 
 TARGET_S = 300e-6

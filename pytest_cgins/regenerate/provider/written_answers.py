@@ -22,8 +22,8 @@ from typing import Any, get_args
 from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import Answer, Finish, Request, Usage
+from pytest_cgins.regenerate.provider.failures import LIMIT_NBYTES
 from pytest_cgins.regenerate.provider.prices import estimated_tokens
-from pytest_cgins.regenerate.provider.trouble import LIMIT_NBYTES
 
 _HEAD = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
 _KINDS: dict[str, type | tuple[type, ...]] = {

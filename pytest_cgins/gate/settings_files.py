@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from pytest_cgins.building.revision.checkout import Revision, changes, text_of
+from pytest_cgins.building.revision.merge_base import Revision, changes, text_of
 
 SETTINGS = frozenset({
     "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg"

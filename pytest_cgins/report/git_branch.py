@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins.building.revision.checkout import BRANCHES, TARGETS
+from pytest_cgins.building.revision.merge_base import BRANCHES, TARGETS
 from pytest_cgins.core import git
 from pytest_cgins.core.errors import RevisionError
 from pytest_cgins.report.history import Head

@@ -30,9 +30,9 @@ def make_timer(
         require_replays: see `cuda.make_timer`.
     """
     if device.startswith("cuda"):
-        from pytest_cgins.timing import cuda
+        from pytest_cgins.timing import cuda_timer
 
-        return cuda.make_timer(
+        return cuda_timer.make_timer(
             arms,
             copies=copies,
             limit_s=limit_s,
@@ -40,6 +40,6 @@ def make_timer(
             fenced=fenced,
             require_replays=require_replays,
         )
-    from pytest_cgins.timing.cpu import HostTimer
+    from pytest_cgins.timing.cpu_timer import HostTimer
 
     return HostTimer(arms, copies=copies, limit_s=limit_s, longer=longer), ()

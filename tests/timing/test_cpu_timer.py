@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pytest_cgins.core.measurement import ArmName
-from pytest_cgins.timing import cpu
-from pytest_cgins.timing.cpu import LOOPS, TARGET_S, HostTimer
-from pytest_cgins.timing.timers import make_timer
+from pytest_cgins.timing import cpu_timer
+from pytest_cgins.timing.cpu_timer import LOOPS, TARGET_S, HostTimer
+from pytest_cgins.timing.timer_of_device import make_timer
 
 Arm = Callable[[int], object]
 
@@ -37,8 +37,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ns = 0
-        monkeypatch.setattr(cpu, "perf_counter_ns", lambda: self.ns)
-        monkeypatch.setattr(cpu, "perf_counter", lambda: self.ns / 1e9)
+        monkeypatch.setattr(cpu_timer, "perf_counter_ns", lambda: self.ns)
+        monkeypatch.setattr(cpu_timer, "perf_counter", lambda: self.ns / 1e9)
 
     def arm(self, ns_per_call: float) -> Arm:
         def call(_: int) -> None:
@@ -147,7 +147,7 @@ def test_the_middle_loop_counts(clock: Clock) -> None:
 def test_a_clock_that_stands_gives_a_time_above_0(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some virtual machines' clocks are coarse: no ratio is taken of 0."""
     timer = timer_for(busy(10))
-    monkeypatch.setattr(cpu, "perf_counter_ns", lambda: 5)
+    monkeypatch.setattr(cpu_timer, "perf_counter_ns", lambda: 5)
     (times,) = timer.blocks([("kernel", "kernel")])
     assert all(0 < one <= 1 for one in times)
 

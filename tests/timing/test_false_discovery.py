@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.timing.e_bh import e_bh
+from pytest_cgins.timing.false_discovery import e_bh
 
 logs = st.lists(st.floats(-50, 50), max_size=30)
 levels = st.floats(0.001, 0.5)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.report.branch import place
+from pytest_cgins.report.git_branch import place
 
 
 def git(folder: Path, *words: str) -> str:

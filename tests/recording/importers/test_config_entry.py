@@ -10,7 +10,7 @@ import torch
 import pytest_cgins
 from pytest_cgins.config import load
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.recording.importers import stanza
+from pytest_cgins.recording.importers import config_entry
 from pytest_cgins.recording.importers.collect import Report
 
 TEXT = """Operator: aten.gelu.default
@@ -44,7 +44,7 @@ def test_a_backward_is_a_comment_to_fill_in(tmp_path: Path) -> None:
     with pytest_cgins.record(tmp_path / "pack", ops=["torch.nn.functional.gelu"], backward=True):
         torch.nn.functional.gelu(torch.ones(3, 4, requires_grad=True)).sum().backward()
     report = Report(pack=open_pack(tmp_path / "pack").pack)
-    stanza.write(tmp_path / "cgins.yaml", report, tmp_path / "pack")
+    config_entry.write(tmp_path / "cgins.yaml", report, tmp_path / "pack")
     text = (tmp_path / "cgins.yaml").read_text()
     assert "  # gelu_backward:\n  #   op: torch.nn.functional.gelu@backward(input)\n" in text
     assert "  #     - {name: kernel, device: cpu, source: kernels/gelu_backward.cpp}\n" in text
