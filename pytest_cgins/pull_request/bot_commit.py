@@ -11,8 +11,8 @@ from typing import Any
 
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.pull_request.clone import Commit
-from pytest_cgins.pull_request.comment import RunTarget
 from pytest_cgins.pull_request.contribution import BRANCH, Contribution
+from pytest_cgins.pull_request.post_comment import RunTarget
 from pytest_cgins.pull_request.rest import Rest
 from pytest_cgins.regenerate.proposal.report import inline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.pull_request import comment
+from pytest_cgins.pull_request import post_comment
 from pytest_cgins.pull_request.clone import BranchMovedError
 from pytest_cgins.pull_request.server import Server
 
@@ -81,7 +81,7 @@ def close(server: Server, pull: dict[str, Any], marker: str, why: str, *, tip: s
 
 def was_moot(server: Server, pull: dict[str, Any], marker: str) -> bool:
     """Whether the bot closed a pull request by itself, and no person did."""
-    text = comment.own(server.rest, int(pull["number"]), marker, _author(server, pull))
+    text = post_comment.own(server.rest, int(pull["number"]), marker, _author(server, pull))
     return text is not None and MOOT in str(text["body"])
 
 
@@ -94,4 +94,4 @@ def _author(server: Server, pull: dict[str, Any]) -> str:
 
 
 def _say(server: Server, pull: dict[str, Any], text: str) -> None:
-    comment.post(server.rest, int(pull["number"]), text, author=_author(server, pull))
+    post_comment.post(server.rest, int(pull["number"]), text, author=_author(server, pull))

@@ -33,8 +33,8 @@ def _by(module: str, function: str = "render") -> Render:
 FORMATS: Mapping[str, Render] = {
     "terminal": _terminal,
     "markdown": _by("markdown"),
-    "comment": _by("markdown", "comment"),
-    "pull-request": _by("markdown", "pull_request"),
+    "comment": _by("pull_request_comment", "comment"),
+    "pull-request": _by("pull_request_comment", "pull_request"),
     "html": _by("html.page"),
     "junit": _by("junit"),
     "json": _by("document", "text_of"),

@@ -1,4 +1,4 @@
-"""A session's report as markdown within a limit of bytes: a job summary, a comment, the text of a pull request."""
+"""A session's report as markdown within a limit of bytes: a job summary, and what it shares with a comment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from pytest_cgins.report.view import ReportView, environment, view
 
 STEP_SUMMARY_LIMIT_NBYTES = 1 << 20
 """GitHub drops a step's summary that is larger."""
-COMMENT_LIMIT_NBYTES = 60_000
-"""GitHub refuses texts of more than 65,536 characters; whoever posts this may add marks of his own."""
 LEAST_LIMIT_NBYTES = 1 << 14
 """Room for the heading, the environments and the beginnings of all tables."""
 TEXT_LENGTH = 300
@@ -42,31 +40,13 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
             f"{counted(limit_nbytes, 'byte is', 'bytes are')} fewer than the {LEAST_LIMIT_NBYTES} that a summary needs"
         )
     found = view(report)
-    page = _beginning(found, limit_nbytes)
+    page = beginning(found, limit_nbytes)
     page.table(_failures("Failures", found.causes), share=0.4)
-    _add_messages(page, found, found.causes)
+    add_messages(page, found, found.causes)
     page.table(_times(report), share=0.6)
     for remark in found.remarks:
         page.table(remark, share=0.4)
-    page.table(_rest(found.causes), share=0.9)
-    return page.text()
-
-
-def comment(report: SessionReport, *, limit_nbytes: int = COMMENT_LIMIT_NBYTES) -> str:
-    """Totals and kernels, the verdicts that want to be looked at, worst first, then the message of each cause."""
-    found = view(report)
-    page = _beginning(found, limit_nbytes)
-    page.table(_verdicts(_noticed(found), found.causes), share=0.5)
-    _add_messages(page, found, found.causes)
-    page.table(_rest(found.causes), share=0.9)
-    return page.text()
-
-
-def pull_request(report: SessionReport) -> str:
-    """The evidence for a change: totals, kernels, then the verdict of every case, worst first."""
-    found = view(report)
-    page = _beginning(found, COMMENT_LIMIT_NBYTES)
-    page.table(_verdicts(found.cases, ()), share=0.9)
+    page.table(rest(found.causes), share=0.9)
     return page.text()
 
 
@@ -130,7 +110,7 @@ def _cell(cell: Cell, is_figure: bool) -> str:
     return inline(cell.text) if is_figure or cell == tables.EMPTY else code(cell.text, length=TEXT_LENGTH)
 
 
-def _beginning(found: ReportView, limit_nbytes: int) -> LimitedPage:
+def beginning(found: ReportView, limit_nbytes: int) -> LimitedPage:
     """What is on the first screen, and builds."""
     page = LimitedPage(limit_nbytes)
     page.add(_heading(found))
@@ -143,9 +123,9 @@ def _beginning(found: ReportView, limit_nbytes: int) -> LimitedPage:
     page.table(found.kernels, share=0.25)
     if found.builds:
         page.table(_failures("Failed builds", found.build_causes), share=0.4)
-        _add_messages(page, found, found.build_causes)
+        add_messages(page, found, found.build_causes)
         page.table(tables.builds(found.report.compilations), share=0.6)
-        page.table(_rest(found.build_causes), share=0.3)
+        page.table(rest(found.build_causes), share=0.3)
     return page
 
 
@@ -173,23 +153,23 @@ def _seeds(report: SessionReport) -> str:
 
 
 def _failures(title: str, causes: Sequence[Cause]) -> Table:
-    rows = ((cause.first.name, cause.first.headline, _number(cause), cause.first.command) for cause in causes)
+    rows = ((cause.first.name, cause.first.headline, number(cause), cause.first.command) for cause in causes)
     return table(title, ("first", "what", "failures", "again"), rows)
 
 
-def _number(cause: Cause) -> Cell:
+def number(cause: Cause) -> Cell:
     """How many failures a cause has; nothing of a single one."""
     return tables.count(len(cause.failures)) if cause.rest else tables.EMPTY
 
 
-def _rest(causes: Iterable[Cause]) -> Table:
+def rest(causes: Iterable[Cause]) -> Table:
     """The failures of which an example was shown."""
     rest = [failed for cause in causes for failed in cause.rest]
     rows = ((failed.name, failed.headline, failed.command) for failed in rest)
     return table("More failures of the same causes", ("case", "what", "again"), rows)
 
 
-def _add_messages(page: LimitedPage, found: ReportView, causes: Sequence[Cause]) -> None:
+def add_messages(page: LimitedPage, found: ReportView, causes: Sequence[Cause]) -> None:
     """What failing cases have in common, and all that is told of the first ones."""
     if causes is found.causes:
         rows = ((one.kernel, f"{one.implementation} ({one.device})", one.words) for one in found.in_common)
@@ -222,37 +202,3 @@ def _times(report: SessionReport) -> Table:
     timed = [(one, one.measurement) for one in report.evaluations if one.measurement is not None]
     rows = ((name(one), *figures(one, _TIMES)) for one, _ in sorted(timed, key=order))
     return table("Times", ("case", *_TIMES), rows)
-
-
-_VERDICTS = ("error / allowed", "time vs base", "95%", "speed vs torch")
-
-
-def _verdicts(chosen: Iterable[Result], causes: Sequence[Cause]) -> Table:
-    numbers = {id(cause.first): _number(cause) for cause in causes}
-    rows = (
-        (
-            one.name,
-            one.headline,
-            *(figures(one.source, _VERDICTS) if isinstance(one.source, Evaluation) else ()),
-            numbers.get(id(one), tables.EMPTY),
-            one.command if one.failed else tables.EMPTY,
-        )
-        for one in chosen
-    )
-    return table("Verdicts", ("case", "verdict", *_VERDICTS, "failures", "again"), rows)
-
-
-def _noticed(found: ReportView) -> Iterable[Result]:
-    """Those that failed, are undecided, weak, slower and let pass, probably slower, or proven faster.
-
-    Of failures with one cause that were not timed, the first stands for all.
-    """
-    likely = set(map(id, times.probably_slower(found.report.evaluations)))
-    rest = [failed for cause in found.causes for failed in cause.rest]
-    repeated = {
-        id(one) for one in rest if isinstance(one.source, Evaluation) and one.source.measurement is None
-    }
-    for one in found.cases:
-        notable = one.status.value not in ("PASSED", "SAME", "NEW", "SKIPPED") and id(one) not in repeated
-        if notable or id(one.source) in likely:
-            yield one

@@ -36,11 +36,11 @@ from pytest_cgins.run.kernels import KernelCache, make_ready, use_device, wait_f
 from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.timing import nvml
 from pytest_cgins.timing.affinity import narrowed
+from pytest_cgins.timing.backends import make_timer
 from pytest_cgins.timing.block import LETTER_ARMS
 from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
 from pytest_cgins.timing.timer import TWINS, Arms
-from pytest_cgins.timing.timer_of_device import make_timer
 from pytest_cgins.verify.messages import (
     Facts,
     FinishedTiming,

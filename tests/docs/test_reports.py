@@ -13,7 +13,7 @@ from timings import compared, measured
 
 from pytest_cgins.core.errors import MergeError
 from pytest_cgins.core.model import Evaluation, Reason, Shard, Status
-from pytest_cgins.report import formats, junit, markdown, merge
+from pytest_cgins.report import formats, junit, markdown, merge, pull_request_comment
 from pytest_cgins.report.html import page
 from pytest_cgins.report.html.markup import TEXT_LENGTH
 from pytest_cgins.report.merge_cases import Part
@@ -28,7 +28,7 @@ def test_formats_are_those_of_the_program() -> None:
     assert list(table) == list(formats.FORMATS)
     assert "1 MiB" in table["markdown"][2]
     assert markdown.STEP_SUMMARY_LIMIT_NBYTES == 2**20
-    assert f"{markdown.COMMENT_LIMIT_NBYTES:,} bytes" in table["comment"][2]
+    assert f"{pull_request_comment.COMMENT_LIMIT_NBYTES:,} bytes" in table["comment"][2]
 
 
 def test_properties_that_are_shown_are_written(make_evaluation: Callable[..., Evaluation]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_cgins.app.cli import main
 from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
-from pytest_cgins.pull_request import comment
+from pytest_cgins.pull_request import post_comment
 from pytest_cgins.report import document
 from tests.action import events
 from tests.pull_request.conftest import BRANCH, SOURCE, Place, commit, git
@@ -34,7 +34,7 @@ def said(
     monkeypatch.setenv("GITHUB_SERVER_URL", place.twin.url)
     monkeypatch.setenv("GITHUB_REPOSITORY", "octo/kernels")
     assert place.open() == 0
-    place.twin.api.login = comment.AUTHOR
+    place.twin.api.login = post_comment.AUTHOR
     report = SessionReport(
         version=REPORT_VERSION, cgins="1", seed=7, started_at="2026-01-31T12:00:00Z", seconds=1.0,
         exit_status=1, environments=(), evaluations=(make_evaluation(Status.INCORRECT, message="wrong " * 40_000),),
@@ -46,7 +46,7 @@ def said(
         options = [found or str(tmp_path / "report.json"), "--event", str(tmp_path / "event.json")]
         assert main(["comment", *options]) == 0
         [one] = place.twin.api.comments
-        assert len(one.body) <= comment.LIMIT_CHARACTERS
+        assert len(one.body) <= post_comment.LIMIT_CHARACTERS
         assert one.body.endswith(f"<sub>{place.tip(place.twin.api.pull(one.number).head)}</sub>\n")
         return one.body
 
@@ -237,7 +237,7 @@ def test_the_bots_words_are_of_its_commit(place: Place, said: Say) -> None:
     said(_run(place))
     place.twin.api.login = "cgins-tester"
     assert place.open(place.propose({SOURCE: MINE}, name="two", run_id="run-2")) == 0
-    place.twin.api.login = comment.AUTHOR
+    place.twin.api.login = post_comment.AUTHOR
     body = said(_run(place))
     assert "<code>run-2/scale-cpu-cpp</code> as it was made" in body
     assert "run-1" not in body

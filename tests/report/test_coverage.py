@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cgins.app.session.coverage import in_ci
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
-from pytest_cgins.report import document, markdown, notices, terminal
+from pytest_cgins.report import document, markdown, notices, pull_request_comment, terminal
 from pytest_cgins.report.exit_code import settled
 
 Make = Callable[..., Evaluation]
@@ -91,7 +91,7 @@ def test_weaker_settings_come_first(report: SessionReport) -> None:
     head = f"30 settings of the gate are weaker than at {BASE}: put back, or have a person accept it with --cgins-allow-weaker"
     shown = terminal.render(report, width=200, colour=False, verbosity=-1).splitlines()
     assert shown[:31] == [f"WEAKER {head}", *(f"  {line}" for line in lines)]
-    for page in (markdown.render(report), markdown.comment(report)):
+    for page in (markdown.render(report), pull_request_comment.comment(report)):
         assert page.index("Weaker gate") < page.index("Missing cases")
         assert page.count("gate.tolerate 0.02 → &lt;b&gt;") == 30
     for told_as, changed in (

@@ -15,7 +15,7 @@ from pytest_cgins.app import cli
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import document, formats, markdown, times
-from pytest_cgins.report.markdown import COMMENT_LIMIT_NBYTES
+from pytest_cgins.report.pull_request_comment import COMMENT_LIMIT_NBYTES
 from tests.report.test_markdown import HOSTILE, assert_harmless, parsed, report_of
 
 Make = Callable[..., Evaluation]

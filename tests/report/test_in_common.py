@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
-from pytest_cgins.report import junit, markdown, terminal
+from pytest_cgins.report import junit, markdown, pull_request_comment, terminal
 from pytest_cgins.report.document import session_report
 from pytest_cgins.report.html import page
 from pytest_cgins.report.in_common import in_common, of_case
@@ -143,7 +143,7 @@ def test_every_format_has_the_call_and_what_is_in_common(make_evaluation: Make) 
     call = "torch.nn.functional.max_pool2d(input float32[2, 3, 8, 8] channels_last, kernel_size 2"
     shown = terminal.render(told, width=100, colour=False, verbosity=0)
     assert f"IN COMMON scale/cpp (cpu): {words}" in shown
-    for text in (markdown.render(told), markdown.comment(told), junit.render(told)):
+    for text in (markdown.render(told), pull_request_comment.comment(told), junit.render(told)):
         assert words in text
         assert call in text
     html = page.render(told)

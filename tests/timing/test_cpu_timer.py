@@ -12,8 +12,8 @@ import pytest
 
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.timing import cpu_timer
+from pytest_cgins.timing.backends import make_timer
 from pytest_cgins.timing.cpu_timer import LOOPS, TARGET_S, HostTimer
-from pytest_cgins.timing.timer_of_device import make_timer
 
 Arm = Callable[[int], object]
 

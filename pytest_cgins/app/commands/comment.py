@@ -61,10 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from contextlib import closing
 
-    from pytest_cgins.pull_request import bot_commit, comment, credentials, remote
+    from pytest_cgins.pull_request import bot_commit, credentials, post_comment, remote
     from pytest_cgins.pull_request.rest import Rest
     from pytest_cgins.pull_request.transport import Transport
-    from pytest_cgins.report import markdown, reading
+    from pytest_cgins.report import pull_request_comment, reading
 
     report = None if arguments.no_report else reading.load(arguments.report)
     event = _event(arguments.event or Path(os.environ.get("GITHUB_EVENT_PATH", "")))
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     token = credentials.token(os.environ)
     with closing(Transport(where.api(os.environ), token)) as transport:
         api = Rest(transport, where.full_name)
-        target = comment.run_target(event, api)
+        target = post_comment.run_target(event, api)
         if not target.number:
             which = "several open pull requests have" if target.several else "no open pull request has"
             print(
@@ -82,14 +82,14 @@ def run(arguments: argparse.Namespace) -> int:
             )
             return 0
         about = bot_commit.carried_proposal(api, target)
-        room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, target, about))
-        said = NO_REPORT if report is None else markdown.comment(report, limit_nbytes=room)
-        text = comment.body(arguments.name, target, said + about)
+        room = post_comment.LIMIT_CHARACTERS - len(post_comment.body(arguments.name, target, about))
+        said = NO_REPORT if report is None else pull_request_comment.comment(report, limit_nbytes=room)
+        text = post_comment.body(arguments.name, target, said + about)
         if arguments.dry_run:
             print(f"dry run: would write this comment to #{target.number}\n{text}")
             return 0
-        author = arguments.author or comment.AUTHOR
-        state, url = comment.post(api, target.number, text, author=author, creates=report is not None)
+        author = arguments.author or post_comment.AUTHOR
+        state, url = post_comment.post(api, target.number, text, author=author, creates=report is not None)
     print(f"{state} {url}".rstrip())
     return 0
 

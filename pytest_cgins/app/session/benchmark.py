@@ -14,8 +14,8 @@ import pytest
 from pytest_cgins.app.session.benchmark_records import BenchmarkRecords, Timing
 from pytest_cgins.app.session.run import GateSession
 from pytest_cgins.timing import environment, lock, stats
+from pytest_cgins.timing.backends import make_timer
 from pytest_cgins.timing.timer import Arms
-from pytest_cgins.timing.timer_of_device import make_timer
 
 LEAST_BATCHES = 6
 

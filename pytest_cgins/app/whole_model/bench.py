@@ -23,12 +23,12 @@ from pytest_cgins.packs.call import flatten
 from pytest_cgins.recording.intercept import Interceptor, marked
 from pytest_cgins.timing import lock, nvml
 from pytest_cgins.timing.affinity import narrowed
+from pytest_cgins.timing.backends import make_timer
 from pytest_cgins.timing.block import LETTER_ARMS, Block
 from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
-from pytest_cgins.timing.timer_of_device import make_timer
 
 BATCH_LIMIT_S = 2.0
 """Bounds one batch of both arms together, as far as one run does not take longer."""

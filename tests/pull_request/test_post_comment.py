@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cgins.app.cli import main
 from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
-from pytest_cgins.pull_request import comment
+from pytest_cgins.pull_request import post_comment
 from pytest_cgins.report import document
 from tests.pull_request.conftest import BROKEN, SOURCE, Place, commit
 from tests.pull_request.twin import Fault
@@ -24,7 +24,7 @@ Write = Callable[..., int]
 @pytest.fixture
 def pull(place: Place) -> Pull:
     """An open pull request from a branch of a fork, which the twin serves; others are of other branches."""
-    place.twin.api.login = comment.AUTHOR
+    place.twin.api.login = post_comment.AUTHOR
     for number, (branch, owner) in enumerate((("other", ""), ("work", ""), ("work", "stranger")), 1):
         commit(place.other, {SOURCE: f"{BROKEN}// {number}\n"}, branch=branch)
         place.twin.api.pulls.append(Pull(number, "t", "", branch, "main", False, head_owner=owner))
@@ -104,7 +104,7 @@ def test_own_comment_is_found_behind_a_hundred_others(place: Place, write: Write
     """All pages are read; a comment of somebody else with the marker in it is not touched."""
     api = place.twin.api
     api.comments += [Comment(number, pull.number, "ada", f"{MARKER}\nmine") for number in range(1, 151)]
-    api.comments.append(Comment(151, pull.number, comment.AUTHOR, f"{MARKER}\nbefore"))
+    api.comments.append(Comment(151, pull.number, post_comment.AUTHOR, f"{MARKER}\nbefore"))
     assert write() == 0
     assert [one.id for one in api.comments if one.edits] == [151]
     assert len(api.comments) == 151
@@ -167,7 +167,7 @@ def test_comment_stays_within_limits(place: Place, write: Write) -> None:
     """However long messages are, GitHub takes the comment."""
     assert write(message="x" * 200_000) == 0
     (one,) = place.twin.api.comments
-    assert len(one.body) <= comment.LIMIT_CHARACTERS
+    assert len(one.body) <= post_comment.LIMIT_CHARACTERS
 
 
 def test_trouble_is_retried_and_refusals_are_told(
@@ -197,5 +197,5 @@ def test_damaged_report_comments_nothing(place: Place, write: Write, tmp_path: P
 @pytest.mark.parametrize("name", ["", "a--b", "-->", "a b", "x" * 101])
 def test_name_that_would_end_the_marker_is_refused(name: str) -> None:
     """Two dashes would end the comment that hides it."""
-    with pytest.raises(comment.GitHubError, match="cannot name a comment"):
-        comment.marker(name)
+    with pytest.raises(post_comment.GitHubError, match="cannot name a comment"):
+        post_comment.marker(name)
