@@ -12,6 +12,8 @@ extern "C" int layer_norm(const DLTensor* input, const int64_t* normalized_shape
                           const DLTensor* weight, const DLTensor* bias, double eps, DLTensor* out, cgins_stream) {
   CGINS_CHECK(normalized_shape_len == 1, "one normalized axis only");
   CGINS_CHECK(cgins::dtype_of(input) == cgins::Dtype::float32 && cgins::is_contiguous(input), "contiguous fp32 only");
+  CGINS_CHECK(!weight || cgins::is_contiguous(weight), "a contiguous weight only");
+  CGINS_CHECK(!bias || cgins::is_contiguous(bias), "a contiguous bias only");
   const int64_t width = normalized_shape[0];
   const int64_t rows = width ? cgins::numel(input) / width : 0;
 #pragma omp parallel for if (rows > ROWS_PER_BLOCK)
