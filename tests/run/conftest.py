@@ -80,8 +80,8 @@ def make_python_kernel(function: str) -> dict[str, Any]:
 
 def make_relu_set(
     tensor: torch.Tensor,
-    *,
     name: str = "recorded",
+    *,
     context: Context | None = None,
     mutated: tuple[int, ...] = (),
 ) -> tuple[dict[str, Any], Buffer]:

@@ -12,9 +12,10 @@ import torch
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
-from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.core.model import CompiledKernel, KernelSource
+from pytest_cgins.core.tensors import unpack
 from pytest_cgins.run.verification import VerificationService
+from tests.run.conftest import make_relu_set
 
 RELU = "torch.nn.functional.relu"
 _numbers = itertools.count()
@@ -50,33 +51,7 @@ def relu_kernel(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
 def relu_inputs() -> Callable[..., tuple[dict[str, Any], Buffer]]:
     """Makes one set of inputs for relu, and its buffer."""
 
-    def make(tensor: torch.Tensor, name: str = "recorded") -> tuple[dict[str, Any], Buffer]:
-        call = OpCall(
-            op=RELU,
-            arguments=(
-                Argument(name="input", value=Value(kind="tensor", value=0), passed="positional"),
-                Argument(name="inplace", value=Value(kind="bool", value=False), passed="default"),
-            ),
-        )
-        header, buffer = pack([tensor])
-        output = TensorMeta(
-            dtype=str(tensor.dtype).removeprefix("torch."),
-            shape=tuple(tensor.shape),
-            stride=tuple(tensor.stride()),
-            offset=0,
-            storage=0,
-        )
-        one = {
-            "name": name,
-            "call": documents.dump_python(call),
-            "tensors": header,
-            "outputs": [documents.dump_python(output)],
-            "context": documents.dump_python(Context()),
-            "mutated": [],
-        }
-        return one, buffer
-
-    return make
+    return make_relu_set
 
 
 @pytest.fixture
