@@ -34,11 +34,11 @@ from pytest_cgins.packs.ops import resolve, trust
 from pytest_cgins.run import graph_replay
 from pytest_cgins.run.kernels import KernelCache, make_ready, use_device, wait_for_device
 from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy, exchange
-from pytest_cgins.timing import nvml
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.backends import make_timer
 from pytest_cgins.timing.block import LETTER_ARMS
 from pytest_cgins.timing.clock_watch import ClockWatch
+from pytest_cgins.timing.nvml import Gpu
 from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
 from pytest_cgins.timing.timer import TWINS, Arms
 from pytest_cgins.verify.messages import (
@@ -217,7 +217,7 @@ class _Opened:
             self._looked = time.monotonic()
             self._cold = rotation.is_cold(self._timer.distinct_calls)
             on_gpu = self.device.startswith("cuda")
-            gpu = nvml.Gpu.of(nvml.cuda_uuids(torch.device(self.device).index or 0)) if on_gpu else None
+            gpu = Gpu.find(torch.device(self.device).index or 0) if on_gpu else None
             self._clock = ClockWatch(gpu)
         except BaseException:
             self.close()

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pytest_cgins.core.environment_key import TIMING_PROTOCOL
 from pytest_cgins.core.model import Environment
-from pytest_cgins.timing import nvml
 from pytest_cgins.timing.nvml import Gpu
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -42,7 +41,7 @@ def _on_gpu(host: Environment, device: str) -> Environment:
     import torch
 
     properties = torch.cuda.get_device_properties(device)
-    gpu = Gpu.of(nvml.cuda_uuids(torch.device(device).index or 0))
+    gpu = Gpu.find(torch.device(device).index or 0)
     return replace(
         host,
         device="cuda",

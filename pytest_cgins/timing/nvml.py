@@ -1,6 +1,6 @@
-"""What NVIDIA's management library (NVML) tells of one GPU, by ctypes: a call takes about a microsecond.
+"""What NVIDIA's management library (NVML) tells of one GPU.
 
-Nothing here raises, and no answer is kept. What the library, the driver or the GPU does not tell is None or (): there
+Nothing here raises, and no answer is kept. What the library, the driver or the GPU does not tell is None or empty: there
 is no such library on a machine without NVIDIA's driver, and parts of a GPU (MIG, vGPU) are told little.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import uuid
-from collections.abc import Iterable
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.core.errors import LaunchError
 
-LIBRARY = "libnvidia-ml.so.1"
 THROTTLE_REASONS = {
     0x4: "sw-power-cap",
     0x8: "hw-slowdown",
@@ -29,7 +29,6 @@ IGNORED_REASONS = 0x1 | 0x2 | 0x100
 
 _PREFIXES = ("GPU-", "MIG-")
 _GRAPHICS, _SM = 0, 1  # nvmlClockType_t
-_VERSION_NBYTES = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,38 +37,31 @@ class Gpu:
 
     uuid: str
     """`GPU-…` or `MIG-…`."""
-    _library: Any
+    _nvml: Any
     _handle: Any
 
     @classmethod
-    def of(cls, uuids: Iterable[str], *, library: Any | None = None) -> Gpu | None:
-        """The first that NVML knows by one of these names; None if it knows none, or is not there.
-
-        Args:
-            uuids: as `cuda_uuids` gives them.
-            library: asked instead of the installed one; it has begun.
-        """
-        nvml = load() if library is None else library
-        if nvml is None:
-            return None
-        for name in uuids:
-            if (handle := handle_by_uuid(nvml, name)) is not None:
-                return cls(name, nvml, handle)
+    def find(cls, index: int) -> Gpu | None:
+        """A device of CUDA; None if NVML does not know it, or is not there."""
+        names = cuda_uuids(index)
+        nvml = _load() if names else None
+        if nvml is not None:
+            for name in names:
+                with suppress(nvml.NVMLError):
+                    return cls(name, nvml, nvml.nvmlDeviceGetHandleByUUID(name))
         return None
 
     def sm_mhz(self) -> int | None:
         """Clock of the multiprocessors now."""
-        return self._number("nvmlDeviceGetClockInfo", _SM)
+        clock: int | None = self._ask("nvmlDeviceGetClockInfo", self._handle, _SM)
+        return clock
 
     def throttle_reasons(self) -> tuple[str, ...]:
         """Why clocks are lower now than they could be, in the order of NVML's bits; unknown bits by their number."""
-        mask = ctypes.c_ulonglong()
-        answered = self._ask("nvmlDeviceGetCurrentClocksEventReasons", ctypes.byref(mask)) or self._ask(
-            "nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.byref(mask)
-        )
-        if not answered:
-            return ()
-        left = mask.value & ~IGNORED_REASONS
+        mask = self._ask("nvmlDeviceGetCurrentClocksEventReasons", self._handle)
+        if mask is None:  # an older driver
+            mask = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", self._handle)
+        left = (mask or 0) & ~IGNORED_REASONS
         bits = [1 << place for place in range(left.bit_length()) if left >> place & 1]
         return tuple(THROTTLE_REASONS.get(bit, f"reason-{bit:#x}") for bit in bits)
 
@@ -86,51 +78,46 @@ class Gpu:
 
         NVML does not tell whether clocks are locked (`nvidia-smi -lgc`): `sm_mhz` under load shows it.
         """
-        chosen = self._number("nvmlDeviceGetApplicationsClock", _GRAPHICS)
-        usual = self._number("nvmlDeviceGetDefaultApplicationsClock", _GRAPHICS)
+        chosen = self._ask("nvmlDeviceGetApplicationsClock", self._handle, _GRAPHICS)
+        usual = self._ask("nvmlDeviceGetDefaultApplicationsClock", self._handle, _GRAPHICS)
         if chosen is None or usual is None:
             return None
         return "default" if chosen == usual else f"applications-{chosen}-mhz"
 
     def driver(self) -> str | None:
         """Version of the driver."""
-        text = ctypes.create_string_buffer(_VERSION_NBYTES)
-        function = getattr(self._library, "nvmlSystemGetDriverVersion", None)
-        if function is None or function(text, ctypes.c_uint(_VERSION_NBYTES)) != 0:
-            return None
-        return text.value.decode(errors="replace") or None
+        return self._ask("nvmlSystemGetDriverVersion") or None
 
-    def _ask(self, function: str, *arguments: Any) -> bool:
-        """Whether the library has the function and it answered: old drivers lack some."""
-        found = getattr(self._library, function, None)
-        return found is not None and found(self._handle, *arguments) == 0
+    def held_nbytes(self) -> dict[int, int]:
+        """Bytes that each process holds, by its number on the host; without those whose memory is withheld."""
+        held: Counter[int] = Counter()
+        for process in self._ask("nvmlDeviceGetComputeRunningProcesses_v3", self._handle) or ():
+            if process.usedGpuMemory is not None:
+                held[process.pid] += process.usedGpuMemory
+        return held
 
-    def _number(self, function: str, kind: int) -> int | None:
-        found = ctypes.c_uint()
-        return found.value if self._ask(function, ctypes.c_uint(kind), ctypes.byref(found)) else None
+    def _ask(self, function: str, *arguments: Any) -> Any:
+        """The library's answer; None if it has no such function, or refuses."""
+        with suppress(self._nvml.NVMLError, AttributeError):
+            return getattr(self._nvml, function)(*arguments)
+        return None
 
     def _switch(self, function: str) -> bool | None:
         """What is set; what will be after a reset is told too, and left out."""
-        now, later = ctypes.c_uint(), ctypes.c_uint()
-        answered = self._ask(function, ctypes.byref(now), ctypes.byref(later))
-        return bool(now.value) if answered else None
+        now_and_later = self._ask(function, self._handle)
+        return None if now_and_later is None else bool(now_and_later[0])
 
 
-def load() -> Any | None:
-    """The library, begun; None where it is not installed or does not begin."""
+def _load() -> Any | None:
+    """The bindings, with the library begun; None where either is not installed or does not begin."""
     try:
-        library = ctypes.CDLL(LIBRARY)
-        return library if library.nvmlInit_v2() == 0 else None
-    except (OSError, AttributeError):
+        import pynvml
+    except ImportError:
         return None
-
-
-def handle_by_uuid(library: Any, name: str) -> Any | None:
-    """NVML's handle of a GPU or part of one; None if it knows no such."""
-    by_uuid = getattr(library, "nvmlDeviceGetHandleByUUID", None)
-    handle = ctypes.c_void_p()
-    found = by_uuid is not None and by_uuid(name.encode(), ctypes.byref(handle)) == 0
-    return handle if found else None
+    with suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        return pynvml
+    return None
 
 
 def cuda_uuids(index: int) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.core.measurement import Clocks
 from pytest_cgins.timing.clock_watch import ClockWatch, Reading, clocks, judge, redos_allowed
-from pytest_cgins.timing.nvml import Gpu
 
 
 def readings(*clocks_mhz: int | None, reasons: tuple[str, ...] = ()) -> list[Reading]:
@@ -65,16 +66,8 @@ def test_where_nothing_is_told_nothing_is_redone() -> None:
 
 def test_a_gpu_is_read() -> None:
     """Clock and reasons together."""
-
-    class Library:
-        def nvmlDeviceGetHandleByUUID(self, _name: bytes, _handle: object) -> int:  # noqa: N802
-            return 0
-
-        def nvmlDeviceGetClockInfo(self, _handle: object, _kind: object, found: object) -> int:  # noqa: N802
-            found._obj.value = 1410  # type: ignore[attr-defined]
-            return 0
-
-    assert ClockWatch(Gpu.of(["GPU-1"], library=Library())).read() == Reading(1410)
+    gpu = Mock(sm_mhz=lambda: 1410, throttle_reasons=lambda: ("hw-thermal",))
+    assert ClockWatch(gpu).read() == Reading(1410, ("hw-thermal",))
 
 
 READING = st.builds(

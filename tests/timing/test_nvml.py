@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
+import pynvml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,71 +17,114 @@ from hypothesis import strategies as st
 from pytest_cgins.timing import nvml
 from pytest_cgins.timing.nvml import Gpu
 
-NOT_SUPPORTED = 3
+NOT_SUPPORTED, INSUFFICIENT_SIZE = 3, 7
+MakeGpu = Callable[..., Gpu]
 
 
 class StandIn:
-    """Knows one GPU; what it is not given it does not support, and what it `lacks` it has no function for."""
+    """NVML's library: knows one GPU; what it is not given it does not support, what it `lacks` it has no function for."""
 
-    def __init__(self, *, lacks: tuple[str, ...] = (), **answers: int | tuple[int, ...]) -> None:
+    def __init__(self, *, begun: int = 0, lacks: tuple[str, ...] = (), **answers: Any) -> None:
+        self.begun = begun
         self.answers = answers
         self.lacks = lacks
 
-    def nvmlDeviceGetHandleByUUID(self, name: bytes, handle: Any) -> int:  # noqa: N802
-        if name not in (b"GPU-7", b"MIG-7"):
-            return 6
-        handle._obj.value = 7
-        return 0
+    def nvmlInitWithFlags(self, _flags: int) -> int:  # noqa: N802
+        return self.begun
+
+    def nvmlDeviceGetHandleByUUID(self, name: ctypes.c_char_p, handle: Any) -> int:  # noqa: N802
+        self.handle = handle._obj
+        return 0 if name.value in (b"GPU-7", b"MIG-7") else 6
 
     def nvmlSystemGetDriverVersion(self, text: Any, nbytes: ctypes.c_uint) -> int:  # noqa: N802
         text.value = b"580.65.06"[: nbytes.value]
         return 0
 
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, count: Any, table: Any) -> int:  # noqa: N802
+        assert handle is self.handle
+        processes = self.answers.get("processes", ())
+        if table is None:
+            count._obj.value = len(processes)
+            return self.answers.get("status", INSUFFICIENT_SIZE)
+        for row, (number, nbytes) in zip(table, processes, strict=False):
+            row.pid, row.usedGpuMemory = number, nbytes
+        count._obj.value = len(processes)
+        return 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("nvml") and name in self.lacks:
+            raise AttributeError(name)  # asks __getattr__
+        return super().__getattribute__(name)
+
     def __getattr__(self, name: str) -> Any:
-        if name in self.lacks or not name.startswith("nvml"):
+        if name in self.lacks:
             raise AttributeError(name)
 
-        def function(handle: ctypes.c_void_p, *arguments: Any) -> int:
-            assert handle.value == 7
-            outputs = [one._obj for one in arguments if not isinstance(one, ctypes.c_uint)]
+        def function(handle: Any, *arguments: Any) -> int:
+            assert handle is self.handle
             answer = self.answers.get(name)
             if answer is None:
                 return NOT_SUPPORTED
-            for output, value in zip(
-                outputs, answer if isinstance(answer, tuple) else (answer,), strict=True
-            ):
+            outputs = [argument._obj for argument in arguments if not isinstance(argument, ctypes.c_uint)]
+            values = answer if isinstance(answer, tuple) else (answer,)
+            for output, value in zip(outputs, values, strict=True):
                 output.value = value
             return 0
 
         return function
 
 
-def gpu(name: str = "GPU-7", **answers: Any) -> Gpu:
-    found = Gpu.of([name], library=StandIn(**answers))
-    assert found is not None
-    return found
+@contextmanager
+def installed(library: object, *uuids: str) -> Iterator[None]:
+    """A library in place of NVML's, and what a device of CUDA is called."""
+
+    def opened(_name: str) -> object:
+        if isinstance(library, OSError):
+            raise library
+        return library
+
+    with (
+        patch.multiple(pynvml, CDLL=opened, nvmlLib=None, _nvmlGetFunctionPointer_cache={}),
+        patch.object(nvml, "cuda_uuids", lambda _index: list(uuids)),
+    ):
+        yield
 
 
-def test_the_clock_is_read() -> None:
+@pytest.fixture
+def gpu() -> Iterator[MakeGpu]:
+    with ExitStack() as stack:
+
+        def find(*uuids: str, **answers: Any) -> Gpu:
+            stack.enter_context(installed(StandIn(**answers), *(uuids or ["GPU-7"])))
+            found = Gpu.find(0)
+            assert found is not None
+            return found
+
+        yield find
+
+
+def test_the_clock_is_read(gpu: MakeGpu) -> None:
     """In MHz."""
     assert gpu(nvmlDeviceGetClockInfo=1755).sm_mhz() == 1755
 
 
-def test_a_name_that_nvml_does_not_know_is_passed_over() -> None:
+def test_a_name_that_nvml_does_not_know_is_passed_over(gpu: MakeGpu) -> None:
     """A device of CUDA has two names, of which it knows one."""
-    library = StandIn()
-    found = Gpu.of(["GPU-8", "MIG-7"], library=library)
-    assert found is not None
-    assert found.uuid == "MIG-7"
-    assert Gpu.of(["GPU-8"], library=library) is None
-    assert Gpu.of([], library=library) is None
+    assert gpu("GPU-8", "MIG-7").uuid == "MIG-7"
 
 
-def test_what_is_not_supported_is_not_told() -> None:
+@pytest.mark.parametrize("uuids", [["GPU-8"], []])
+def test_a_gpu_that_nvml_does_not_know_is_none(uuids: list[str]) -> None:
+    """By none of its names."""
+    with installed(StandIn(), *uuids):
+        assert Gpu.find(0) is None
+
+
+def test_what_is_not_supported_is_not_told(gpu: MakeGpu) -> None:
     """As for parts of a GPU."""
     one = gpu("MIG-7")
     assert (one.sm_mhz(), one.throttle_reasons()) == (None, ())
-    assert (one.ecc(), one.clock_policy()) == (None, None)
+    assert (one.ecc(), one.clock_policy(), one.mig()) == (None, None, True)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +138,7 @@ def test_what_is_not_supported_is_not_told() -> None:
         (0x200, ("reason-0x200",)),
     ],
 )
-def test_reasons_are_named(mask: int, reasons: tuple[str, ...]) -> None:
+def test_reasons_are_named(gpu: MakeGpu, mask: int, reasons: tuple[str, ...]) -> None:
     """An idle GPU, chosen clocks and a display are no reason; a bit of a newer driver keeps its number."""
     assert gpu(nvmlDeviceGetCurrentClocksEventReasons=mask).throttle_reasons() == reasons
 
@@ -98,11 +146,14 @@ def test_reasons_are_named(mask: int, reasons: tuple[str, ...]) -> None:
 @given(st.integers(0, 2**64 - 1))
 def test_each_bit_is_one_reason(mask: int) -> None:
     """No bit that throttles is lost, and none is told twice."""
-    reasons = gpu(nvmlDeviceGetCurrentClocksEventReasons=mask).throttle_reasons()
+    with installed(StandIn(nvmlDeviceGetCurrentClocksEventReasons=mask), "GPU-7"):
+        found = Gpu.find(0)
+        assert found is not None
+        reasons = found.throttle_reasons()
     assert len(set(reasons)) == len(reasons) == (mask & ~nvml.IGNORED_REASONS).bit_count()
 
 
-def test_an_older_driver_s_function_is_asked() -> None:
+def test_an_older_driver_s_function_is_asked(gpu: MakeGpu) -> None:
     """The reasons had another name once."""
     one = gpu(
         lacks=("nvmlDeviceGetCurrentClocksEventReasons",), nvmlDeviceGetCurrentClocksThrottleReasons=0x20
@@ -110,7 +161,7 @@ def test_an_older_driver_s_function_is_asked() -> None:
     assert one.throttle_reasons() == ("sw-thermal",)
 
 
-def test_switches_are_read() -> None:
+def test_switches_are_read(gpu: MakeGpu) -> None:
     """What is set now counts, not what will be after a reset."""
     one = gpu(nvmlDeviceGetMigMode=(0, 1), nvmlDeviceGetEccMode=(1, 0))
     assert (one.mig(), one.ecc()) == (False, True)
@@ -118,40 +169,44 @@ def test_switches_are_read() -> None:
 
 
 @pytest.mark.parametrize(("chosen", "policy"), [(1980, "default"), (1410, "applications-1410-mhz")])
-def test_the_clock_policy_is_told(chosen: int, policy: str) -> None:
+def test_the_clock_policy_is_told(gpu: MakeGpu, chosen: int, policy: str) -> None:
     """By the applications clocks, against those that the GPU comes with."""
     one = gpu(nvmlDeviceGetApplicationsClock=chosen, nvmlDeviceGetDefaultApplicationsClock=1980)
     assert one.clock_policy() == policy
 
 
-def test_the_driver_has_a_version() -> None:
+def test_the_driver_has_a_version(gpu: MakeGpu) -> None:
     """As text; none where the function is not there."""
     assert gpu().driver() == "580.65.06"
-
-    class Bare(StandIn):
-        nvmlSystemGetDriverVersion = None  # type: ignore[assignment]  # noqa: N815
-
-    found = Gpu.of(["GPU-7"], library=Bare())
-    assert found is not None
-    assert found.driver() is None
+    assert gpu(lacks=("nvmlSystemGetDriverVersion",)).driver() is None
 
 
-class _Unwell:
-    def nvmlInit_v2(self) -> int:  # noqa: N802
-        return 9
+def test_processes_are_listed_with_what_they_hold(gpu: MakeGpu) -> None:
+    """A process's parts are added up, and one whose memory is withheld is left out."""
+    processes = [(4711, 5 << 32), (9, 300), (4711, 1), (10, 2**64 - 1)]
+    assert gpu(processes=processes).held_nbytes() == {4711: (5 << 32) + 1, 9: 300}
 
 
-@pytest.mark.parametrize("broken", [OSError("no such file"), object(), _Unwell()])
-def test_without_the_library_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch, broken: object) -> None:
+@pytest.mark.parametrize(
+    "answers", [{"status": NOT_SUPPORTED}, {"lacks": ("nvmlDeviceGetComputeRunningProcesses_v3",)}]
+)
+def test_a_gpu_whose_processes_are_not_told_has_none(gpu: MakeGpu, answers: dict[str, Any]) -> None:
+    """The driver refuses, or is too old."""
+    assert gpu(**answers).held_nbytes() == {}
+
+
+@pytest.mark.parametrize("broken", [OSError("no such file"), object(), StandIn(begun=9)])
+def test_without_the_library_there_is_no_gpu(broken: object) -> None:
     """Not installed, something else by its name, or without its driver."""
+    with installed(broken, "GPU-7"):
+        assert Gpu.find(0) is None
 
-    def opened(_name: str) -> object:
-        if isinstance(broken, OSError):
-            raise broken
-        return broken
 
-    monkeypatch.setattr(nvml.ctypes, "CDLL", opened)
-    assert Gpu.of(["GPU-7"]) is None
+def test_without_the_bindings_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """nvidia-ml-py is not installed."""
+    with installed(StandIn(), "GPU-7"):
+        monkeypatch.setitem(sys.modules, "pynvml", None)
+        assert Gpu.find(0) is None
 
 
 def test_without_the_driver_a_device_has_no_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,13 +21,14 @@ from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.gate.timing_stage import LOCK_WAIT_S
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.recording.intercept import Interceptor, marked
-from pytest_cgins.timing import lock, nvml
+from pytest_cgins.timing import lock
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.backends import make_timer
 from pytest_cgins.timing.block import LETTER_ARMS, Block
 from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.measure import Course, Prepared
+from pytest_cgins.timing.nvml import Gpu
 from pytest_cgins.timing.sequential import Rule
 
 BATCH_LIMIT_S = 2.0
@@ -136,7 +137,7 @@ class Pair:
             )  # fmt: skip
             course = Course(prepared, seed=seed, floor=(rule, 1.0), warm_wanted=True)
             on_gpu = self._device.startswith("cuda")
-            gpu = nvml.Gpu.of(nvml.cuda_uuids(torch.device(self._device).index or 0)) if on_gpu else None
+            gpu = Gpu.find(torch.device(self._device).index or 0) if on_gpu else None
             watch = ClockWatch(gpu)
 
             def take(orders: Sequence[str]) -> list[Block]:

@@ -17,30 +17,15 @@ import torch
 
 from pytest_cgins.building.loading import cuda_driver as driver
 from pytest_cgins.core.errors import LaunchError
-from pytest_cgins.timing import nvml
-from pytest_cgins.timing.nvml import cuda_uuids as _names
+from pytest_cgins.timing.nvml import Gpu
 
 GRAIN_NBYTES = 2**21
 """The driver hands out memory in such pieces."""
 TRIALS_NBYTES = (17 * GRAIN_NBYTES, 29 * GRAIN_NBYTES)
 """What is allocated for a moment, to find this process by it."""
 
-_MOST_PROCESSES = 1024
-_UNKNOWN = 2**64 - 1  # NVML_VALUE_NOT_AVAILABLE
-
 Held = Callable[[], Mapping[int, int]]
 """Gives bytes by process number; empty if nothing is told."""
-
-
-class _Process(ctypes.Structure):
-    """nvmlProcessInfo_t."""
-
-    _fields_ = (
-        ("number", ctypes.c_uint),
-        ("used", ctypes.c_ulonglong),
-        ("gpu_instance", ctypes.c_uint),
-        ("compute_instance", ctypes.c_uint),
-    )
 
 
 def own_nbytes(device: str) -> int | None:
@@ -75,8 +60,8 @@ def find_own(held: Held, holding: Callable[[int], AbstractContextManager[None]])
 
 @lru_cache(maxsize=8)
 def _own(index: int) -> tuple[Held, int] | None:
-    held = _listing(index)
-    if held is None:
+    gpu = Gpu.find(index)
+    if gpu is None:
         return None
 
     @contextmanager
@@ -91,31 +76,7 @@ def _own(index: int) -> tuple[Held, int] | None:
 
     try:
         driver.ensure_context(index, "memory of this process")
-        number = find_own(held, holding)
+        number = find_own(gpu.held_nbytes, holding)
     except LaunchError:  # the GPU is full
         return None
-    return None if number is None else (held, number)
-
-
-def _listing(index: int) -> Held | None:
-    """Asks NVML for the processes of one GPU; None where it cannot be asked."""
-    library = nvml.load()
-    ask = getattr(library, "nvmlDeviceGetComputeRunningProcesses_v3", None)
-    if library is None or ask is None:
-        return None
-    handle = next((one for name in _names(index) if (one := nvml.handle_by_uuid(library, name))), None)
-    if handle is None:
-        return None
-    processes = (_Process * _MOST_PROCESSES)()
-
-    def held() -> dict[int, int]:
-        count = ctypes.c_uint(_MOST_PROCESSES)
-        if ask(handle, ctypes.byref(count), processes) != 0:
-            return {}
-        found: dict[int, int] = {}
-        for one in processes[: count.value]:
-            if one.used != _UNKNOWN:
-                found[one.number] = found.get(one.number, 0) + one.used
-        return found
-
-    return held
+    return None if number is None else (gpu.held_nbytes, number)

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from subjects import Library, Subject, make_subjects, timer_of
 
-from pytest_cgins.timing import nvml
 from pytest_cgins.timing.block import LETTER_ARMS, Block
 from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.cuda_timer import GraphTimer
 from pytest_cgins.timing.measure import Course, Prepared
+from pytest_cgins.timing.nvml import Gpu
 from pytest_cgins.timing.sequential import Rule
 
 MANN_WHITNEY_Z = 1.6449  # one-sided p < .05
@@ -43,7 +43,7 @@ def _process(specification: dict[str, Any], libraries: list[Library]) -> Iterato
     number = specification["process"]
     choice = random.Random(number)
     kernel, base = libraries[:: 1 if number % 2 else -1]
-    clock = ClockWatch(nvml.Gpu.of(nvml.cuda_uuids(0)))
+    clock = ClockWatch(Gpu.find(0))
     tasks = list(specification["tasks"])
     choice.shuffle(tasks)
     for task in tasks:
