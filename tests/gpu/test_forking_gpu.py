@@ -12,7 +12,7 @@ from pytest_cgins.run.pool import WorkerPool
 pytestmark = pytest.mark.gpu
 
 LIMIT_S = 120.0
-PATH = {"PYTHONPATH": str(Path(__file__).parents[1] / "execute")}
+PATH = {"PYTHONPATH": str(Path(__file__).parents[1] / "run")}
 
 
 def parent_of(pid: int) -> int:

@@ -15,7 +15,7 @@ from pytest_cgins.core.model import KernelSource
 
 pytestmark = pytest.mark.gpu
 
-CORPUS = Path(__file__).parents[1] / "kernels/extensions"
+CORPUS = Path(__file__).parents[1] / "building/extensions"
 BINDING = """
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("scaled", &scaled);

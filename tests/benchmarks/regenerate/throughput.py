@@ -1,12 +1,13 @@
 """Candidates a minute of a search whose model answers at once, and an A/A: none of its kernels is faster.
 
     python tests/benchmarks/regenerate/throughput.py --device cpu|cuda [--candidates N] [--policy branch] [--branches N]
-        [--no-profiles] --work DIR [--sandbox auto|off] [--json FILE] [--markdown FILE]
+        [--broken-every N] [--no-profiles] --work DIR [--sandbox auto|off] [--json FILE] [--markdown FILE]
 
 The project is made in DIR: softmax of the example project as a launcher, softmax.cpp or softmax.cu, with two cases of its
 own, 512 × 1024 and 4 × 12 × 128 × 128 in float32. Each answer is the incumbent with its local variables renamed, each
 time otherwise, so it is another source and the same kernel. It is right, and none of it may be accepted as faster. One
-search asks for all, --branches at a time with policy `branch`, and the clock runs from its first question to its result.
+search asks for all (with --broken-every N each Nth names a variable in device code that is not there, and is no
+right one), --branches at a time with policy `branch`, and the clock runs from its first question to its result.
 The build cache is in DIR and begins empty; the worker that knows the answers is started within that time. With
 --no-profiles no profiler is asked: what is left is building, checking and timing.
 
@@ -75,10 +76,11 @@ class Renamed:
     Args:
         path: of the source.
         text: the incumbent.
+        broken_every: each such answer does not compile; 0 is none.
     """
 
-    def __init__(self, path: str, text: str) -> None:
-        self._path, self._text = path, text
+    def __init__(self, path: str, text: str, broken_every: int) -> None:
+        self._path, self._text, self._broken_every = path, text, broken_every
         self.seconds = 0.0
 
     def ask(self, request: Request, place: Path) -> Answer:
@@ -88,6 +90,8 @@ class Renamed:
         number = int(request.id.split("/attempt-")[1].partition("/")[0])
         names = "|".join(LOCALS)
         text = re.sub(rf"(?<!\.)\b({names})\b(?!\.h)", rf"\g<1>_{number}", self._text)
+        if self._broken_every and number % self._broken_every == 0:
+            text = text.replace(f"sum_{number} +=", "undefined +=", 1)
         seconds = time.monotonic() - started
         self.seconds += seconds
         return Answer(
@@ -154,7 +158,7 @@ def main() -> int:
     target = targets.target_of(entry, entry.implementations[0], "optimise")
     settings = _settings(arguments, project)
     source = SOURCES[arguments.device]
-    model, stages = Renamed(source, (project / source).read_text()), Stages()
+    model, stages = Renamed(source, (project / source).read_text(), arguments.broken_every), Stages()
     watch = Watch()
     watch.over("static check", static_check, "check")
     watch.over("journal", Journal, "keep_attempt", "keep_answer", "keep_evidence", "place")
@@ -179,7 +183,8 @@ def main() -> int:
         if place is not None:
             place.write_text(content, encoding="utf-8")
     print(text)
-    return 0 if found["accepted"] == 0 and found["right"] == found["candidates"] else 1
+    broken = found["candidates"] // arguments.broken_every if arguments.broken_every else 0
+    return 0 if found["accepted"] == 0 and found["right"] == found["candidates"] - broken else 1
 
 
 def _without_profiles(policy: Callable[..., Policy]) -> Callable[..., Policy]:
@@ -202,6 +207,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--candidates", type=int, default=200)
     parser.add_argument("--policy", choices=POLICIES, default="branch")
     parser.add_argument("--branches", type=int, default=4, help="candidates a round of policy branch")
+    parser.add_argument("--broken-every", type=int, default=0, metavar="N", help="each Nth does not compile")
     parser.add_argument("--no-profiles", action="store_true", help="ask no profiler")
     parser.add_argument("--work", type=Path, required=True, metavar="DIR")
     parser.add_argument("--sandbox", choices=("auto", "off"), default="auto", help="around candidates")
@@ -262,6 +268,7 @@ def _found(
         "policy": arguments.policy,
         "branches": arguments.branches,
         "profiles": not arguments.no_profiles,
+        "broken_every": arguments.broken_every,
         "device": arguments.device,
         "sandbox": arguments.sandbox,
         "cores": len(os.sched_getaffinity(0)),
