@@ -111,6 +111,11 @@ def _spelled(text: str) -> str:
     return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
+def published_schema(cls: type[T]) -> dict[str, Any]:
+    """The same as `json_schema`, and which dialect it is in."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **json_schema(cls)}
+
+
 def json_schema(cls: type[T]) -> dict[str, Any]:
     """JSON Schema (2020-12) of a `model` dataclass, with the field docstrings as descriptions."""
     from pydantic import TypeAdapter

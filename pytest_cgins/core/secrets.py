@@ -19,14 +19,8 @@ SECRET_NAMES = (
 """Names of variables with secrets, as shell patterns; upper and lower case are the same."""
 
 HARMLESS_NAMES = (
-    "PAD_TOKEN",
-    "EOS_TOKEN",
-    "BOS_TOKEN",
-    "MAX_TOKEN*",
-    "SSH_CLIENT",
-    "SSH_CONNECTION",
-    "SSH_TTY",
-)
+    "PAD_TOKEN", "EOS_TOKEN", "BOS_TOKEN", "MAX_TOKEN*", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY",
+)  # fmt: skip
 """Names that fit one of `SECRET_NAMES` and are no secret: a tokenizer's words, and where a shell came from."""
 
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s@:]*:[^/\s@]+@")

@@ -50,16 +50,10 @@ _IN_PLACE_OPERATORS = "__iand__ __ior__ __ixor__ __ilshift__ __irshift__ __ifloo
 
 _UNINITIALISED = frozenset(
     [
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "empty_permuted",
-        "new_empty",
-        "new_empty_strided",
-        "resize",
+        "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize",
         "resize_as",
     ]
-)
+)  # fmt: skip
 
 
 def refuse_uninitialised(name: str, func: object) -> None:

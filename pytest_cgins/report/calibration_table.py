@@ -18,20 +18,10 @@ MUCH_APART = 0.02
 
 def render(calibration: Calibration, *, colour: bool) -> str:
     """The text of a table, ending in a newline."""
-    table = console.table(colour=colour)
-    table.add_column("calls")
-    for title in (
-        "cases",
-        "processes",
-        "blocks",
-        "tau",
-        "tau, 95% below",
-        "sigma",
-        "rho",
-        "batches",
-        "let pass besides",
-    ):
-        table.add_column(title, justify="right")
+    table = console.table(
+        "calls", ">cases", ">processes", ">blocks", ">tau", ">tau, 95% below", ">sigma", ">rho", ">batches",
+        ">let pass besides", colour=colour,
+    )  # fmt: skip
     for one in calibration.classes:
         table.add_row(
             one.name,

@@ -45,10 +45,13 @@ def text(part: Table | Text, *, colour: bool) -> str:
     return "".join(f"{escape.no_command(line.rstrip())}\n" for line in lines)
 
 
-def table(*, colour: bool) -> Table:
-    """An empty table; a drawn one has a blank of its own between columns."""
+def table(*columns: str, colour: bool) -> Table:
+    """An empty table, whose columns with a > before their title are flush right; a drawn one has a blank between columns."""
     padding = (0, GAP - 1 if colour else GAP, 0, 0)
-    return _Table(box=box.SIMPLE_HEAD if colour else None, pad_edge=False, show_edge=False, padding=padding)
+    table = _Table(box=box.SIMPLE_HEAD if colour else None, pad_edge=False, show_edge=False, padding=padding)
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+    return table
 
 
 def style(status: Status) -> str:

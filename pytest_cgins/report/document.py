@@ -54,7 +54,4 @@ def text_of(report: SessionReport) -> str:
 
 def report_schema() -> dict[str, Any]:
     """JSON Schema of the document, as published in `pytest_cgins/schemas/report-2.json`."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **documents.json_schema(SessionReport),
-    }
+    return documents.published_schema(SessionReport)

@@ -8,7 +8,7 @@ from pytest_cgins.core.call_text import case_line
 from pytest_cgins.core.figures import NO_TOLERANCE, ratio
 from pytest_cgins.core.model import Check, Compilation, Evaluation, Reason, SessionReport, Status
 from pytest_cgins.core.text import counted
-from pytest_cgins.report.escape import visible
+from pytest_cgins.report.escape import cut, visible
 
 OUTPUT_LINES = 40
 """Lines of what the kernel or its compiler printed that a message quotes, from the end."""
@@ -25,10 +25,8 @@ def message(evaluation: Evaluation, *, command: str, in_common: str = "") -> str
         in_common: what it has in common with the kernel's other failing cases, where all of them are known.
     """
     parts = [headline(evaluation)]
-    verdict = evaluation.verdict
-    rest = verdict.message.partition("\n")[2]
-    if rest:
-        parts.append(rest)
+    rest = evaluation.verdict.message.partition("\n")[2]
+    parts += [rest] if rest else []
     failed = [check for check in _checks(evaluation) if not check.passed]
     if failed:
         parts.append(_place(failed[0]))
@@ -71,9 +69,7 @@ def _changed(evaluation: Evaluation) -> list[str]:
     if evaluation.verdict.status is not Status.SLOWER or timing is None or not timing.base_revision:
         return []
     tested = evaluation.tested
-    built = (
-        [f"tested  sources {tested.sources[:12]}, build {tested.build[:12]}"] if tested is not None else []
-    )
+    built = [f"tested  sources {tested.sources[:12]}, build {tested.build[:12]}"] if tested else []
     return [*built, f"look    git diff {timing.base_revision[:10]}"]
 
 
@@ -89,17 +85,12 @@ def _checks(evaluation: Evaluation) -> tuple[Check, ...]:
 
 def _line(check: Check) -> str:
     """One failed comparison: which, why, how much is wrong and how far out it is."""
-    share = (
-        ""
-        if check.share is None or check.share >= NO_TOLERANCE
-        else f", error {ratio(check.share)} times the tolerance"
-    )
-    counts = (
-        f"; {check.wrong:,} of {counted(check.compared, 'element', grouped=True)} wrong{share}"
-        if check.compared
-        else ""
-    )
-    return f"{check.rule} rule on {check.inputs} inputs: {check.reason.value}{counts}"
+    told = f"{check.rule} rule on {check.inputs} inputs: {check.reason.value}"
+    if check.compared:
+        told += f"; {check.wrong:,} of {counted(check.compared, 'element', grouped=True)} wrong"
+        if check.share is not None and check.share < NO_TOLERANCE:
+            told += f", error {ratio(check.share)} times the tolerance"
+    return told
 
 
 def _place(check: Check) -> str:
@@ -122,9 +113,4 @@ def _quoted_output(output: str) -> str:
     lines = output.rstrip().splitlines()
     left_out = len(lines) - OUTPUT_LINES
     head = [f"… {counted(left_out, 'earlier line')}"] if left_out > 0 else []
-    return "\n".join(["output:", *head, *(f"  | {_cut(line)}" for line in lines[-OUTPUT_LINES:])])
-
-
-def _cut(line: str) -> str:
-    left_out = len(line) - LINE_LENGTH
-    return f"{line[:LINE_LENGTH]} ... ({counted(left_out, 'more character')})" if left_out > 0 else line
+    return "\n".join(["output:", *head, *(f"  | {cut(line, LINE_LENGTH)}" for line in lines[-OUTPUT_LINES:])])

@@ -110,10 +110,7 @@ def read(path: Path) -> History:
 
 def history_schema() -> dict[str, Any]:
     """JSON Schema of a line, as published in `pytest_cgins/schemas/history-1.json`."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **documents.json_schema(HistoryEntry),
-    }
+    return documents.published_schema(HistoryEntry)
 
 
 def _parse(line: bytes, path: Path, number: int) -> HistoryEntry:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from pytest_cgins.core.call_text import case_line
@@ -55,16 +55,8 @@ def render(report: SessionReport) -> str:
     """The document as text, to be written as UTF-8. Characters that XML 1.0 has no place for are left out."""
     found = view(report)
     several = summary.several_configs([*report.evaluations, *report.compilations])
-    entries = [
-        *(
-            _entry(one, report, several=several)
-            for one in (
-                *_in_order(report.evaluations, found.cases),
-                *_in_order(report.compilations, found.builds),
-            )
-        ),
-        *_whole(report),
-    ]
+    results = [*_in_order(report.evaluations, found.cases), *_in_order(report.compilations, found.builds)]
+    entries = [*(_entry(one, report, several=several) for one in results), *_whole(report)]
     suites: dict[str, list[_Entry]] = {}
     for entry in entries:
         suites.setdefault(entry.suite, []).append(entry)
@@ -164,12 +156,8 @@ def _entry(one: Result, report: SessionReport, *, several: bool) -> _Entry:
 
 def properties(evaluation: Evaluation, report: SessionReport) -> dict[str, str]:
     """What a case's `system-out` tells, numbers with all their digits; times are in nanoseconds."""
-    case, verdict, timing, tested = (
-        evaluation.case,
-        evaluation.verdict,
-        evaluation.measurement,
-        evaluation.tested,
-    )
+    case, verdict = evaluation.case, evaluation.verdict
+    timing, tested = evaluation.measurement, evaluation.tested
     # Of a case that was not tested, a report of several runs does not say with which seed.
     seeds = (tested.seed,) if tested is not None else summary.seeds(report)
     found = {
@@ -249,38 +237,27 @@ def _whole(report: SessionReport) -> Iterator[_Entry]:
 
     def entry(name: str, reason: str, message: str, *, fails: bool) -> _Entry:
         return _Entry(
-            suite=WHOLE,
-            group=f"{WHOLE}.{reason}",
-            name=name,
-            seconds=0.0,
-            outcome="fail" if fails else "skip",
-            reason=reason,
-            message=message,
-            text="",
-            properties={},
-        )
+            suite=WHOLE, group=f"{WHOLE}.{reason}", name=name, seconds=0.0, outcome="fail" if fails else "skip",
+            reason=reason, message=message, text="", properties={},
+        )  # fmt: skip
 
     clear = replace(report, missing=(), stale=(), empty=False, unread=False, weaker=())
+
+    def alone(name: str, field: str, message: str, value: Any) -> _Entry:
+        """It fails where it would fail the run by itself."""
+        return entry(name, field, message, fails=bool(settled(replace(clear, **{field: value}), 0)))
+
     for line in report.weaker:
-        yield entry(
-            line,
-            "weaker",
-            notices.weaker_line(report),
-            fails=bool(settled(replace(clear, weaker=(line,)), 0)),
-        )
+        yield alone(line, "weaker", notices.weaker_line(report), (line,))
     if said := notices.unread(report):
-        yield entry(
-            "base", "unread", f"BASE NOT READ: {said}", fails=bool(settled(replace(clear, unread=True), 0))
-        )
+        yield alone("base", "unread", f"BASE NOT READ: {said}", True)
     for name in report.missing:
         told = f"{name} of {report.base_revision} is no longer there: {notices.remedy(report)}"
-        yield entry(name, "missing", told, fails=bool(settled(replace(clear, missing=(name,)), 0)))
+        yield alone(name, "missing", told, (name,))
     for change in report.stale:
-        told = f"{change} after it was tested: run again"
-        yield entry(change, "stale", told, fails=bool(settled(replace(clear, stale=(change,)), 0)))
+        yield alone(change, "stale", f"{change} after it was tested: run again", (change,))
     if report.empty and not report.compilations:
-        fails = bool(settled(replace(clear, empty=True), 0))
-        yield entry("nothing gated", "empty", notices.empty(report), fails=fails)
+        yield alone("nothing gated", "empty", notices.empty(report), True)
     for one in summary.ungated(report.evaluations):
         name = f"{one.kernel}/{one.implementation} ({one.device})"
         yield entry(name, "ungated", notices.ungated(one), fails=report.strict)

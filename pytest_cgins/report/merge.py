@@ -184,31 +184,33 @@ def _all_runs(parts: Sequence[Part], expected: int) -> tuple[MergedRun, ...]:
 def _require_alike(parts: Sequence[Part]) -> None:
     _agreed(parts, "base_revision")
     for name in ("cgins", "strict"):
-        values: dict[object, str] = {}
-        for part in parts:
-            values.setdefault(getattr(part.report, name), part.name)
-        if len(values) > 1:
-            told = ", ".join(f"{value} in {where}" for value, where in values.items())
-            what = "versions of pytest-cgins" if name == "cgins" else "settings of --cgins-strict"
-            raise MergeError(
-                f"the reports have different {what}: {told}",
-                remedy="run all with the same version and options",
-            )
+        what = "versions of pytest-cgins" if name == "cgins" else "settings of --cgins-strict"
+        _one_value(
+            ((getattr(part.report, name), part.name) for part in parts),
+            f"the reports have different {what}",
+            remedy="run all with the same version and options",
+        )
+
+
+def _one_value(named: Iterable[tuple[object, str]], complaint: str, *, remedy: str) -> object:
+    """What all parts have; None without one. Given with the name of each part."""
+    values: dict[object, str] = {}
+    for value, name in named:
+        values.setdefault(value, name)
+    if len(values) > 1:
+        told = ", ".join(f"{value} in {where}" for value, where in values.items())
+        raise MergeError(f"{complaint}: {told}", remedy=remedy)
+    return next(iter(values), None)
 
 
 def _agreed(parts: Sequence[Part], name: str) -> str:
     """The one revision that all were held against that were held against any."""
-    found: dict[str, str] = {}
-    for part in parts:
-        found.setdefault(getattr(part.report, name), part.name)
-    found.pop("", None)
-    if len(found) > 1:
-        told = ", ".join(f"{value} in {where}" for value, where in found.items())
-        raise MergeError(
-            f"the reports were held against different revisions: {told}",
-            remedy="give all runs the same commit: --cgins-baseline=COMMIT",
-        )
-    return next(iter(found), "")
+    agreed = _one_value(
+        ((value, part.name) for part in parts if (value := getattr(part.report, name))),
+        "the reports were held against different revisions",
+        remedy="give all runs the same commit: --cgins-baseline=COMMIT",
+    )
+    return str(agreed or "")
 
 
 def _require_shards(parts: Sequence[Part]) -> None:
@@ -218,17 +220,14 @@ def _require_shards(parts: Sequence[Part]) -> None:
     be of any model's suite.
     """
     numbered = [(part, part.report.shard) for part in parts if part.report.shard is not None]
-    counts: dict[int, str] = {}
-    for part, shard in numbered:
-        counts.setdefault(shard.count, part.name)
-    if len(counts) > 1:
-        told = ", ".join(f"{count} in {where}" for count, where in counts.items())
-        raise MergeError(
-            f"the suite was cut into different numbers of shards: {told}", remedy="run all with the same N"
-        )
+    _one_value(
+        ((shard.count, part.name) for part, shard in numbered),
+        "the suite was cut into different numbers of shards",
+        remedy="run all with the same N",
+    )
     if not numbered:
         return
-    (count,) = counts
+    count = numbered[0][1].count
     suites: dict[str, Counter[int]] = {}
     anywhere: Counter[int] = Counter()
     for part, shard in numbered:

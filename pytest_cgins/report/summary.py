@@ -11,24 +11,10 @@ from pytest_cgins.gate.timing_verdict import fails
 from pytest_cgins.report import times
 
 _WORST_FIRST = (
-    Status.INCORRECT,
-    Status.SUSPECT,
-    Status.RUNTIME_ERROR,
-    Status.TIMEOUT,
-    Status.BUILD_ERROR,
-    Status.BELOW_FLOOR,
-    Status.SLOWER,
-    Status.RESOURCES,
-    Status.INFRASTRUCTURE,
-    Status.TRACE_DRIFT,
-    Status.WEAK,
-    Status.INCONCLUSIVE,
-    Status.SKIPPED,
-    Status.NEW,
-    Status.SAME,
-    Status.PASSED,
-    Status.FASTER,
-)
+    Status.INCORRECT, Status.SUSPECT, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.BUILD_ERROR,
+    Status.BELOW_FLOOR, Status.SLOWER, Status.RESOURCES, Status.INFRASTRUCTURE, Status.TRACE_DRIFT,
+    Status.WEAK, Status.INCONCLUSIVE, Status.SKIPPED, Status.NEW, Status.SAME, Status.PASSED, Status.FASTER,
+)  # fmt: skip
 
 
 def rank(status: Status) -> int:
@@ -149,25 +135,18 @@ class Ungated:
 
 def ungated(evaluations: Iterable[Evaluation]) -> tuple[Ungated, ...]:
     """Implementations that no case gates although their device is there, by first evaluation."""
-    return tuple(
-        _ungated(*key, members)
-        for key, members in by_implementation(evaluations).items()
-        if all(
-            (member.verdict.status, member.verdict.reason) == (Status.SKIPPED, Reason.CONTRACT)
-            for member in members
-        )
-    )
-
-
-def _ungated(kernel: str, implementation: str, device: str, members: list[Evaluation]) -> Ungated:
-    messages = Counter(member.verdict.message.partition("\n")[0] for member in members)
-    return Ungated(
-        kernel=kernel,
-        implementation=implementation,
-        device=device,
-        cases=len(members),
-        message=messages.most_common(1)[0][0],
-    )
+    skipped = (Status.SKIPPED, Reason.CONTRACT)
+    found = []
+    for (kernel, implementation, device), members in by_implementation(evaluations).items():
+        if all((member.verdict.status, member.verdict.reason) == skipped for member in members):
+            messages = Counter(member.verdict.message.partition("\n")[0] for member in members)
+            found.append(
+                Ungated(
+                    kernel=kernel, implementation=implementation, device=device, cases=len(members),
+                    message=messages.most_common(1)[0][0],
+                )
+            )  # fmt: skip
+    return tuple(found)
 
 
 def notes(evaluations: Iterable[Evaluation]) -> tuple[tuple[str, int], ...]:
@@ -221,12 +200,7 @@ def build_seconds(evaluations: Iterable[Evaluation]) -> float:
     """Time spent in compilers: of each kernel once, however many cases or processes report it."""
     longest: dict[tuple[str, str, str, str], float] = {}
     for evaluation in evaluations:
-        case = evaluation.case
-        key = (
-            case.kernel,
-            case.implementation,
-            evaluation.device_name or case.device,
-            evaluation.kernel_digest,
-        )
+        case, device = evaluation.case, evaluation.device_name or evaluation.case.device
+        key = (case.kernel, case.implementation, device, evaluation.kernel_digest)
         longest[key] = max(longest.get(key, 0.0), evaluation.build_seconds)
     return sum(longest.values())

@@ -180,13 +180,8 @@ def figures(evaluation: Evaluation, columns: Sequence[str]) -> tuple[Cell, ...]:
 # ---- builds
 
 BUILDS = (
-    "kernel",
-    "implementation",
-    "architectures",
-    "status",
-    *(name for name, _ in compiled.FIGURES),
-    "built in",
-)
+    "kernel", "implementation", "architectures", "status", *(name for name, _ in compiled.FIGURES), "built in"
+)  # fmt: skip
 
 
 def builds(compilations: Iterable[Compilation], *, each: bool = False) -> Table:
@@ -230,16 +225,14 @@ def remarks(report: SessionReport) -> tuple[Table, ...]:
     name = summary.names(report)
     weak = [] if report.strict else summary.weak(evaluations)
     excused = [(one.kernel, one.probe, count(one.cases), one.reason) for one in summary.excused(evaluations)]
+    open_times = (
+        ("Slower, and let pass", times.let_pass(evaluations)),
+        ("Undecided times", times.undecided(evaluations)),
+    )
     found = (
-        table(
-            "Slower, and let pass",
-            ("case", "what"),
-            ((name(one), said(one)) for one in times.let_pass(evaluations)),
-        ),
-        table(
-            "Undecided times",
-            ("case", "what"),
-            ((name(one), said(one)) for one in times.undecided(evaluations)),
+        *(
+            table(title, ("case", "what"), ((name(one), said(one)) for one in cases))
+            for title, cases in open_times
         ),
         table(
             "Probably slower",

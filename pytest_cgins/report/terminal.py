@@ -181,14 +181,8 @@ def _styled(text: Text) -> Text:
 
 
 _CASES = (
-    "error / allowed",
-    "kernel time",
-    "base",
-    "torch",
-    "time vs base",
-    "speed vs torch",
-    "share of peak",
-)
+    "error / allowed", "kernel time", "base", "torch", "time vs base", "speed vs torch", "share of peak",
+)  # fmt: skip
 _SHORT = {
     "error / allowed": "error",
     "time vs base": "vs base",

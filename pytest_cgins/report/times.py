@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pytest_cgins.core.figures import percent
 from pytest_cgins.core.measurement import Comparison, Measurement
@@ -73,8 +74,8 @@ def time_gate(report: SessionReport) -> TimeGate | None:
     """Counted from the tests, whatever became of the cases otherwise; None if no case was held against a base."""
     tested = [
         (one.measurement, test)
-        for one, test in ((one, comparison(one)) for one in report.evaluations)
-        if one.measurement is not None and test is not None
+        for one in report.evaluations
+        if one.measurement is not None and (test := comparison(one)) is not None
     ]
     if not tested:
         return None
@@ -117,14 +118,12 @@ def probably_slower(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]
     The evidence of a case is the product of both processes' e-values, which is an e-value again; none where the fresh
     process found it not slower, which makes it smaller only.
     """
-    tested = [
-        (one, test) for one, test in ((one, comparison(one)) for one in evaluations) if test is not None
-    ]
+    tested = [(one, test) for one in evaluations if (test := comparison(one)) is not None]
     logs = [_evidence(one, test) for one, test in tested]
     tests = max([len(tested), *(test.tests for _, test in tested)])
     listed = [(logs[index], tested[index][0]) for index in e_bh(logs, LISTED_FALSE, tests=tests)]
     listed.sort(key=lambda pair: (-pair[0], pair[1].label))
-    return tuple(one for _, one in listed if _found(one) != "slower")
+    return tuple(one for _, one in listed if _found(one, "base") != "slower")
 
 
 def _evidence(evaluation: Evaluation, test: Comparison) -> float:
@@ -136,10 +135,9 @@ def _evidence(evaluation: Evaluation, test: Comparison) -> float:
     return -math.inf if again.outcome in ("clean", "faster") else test.log_e_slower + again.log_e_slower
 
 
-def _found(evaluation: Evaluation) -> str | None:
-    return (
-        timing_verdict.found(evaluation.measurement, "base") if evaluation.measurement is not None else None
-    )
+def _found(evaluation: Evaluation, arm: Literal["base", "torch"]) -> str | None:
+    timing = evaluation.measurement
+    return timing_verdict.found(timing, arm) if timing is not None else None
 
 
 def let_pass(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
@@ -148,10 +146,8 @@ def let_pass(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
         one
         for one in evaluations
         if one.fail_on == "never"
-        and one.measurement is not None
         and one.verdict.status in (Status.SLOWER, Status.BELOW_FLOOR, Status.WEAK)
-        and "slower"
-        in (timing_verdict.found(one.measurement, "base"), timing_verdict.found(one.measurement, "torch"))
+        and "slower" in (_found(one, "base"), _found(one, "torch"))
     )
     return tuple(sorted(found, key=lambda one: (-excess(one), one.label)))
 

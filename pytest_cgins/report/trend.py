@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from typing import Any
 
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.environment_key import Key
@@ -92,13 +93,20 @@ def _segments(parts: list[list[HistoryEntry]], last: int) -> tuple[Segment, ...]
         Segment(
             hard=entries[0].hard,
             soft=entries[0].soft,
-            hard_changes=previous.hard.changes_to(entries[0].hard) if previous else (),
-            soft_changes=previous.soft.changes_to(entries[0].soft) if previous else (),
+            **changes(previous, entries[0]),
             entries=tuple(entries),
             change=_change(entries, last),
         )
         for previous, entries in zip(before, parts, strict=False)
     )
+
+
+def changes(before: Segment | HistoryEntry | None, now: Segment | HistoryEntry) -> dict[str, Any]:
+    """A segment's `hard_changes` and `soft_changes`."""
+    return {
+        "hard_changes": before.hard.changes_to(now.hard) if before else (),
+        "soft_changes": before.soft.changes_to(now.soft) if before else (),
+    }
 
 
 def _change(entries: list[HistoryEntry], last: int) -> float | None:

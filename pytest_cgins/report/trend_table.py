@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -65,22 +66,14 @@ def _told(segment: Segment) -> str:
 def _segment(segment: Segment, last: int, *, headed: bool) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), show_header=headed)
     table.add_column("", width=0)
-    headings = (
-        "from",
-        "to",
-        "runs",
-        "trend",
-        "now",
-        f"last {last}",
-        "of base",
-        "of torch",
-        "status",
-        "commit",
-    )
+    columns = {
+        "from": 10, "to": 10, ">runs": 5, "trend": SHOWN, ">now": 8, f">last {last}": 9, ">of base": 8,
+        ">of torch": 8, "status": 13, "commit": 11,
+    }  # fmt: skip
     # Widths are fixed, so that the tables of a case's segments stand below each other.
-    for heading, width in zip(headings, (10, 10, 5, SHOWN, 8, 9, 8, 8, 13, 11), strict=True):
-        right = heading in ("runs", "now", headings[5], "of base", "of torch")
-        table.add_column(heading, justify="right" if right else "left", min_width=width, no_wrap=True)
+    for heading, width in columns.items():
+        justify: Literal["left", "right"] = "right" if heading.startswith(">") else "left"
+        table.add_column(heading.removeprefix(">"), justify=justify, min_width=width, no_wrap=True)
     latest = segment.latest
     table.add_row(
         "",

@@ -43,14 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     line = _line(opened, offered.title, settings.base)
     if arguments.json:
         told = {
-            "state": opened.state,
-            "line": line,
-            "number": opened.number,
-            "url": opened.url,
-            "branch": opened.branch,
-            "tip": opened.tip,
-            "notes": opened.notes,
-        }
+            "state": opened.state, "line": line, "number": opened.number, "url": opened.url,
+            "branch": opened.branch, "tip": opened.tip, "notes": opened.notes,
+        }  # fmt: skip
         print(json.dumps(told))
     else:
         print(escape.lines(line))

@@ -83,9 +83,7 @@ def _table(found: list[BotPullRequest]) -> str:
     from pytest_cgins.report.escape import visible
 
     colour = sys.stdout.isatty()
-    table = console.table(colour=colour)
-    for column in ("number", "kernel", "stands", "proposal", "why"):
-        table.add_column(column)
+    table = console.table("number", "kernel", "stands", "proposal", "why", colour=colour)
     for one in found:
         table.add_row(f"#{one.number}", *map(visible, (one.kernel, one.stands, one.proposal, one.why)))
     return console.text(table, colour=colour)

@@ -21,14 +21,9 @@ MINIMUM_TORCH = (2, 10)
 SCALAR_PARTS = ("kind", "integer", "real", "imaginary")
 TORCH_TYPES = {"int": "SymInt", "Generator": "int"}
 CXX_TYPES = {
-    "Tensor": "Tensor",
-    "int": "int64_t",
-    "float": "double",
-    "bool": "bool",
-    "str": "std::string",
-    "ScalarType": "ScalarType",
-    "Generator": "int64_t",
-}
+    "Tensor": "Tensor", "int": "int64_t", "float": "double", "bool": "bool", "str": "std::string",
+    "ScalarType": "ScalarType", "Generator": "int64_t",
+}  # fmt: skip
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
 
 

@@ -54,15 +54,11 @@ WANTED = {
     "ATen/TensorIndexing.h": r"\b(?:indexing|TensorIndex)\b|\bindex(?:_put_)?\s*\(",
     "ATen/TensorUtils.h": r"\b(?:TensorArg|TensorGeometryArg|CheckedFrom)\b",
     "ATen/core/IListRef.h": r"\bI\w*ListRef\b",
-    "ATen/core/ivalue.h": r"\b(?:IValue|ivalue|c10::List|c10::Dict)\b",
-    "map": r"\bstd::(?:multi)?map\b",
-    "set": r"\bstd::(?:multi)?set\b",
-    "list": r"\bstd::list\b",
-    "chrono": r"\bstd::chrono\b",
-    "thread": r"\bstd::(?:thread|this_thread)\b",
-    "iomanip": r"\bstd::set(?:w|precision|fill)\b",
+    "ATen/core/ivalue.h": r"\b(?:IValue|ivalue|c10::List|c10::Dict)\b", "map": r"\bstd::(?:multi)?map\b",
+    "set": r"\bstd::(?:multi)?set\b", "list": r"\bstd::list\b", "chrono": r"\bstd::chrono\b",
+    "thread": r"\bstd::(?:thread|this_thread)\b", "iomanip": r"\bstd::set(?:w|precision|fill)\b",
     "torch/library.h": r"\bTORCH_LIBRARY\w*|\btorch::(?:Library|CppFunction)\b|\bDispatcher\b",
-}
+}  # fmt: skip
 HEAVY_PRELUDE = re.compile(
     r"^#include <ATen/(?:Context|DeviceGuard|TensorUtils|TracerMode)\.h>\n", re.MULTILINE
 )

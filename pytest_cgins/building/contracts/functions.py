@@ -24,15 +24,10 @@ from pytest_cgins.packs.values import decode, has_adapted
 
 INTERPRET = "TRITON_INTERPRET"
 BACKENDS = {
-    "cuda": "cuda-python",
-    "cuda.bindings": "cuda-python",
-    "cutlass": "nvidia-cutlass-dsl",
-    "cutlass.cute": "nvidia-cutlass-dsl",
-    "helion": "helion",
-    "numba": "numba",
-    "tilelang": "tilelang",
+    "cuda": "cuda-python", "cuda.bindings": "cuda-python", "cutlass": "nvidia-cutlass-dsl",
+    "cutlass.cute": "nvidia-cutlass-dsl", "helion": "helion", "numba": "numba", "tilelang": "tilelang",
     "triton": "'pytest-cgins[triton]'",
-}
+}  # fmt: skip
 """What pip installs for modules in which kernels are written: a missing one is no fault of the kernel."""
 
 

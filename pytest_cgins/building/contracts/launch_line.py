@@ -22,18 +22,9 @@ MAX_CHARACTERS = 65_536
 MAX_DIGITS = 18
 KEY = re.compile(r"\s*,?\s*([A-Za-z_]\w*)\s*=(?!=)\s*")
 KEYS = (
-    "kernel",
-    "grid",
-    "block",
-    "args",
-    "smem",
-    "cluster",
-    "cooperative",
-    "workspace",
-    "zero",
-    "when",
+    "kernel", "grid", "block", "args", "smem", "cluster", "cooperative", "workspace", "zero", "when",
     "require",
-)
+)  # fmt: skip
 KERNEL = re.compile(r"((?:[A-Za-z_]\w*::)*[A-Za-z_]\w*)\s*(?:<(.*)>)?", re.DOTALL)
 FLOATING = ("float32", "float64", "float16", "bfloat16")
 DTYPES = {
@@ -380,12 +371,8 @@ def tensor_names(schema: Schema) -> list[str]:
 def kinds(schema: Schema, *, workspace: bool, constants: Sequence[str] = ()) -> dict[str, Kind]:
     """What the names of a launch line stand for; `xs[]` are the items of a list."""
     words: dict[str, Kind] = {
-        "int": "int",
-        "float": "float",
-        "bool": "bool",
-        "Scalar": "number",
-        "Generator": "int",
-    }
+        "int": "int", "float": "float", "bool": "bool", "Scalar": "number", "Generator": "int",
+    }  # fmt: skip
     found: dict[str, Kind] = {"sm_count": "int", **dict.fromkeys(constants, "int")}
     for argument in schema.arguments:
         word: Kind = "tensor" if argument.type == "Tensor" else words.get(argument.type, "other")

@@ -31,79 +31,15 @@ SCALAR_C_TYPES = {
 }
 C_KEYWORDS = frozenset(
     [
-        "alignas",
-        "alignof",
-        "and",
-        "asm",
-        "auto",
-        "bool",
-        "break",
-        "case",
-        "catch",
-        "char",
-        "class",
-        "const",
-        "constexpr",
-        "continue",
-        "decltype",
-        "default",
-        "delete",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "explicit",
-        "export",
-        "extern",
-        "false",
-        "final",
-        "float",
-        "for",
-        "friend",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "mutable",
-        "namespace",
-        "new",
-        "noexcept",
-        "not",
-        "nullptr",
-        "operator",
-        "or",
-        "private",
-        "protected",
-        "public",
-        "register",
-        "requires",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "template",
-        "this",
-        "throw",
-        "true",
-        "try",
-        "typedef",
-        "typeid",
-        "typename",
-        "union",
-        "unsigned",
-        "using",
-        "virtual",
-        "void",
-        "volatile",
-        "while",
-        "xor",
+        "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class",
+        "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double", "else", "enum",
+        "explicit", "export", "extern", "false", "final", "float", "for", "friend", "goto", "if", "inline",
+        "int", "long", "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or",
+        "private", "protected", "public", "register", "requires", "restrict", "return", "short", "signed",
+        "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try", "typedef",
+        "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "xor",
     ]
-)
+)  # fmt: skip
 MARK = re.compile(r"\s*(?://|/\*|\*)\s*cgins:(?!:)(?P<text>.*)", re.DOTALL)
 CONTINUED = re.compile(r"\s*(?://|\*)(?P<text>.*)", re.DOTALL)
 MAX_CHARACTERS = 8192
@@ -222,15 +158,7 @@ def parse(text: str, where: str = "schema") -> Schema:
         # The parts, since a whole FunctionSchema refuses positional arguments that are mutated and returned.
         arguments = tuple(Arguments.parse(arguments_text).flat_all)
         returns = parse_returns(returns_text)
-    except (
-        AssertionError,
-        RuntimeError,
-        ValueError,
-        KeyError,
-        IndexError,
-        TypeError,
-        AttributeError,
-    ) as error:
+    except (AssertionError, RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SourceError(
             f"{where}: torch's schema language refuses {text[:200]!r}: {reason[:200]}",
@@ -240,7 +168,7 @@ def parse(text: str, where: str = "schema") -> Schema:
         entry=entry,
         arguments=tuple(_argument(argument, where) for argument in arguments),
         outputs=_outputs(arguments, returns, where),
-    )
+    )  # fmt: skip
     _refuse_bad_names(schema, where)
     return schema
 

@@ -11,24 +11,14 @@ from pathlib import Path
 
 # Folders and names at the beginning of an include, and the package of NVIDIA's that has them.
 PACKAGES = {
-    "crt": "nvidia-cuda-crt",
-    "mma.h": "nvidia-cuda-runtime",
-    "cub": "nvidia-cuda-cccl",
-    "thrust": "nvidia-cuda-cccl",
-    "cuda": "nvidia-cuda-cccl",
-    "nv": "nvidia-cuda-cccl",
-    "cute": "nvidia-cutlass",
-    "cutlass": "nvidia-cutlass",
-    "curand_kernel.h": "nvidia-curand",
-    "cooperative_groups": "nvidia-cuda-runtime",
-    "cooperative_groups.h": "nvidia-cuda-runtime",
-    "cuda_fp16.h": "nvidia-cuda-runtime",
-    "cuda_bf16.h": "nvidia-cuda-runtime",
-    "cuda_fp8.h": "nvidia-cuda-runtime",
-    "cuda_pipeline.h": "nvidia-cuda-runtime",
-    "cuComplex.h": "nvidia-cuda-runtime",
-    "vector_types.h": "nvidia-cuda-runtime",
-}
+    "crt": "nvidia-cuda-crt", "mma.h": "nvidia-cuda-runtime", "cub": "nvidia-cuda-cccl",
+    "thrust": "nvidia-cuda-cccl", "cuda": "nvidia-cuda-cccl", "nv": "nvidia-cuda-cccl",
+    "cute": "nvidia-cutlass", "cutlass": "nvidia-cutlass", "curand_kernel.h": "nvidia-curand",
+    "cooperative_groups": "nvidia-cuda-runtime", "cooperative_groups.h": "nvidia-cuda-runtime",
+    "cuda_fp16.h": "nvidia-cuda-runtime", "cuda_bf16.h": "nvidia-cuda-runtime",
+    "cuda_fp8.h": "nvidia-cuda-runtime", "cuda_pipeline.h": "nvidia-cuda-runtime",
+    "cuComplex.h": "nvidia-cuda-runtime", "vector_types.h": "nvidia-cuda-runtime",
+}  # fmt: skip
 FEATURES = {
     "half precision": "cuda_fp16.h",
     "cooperative groups": "cooperative_groups.h",

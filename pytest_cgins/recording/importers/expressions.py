@@ -31,72 +31,23 @@ DTYPES = {
 }  # fmt: skip
 FACTORIES = frozenset(
     {
-        "rand",
-        "randn",
-        "randint",
-        "randperm",
-        "zeros",
-        "ones",
-        "full",
-        "eye",
-        "arange",
-        "linspace",
-        "logspace",
-        "tensor",
+        "rand", "randn", "randint", "randperm", "zeros", "ones", "full", "eye", "arange", "linspace",
+        "logspace", "tensor",
     }
-)
+)  # fmt: skip
 FUNCTIONS = frozenset(
     {
-        "abs",
-        "exp",
-        "sqrt",
-        "sigmoid",
-        "tanh",
-        "softmax",
-        "tril",
-        "triu",
-        "cat",
-        "stack",
-        "transpose",
-        "permute",
-        "reshape",
-        "clamp",
-        "sort",
-        "where",
+        "abs", "exp", "sqrt", "sigmoid", "tanh", "softmax", "tril", "triu", "cat", "stack", "transpose",
+        "permute", "reshape", "clamp", "sort", "where",
     }
-)
+)  # fmt: skip
 METHODS = frozenset(
     {
-        "abs",
-        "exp",
-        "sqrt",
-        "sigmoid",
-        "tanh",
-        "softmax",
-        "tril",
-        "triu",
-        "transpose",
-        "permute",
-        "reshape",
-        "view",
-        "unsqueeze",
-        "squeeze",
-        "expand",
-        "clamp",
-        "contiguous",
-        "t",
-        "to",
-        "cuda",
-        "cpu",
-        "float",
-        "double",
-        "half",
-        "bfloat16",
-        "int",
-        "long",
-        "bool",
+        "abs", "exp", "sqrt", "sigmoid", "tanh", "softmax", "tril", "triu", "transpose", "permute", "reshape",
+        "view", "unsqueeze", "squeeze", "expand", "clamp", "contiguous", "t", "to", "cuda", "cpu", "float",
+        "double", "half", "bfloat16", "int", "long", "bool",
     }
-)
+)  # fmt: skip
 PROPERTIES = frozenset({"T", "mT"})
 _CASTS: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

@@ -11,7 +11,7 @@ from pytest_cgins.report import tables
 from pytest_cgins.report.junit import device_name
 from pytest_cgins.report.result import Result
 from pytest_cgins.report.summary import rank
-from pytest_cgins.report.trend import Trend
+from pytest_cgins.report.trend import Trend, changes
 from pytest_cgins.report.view import ReportView
 
 
@@ -129,12 +129,5 @@ def _own(trend: Trend | None, model: str) -> Trend | None:
     if trend is None or not model:
         return trend
     kept = [one for one in trend.segments if one.hard.parts.get("device") == model]
-    told = [
-        replace(
-            one,
-            hard_changes=before.hard.changes_to(one.hard) if before else (),
-            soft_changes=before.soft.changes_to(one.soft) if before else (),
-        )
-        for before, one in zip([None, *kept], kept, strict=False)
-    ]
+    told = [replace(one, **changes(before, one)) for before, one in zip([None, *kept], kept, strict=False)]
     return replace(trend, segments=tuple(told)) if told else None
