@@ -31,6 +31,8 @@ pytest_plugins = ["pytester"]
 TESTS = Path(__file__).parent
 # Tests import `timings` and other helpers, however pytest was started.
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
+# Threads of torch that spin while they wait cost other test processes their cores: five times the CPU on two cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # A change is judged on the same examples each time; each night draws others (make test-exam).
 settings.register_profile("same examples", derandomize=True)
 settings.load_profile("same examples")
