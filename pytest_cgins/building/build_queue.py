@@ -190,10 +190,6 @@ class BuildQueue:
         """Around what is timed: no compiler of this run runs meanwhile."""
         return self._compilers.suspended()
 
-    def lent(self) -> AbstractContextManager[None]:
-        """Around what this thread compiles in the sandbox of these builds; it rests and ends with them."""
-        return compilers.using(self._compilers)
-
     def progress(self) -> Progress:
         """How far the builds are."""
         with self._changed:

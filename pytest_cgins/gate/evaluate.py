@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 
 from pytest_cgins.building.build_queue import BuildQueue
-from pytest_cgins.building.builders import doomed
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.compilers.running import Fence
 from pytest_cgins.building.kernel_builds import KernelBuilds
@@ -271,11 +270,6 @@ class Evaluator:
         with suppress(EndedError):
             self._describe()
         return self.supply.can_build(kernel_of(case))
-
-    def is_doomed(self, case: Case) -> bool:
-        """Whether a case's kernel most likely cannot be built: known much sooner, and no verdict."""
-        source = self.supply.source(kernel_of(case))
-        return source is not None and doomed.is_doomed(source, self.supply.builds)
 
     def start(self, role: str) -> None:
         """Have the process of a role begin its imports, beside nobody who times; errors are told when it is used.

@@ -227,8 +227,7 @@ class ConcurrentCandidates:
         checker, started = slot.checker, time.monotonic()
         try:
             case, *_ = checker.cases()
-            early = self._starts_early and not checker.is_doomed(case)
-            if (early or checker.can_build(case)) and not self._stopped.is_set():
+            if (self._starts_early or checker.can_build(case)) and not self._stopped.is_set():
                 if timed and self._may_wait(slot):
                     slot.timer = self._evaluator(slot.copy, builds, slot.champion, timing=True)
                 self._have_started(checker, slot.timer)

@@ -232,25 +232,6 @@ def refused(implementation: str) -> Callable[[Path], float]:
     return measure
 
 
-def prefilter(folder: Path) -> float:
-    """A launcher's device-code error through NVRTC, before nvcc would be started."""
-    from pytest_cgins.building.builders import prefilter
-
-    find = project(folder / "project", "launcher CUDA, broken")
-
-    def check(source: Any) -> Any:
-        file = Path(source.files[0])
-        return prefilter.check(file.read_text(), file, "sm_90a", flags=source.flags)
-
-    check(project(folder / "other", "launcher CUDA")())
-    source = find()
-    started = time.perf_counter()
-    found = check(source)
-    seconds = time.perf_counter() - started
-    assert found.verdict == "refused", found
-    return seconds
-
-
 def examples(*, warm: bool) -> Callable[[Path], float]:
     """All CUDA kernels of the example project, for three architectures, from the command line."""
 
@@ -298,7 +279,6 @@ ROWS = (
     Row("launcher by g++", cold("launcher C++"), INLINE_CPP, 200),
     Row("torch extension, C++", cold("extension C++", warmed_by="extension C++, other"), INLINE_CPP),
     Row("error of a device kernel (NVRTC)", refused("device, broken"), asked=0.05),
-    Row("error of a launcher, pre-filter (NVRTC)", prefilter, asked=0.05),
     Row("error of a launcher (nvcc)", refused("launcher CUDA, broken"), asked=0.5),
     *(
         Row(f"cache hit, {name}", hit(name), asked=0.02)

@@ -18,7 +18,7 @@ from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.model import Case, Evaluation, Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator, worker_environment
-from pytest_cgins.regenerate import candidate_pool, targets
+from pytest_cgins.regenerate import targets
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
@@ -223,20 +223,6 @@ def test_what_lacked_memory_is_checked_once_more_alone(
         assert bench.check(files).evaluations[0].verdict.status is Status.PASSED
     assert asked.count(copy.top) == 2
     assert len(asked) == 3
-
-
-def test_what_nvrtc_refuses_and_the_compiler_takes_is_checked(
-    make_bench: Callable[..., tuple[Bench, ProjectCopy]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its word only puts off that a process is started; the compiler's counts."""
-    monkeypatch.setattr(candidate_pool, "default_jobs", lambda: 8)
-    monkeypatch.setattr(Evaluator, "is_doomed", lambda self, case: True)
-    bench, _ = make_bench()
-    bench.begin([relu("a"), relu("b", "EACH < ? 0")], None)
-    statuses = [
-        bench.check(one).evaluations[0].verdict.status for one in (relu("a"), relu("b", "EACH < ? 0"))
-    ]
-    assert statuses == [Status.PASSED, Status.BUILD_ERROR]
 
 
 @pytest.mark.parametrize("edited", [False, True])

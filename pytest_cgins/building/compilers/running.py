@@ -238,16 +238,6 @@ def use(compilers: Compilers) -> None:
     _CURRENT.set(compilers)
 
 
-@contextmanager
-def using(compilers: Compilers) -> Iterator[None]:
-    """The same for as long as it is open."""
-    token = _CURRENT.set(compilers)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
-
-
 def _members(sessions: Collection[int]) -> set[int]:
     """Processes of some sessions."""
     found = set()
