@@ -5,28 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+from pytest_cgins.app.commands.options import Subparsers, command, option
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
-    parser = subparsers.add_parser(
-        "annotate",
-        help="print a report of --cgins-json as annotations for GitHub's runner",
-        description="Print what failed, and what is in doubt, as workflow commands that annotate the sources of kernels: "
+    parser = command(
+        subparsers,
+        "annotate  print a report of --cgins-json as annotations for GitHub's runner",
+        run,
+        "Print what failed, and what is in doubt, as workflow commands that annotate the sources of kernels: "
         "worst first, and no more than GitHub shows of one step.",
     )
-    parser.add_argument("report", type=Path, metavar="REPORT", help="the JSON file")
-    parser.add_argument(
-        "--folder", type=Path, default=Path(), metavar="DIR", help="where pytest was started; default: here"
-    )
-    parser.add_argument(
-        "--root", type=Path, default=Path(), metavar="DIR", help="top of the checkout; default: here"
-    )
-    parser.set_defaults(run=run)
+    option(parser, "report REPORT  the JSON file", type=Path)
+    option(parser, "--folder DIR  where pytest was started; default: here", type=Path, default=Path())
+    option(parser, "--root DIR  top of the checkout; default: here", type=Path, default=Path())
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.core.text import counted
 
@@ -31,30 +32,26 @@ _PROVEN = {
 }
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add `cgins bench-model`."""
-    parser = subparsers.add_parser(
-        "bench-model",
-        help="time a whole model with kernels in the place of its ops, and without",
-        description="Run a model with the kernels of cgins.yaml, compare its outputs, and time it in turns with the model as "
+    parser = command(
+        subparsers,
+        "bench-model  time a whole model with kernels in the place of its ops, and without",
+        run,
+        "Run a model with the kernels of cgins.yaml, compare its outputs, and time it in turns with the model as "
         "it is. The kernels run in this process, with your rights: have `pytest --cgins` find them right first.",
     )
-    parser.add_argument(
-        "model", metavar="MODULE:FUNCTION", help="gives a function without arguments, or (model, inputs)"
+    option(parser, "model MODULE:FUNCTION  gives a function without arguments, or (model, inputs)")
+    option(parser, "--device  default: cuda where there is one", choices=("cpu", "cuda"))
+    option(
+        parser,
+        "--kernel NAME[/IMPLEMENTATION]  put in these alone; default: the first implementation of each kernel for the device",
+        action="append",
+        default=[],
     )
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is one")
-    parser.add_argument(
-        "--kernel", action="append", default=[], metavar="NAME[/IMPLEMENTATION]",
-        help="put in these alone; default: the first implementation of each kernel for the device",
-    )  # fmt: skip
     add_config_option(parser)
-    parser.add_argument(
-        "--out", type=Path, default=FILE, metavar="FILE", help="the document (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--cgins-seed", dest="seed", type=int, metavar="N", help="seed of the order of blocks"
-    )
-    parser.set_defaults(run=run)
+    option(parser, "--out FILE  the document (default: %(default)s)", type=Path, default=FILE)
+    option(parser, "--cgins-seed N  seed of the order of blocks", dest="seed", type=int)
 
 
 def run(arguments: argparse.Namespace) -> int:

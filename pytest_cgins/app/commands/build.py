@@ -11,6 +11,7 @@ from contextlib import closing
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import load_without_traces, select
 from pytest_cgins.core.errors import CginsError, ConfigError
@@ -20,56 +21,36 @@ if TYPE_CHECKING:
     from pytest_cgins.config import Config, Implementation, KernelEntry
     from pytest_cgins.core.model import Compilation, SessionReport
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 NO_BASELINE = "none"
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
-    build = subparsers.add_parser(
-        "build",
-        help="build the kernels of cgins.yaml",
-        description="Build all implementations of the named kernels, or of all. With --arch: the CUDA ones, for "
+    build = command(
+        subparsers,
+        "build  build the kernels of cgins.yaml",
+        run_build,
+        "Build all implementations of the named kernels, or of all. With --arch: the CUDA ones, for "
         "each architecture, and print what they take. Exit status 1 if one fails.",
     )
-    build.add_argument("kernels", nargs="*", metavar="KERNEL", help="names in cgins.yaml; default: all")
-    build.add_argument("--device", choices=("cpu", "cuda"), help="only the implementations for this device")
-    build.add_argument(
-        "--arch",
-        metavar="ARCH[,ARCH]",
-        help="build CUDA kernels for these, such as sm_80,sm_90a; no GPU needed",
-    )
-    build.add_argument(
-        "--all", action="store_true", help="with --arch: also the implementations that have no architecture"
-    )
-    build.add_argument(
-        "--baseline",
-        metavar="REV",
+    option(build, "kernels KERNEL  names in cgins.yaml; default: all", nargs="*")
+    option(build, "--device  only the implementations for this device", choices=("cpu", "cuda"))
+    option(build, "--arch ARCH[,ARCH]  build CUDA kernels for these, such as sm_80,sm_90a; no GPU needed")
+    flag(build, "--all  with --arch: also the implementations that have no architecture")
+    option(
+        build,
+        "--baseline REV  with --arch: a commit, or merge-base; fail where spills or registers grew since (default: %(default)s)",
         default=NO_BASELINE,
-        help="with --arch: a commit, or merge-base; fail where spills or registers grew since (default: %(default)s)",
     )
-    build.add_argument(
-        "--resources", action="store_true", help="with --arch: each function, with its most frequent opcodes"
+    flag(build, "--resources  with --arch: each function, with its most frequent opcodes")
+    flag(build, "--json  with --arch: print a report as --cgins-json writes it")
+    option(build, "-j/--jobs N  builds at a time; default: one a core", type=_jobs, default=0)
+    option(
+        build, "-v/--verbose  say what the compilers were asked; -vv: all messages", action="count", default=0
     )
-    build.add_argument(
-        "--json", action="store_true", help="with --arch: print a report as --cgins-json writes it"
-    )
-    build.add_argument(
-        "-j", "--jobs", type=_jobs, default=0, metavar="N", help="builds at a time; default: one a core"
-    )
-    build.add_argument(
-        "-v",
-        "--verbose",
-        action="count",
-        default=0,
-        help="say what the compilers were asked; -vv: all messages",
-    )
-    build.add_argument(
-        "--timeout", type=_seconds, default=600.0, metavar="S", help="limit a kernel, in seconds"
-    )
+    option(build, "--timeout S  limit a kernel, in seconds", type=_seconds, default=600.0)
     add_config_option(build)
-    build.set_defaults(run=run_build)
 
 
 def run_build(arguments: argparse.Namespace) -> int:

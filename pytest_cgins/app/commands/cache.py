@@ -7,47 +7,37 @@ import json
 import re
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.building.cache import space
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.core.console import print_table
 from pytest_cgins.core.text import counted
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
-    cache = subparsers.add_parser(
-        "cache",
-        help="list, prune or locate built kernels",
-        description="The build cache: $CGINS_CACHE_DIR/builds, else a folder of the user. It never holds much "
+    commands = group(
+        subparsers,
+        "cache  list, prune or locate built kernels",
+        "The build cache: $CGINS_CACHE_DIR/builds, else a folder of the user. It never holds much "
         "more than $CGINS_CACHE_SIZE (default 5GiB): builds whose last use is longest ago go first.",
     )
-    commands = cache.add_subparsers(metavar="COMMAND", required=True)
-    listing = commands.add_parser("ls", help="list the builds, the last used first")
-    listing.add_argument("--json", action="store_true", help="as JSON, with keys and folders")
-    listing.set_defaults(run=run_ls)
-    prune = commands.add_parser(
-        "prune",
-        help="remove builds",
-        description="Remove builds; without options, down to $CGINS_CACHE_SIZE. What a running process uses stays.",
+    listing = command(commands, "ls  list the builds, the last used first", run_ls)
+    flag(listing, "--json  as JSON, with keys and folders")
+    prune = command(
+        commands,
+        "prune  remove builds",
+        run_prune,
+        "Remove builds; without options, down to $CGINS_CACHE_SIZE. What a running process uses stays.",
     )
-    prune.add_argument(
-        "--max-size", type=size, metavar="SIZE", help="until the rest is no larger: 500MB, 2GiB"
-    )
-    prune.add_argument(
-        "--older-than", type=age, metavar="AGE", help="what was not used for so long: 12h, 30d"
-    )
-    prune.add_argument("--all", action="store_true", help="all builds")
-    prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-    prune.set_defaults(run=run_prune)
-    path = commands.add_parser("path", help="print the folder")
-    path.set_defaults(run=run_path)
+    option(prune, "--max-size SIZE  until the rest is no larger: 500MB, 2GiB", type=size)
+    option(prune, "--older-than AGE  what was not used for so long: 12h, 30d", type=age)
+    flag(prune, "--all  all builds")
+    flag(prune, "--dry-run  only say what would be removed")
+    command(commands, "path  print the folder", run_path)
 
 
 def size(text: str) -> int:

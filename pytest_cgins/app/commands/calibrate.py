@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import select
 from pytest_cgins.core.errors import ConfigError, InfrastructureError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from pytest_cgins.gate.calibration import Calibration
     from pytest_cgins.gate.evaluate import Evaluator
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 LEAST_PROCESSES, MOST_PROCESSES = 3, 1000
 LEAST_BLOCKS, MOST_BLOCKS = 3, 1000
@@ -30,31 +30,37 @@ MOST_CASES = 100
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
-    parser = subparsers.add_parser(
-        "calibrate",
-        help="measure how far times of this device scatter",
-        description="Time kernels of cgins.yaml against second builds of themselves in fresh processes, for calls of "
+    parser = command(
+        subparsers,
+        "calibrate  measure how far times of this device scatter",
+        run_calibrate,
+        "Time kernels of cgins.yaml against second builds of themselves in fresh processes, for calls of "
         "each length, and keep what came out for `pytest --cgins`: slowdowns below 2.5 times the upper bound of the spread between "
         "processes are let pass there. Run it where the gate runs, with nothing else on the device.",
     )
-    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="names in cgins.yaml; default: all")
+    option(parser, "kernels KERNEL  names in cgins.yaml; default: all", nargs="*")
     add_config_option(parser)
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one, else cpu")
-    parser.add_argument(
-        "--processes", type=_count(LEAST_PROCESSES, MOST_PROCESSES), default=10, metavar="N",
-        help="fresh processes (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--blocks", type=_count(LEAST_BLOCKS, MOST_BLOCKS), default=64, metavar="N",
-        help="blocks of each case in each of them (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--cases-per-class", type=_count(1, MOST_CASES), default=2, metavar="N",
-        help="cases for each length of calls, of different kernels where there are (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--peaks", action="store_true", help="also measure the peaks of the roofline anew")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    parser.set_defaults(run=run_calibrate)
+    option(parser, "--device  default: cuda if there is one, else cpu", choices=("cpu", "cuda"))
+    option(
+        parser,
+        "--processes N  fresh processes (default: %(default)s)",
+        type=_count(LEAST_PROCESSES, MOST_PROCESSES),
+        default=10,
+    )
+    option(
+        parser,
+        "--blocks N  blocks of each case in each of them (default: %(default)s)",
+        type=_count(LEAST_BLOCKS, MOST_BLOCKS),
+        default=64,
+    )
+    option(
+        parser,
+        "--cases-per-class N  cases for each length of calls, of different kernels where there are (default: %(default)s)",
+        type=_count(1, MOST_CASES),
+        default=2,
+    )
+    flag(parser, "--peaks  also measure the peaks of the roofline anew")
+    flag(parser, "--json  print one JSON document instead of a table")
 
 
 def run_calibrate(arguments: argparse.Namespace) -> int:

@@ -6,12 +6,10 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.core.errors import GitHubError
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 EVENT_LIMIT_NBYTES = 1 << 25
 NO_REPORT = "## cgins: no report\n\nThe run for this commit left no report: its log says why. What was here was about an earlier one."
@@ -20,36 +18,26 @@ NO_REPORT = "## cgins: no report\n\nThe run for this commit left no report: its 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
-    parser = subparsers.add_parser(
-        "comment",
-        help="write a report of --cgins-json as a comment of a pull request, or rewrite it",
-        description="Write what the gate found as one comment of the pull request that GitHub's event is about, or rewrite "
+    parser = command(
+        subparsers,
+        "comment  write a report of --cgins-json as a comment of a pull request, or rewrite it",
+        run,
+        "Write what the gate found as one comment of the pull request that GitHub's event is about, or rewrite "
         "the one that an earlier run wrote. The report may be anybody's: nothing in it says where the comment goes. The "
         "token is read from GITHUB_TOKEN or GH_TOKEN and needs pull-requests: write. Runs no kernel.",
     )
     found = parser.add_mutually_exclusive_group(required=True)
-    found.add_argument("report", type=Path, nargs="?", metavar="REPORT", help="the JSON file")
-    found.add_argument(
-        "--no-report",
-        action="store_true",
-        help="the run left none: say so in the comment of an earlier run, if there is one",
-    )
-    parser.add_argument(
-        "--event", type=Path, metavar="FILE", help="GitHub's event (default: $GITHUB_EVENT_PATH)"
-    )
-    parser.add_argument(
-        "--repository", metavar="OWNER/NAME", help="where the pull request is (default: $GITHUB_REPOSITORY)"
-    )
-    parser.add_argument(
-        "--name",
+    option(found, "report REPORT  the JSON file", type=Path, nargs="?")
+    flag(found, "--no-report  the run left none: say so in the comment of an earlier run, if there is one")
+    option(parser, "--event FILE  GitHub's event (default: $GITHUB_EVENT_PATH)", type=Path)
+    option(parser, "--repository OWNER/NAME  where the pull request is (default: $GITHUB_REPOSITORY)")
+    option(
+        parser,
+        "--name  tells comments of several gates of one pull request apart (default: %(default)s)",
         default="gate",
-        help="tells comments of several gates of one pull request apart (default: %(default)s)",
     )
-    parser.add_argument("--author", metavar="LOGIN", help="who comments (default: github-actions[bot])")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the comment and where it would go; write nothing"
-    )
-    parser.set_defaults(run=run)
+    option(parser, "--author LOGIN  who comments (default: github-actions[bot])")
+    flag(parser, "--dry-run  print the comment and where it would go; write nothing")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,27 +6,22 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag
 from pytest_cgins.core.text import columns
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
-    doctor = subparsers.add_parser(
-        "doctor",
-        help="say what this machine has of what kernels need",
-        description="Look for compilers, GPUs, profilers, packages and permissions; say what each missing one "
+    doctor = command(
+        subparsers,
+        "doctor  say what this machine has of what kernels need",
+        run_doctor,
+        "Look for compilers, GPUs, profilers, packages and permissions; say what each missing one "
         "disables and how to get it. Exit status 1 only if Python, torch or the C++ compiler will not do.",
     )
-    doctor.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    doctor.add_argument(
-        "--probe", action="store_true", help="also build a tiny kernel and run it under ncu; needs the GPU"
-    )
-    doctor.set_defaults(run=run_doctor)
+    flag(doctor, "--json  print one JSON document instead of a table")
+    flag(doctor, "--probe  also build a tiny kernel and run it under ncu; needs the GPU")
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.app.commands.schema import add_config_option
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pytest_cgins.regenerate.profiling.model import CaseProfile, Preflight
     from pytest_cgins.regenerate.profiling.timed import Timed
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 OUT = Path(".cgins/evidence")
 ENV, ROOFLINE, NCU_TOP, SASS, TIDY, BENCH = (
@@ -31,10 +31,10 @@ NO_BASELINE = "none"
 
 def add_parsers(subparsers: Subparsers) -> Subparsers:
     """Add the subcommands to the `cgins` parser; gives those of `cgins evidence`, of which `ablate` is elsewhere."""
-    evidence = subparsers.add_parser(
-        "evidence", help="measure what a kernel does with its device: counters, roofline, machine code, times"
+    kinds = group(
+        subparsers,
+        "evidence  measure what a kernel does with its device: counters, roofline, machine code, times",
     )
-    kinds = evidence.add_subparsers(metavar="COMMAND", required=True)
     _add_env(kinds)
     _add_roofline(kinds)
     _add_profile(kinds)
@@ -45,113 +45,100 @@ def add_parsers(subparsers: Subparsers) -> Subparsers:
 
 
 def _add_env(kinds: Subparsers) -> None:
-    parser = kinds.add_parser(
-        "env",
-        help="say what this machine has to look into kernels with",
-        description="Look for GPU, driver, nvcc, ncu and whether it may read counters, cuobjdump, headers and libraries. "
+    parser = command(
+        kinds,
+        "env  say what this machine has to look into kernels with",
+        run_env,
+        "Look for GPU, driver, nvcc, ncu and whether it may read counters, cuobjdump, headers and libraries. "
         "With KERNEL: check its cases too.",
     )
-    parser.add_argument(
-        "kernels", nargs="*", metavar="KERNEL", help="check the cases of these kernels of cgins.yaml"
-    )
-    parser.add_argument("--probe", action="store_true", help="have ncu measure a tiny kernel; needs the GPU")
+    option(parser, "kernels KERNEL  check the cases of these kernels of cgins.yaml", nargs="*")
+    flag(parser, "--probe  have ncu measure a tiny kernel; needs the GPU")
     _add_places(parser)
-    parser.set_defaults(run=run_env)
 
 
 def _add_roofline(kinds: Subparsers) -> None:
-    parser = kinds.add_parser(
-        "roofline",
-        help="say how far each case of a kernel is from its device's peaks",
-        description="Time the cases of a kernel, and hold their work against what the device reaches. Where `cgins evidence "
+    parser = command(
+        kinds,
+        "roofline  say how far each case of a kernel is from its device's peaks",
+        run_roofline,
+        "Time the cases of a kernel, and hold their work against what the device reaches. Where `cgins evidence "
         "profile` has read counters of a case, its gaps are by these.",
     )
     add_kernel(parser)
     add_case(parser)
     _add_seed(parser)
-    parser.set_defaults(run=run_roofline)
 
 
 def _add_profile(kinds: Subparsers) -> None:
-    parser = kinds.add_parser(
-        "profile",
-        help="run one case of a kernel under ncu and torch's profiler",
-        description="Profile one call of one case for each implementation. Without ncu, or where it may not read counters, "
+    parser = command(
+        kinds,
+        "profile  run one case of a kernel under ncu and torch's profiler",
+        run_profile,
+        "Profile one call of one case for each implementation. Without ncu, or where it may not read counters, "
         "what is left: the timeline, registers, spills and machine code.",
     )
     add_kernel(parser)
     add_case(parser, default="the one with the largest arguments")
-    parser.add_argument(
-        "--top", type=_top, default=5, metavar="N", help="worst figures an axis (default: %(default)s)"
-    )
-    parser.add_argument("--no-ncu", action="store_true", help="leave ncu out")
+    option(parser, "--top N  worst figures an axis (default: %(default)s)", type=_top, default=5)
+    flag(parser, "--no-ncu  leave ncu out")
     _add_seed(parser)
-    parser.set_defaults(run=run_profile)
 
 
 def _add_sass(kinds: Subparsers) -> None:
-    parser = kinds.add_parser(
-        "sass",
-        help="count the machine instructions of a kernel",
-        description="Disassemble what was built, for each CUDA implementation. Python kernels are called once for that.",
+    parser = command(
+        kinds,
+        "sass  count the machine instructions of a kernel",
+        run_sass,
+        "Disassemble what was built, for each CUDA implementation. Python kernels are called once for that.",
     )
     add_kernel(parser)
     add_case(parser, default="the one with the largest arguments")
-    parser.add_argument(
-        "--arch",
-        metavar="ARCH[,ARCH]",
-        default="",
-        help="build for these, such as sm_80,sm_90a; no GPU needed",
-    )
-    parser.set_defaults(run=run_sass)
+    option(parser, "--arch ARCH[,ARCH]  build for these, such as sm_80,sm_90a; no GPU needed", default="")
 
 
 def _add_tidy(kinds: Subparsers) -> None:
-    parser = kinds.add_parser(
-        "tidy", help="show what clang-tidy says of a kernel's sources, where it is installed"
+    parser = command(
+        kinds, "tidy  show what clang-tidy says of a kernel's sources, where it is installed", run_tidy
     )
     add_kernel(parser)
-    parser.set_defaults(run=run_tidy)
 
 
 def _add_bench(kinds: Subparsers) -> None:
-    parser = kinds.add_parser(
-        "bench",
-        help="time a kernel against torch, torch.compile and its base revision",
-        description="Check and time the cases of a kernel in interleaved blocks, as `pytest --cgins` does.",
+    parser = command(
+        kinds,
+        "bench  time a kernel against torch, torch.compile and its base revision",
+        run_bench,
+        "Check and time the cases of a kernel in interleaved blocks, as `pytest --cgins` does.",
     )
     add_kernel(parser)
     add_case(parser)
-    parser.add_argument(
-        "--baseline", metavar="REV", default="merge-base",
-        help="a commit, merge-base, or none (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    option(
+        parser, "--baseline REV  a commit, merge-base, or none (default: %(default)s)", default="merge-base"
+    )
+    flag(parser, "--no-compile  leave torch.compile out")
     _add_seed(parser)
-    parser.set_defaults(run=run_bench)
 
 
 def add_kernel(parser: argparse.ArgumentParser) -> None:
     """Add KERNEL, and where things are."""
-    parser.add_argument("kernel", metavar="KERNEL", help="name in cgins.yaml, or NAME/IMPLEMENTATION")
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="only the implementations for this device")
+    option(parser, "kernel KERNEL  name in cgins.yaml, or NAME/IMPLEMENTATION")
+    option(parser, "--device  only the implementations for this device", choices=("cpu", "cuda"))
     _add_places(parser)
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
     add_config_option(parser)
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"of the document (default: {OUT}/KERNEL)")
+    option(parser, f"--out FOLDER  of the document (default: {OUT}/KERNEL)", type=Path)
 
 
 def add_case(parser: argparse.ArgumentParser, *, default: str = "all") -> None:
     """Add `--case`."""
-    parser.add_argument(
-        "--case", default="", metavar="TEXT", help=f"only cases with this in their names (default: {default})"
-    )
+    option(parser, f"--case TEXT  only cases with this in their names (default: {default})", default="")
 
 
 def _add_seed(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cgins-seed", dest="seed", type=int, metavar="N", help="seed of the inputs")
+    option(parser, "--cgins-seed N  seed of the inputs", dest="seed", type=int)
 
 
 # ---- what they do

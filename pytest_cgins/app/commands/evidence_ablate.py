@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.ablation import Variant
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 FILE = "attribution.json"
 
@@ -22,24 +22,30 @@ def add_parser(kinds: Subparsers) -> None:
     """Add the subcommand to those of `cgins evidence`."""
     from pytest_cgins.app.commands import evidence
 
-    parser = kinds.add_parser(
-        "ablate",
-        help="time a kernel without one method after another",
-        description="Put each FILE in the place of the kernel's main source, in a copy of the project, check it, and time "
+    parser = command(
+        kinds,
+        "ablate  time a kernel without one method after another",
+        run_ablate,
+        "Put each FILE in the place of the kernel's main source, in a copy of the project, check it, and time "
         "it against the kernel as it is, in turns. A method contributes if the kernel is proven slower, or wrong, without it.",
     )
     evidence.add_kernel(parser)
-    parser.add_argument(
-        "--without", action="append", required=True, metavar="NAME=FILE", type=_named_file,
-        help="a method, and the main source without it; several times",
-    )  # fmt: skip
+    option(
+        parser,
+        "--without NAME=FILE  a method, and the main source without it; several times",
+        action="append",
+        required=True,
+        type=_named_file,
+    )
     evidence.add_case(parser)
-    parser.add_argument("--cgins-seed", dest="seed", type=int, metavar="N", help="seed of the inputs")
-    parser.add_argument(
-        "--cgins-sandbox", dest="sandbox", choices=("auto", "off"), default="auto",
-        help="fence variants in; off: trust them",
-    )  # fmt: skip
-    parser.set_defaults(run=run_ablate)
+    option(parser, "--cgins-seed N  seed of the inputs", dest="seed", type=int)
+    option(
+        parser,
+        "--cgins-sandbox  fence variants in; off: trust them",
+        dest="sandbox",
+        choices=("auto", "off"),
+        default="auto",
+    )
 
 
 def run_ablate(arguments: argparse.Namespace) -> int:

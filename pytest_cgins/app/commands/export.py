@@ -6,14 +6,11 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def kind_first(words: Sequence[str]) -> list[str]:
@@ -31,26 +28,25 @@ def kind_first(words: Sequence[str]) -> list[str]:
 
 def add_parser(kinds: Subparsers) -> None:
     """Add the kind `torch-library` to `cgins export`."""
-    export = kinds.add_parser(
-        "torch-library",
-        help="kernels as operators of torch, in a package that is built and used without pytest-cgins",
-        description="Write a Python package with the kernels' sources, a generated binding over torch's stable "
+    export = command(
+        kinds,
+        "torch-library  kernels as operators of torch, in a package that is built and used without pytest-cgins",
+        run_export,
+        "Write a Python package with the kernels' sources, a generated binding over torch's stable "
         "ABI, shapes for torch.compile, and gradients. Kernels for the backward of an exported op come along. "
         "`cgins export KERNEL --as torch-library` is the same.",
     )
-    export.add_argument("kernels", nargs="+", metavar="KERNEL", help="names in cgins.yaml")
-    export.add_argument(
-        "--implementation", action="append", default=[], metavar="NAME", dest="implementations",
-        help="an implementation to export, may be repeated; default: the launchers, one a device",
-    )  # fmt: skip
-    export.add_argument("--out", type=Path, metavar="DIR", help="default: NAMESPACE-torch-library")
-    export.add_argument(
-        "--namespace",
-        metavar="NS",
-        help="of torch.ops and of the package; default: the project folder's name",
+    option(export, "kernels KERNEL  names in cgins.yaml", nargs="+")
+    option(
+        export,
+        "--implementation NAME  an implementation to export, may be repeated; default: the launchers, one a device",
+        action="append",
+        default=[],
+        dest="implementations",
     )
+    option(export, "--out DIR  default: NAMESPACE-torch-library", type=Path)
+    option(export, "--namespace NS  of torch.ops and of the package; default: the project folder's name")
     add_config_option(export)
-    export.set_defaults(run=run_export)
 
 
 def run_export(arguments: argparse.Namespace) -> int:

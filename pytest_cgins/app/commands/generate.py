@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.core.errors import ConfigError, JournalError
 from pytest_cgins.core.options import RUNS_FOLDER
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_cgins.regenerate.new_kernel import NewKernel
     from pytest_cgins.regenerate.run_status import RunResult
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 LANGUAGES = ("cuda", "cpp", "triton", "cute")
 CONTRACTS = ("launcher", "device", "torch-extension", "python")
@@ -30,100 +30,85 @@ CONTRACTS = ("launcher", "device", "torch-extension", "python")
 
 def add_parsers(subparsers: Subparsers) -> Subparsers:
     """Add the subcommands to the `cgins` parser; gives those of `cgins runs`, of which `resume` is elsewhere."""
-    generate = subparsers.add_parser(
-        "generate",
-        help="have a model write kernels for ops that have traces and none yet",
-        description="Have a language model write a kernel for each op, try each answer with the gate, and propose what "
+    generate = command(
+        subparsers,
+        "generate  have a model write kernels for ops that have traces and none yet",
+        run_generate,
+        "Have a language model write a kernel for each op, try each answer with the gate, and propose what "
         "it accepts. The project is not changed: `cgins proposal apply` does that.",
     )
-    generate.add_argument("ops", nargs="+", metavar="OP", help="name of a recorded op, or its last word")
-    generate.add_argument(
-        "--name", default="", metavar="KERNEL", help="in cgins.yaml (default: the op's last word)"
-    )
+    option(generate, "ops OP  name of a recorded op, or its last word", nargs="+")
+    option(generate, "--name KERNEL  in cgins.yaml (default: the op's last word)", default="")
     _add_form(generate)
     add_config_option(generate)
     _add_asked(generate)
-    generate.set_defaults(run=run_generate)
-    whole = subparsers.add_parser(
-        "run",
-        help="from a benchmark file of GinS to kernels, in one command",
-        description="Record the operations of a benchmark file, have a language model write a kernel for each, and keep "
+    whole = command(
+        subparsers,
+        "run  from a benchmark file of GinS to kernels, in one command",
+        run_benchmark,
+        "Record the operations of a benchmark file, have a language model write a kernel for each, and keep "
         "what the gate accepts in a project of its own, ready for `pytest --cgins`.",
     )
-    whole.add_argument("file", type=Path, metavar="FILE.json", help="programs of operations and definitions")
-    whole.add_argument("--out", type=Path, metavar="FOLDER", help="of the project (default: the file's name)")
+    option(whole, "file FILE.json  programs of operations and definitions", type=Path)
+    option(whole, "--out FOLDER  of the project (default: the file's name)", type=Path)
     _add_form(whole)
     _add_asked(whole)
-    whole.set_defaults(run=run_benchmark)
     return _add_runs(subparsers)
 
 
 def _add_runs(subparsers: Subparsers) -> Subparsers:
-    runs = subparsers.add_parser(
-        "runs", help="journals of runs: list, show, resume, export; what an agent that answers needs to know"
+    kinds = group(
+        subparsers,
+        "runs  journals of runs: list, show, resume, export; what an agent that answers needs to know",
     )
-    kinds = runs.add_subparsers(metavar="COMMAND", required=True)
-    listed = kinds.add_parser("ls", help="list runs, newest first")
-    shown = kinds.add_parser("show", help="show what became of a run, attempt by attempt")
-    exported = kinds.add_parser("export", help="write a run's files in another tool's layout")
+    listed = command(kinds, "ls  list runs, newest first", run_ls)
+    shown = command(kinds, "show  show what became of a run, attempt by attempt", run_show)
+    exported = command(kinds, "export  write a run's files in another tool's layout", run_export)
     _add_folder(listed)
     for parser in (shown, exported):
         add_run(parser)
-    shown.add_argument(
-        "--summary",
-        default="",
-        metavar="TARGET",
-        help="print all that the search of one target found, as tables",
-    )
-    exported.add_argument("--as", dest="layout", choices=("gins",), required=True, help="that tool")
-    exported.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="made if need be")
-    skill = kinds.add_parser("skill", help="print instructions for a coding agent that writes the answers")
-    skill.set_defaults(run=run_skill)
-    listed.set_defaults(run=run_ls)
-    shown.set_defaults(run=run_show)
-    exported.set_defaults(run=run_export)
+    option(shown, "--summary TARGET  print all that the search of one target found, as tables", default="")
+    option(exported, "--as  that tool", dest="layout", choices=("gins",), required=True)
+    option(exported, "--out FOLDER  made if need be", type=Path, required=True)
+    command(kinds, "skill  print instructions for a coding agent that writes the answers", run_skill)
     return kinds
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """The arguments by which `run_folder` finds a run."""
-    parser.add_argument(
-        "id", nargs="?", default="", metavar="RUN", help="name of the run (default: the newest)"
-    )
+    option(parser, "id RUN  name of the run (default: the newest)", nargs="?", default="")
     _add_folder(parser)
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
     config = upwards(Path())
-    parser.add_argument(
-        "--runs",
+    option(
+        parser,
+        f"--runs PATH  folder of the journals (default: {RUNS_FOLDER} beside the nearest cgins.yaml)",
         type=Path,
         default=Path(RUNS_FOLDER) if config is None else Path(os.path.relpath(config.parent / RUNS_FOLDER)),
-        metavar="PATH",
-        help=f"folder of the journals (default: {RUNS_FOLDER} beside the nearest cgins.yaml)",
     )
 
 
 def _add_form(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--implementation", choices=LANGUAGES, default="cuda", help="default: %(default)s")
-    parser.add_argument("--contract", choices=CONTRACTS, help="default: launcher; python for triton")
+    option(parser, "--implementation  default: %(default)s", choices=LANGUAGES, default="cuda")
+    option(parser, "--contract  default: launcher; python for triton", choices=CONTRACTS)
 
 
 def _add_asked(parser: argparse.ArgumentParser) -> None:
     """The options of `pytest --cgins-regenerate`, under the same names."""
-    parser.add_argument(
-        "--cgins-llm", dest="llm", default="", metavar="PROVIDER[:PLACE]", help="who is asked"
+    option(parser, "--cgins-llm PROVIDER[:PLACE]  who is asked", dest="llm", default="")
+    option(parser, "--cgins-model NAME  in every role", dest="model", default="")
+    option(parser, "--cgins-runs PATH  folder for journals", dest="runs", default="")
+    option(parser, "--cgins-seed N  seed of the inputs", dest="seed", type=int)
+    flag(parser, "--cgins-no-timing  do not time kernels", dest="no_timing")
+    option(
+        parser,
+        "--cgins-sandbox  fence candidates in; off: trust them",
+        dest="sandbox",
+        choices=("auto", "off"),
+        default="auto",
     )
-    parser.add_argument("--cgins-model", dest="model", default="", metavar="NAME", help="in every role")
-    parser.add_argument("--cgins-runs", dest="runs", default="", metavar="PATH", help="folder for journals")
-    parser.add_argument("--cgins-seed", dest="seed", type=int, metavar="N", help="seed of the inputs")
-    parser.add_argument(
-        "--cgins-no-timing", dest="no_timing", action="store_true", help="do not time kernels"
-    )
-    parser.add_argument(
-        "--cgins-sandbox", dest="sandbox", choices=("auto", "off"), default="auto",
-        help="fence candidates in; off: trust them",
-    )  # fmt: skip
 
 
 def run_generate(arguments: argparse.Namespace) -> int:

@@ -6,42 +6,32 @@ import argparse
 import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.core.options import HISTORY_FILE
 from pytest_cgins.core.text import counted
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
-    history = subparsers.add_parser(
-        "history",
-        help="show what cases took over time",
-        description="Print the trend of each case of a history that `pytest --cgins --cgins-history=PATH` appended to. "
+    history = command(
+        subparsers,
+        "history  show what cases took over time",
+        run_history,
+        "Print the trend of each case of a history that `pytest --cgins --cgins-history=PATH` appended to. "
         "Times are held against each other only within one device, driver and set of libraries; where these changed "
         "stands a line that says what. A trend is no verdict.",
     )
-    history.add_argument(
-        "path", nargs="?", type=Path, default=Path(HISTORY_FILE), metavar="PATH", help="the history"
-    )
-    history.add_argument(
-        "--case", default="*", metavar="GLOB", help="cases whose name matches (default: %(default)s)"
-    )
-    history.add_argument(
-        "--since", type=_since, metavar="WHEN", help="runs since a date, 2026-01-31, or of the last days, 30d"
-    )
-    history.add_argument(
-        "--last",
+    option(history, "path PATH  the history", nargs="?", type=Path, default=Path(HISTORY_FILE))
+    option(history, "--case GLOB  cases whose name matches (default: %(default)s)", default="*")
+    option(history, "--since WHEN  runs since a date, 2026-01-31, or of the last days, 30d", type=_since)
+    option(
+        history,
+        "--last N  hold the latest time against the median of the N before it (default: %(default)s)",
         type=_count,
         default=10,
-        metavar="N",
-        help="hold the latest time against the median of the N before it (default: %(default)s)",
     )
-    history.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
-    history.set_defaults(run=run_history)
+    flag(history, "--json  print one JSON document instead of tables")
 
 
 def run_history(arguments: argparse.Namespace) -> int:

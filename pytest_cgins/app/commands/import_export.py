@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.core.console import import_path, new_table, print_table, size_of
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import counted
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_cgins.recording.importers.collect import Collector, Report
     from pytest_cgins.recording.importers.references import References
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 CODE = ("flashinfer-bench", "kernelbench", "refpy", "robustkbench")
 """Kinds whose sources are code, which an import runs."""
@@ -35,52 +35,34 @@ def add_parsers(subparsers: Subparsers) -> Subparsers:
     ).add_subparsers(metavar="KIND", required=True)
     parser = _add(kinds, "gins", "GinS programs (JSON)", "FILE.json")
     parser = _add(kinds, "pt", "CGinS pairs of inputs and gold (.pt), tier full", "DIR", tier=False)
-    parser.add_argument(
-        "--op",
-        action="append",
-        default=[],
-        metavar="[NAME=]OP",
-        help="op of the pairs (whose name begins so)",
-    )
+    option(parser, "--op [NAME=]OP  op of the pairs (whose name begins so)", action="append", default=[])
     parser = _add(kinds, "backendbench", "operator traces of BackendBench", "FILE")
-    parser.add_argument(
-        "--functional", action="store_true", help="use torch's functions for ATen overloads, where they agree"
-    )
-    parser.add_argument("--only", default="", metavar="TEXT", help="only ops whose name contains this")
+    flag(parser, "--functional  use torch's functions for ATen overloads, where they agree")
+    option(parser, "--only TEXT  only ops whose name contains this", default="")
     parser = _add(kinds, "flashinfer-bench", "definitions and workloads of flashinfer-bench (code)", "DIR")
     parser = _add(kinds, "kernelbench", "problems of KernelBench (code)", "FILE.py|DIR")
-    parser.add_argument(
-        "--set",
+    option(
+        parser,
+        "--set NAME=VALUE  another value for a constant of the file, such as batch_size=8",
         action="append",
         default=[],
         dest="overrides",
-        metavar="NAME=VALUE",
-        help="another value for a constant of the file, such as batch_size=8",
     )
-    parser.add_argument(
-        "--shrink", action="store_true", help="halve the file's sizes until it fits --max-mib; says which"
-    )
+    flag(parser, "--shrink  halve the file's sizes until it fits --max-mib; says which")
     parser = _add(kinds, "refpy", "a ref.py with reference(**kwargs) (code)", "FILE.py")
-    parser.add_argument("--dims", required=True, metavar="JSON", help='sizes, such as {"M": 64, "N": 64}')
-    parser.add_argument(
-        "--kernel", type=Path, metavar="FILE.cu", help="kernel whose solve(…) says what the arguments are"
-    )
-    parser.add_argument(
-        "--numel",
-        type=int,
-        metavar="N",
-        help="elements of each buffer; default: product of the two largest dims",
-    )
+    option(parser, '--dims JSON  sizes, such as {"M": 64, "N": 64}', required=True)
+    option(parser, "--kernel FILE.cu  kernel whose solve(…) says what the arguments are", type=Path)
+    option(parser, "--numel N  elements of each buffer; default: product of the two largest dims", type=int)
     parser = _add(kinds, "robustkbench", "task folders of robust-kbench (code)", "DIR")
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="initialisations a configuration")
-    parser.add_argument(
-        "--configs", choices=("single", "multi"), default="multi", help="which settings of the task to take"
+    option(parser, "--seeds N  initialisations a configuration", type=int, default=1)
+    option(
+        parser, "--configs  which settings of the task to take", choices=("single", "multi"), default="multi"
     )
     return _add_export(subparsers)
 
 
 def _add(
-    kinds: argparse._SubParsersAction[argparse.ArgumentParser],
+    kinds: Subparsers,
     kind: str,
     what: str,
     source: str,
@@ -89,33 +71,26 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = kinds.add_parser(kind, help=what)
     parser.add_argument("source", type=Path, metavar=source)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the trace pack")
-    parser.add_argument("--name", help="name of the pack; default: that of its folder")
+    option(parser, "--out  folder of the trace pack", type=Path, required=True)
+    option(parser, "--name  name of the pack; default: that of its folder")
     if tier:
         parser.add_argument("--tier", choices=("recipe", "full"), default="recipe")
-        parser.add_argument(
-            "--max-mib",
+        option(
+            parser,
+            f"--max-mib N  leave out calls with bigger tensors; default: {_MAX_MIB:g}",
             type=_mib,
             default=_MAX_MIB,
-            metavar="N",
-            help=f"leave out calls with bigger tensors; default: {_MAX_MIB:g}",
         )
     if kind != "gins":
-        parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to record")
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="write a cgins.yaml for the ops, or print what to add to it",
-    )
+        option(parser, "--device  where to record", choices=("cpu", "cuda"), default="cpu")
+    option(parser, "--config FILE  write a cgins.yaml for the ops, or print what to add to it", type=Path)
     if kind in CODE:
-        parser.add_argument("--allow-code", action="store_true", help="run the source's code")
-        parser.add_argument(
-            "--references",
+        flag(parser, "--allow-code  run the source's code")
+        option(
+            parser,
+            "--references DIR  package that the code is copied to; default: references",
             type=Path,
             default=Path("references"),
-            metavar="DIR",
-            help="package that the code is copied to; default: references",
         )
     parser.set_defaults(run=import_, kind=kind)
     return parser
@@ -125,13 +100,10 @@ def _add_export(subparsers: Subparsers) -> Subparsers:
     kinds = subparsers.add_parser(
         "export", help="write a trace pack as another benchmark's files, or kernels as a torch library"
     ).add_subparsers(metavar="KIND", required=True)
-    parser = kinds.add_parser("flashinfer-bench", help="definitions and workloads of flashinfer-bench")
+    parser = command(kinds, "flashinfer-bench  definitions and workloads of flashinfer-bench", export)
     parser.add_argument("pack", type=Path, metavar="PACK")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="root of the trace set")
-    parser.add_argument(
-        "--values", action="store_true", help="write every tensor's values, not only those that matter"
-    )
-    parser.set_defaults(run=export)
+    option(parser, "--out DIR  root of the trace set", type=Path, required=True)
+    flag(parser, "--values  write every tensor's values, not only those that matter")
     return kinds
 
 

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.core.text import counted
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
-    merge = subparsers.add_parser(
-        "merge",
-        help="join the reports of several runs",
-        description="Join what runs on several machines wrote with --cgins-json: shards of a suite, types of GPUs. The "
+    merge = command(
+        subparsers,
+        "merge  join the reports of several runs",
+        run,
+        "Join what runs on several machines wrote with --cgins-json: shards of a suite, types of GPUs. The "
         "exit code is that of a gate over all cases; 2 if the reports do not add up.",
     )
-    merge.add_argument("files", type=Path, nargs="+", metavar="FILE", help="JSON reports")
-    merge.add_argument("--out", type=Path, required=True, metavar="PATH", help="where the merged report goes")
-    merge.add_argument(
-        "--expect",
+    option(merge, "files FILE  JSON reports", type=Path, nargs="+")
+    option(merge, "--out PATH  where the merged report goes", type=Path, required=True)
+    option(
+        merge,
+        "--expect N  how many runs there must be: one without a shard's number is missed by nothing else",
         type=int,
         default=0,
-        metavar="N",
-        help="how many runs there must be: one without a shard's number is missed by nothing else",
     )
-    merge.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,8 +6,8 @@ import argparse
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import counted, nearest
@@ -28,93 +28,56 @@ from pytest_cgins.regenerate.methods.registry import Registry
 from pytest_cgins.regenerate.methods.select import Situation, not_again, select
 from pytest_cgins.regenerate.prompts.methods import offered_text
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 MEMORY = Path(memory_file.FOLDER) / memory_file.NAME
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
-    methods = subparsers.add_parser(
-        "methods",
-        help="optimisation methods: list, show, check, offer",
-        description="What regeneration knows of making kernels faster, and what became of it in this project.",
+    commands = group(
+        subparsers,
+        "methods  optimisation methods: list, show, check, offer",
+        "What regeneration knows of making kernels faster, and what became of it in this project.",
     )
-    commands = methods.add_subparsers(metavar="COMMAND", required=True)
     files = argparse.ArgumentParser(add_help=False)
-    files.add_argument(
-        "--file", type=Path, action="append", default=[], metavar="FILE", help="methods of yours besides ours"
-    )
-    listing = commands.add_parser("ls", parents=[files], help="list methods")
-    listing.add_argument("--axis", choices=AXES, help="of one axis")
-    listing.add_argument("--device", choices=("cpu", "cuda"), help="for one device")
-    listing.add_argument("--language", choices=LANGUAGES, help="that can be written in it")
-    listing.add_argument("--family", choices=FAMILIES, metavar="KIND", help="for one kind of workload: norm")
-    listing.add_argument("--capability", type=int, metavar="90", help="that a device of it has")
-    listing.add_argument("--json", action="store_true", help="as JSON, whole")
-    listing.set_defaults(run=run_ls)
-    show = commands.add_parser("show", parents=[files], help="all that is known of a method")
+    option(files, "--file FILE  methods of yours besides ours", type=Path, action="append", default=[])
+    listing = command(commands, "ls  list methods", run_ls, parents=[files])
+    option(listing, "--axis  of one axis", choices=AXES)
+    option(listing, "--device  for one device", choices=("cpu", "cuda"))
+    option(listing, "--language  that can be written in it", choices=LANGUAGES)
+    option(listing, "--family KIND  for one kind of workload: norm", choices=FAMILIES)
+    option(listing, "--capability 90  that a device of it has", type=int)
+    flag(listing, "--json  as JSON, whole")
+    show = command(commands, "show  all that is known of a method", run_show, parents=[files])
     show.add_argument("id", metavar="ID")
-    show.set_defaults(run=run_show)
-    check = commands.add_parser(
-        "check", help="check a file of methods", description="Check files of methods."
-    )
+    check = command(commands, "check  check a file of methods", run_check, "Check files of methods.")
     check.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    check.set_defaults(run=run_check)
     situation = _situation_options(files)
-    offer = commands.add_parser("offer", parents=[situation], help="print what a prompt offers for a round")
-    offer.set_defaults(run=run_offer)
-    choice = commands.add_parser("choice", parents=[situation], help="check a choice of methods for a round")
-    choice.add_argument("choice", type=Path, metavar="FILE", help="an answer that has it as a block of JSON")
-    choice.set_defaults(run=run_choice)
-    sass = commands.add_parser("sass", parents=[files], help="look for methods in a disassembly")
-    sass.add_argument(
-        "listing", type=Path, metavar="LISTING", help="what cuobjdump -sass printed; - for the input"
+    command(commands, "offer  print what a prompt offers for a round", run_offer, parents=[situation])
+    choice = command(
+        commands, "choice  check a choice of methods for a round", run_choice, parents=[situation]
     )
-    sass.add_argument("--arch", required=True, metavar="sm_90a", help="whose code counts")
-    sass.add_argument(
-        "--method", action="append", default=[], metavar="ID", help="only these, absent ones too"
-    )
-    sass.set_defaults(run=run_sass)
-    results = commands.add_parser("results", help="what became of methods in this project")
-    results.add_argument("--memory", type=Path, default=MEMORY, metavar="FILE", help=f"default: {MEMORY}")
-    results.add_argument("--kernel", metavar="NAME", help="of one kernel")
-    results.set_defaults(run=run_results)
+    option(choice, "choice FILE  an answer that has it as a block of JSON", type=Path)
+    sass = command(commands, "sass  look for methods in a disassembly", run_sass, parents=[files])
+    option(sass, "listing LISTING  what cuobjdump -sass printed; - for the input", type=Path)
+    option(sass, "--arch sm_90a  whose code counts", required=True)
+    option(sass, "--method ID  only these, absent ones too", action="append", default=[])
+    results = command(commands, "results  what became of methods in this project", run_results)
+    option(results, f"--memory FILE  default: {MEMORY}", type=Path, default=MEMORY)
+    option(results, "--kernel NAME  of one kernel")
 
 
 def _situation_options(files: argparse.ArgumentParser) -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(add_help=False, parents=[files])
-    options.add_argument(
-        "--kernel", default="", metavar="NAME", help="name of the kernel, for what was tried before"
-    )
-    options.add_argument("--language", choices=LANGUAGES, default="cuda", help="default: cuda")
-    options.add_argument("--device-name", default="", metavar="NAME", help="as in the memory: NVIDIA H200")
-    options.add_argument(
-        "--capability", type=int, default=80, metavar="90", help="compute capability; default: 80"
-    )
-    options.add_argument(
-        "--family",
-        action="append",
-        choices=FAMILIES,
-        default=[],
-        metavar="KIND",
-        help="kind of workload: norm",
-    )
-    options.add_argument(
-        "--dtype",
-        action="append",
-        choices=DTYPES,
-        default=[],
-        metavar="TYPE",
-        help="type of an input: float16",
-    )
-    options.add_argument(
-        "--metric", action="append", default=[], metavar="NAME=VALUE", help="a measured metric"
-    )
-    options.add_argument("--gap", action="append", default=[], metavar="AXIS=0.4", help="a roofline gap")
-    options.add_argument("--applied", action="append", default=[], metavar="ID", help="already in the kernel")
-    options.add_argument("--memory", type=Path, default=MEMORY, metavar="FILE", help=f"default: {MEMORY}")
+    option(options, "--kernel NAME  name of the kernel, for what was tried before", default="")
+    option(options, "--language  default: cuda", choices=LANGUAGES, default="cuda")
+    option(options, "--device-name NAME  as in the memory: NVIDIA H200", default="")
+    option(options, "--capability 90  compute capability; default: 80", type=int, default=80)
+    option(options, "--family KIND  kind of workload: norm", action="append", choices=FAMILIES, default=[])
+    option(options, "--dtype TYPE  type of an input: float16", action="append", choices=DTYPES, default=[])
+    option(options, "--metric NAME=VALUE  a measured metric", action="append", default=[])
+    option(options, "--gap AXIS=0.4  a roofline gap", action="append", default=[])
+    option(options, "--applied ID  already in the kernel", action="append", default=[])
+    option(options, f"--memory FILE  default: {MEMORY}", type=Path, default=MEMORY)
     return options
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.record import add_trust, project_of, trust_named
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import import_path, new_table, print_failures, print_table
@@ -25,22 +26,20 @@ _SHOWN = 2
 _SHOWN_WIDTH = 48
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add `cgins profile`."""
-    parser = subparsers.add_parser(
-        "profile",
-        help="measure what the traces of a pack cost on this machine",
-        description="Replay every trace of trace packs; count ATen calls and CUDA kernels, and time them. "
+    parser = command(
+        subparsers,
+        "profile  measure what the traces of a pack cost on this machine",
+        run,
+        "Replay every trace of trace packs; count ATen calls and CUDA kernels, and time them. "
         "The figures are kept in the pack, in profiles/, one document a device and torch version. "
         "Exit status 1 if a trace could not be replayed.",
     )
-    parser.add_argument("packs", nargs="+", type=Path, metavar="PACK", help="folder of a trace pack")
-    parser.add_argument(
-        "--device", choices=("cpu", "cuda"), help="default: where the pack was recorded, if it is there"
-    )
-    parser.add_argument("--json", action="store_true", help="print the documents instead of a table")
+    option(parser, "packs PACK  folder of a trace pack", nargs="+", type=Path)
+    option(parser, "--device  default: where the pack was recorded, if it is there", choices=("cpu", "cuda"))
+    flag(parser, "--json  print the documents instead of a table")
     add_trust(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,74 +9,57 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.proposal.read import Contents
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
-    group = subparsers.add_parser(
-        "proposal",
-        help="look at, check and apply what --cgins-regenerate proposes",
-        description="A proposal is a folder with a patch and its evidence. None of it is trusted: it is read with "
+    commands = group(
+        subparsers,
+        "proposal  look at, check and apply what --cgins-regenerate proposes",
+        "A proposal is a folder with a patch and its evidence. None of it is trusted: it is read with "
         "strict limits, and only `verify --gate` and `rebase` run its kernel.",
     )
-    commands = group.add_subparsers(metavar="COMMAND", required=True)
-    show = _command(
-        commands, "show", run_show, "print a proposal",
-        "Print what a proposal changes, why, and what its evidence says.",
-    )  # fmt: skip
-    show.add_argument("--json", action="store_true", help="print proposal.json, checked, instead of the text")
-    verify = _command(
-        commands, "verify", run_verify, "check a proposal against itself and the working tree",
+    about = "Print what a proposal changes, why, and what its evidence says."
+    show = command(commands, "show  print a proposal", run_show, about)
+    flag(show, "--json  print proposal.json, checked, instead of the text")
+    verify = command(
+        commands, "verify  check a proposal against itself and the working tree", run_verify,
         "Check that a proposal is in order, is about its kernel's own sources and fits the working tree. Exit "
         "status 1 if it does not.",
     )  # fmt: skip
-    verify.add_argument(
-        "--gate",
-        action="store_true",
-        help="also run the gate on it, in a copy of the project and in a sandbox, and compare with the evidence",
+    flag(
+        verify,
+        "--gate  also run the gate on it, in a copy of the project and in a sandbox, and compare with the evidence",
     )
-    apply = _command(
-        commands, "apply", run_apply, "write a proposal's files into the working tree",
+    apply = command(
+        commands, "apply  write a proposal's files into the working tree", run_apply,
         "Write a proposal's files into the working tree, if that is as the proposal found it; commit nothing. Exit "
         "status 1 if it is not.",
     )  # fmt: skip
-    rebase = _command(
-        commands, "rebase", run_rebase, "measure a proposal anew on another commit, and write it again",
+    rebase = command(
+        commands, "rebase  measure a proposal anew on another commit, and write it again", run_rebase,
         "Run the gate on a proposal on a commit to which the base branch has moved, in a copy of the project, in a sandbox "
         "and on new inputs, and write it with that evidence if it is accepted. Exit status 1 if it is stale or not accepted.",
     )  # fmt: skip
-    rebase.add_argument("--onto", default="HEAD", metavar="REV", help="the commit (default: %(default)s)")
-    rebase.add_argument(
-        "--output",
-        type=Path,
-        required=True,
-        metavar="NEW",
-        help="folder of the new proposal, which must not be there",
+    option(rebase, "--onto REV  the commit (default: %(default)s)", default="HEAD")
+    option(
+        rebase, "--output NEW  folder of the new proposal, which must not be there", type=Path, required=True
     )
+    for parser in (show, verify, apply, rebase):
+        option(parser, "proposal DIR  folder of the proposal", type=Path)
     for parser in (verify, apply, rebase):
-        parser.add_argument(
-            "--root",
+        option(
+            parser,
+            "--root DIR  a folder of the project's repository, or the project's own where there is none (default: this one)",
             type=Path,
             default=Path(),
-            metavar="DIR",
-            help="a folder of the project's repository, or the project's own where there is none (default: this one)",
         )
-
-
-def _command(
-    commands: Subparsers, name: str, run: object, summary: str, description: str
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=summary, description=description)
-    parser.add_argument("proposal", type=Path, metavar="DIR", help="folder of the proposal")
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run_show(arguments: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.core import text
 from pytest_cgins.core.call_text import arguments_line
 from pytest_cgins.core.console import import_path, new_table, print_failures, print_table, size_of
@@ -29,13 +30,7 @@ if TYPE_CHECKING:
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """Add `--trust OP`, which `trust_named` acts on."""
-    parser.add_argument(
-        "--trust",
-        action="append",
-        default=[],
-        metavar="OP",
-        help="run this unmarked function, if it is an op",
-    )
+    option(parser, "--trust OP  run this unmarked function, if it is an op", action="append", default=[])
 
 
 def trust_named(args: argparse.Namespace) -> None:
@@ -53,68 +48,57 @@ def project_of(pack: Path) -> list[Path]:
 
 
 def add_parsers(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
-) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    subparsers: Subparsers,
+) -> Subparsers:
     """Add the commands about traces to the `cgins` command line; gives those of `cgins traces`."""
     _add_record(subparsers)
     traces = subparsers.add_parser("traces", help="look at trace packs").add_subparsers(required=True)
-    parser = traces.add_parser("ls", help="list the packs under folders")
+    parser = command(traces, "ls  list the packs under folders", ls)
     parser.add_argument("folders", nargs="*", type=Path, default=[Path()])
-    parser.set_defaults(run=ls)
-    parser = traces.add_parser("show", help="list the traces of a pack")
+    parser = command(traces, "show  list the traces of a pack", show)
     parser.add_argument("pack", type=Path)
-    parser.add_argument("--op", help="only ops whose name contains this")
-    parser.set_defaults(run=show)
-    parser = traces.add_parser("verify", help="check a pack's files, and replay every trace")
+    option(parser, "--op  only ops whose name contains this")
+    parser = command(traces, "verify  check a pack's files, and replay every trace", verify)
     parser.add_argument("packs", nargs="+", type=Path, metavar="pack")
     add_trust(parser)
-    parser.set_defaults(run=verify)
     return traces
 
 
-def _add_record(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser("record", help="run a script and record its op calls as a trace pack")
-    parser.add_argument("script", type=Path, help="Python script that runs a model")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the trace pack")
-    parser.add_argument(
-        "--ops",
-        action="extend",
-        type=_operators,
-        metavar="OP[,OP]",
-        help="qualified names; default: ops that compute",
+def _add_record(subparsers: Subparsers) -> None:
+    parser = command(subparsers, "record  run a script and record its op calls as a trace pack", record)
+    option(parser, "script  Python script that runs a model", type=Path)
+    option(parser, "--out  folder of the trace pack", type=Path, required=True)
+    option(
+        parser, "--ops OP[,OP]  qualified names; default: ops that compute", action="extend", type=_operators
     )
     parser.add_argument("--tier", choices=("shapes", "recipe", "full"), default="recipe")
-    parser.add_argument(
-        "--level",
+    option(
+        parser,
+        "--level  see what the model calls, or the ATen ops that this comes down to",
         choices=("function", "dispatch"),
         default="function",
-        help="see what the model calls, or the ATen ops that this comes down to",
     )
-    parser.add_argument("--name", help="name of the pack; default: that of its folder")
-    parser.add_argument("--max-per-op", type=int, metavar="N", help="keep at most N signatures of an op")
-    parser.add_argument(
-        "--backward", action="store_true", help="also record the backward of the ops, as OP@backward(…)"
-    )
-    parser.add_argument(
-        "--top-time",
+    option(parser, "--name  name of the pack; default: that of its folder")
+    option(parser, "--max-per-op N  keep at most N signatures of an op", type=int)
+    flag(parser, "--backward  also record the backward of the ops, as OP@backward(…)")
+    option(
+        parser,
+        "--top-time SHARE  keep the signatures that together take this share of the ops' time, e.g. 80%%",
         type=_share,
-        metavar="SHARE",
-        help="keep the signatures that together take this share of the ops' time, e.g. 80%%",
     )
-    parser.add_argument(
-        "--lengths",
+    option(
+        parser,
+        "--lengths  of signatures that differ in one size, as a generation's do, keep at most four, or all",
         choices=("few", "all"),
         default="few",
-        help="of signatures that differ in one size, as a generation's do, keep at most four, or all",
     )
-    parser.add_argument(
-        "--args",
+    option(
+        parser,
+        "--args  everything after this is for the script",
         dest="arguments",
         nargs=argparse.REMAINDER,
         default=[],
-        help="everything after this is for the script",
     )
-    parser.set_defaults(run=record)
 
 
 def _operators(text: str) -> list[str]:

@@ -5,57 +5,47 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.core import atomic
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.report.formats import FORMATS
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
-    report = subparsers.add_parser(
-        "report",
-        help="show a report of --cgins-json in another format",
-        description="Show a report that `pytest --cgins --cgins-json=FILE` or `cgins merge` wrote. Texts from the "
+    report = command(
+        subparsers,
+        "report  show a report of --cgins-json in another format",
+        run_report,
+        "Show a report that `pytest --cgins --cgins-json=FILE` or `cgins merge` wrote. Texts from the "
         "repository under test are escaped.",
     )
-    report.add_argument("file", type=Path, metavar="FILE", help="the JSON file")
-    report.add_argument(
-        "--format",
+    option(report, "file FILE  the JSON file", type=Path)
+    option(
+        report,
+        "--format  markdown: a job summary; comment, pull-request: within GitHub's limit of these; html: one file with "
+        "plots; junit: XML for viewers of tests; json: checked and complete (default: %(default)s)",
         choices=tuple(FORMATS),
         default="terminal",
-        help="markdown: a job summary; comment, pull-request: within GitHub's limit of these; html: one file with "
-        "plots; junit: XML for viewers of tests; json: checked and complete (default: %(default)s)",
     )
-    report.add_argument(
-        "--history",
-        type=Path,
-        metavar="HISTORY",
-        help="with html: draw what --cgins-history wrote of its cases",
-    )
-    report.add_argument("--out", type=Path, metavar="PATH", help="write it there, not to the standard output")
-    report.set_defaults(run=run_report)
-    summary = subparsers.add_parser(
-        "summary",
-        help="print a report of --cgins-json as markdown",
-        description="Print a report that `pytest --cgins --cgins-json=REPORT` wrote, as markdown for a job "
+    option(report, "--history HISTORY  with html: draw what --cgins-history wrote of its cases", type=Path)
+    option(report, "--out PATH  write it there, not to the standard output", type=Path)
+    summary = command(
+        subparsers,
+        "summary  print a report of --cgins-json as markdown",
+        run_summary,
+        "Print a report that `pytest --cgins --cgins-json=REPORT` wrote, as markdown for a job "
         "summary, as `cgins report --format=markdown` does. Texts from the repository under test are escaped.",
     )
-    summary.add_argument("report", type=Path, metavar="REPORT", help="the JSON file")
-    summary.add_argument(
-        "--format",
+    option(summary, "report REPORT  the JSON file", type=Path)
+    option(
+        summary,
+        "--format  counts: how many cases ended how, `name=number` a line (default: %(default)s)",
         choices=("markdown", "counts"),
         default="markdown",
-        help="counts: how many cases ended how, `name=number` a line (default: %(default)s)",
     )
-    summary.add_argument(
-        "--max-bytes", type=int, metavar="N", help="limit of the markdown (default: GitHub's, 1 MiB a step)"
-    )
-    summary.set_defaults(run=run_summary)
+    option(summary, "--max-bytes N  limit of the markdown (default: GitHub's, 1 MiB a step)", type=int)
 
 
 def run_report(arguments: argparse.Namespace) -> int:

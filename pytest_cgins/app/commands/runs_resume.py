@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -13,29 +14,26 @@ if TYPE_CHECKING:
     from pytest_cgins.regenerate.journal.journal import Journal
     from pytest_cgins.regenerate.run_status import RunResult
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins runs` parser."""
     from pytest_cgins.app.commands.generate import add_run
 
-    parser = subparsers.add_parser(
-        "resume",
-        help="go on with a run that waits, was stopped or was killed",
-        description="Go on with a run that waits, was stopped or was killed. What its command line said holds, also "
+    parser = command(
+        subparsers,
+        "resume  go on with a run that waits, was stopped or was killed",
+        run_resume,
+        "Go on with a run that waits, was stopped or was killed. What its command line said holds, also "
         "whether its proposals become pull requests (--cgins-pr).",
     )
     add_run(parser)
-    parser.add_argument(
-        "--cgins-sandbox", dest="sandbox", choices=("auto", "off"), default="auto", help="as the run began"
+    option(
+        parser, "--cgins-sandbox  as the run began", dest="sandbox", choices=("auto", "off"), default="auto"
     )
-    parser.add_argument(
-        "--give-up",
-        action="store_true",
-        help="end the run instead: what is not accepted yet has failed, and the project of `cgins run` is finished",
+    flag(
+        parser,
+        "--give-up  end the run instead: what is not accepted yet has failed, and the project of `cgins run` is finished",
     )
-    parser.set_defaults(run=run_resume)
 
 
 def run_resume(arguments: argparse.Namespace) -> int:

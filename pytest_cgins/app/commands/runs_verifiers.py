@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+from pytest_cgins.app.commands.options import Subparsers, command, flag
 
 
 def add_parser(runs: Subparsers) -> None:
     """Add `verifiers` to `cgins runs`."""
     from pytest_cgins.app.commands.generate import add_run
 
-    parser = runs.add_parser(
-        "verifiers", help="how often each verifier of a search was right, by what the gate found"
+    parser = command(
+        runs, "verifiers  how often each verifier of a search was right, by what the gate found", run
     )
     add_run(parser)
-    parser.add_argument("--json", action="store_true", help="print documents instead of a table")
-    parser.set_defaults(run=run)
+    flag(parser, "--json  print documents instead of a table")
 
 
 def run(arguments: argparse.Namespace) -> int:

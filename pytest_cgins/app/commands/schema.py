@@ -5,39 +5,33 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import upwards
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
-    schema = subparsers.add_parser(
-        "schema",
-        help="print the C prototype that follows from a kernel's schema line",
-        description="Print what a launcher must define, for each launcher of the kernel.",
+    schema = command(
+        subparsers,
+        "schema  print the C prototype that follows from a kernel's schema line",
+        run_schema,
+        "Print what a launcher must define, for each launcher of the kernel.",
     )
-    schema.add_argument("kernel", nargs="?", metavar="KERNEL", help="name in cgins.yaml, or a source file")
-    schema.add_argument(
-        "--op", metavar="OP", help="print the schema lines of an op of torch instead: topk, F.silu, aten::add"
-    )
+    option(schema, "kernel KERNEL  name in cgins.yaml, or a source file", nargs="?")
+    option(schema, "--op OP  print the schema lines of an op of torch instead: topk, F.silu, aten::add")
     add_config_option(schema)
-    schema.set_defaults(run=run_schema)
 
 
 def add_config_option(parser: argparse.ArgumentParser, what: str = "") -> None:
     """Add `--config`, and `what` to its help."""
     found = upwards(Path())
-    parser.add_argument(
-        "--config",
+    option(
+        parser,
+        f"--config FILE  {what}default: cgins.yaml here, or in the nearest folder above",
         type=Path,
         default=Path("cgins.yaml") if found is None else Path(os.path.relpath(found)),
-        metavar="FILE",
-        help=f"{what}default: cgins.yaml here, or in the nearest folder above",
     )
 
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.record import add_trust, project_of, trust_named
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import import_path, new_table, print_failures, print_table
@@ -19,22 +20,22 @@ if TYPE_CHECKING:
     from pytest_cgins.verify.audit import TraceAudit
 
 
-def add_parsers(traces: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(traces: Subparsers) -> None:
     """Add `audit` to `cgins traces`."""
-    parser = traces.add_parser(
-        "audit",
-        help="find traces that cannot tell a wrong kernel",
-        description="Offer forged answers to every trace's own checks, at the tolerance of the kernels that cgins.yaml "
+    parser = command(
+        traces,
+        "audit  find traces that cannot tell a wrong kernel",
+        audit,
+        "Offer forged answers to every trace's own checks, at the tolerance of the kernels that cgins.yaml "
         "has for its op, and apply robust-kbench's filters of exploitable tasks, over five draws of fresh inputs. "
         "Exit status 1 if a trace cannot be replayed, and with --strict if one is WEAK, as under --cgins-strict.",
     )
     parser.add_argument("packs", nargs="+", type=Path, metavar="PACK")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--seed", type=int, default=0, help="of the first draw; default: 0")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 if a trace is weak")
-    parser.add_argument("--json", action="store_true", help="print documents instead of tables")
+    option(parser, "--seed  of the first draw; default: 0", type=int, default=0)
+    flag(parser, "--strict  exit status 1 if a trace is weak")
+    flag(parser, "--json  print documents instead of tables")
     add_trust(parser)
-    parser.set_defaults(run=audit)
 
 
 def audit(args: argparse.Namespace) -> int:

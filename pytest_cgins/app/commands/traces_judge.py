@@ -9,34 +9,32 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.task_judge import Opinion, Task
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 FOLDER = ".cgins/judged"
 
 
 def add_parser(traces: Subparsers) -> None:
     """Add `judge` to `cgins traces`."""
-    parser = traces.add_parser(
-        "judge",
-        help="ask a model which ops are redundant or inefficient tasks",
-        description="Ask a model of each op of packs whether a part of it cannot matter, or is computed in a roundabout way: "
+    parser = command(
+        traces,
+        "judge  ask a model which ops are redundant or inefficient tasks",
+        run,
+        "Ask a model of each op of packs whether a part of it cannot matter, or is computed in a roundabout way: "
         "a kernel that leaves such a part out has shown nothing. Its word gates nothing.",
     )
     parser.add_argument("packs", nargs="+", type=Path, metavar="PACK")
-    parser.add_argument("--op", default="", metavar="TEXT", help="only ops whose name contains this")
-    parser.add_argument(
-        "--cgins-llm", dest="llm", default="", metavar="PROVIDER[:PLACE]", help="who is asked"
-    )
-    parser.add_argument("--cgins-model", dest="model", default="", metavar="NAME", help="the model")
-    parser.add_argument("--json", action="store_true", help="print documents instead of a table")
+    option(parser, "--op TEXT  only ops whose name contains this", default="")
+    option(parser, "--cgins-llm PROVIDER[:PLACE]  who is asked", dest="llm", default="")
+    option(parser, "--cgins-model NAME  the model", dest="model", default="")
+    flag(parser, "--json  print documents instead of a table")
     add_config_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.options import Subparsers, command, flag
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import new_table, print_table
 from pytest_cgins.core.text import counted
@@ -15,21 +16,20 @@ if TYPE_CHECKING:
     from pytest_cgins.packs.difference import GoldDifference, PackDifference, TraceDifference
 
 
-def add_parsers(traces: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(traces: Subparsers) -> None:
     """Add `gc` and `diff` to `cgins traces`."""
-    parser = traces.add_parser("gc", help="remove what nothing in a pack refers to")
+    parser = command(traces, "gc  remove what nothing in a pack refers to", gc)
     parser.add_argument("packs", nargs="+", type=Path, metavar="PACK")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be removed, and leave it")
-    parser.set_defaults(run=gc)
-    parser = traces.add_parser(
-        "diff",
-        help="compare two packs, trace by trace",
-        description="Compare two packs by op and signature. Exit status 1 if they differ.",
+    flag(parser, "--dry-run  say what would be removed, and leave it")
+    parser = command(
+        traces,
+        "diff  compare two packs, trace by trace",
+        diff,
+        "Compare two packs by op and signature. Exit status 1 if they differ.",
     )
     parser.add_argument("before", type=Path, metavar="A")
     parser.add_argument("after", type=Path, metavar="B")
-    parser.add_argument("--json", action="store_true", help="print a document instead of tables")
-    parser.set_defaults(run=diff)
+    flag(parser, "--json  print a document instead of tables")
 
 
 def gc(args: argparse.Namespace) -> int:
