@@ -246,8 +246,7 @@ def _repeatable(source: KernelSource, plan: plans.Plan, outcome: Outcome, folder
     if running.current().fence is not None and diagnostics.may_be_unseen(outcome.log):
         return False  # outside of the sandbox it may be another
     depfiles = len(list(folder.glob("*.d")))
-    wanted = len(source.files) if plan.prototyped else 1
-    return depfiles >= wanted and not diagnostics.crashed(outcome.status or 0, outcome.log)
+    return depfiles >= _jobs(source, plan) and not diagnostics.crashed(outcome.status or 0, outcome.log)
 
 
 def _written_since(files: Sequence[Path], folders: Sequence[Path], began: float) -> bool:

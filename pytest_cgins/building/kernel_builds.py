@@ -134,16 +134,15 @@ class KernelBuilds:
     def _source(self, name: Name) -> KernelSource | CginsError:
         if name not in self._sources:
             try:
-                self._sources[name] = find(self._config, *self._entry(*name))
+                self._sources[name] = find(self._config, *self._entry(name))
             except CginsError as error:
                 self._sources[name] = error
         return self._sources[name]
 
-    def _entry(self, kernel: str, implementation: str, device: str) -> tuple[KernelEntry, Implementation]:
-        for entry in self._config.kernels:
-            for candidate in entry.implementations:
-                if (entry.name, candidate.name, candidate.device) == (kernel, implementation, device):
-                    return entry, candidate
+    def _entry(self, name: Name) -> tuple[KernelEntry, Implementation]:
+        if name in self._config.implementations:
+            return self._config.implementations[name]
+        kernel, implementation, device = name
         raise ConfigError(
             f"{self._config.file} has no implementation {implementation!r} of kernel {kernel!r} for {device}",
             remedy=nearest(kernel, [entry.name for entry in self._config.kernels]),

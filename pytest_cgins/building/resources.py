@@ -122,14 +122,9 @@ def _blocks(log: str, arch: str) -> Iterator[KernelResources]:
 
 def _nothing(function: str, arch: str) -> KernelResources:
     return KernelResources(
-        function=function,
-        arch=arch,
-        registers_per_thread=0,
-        spill_store_nbytes=0,
-        spill_load_nbytes=0,
-        stack_nbytes_per_thread=0,
-        static_shared_nbytes_per_block=0,
-    )
+        function=function, arch=arch, registers_per_thread=0, spill_store_nbytes=0, spill_load_nbytes=0,
+        stack_nbytes_per_thread=0, static_shared_nbytes_per_block=0,
+    )  # fmt: skip
 
 
 def _instructions(

@@ -188,3 +188,12 @@ class Config:
     def root(self) -> Path:
         """Folder of the file: relative paths start here, and Python targets and ops are imported from it."""
         return self.file.parent
+
+    @property
+    def implementations(self) -> dict[tuple[str, str, str], tuple[KernelEntry, Implementation]]:
+        """Each implementation with its kernel, by the kernel's name, its own name, and the device type."""
+        return {
+            (entry.name, one.name, one.device): (entry, one)
+            for entry in self.kernels
+            for one in entry.implementations
+        }

@@ -37,7 +37,7 @@ def tested(config: Config, case: Case, compiled: CompiledKernel, *, seed: int) -
         library=compiled.sha256,
         trace=case.trace_id,
         pack=_pack_digest(case.pack_path),
-        config=_settings_digest(config.root, *_entries(config)[_key(case)]),
+        config=_settings_digest(config.root, *config.implementations[_key(case)]),
         cgins=__version__,
         seed=seed,
     )
@@ -69,7 +69,7 @@ def _changed_kernels(file: Path, first: dict[tuple[str, str, str], Evaluation]) 
     except CginsError as error:
         yield f"{file.name} can no longer be read: {error.what}"
         return
-    entries = _entries(config)
+    entries = config.implementations
     for key, evaluation in first.items():
         what = _change(config, entries.get(key), evaluation.tested)
         if what:
@@ -95,14 +95,6 @@ def _change(config: Config, entry: Entry | None, was: Tested | None) -> str:
 
 def _key(case: Case) -> tuple[str, str, str]:
     return case.kernel, case.implementation, case.device.partition(":")[0]
-
-
-def _entries(config: Config) -> dict[tuple[str, str, str], Entry]:
-    return {
-        (kernel.name, implementation.name, implementation.device): (kernel, implementation)
-        for kernel in config.kernels
-        for implementation in kernel.implementations
-    }
 
 
 def _settings_digest(root: Path, kernel: KernelEntry, implementation: Implementation) -> str:

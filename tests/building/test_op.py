@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from pytest_cgins.building.builders import op
-from pytest_cgins.building.builders.op import TorchFolders
 from pytest_cgins.building.loading.callable import load
 from pytest_cgins.core.errors import BuildError, ContractError, InfrastructureError
 from pytest_cgins.core.model import KernelSource
@@ -269,14 +269,13 @@ def test_torch_without_the_stable_abi(
     source_of: SourceOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An old torch is told by its version, before anything is compiled."""
-    assert op.folders() == TorchFolders(
-        version=tuple(int(part) for part in torch.__version__.split(".")[:2]),
-        include=Path(torch.__file__).parent / "include",
+    assert op.stable_torch() == (
+        tuple(int(part) for part in torch.__version__.split(".")[:2]),
+        Path(torch.__file__).parent / "include",
     )
     old = tmp_path / "torch"
     old.mkdir()
-    (old / "__init__.py").touch()
     (old / "version.py").write_text("__version__ = '2.9.1+cu128'\n")
-    monkeypatch.setattr(op, "find_spec", lambda _: type("Spec", (), {"origin": str(old / "__init__.py")}))
+    monkeypatch.setattr(op, "torch_package", lambda: SimpleNamespace(root=old))
     with pytest.raises(InfrastructureError, match=r"torch 2\.9 has no stable ABI .* torch 2\.10 or later"):
         op.build(source_of("op_suite.several", SEVERAL))

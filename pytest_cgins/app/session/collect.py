@@ -56,14 +56,12 @@ class CginsFile(pytest.File):
             cases = self._gate.cases(self.path)
         except CginsError as error:
             raise self.CollectError(str(error)) from error
-        lines: dict[tuple[str, str, str], int] = {
-            (kernel.name, implementation.name, implementation.device): implementation.line
-            for kernel in self._gate.evaluator(self.path).config.kernels
-            for implementation in kernel.implementations
-        }
+        known = self._gate.evaluator(self.path).config.implementations
         for case in cases:
-            line = lines[case.kernel, case.implementation, case.device.split(":")[0]]
-            yield CaseItem.from_parent(self, name=case.name, case=case, line=line, gate=self._gate)
+            _, implementation = known[case.kernel, case.implementation, case.device.split(":")[0]]
+            yield CaseItem.from_parent(
+                self, name=case.name, case=case, line=implementation.line, gate=self._gate
+            )
 
 
 class CaseItem(pytest.Item):

@@ -73,8 +73,7 @@ def own_statics(flags: Sequence[str]) -> tuple[str, ...]:
     Args:
         flags: of nvcc, in which another host compiler may be named than g++.
     """
-    variables = (os.environ.get(f"NVCC_{name}_FLAGS", "").split() for name in ("PREPEND", "APPEND"))
-    words = [word for part in (*variables, flags) for word in part]
+    words = [*_flags_of_environment(), *flags]
     host = os.environ.get("NVCC_CCBIN") or "g++"
     for word, following in zip(words, [*words[1:], ""], strict=False):
         named = re.fullmatch(r"--?(?:ccbin|compiler-bindir)(?:=(.*))?", word, re.DOTALL)
@@ -116,14 +115,14 @@ class _Run:
         builds = specialize.flags(self.source)
         objects: list[str] = []
         for number, macros in enumerate(builds):
-            name_of_build = f"build{number}-" if len(builds) > 1 else ""
-            compile_each = _commands(
-                self.source, [*self.compiler], [*self.flags, *macros], folder, name_of_build
-            )
-            stages += self._compile(compile_each, folder, name_of_build, environment)
+            several = len(builds) > 1
+            made, compile_each = plans.compile_each(
+                self.source, [*self.compiler], [*self.flags, *macros], folder,
+                build=number if several else None, depfiles=False,
+            )  # fmt: skip
+            stages += self._compile(compile_each, folder, f"build{number}-" if several else "", environment)
             typed += compile_each
-            made = [command[-1] for command in compile_each]
-            if len(builds) > 1:
+            if several:
                 joined = specialize.join(self.source, number, made)
                 stages += [[command] for command in joined]
                 typed += joined
@@ -172,8 +171,15 @@ def device_link(flags: Sequence[str]) -> list[str]:
 
     It takes a tenth of a small kernel's build.
     """
-    appended = f"{os.environ.get('NVCC_PREPEND_FLAGS', '')} {os.environ.get('NVCC_APPEND_FLAGS', '')}".split()
-    return [] if any(DEVICE_LINK.search(flag) for flag in (*flags, *appended)) else ["-nodlink"]
+    used = any(DEVICE_LINK.search(flag) for flag in (*flags, *_flags_of_environment()))
+    return [] if used else ["-nodlink"]
+
+
+def _flags_of_environment() -> list[str]:
+    """Flags that nvcc reads from its variables."""
+    return [
+        flag for name in ("PREPEND", "APPEND") for flag in os.environ.get(f"NVCC_{name}_FLAGS", "").split()
+    ]
 
 
 def _refuse_device_link(source: KernelSource) -> None:
@@ -182,29 +188,13 @@ def _refuse_device_link(source: KernelSource) -> None:
     Raises:
         SourceError: a flag asks for that, beside `specialize`.
     """
-    words = " ".join(
-        [*source.flags, *(os.environ.get(f"NVCC_{name}_FLAGS", "") for name in ("PREPEND", "APPEND"))]
-    )
-    found = [word for word in words.split() if word.startswith(nvcc_phases.OTHERWISE)]
+    words = [*" ".join(source.flags).split(), *_flags_of_environment()]
+    found = [word for word in words if word.startswith(nvcc_phases.OTHERWISE)]
     if source.specialized is not None and found:
         raise SourceError(
             f"{source.files[0]}: specialize cannot go with {found[0]}: device code that is linked has one name in all builds",
             remedy=f"leave out {found[0]}, or specialize",
         )
-
-
-def _commands(
-    source: KernelSource, compiler: list[str], flags: list[str], folder: Path, name_of_build: str = ""
-) -> list[list[str]]:
-    """What compiles each source, without a depfile."""
-    suffix = ".part" if name_of_build else ".o"
-    return [
-        [
-            *compiler, *flags, f"-I{plans.INCLUDE}", "-include", str(folder / plans.PROTOTYPE),
-            "-c", file, "-o", f"{name_of_build}{index}{suffix}",
-        ]
-        for index, file in enumerate(source.files)
-    ]  # fmt: skip
 
 
 def _link(source: KernelSource, compiler: list[str], flags: list[str], objects: list[str]) -> list[str]:

@@ -69,19 +69,14 @@ def installed() -> Headers | None:
     Raises:
         InfrastructureError: a variable names a folder without them.
     """
-    for variable, below in (
-        ("CUTLASS_INCLUDE_DIR", ("",)),
-        ("CUTLASS_PATH", ("include", "tools/util/include")),
-    ):
-        value = os.environ.get(variable)
-        if value:
-            named = [
-                Path(folder).absolute() / part
-                for folder in value.split(os.pathsep)
-                if folder
-                for part in below
-            ]
-            return _of_variable(variable, value, tuple(folder for folder in named if folder.is_dir()))
+    for variable, below in {
+        "CUTLASS_INCLUDE_DIR": ("",),
+        "CUTLASS_PATH": ("include", "tools/util/include"),
+    }.items():
+        if value := os.environ.get(variable):
+            named = [Path(folder).absolute() for folder in value.split(os.pathsep) if folder]
+            places = [folder / part for folder in named for part in below]
+            return _of_variable(variable, value, tuple(filter(Path.is_dir, places)))
     folders = _packaged()
     return Headers(folders=folders, version=_version(folders)) if folders else None
 
@@ -89,13 +84,10 @@ def installed() -> Headers | None:
 def _of_variable(variable: str, value: str, folders: tuple[Path, ...]) -> Headers:
     version = _version(folders)
     if not version:
-        meant = (
-            "the folder in which cutlass/ and cute/ lie"
-            if variable == "CUTLASS_INCLUDE_DIR"
-            else "a checkout"
-        )
+        is_checkout = variable == "CUTLASS_PATH"
+        meant = "a checkout" if is_checkout else "the folder in which cutlass/ and cute/ lie"
         raise InfrastructureError(
-            f"${variable} is {value!r}: there is no {'include/' * (variable == 'CUTLASS_PATH')}cutlass/version.h in it",
+            f"${variable} is {value!r}: there is no {'include/' * is_checkout}cutlass/version.h in it",
             remedy=f"set it to {meant}, or unset it: {INSTALL}",
         )
     return Headers(folders=folders, version=version, roots=folders)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,7 @@ def pack(images: Sequence[Image]) -> bytes:
         {
             "arch": image.arch,
             "nbytes": len(image.code),
-            "functions": {
-                kernel: {"name": function.name, "parameters": function.parameters}
-                for kernel, function in image.functions.items()
-            },
+            "functions": {kernel: asdict(function) for kernel, function in image.functions.items()},
         }
         for image in images
     ]

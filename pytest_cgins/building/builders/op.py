@@ -10,7 +10,6 @@ import hashlib
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from pytest_cgins.building.build import DEFAULT_TIMEOUT_S, planner
 from pytest_cgins.building.build import build as build_kernel
 from pytest_cgins.building.builders import binding, cpp, cuda
 from pytest_cgins.building.builders import plan as plans
+from pytest_cgins.building.builders.extension_torch import torch_package
 from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.building.compilers.process import Outcome, run_stages
 from pytest_cgins.building.contracts import schema as schemas
@@ -42,16 +42,6 @@ class OperatorLibrary:
     """What was built; its library is for `torch.ops.load_library`."""
     operator: binding.Operator
     """The operator that the library defines."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TorchFolders:
-    """Where torch keeps what a binding is built with."""
-
-    version: tuple[int, int]
-    """Major and minor."""
-    include: Path
-    """Headers."""
 
 
 def build(
@@ -134,11 +124,11 @@ def plan(source: KernelSource) -> plans.Plan:
     operator = _operator(source)
     planner(source)  # refuses what is no launcher's file
     kernel = (cpp if source.device == "cpu" else cuda).plan(source, linked=False)
-    torch_folders = folders()
+    torch_version, include = stable_torch()
     text = binding_text(source, operator, define=True)
     compiler = toolchain.cxx()
     beside_kernel = [
-        [*binding_command(compiler, torch_folders), "-c", BINDING, "-o", "binding.o"],
+        [*binding_command(compiler, include), "-c", BINDING, "-o", "binding.o"],
         stand_in_command(compiler),
     ]
     linker = toolchain.nvcc() if source.device == "cuda" else compiler
@@ -162,7 +152,7 @@ def plan(source: KernelSource) -> plans.Plan:
         identity=(
             "operator", hashlib.sha256(text.encode()).hexdigest(), toolchain.version(compiler), *CXX_FLAGS,
             hashlib.sha256(read(plans.INCLUDE / binding.HEADER).encode()).hexdigest(),
-            f"torch's headers {torch_folders.version}", *kernel.identity,
+            f"torch's headers {torch_version}", *kernel.identity,
         ),
         roots=kernel.roots,
         prototyped=True,
@@ -177,11 +167,9 @@ def binding_text(source: KernelSource, operator: binding.Operator, *, define: bo
     return binding.binding(operator, source.device, declarations, workspace=workspace, define=define)
 
 
-def binding_command(compiler: tuple[str, ...], torch_folders: TorchFolders) -> list[str]:
-    """The compiler with the flags of a binding, without its files."""
-    return [
-        *compiler, *CXX_FLAGS, "-fopenmp", f"-I{plans.INCLUDE}", f"-isystem{torch_folders.include}",
-    ]  # fmt: skip
+def binding_command(compiler: tuple[str, ...], include: Path) -> list[str]:
+    """The compiler with the flags of a binding, without its files; `include` has torch's headers."""
+    return [*compiler, *CXX_FLAGS, "-fopenmp", f"-I{plans.INCLUDE}", f"-isystem{include}"]
 
 
 def stand_in_command(compiler: tuple[str, ...]) -> list[str]:
@@ -212,16 +200,13 @@ def _objects(folder: Path) -> list[str]:
     return [*sorted(path.name for path in folder.glob("*.o")), "binding/binding.o"]
 
 
-def folders() -> TorchFolders:
-    """Where torch is, without importing it.
+def stable_torch() -> tuple[tuple[int, int], Path]:
+    """Major and minor version of torch, and the folder of its headers, without importing it.
 
     Raises:
         InfrastructureError: there is no torch, or it has no stable ABI that a binding could use.
     """
-    spec = find_spec("torch")
-    if spec is None or spec.origin is None:
-        raise InfrastructureError("torch is not installed", remedy="pip install torch")
-    root = Path(spec.origin).parent
+    root = torch_package().root
     found = re.search(r"__version__ = '(\d+)\.(\d+)", read(root / "version.py"))
     version = (int(found[1]), int(found[2])) if found else (0, 0)
     if version < binding.MINIMUM_TORCH:
@@ -231,7 +216,7 @@ def folders() -> TorchFolders:
             f"with the headers of torch {needed} or later",
             remedy=f"pip install 'torch>={needed}', or call the launcher without torch.ops",
         )
-    return TorchFolders(version=version, include=root / "include")
+    return version, root / "include"
 
 
 def _joined(*outcomes: Outcome) -> Outcome:

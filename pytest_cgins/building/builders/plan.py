@@ -133,7 +133,13 @@ def dispatcher(source: KernelSource) -> dict[str, str]:
 
 
 def compile_each(
-    source: KernelSource, compiler: list[str], flags: list[str], folder: Path, *, build: int | None = None
+    source: KernelSource,
+    compiler: list[str],
+    flags: list[str],
+    folder: Path,
+    *,
+    build: int | None = None,
+    depfiles: bool = True,
 ) -> tuple[list[str], list[list[str]]]:
     """Object files, and the commands that compile them: the prototype goes before each source's first line.
 
@@ -143,13 +149,14 @@ def compile_each(
         flags: of this build.
         folder: where the prototype is.
         build: number of the build, where there are several, whose objects are joined; else None.
+        depfiles: whether the compiler writes them.
     """
     before, after = ("", ".o") if build is None else (f"build{build}-", ".part")
     objects = [f"{before}{index}{after}" for index in range(len(source.files))]
     commands = [
         [
             *compiler, *flags, f"-I{INCLUDE}", "-include", str(folder / PROTOTYPE),
-            "-MD", "-MF", f"{before}{index}.d", "-c", file, "-o", objects[index],
+            *(["-MD", "-MF", f"{before}{index}.d"] if depfiles else []), "-c", file, "-o", objects[index],
         ]
         for index, file in enumerate(source.files)
     ]  # fmt: skip

@@ -136,18 +136,9 @@ def _read_precompiled(place: Path) -> Stored | None:
     except OSError:
         return None
     return Stored(
-        key=place.name,
-        name="torch's headers, precompiled",
-        device="cpu",
-        contract="torch-extension",
-        archs=(),
-        refused=False,
-        nbytes=nbytes,
-        built_at=used_at,
-        used_at=used_at,
-        build_seconds=0.0,
-        folder=place,
-    )
+        key=place.name, name="torch's headers, precompiled", device="cpu", contract="torch-extension",
+        archs=(), refused=False, nbytes=nbytes, built_at=used_at, used_at=used_at, build_seconds=0.0, folder=place,
+    )  # fmt: skip
 
 
 def folder_nbytes(folder: Path) -> int:
@@ -214,13 +205,10 @@ def added(folder: Path, nbytes: int) -> None:
         parts = []
     if parts and sum(parts) <= limit and len(parts) < COUNTED_ADDITIONS:
         return
-    gone = prune(folder, max_nbytes=int(limit * KEPT_SHARE) if _walked(folder) > limit else limit)
+    walked = sum(entry.nbytes for entry in stored(folder))
+    gone = prune(folder, max_nbytes=int(limit * KEPT_SHARE) if walked > limit else limit)
     if gone:
         logger.info("build cache %s: %d builds evicted", folder, len(gone))
-
-
-def _walked(folder: Path) -> int:
-    return sum(entry.nbytes for entry in stored(folder))
 
 
 def _remove(folder: Path, entry: Stored) -> bool:
@@ -258,13 +246,9 @@ def _sweep(folder: Path, *, everything: bool) -> None:
         with suppress(OSError):
             if draft.is_dir() and now - draft.stat().st_mtime > LEFTOVER_S:
                 shutil.rmtree(draft, ignore_errors=True)
-    old = [*(folder / "logs").glob("*"), *(folder / "locks").glob("*")]
-    old += [
-        *(folder / "manifests").glob(".*"),
-        *(folder / "durations").glob(".*"),
-    ]  # drafts of killed writers
-    old += [*(folder / PRECOMPILED).glob("*.uses"), *(folder / PRECOMPILED).glob("*.lock")]
-    for file in old:
+    patterns = ("logs/*", "locks/*", f"{PRECOMPILED}/*.uses", f"{PRECOMPILED}/*.lock")
+    drafts = ("manifests/.*", "durations/.*")  # of killed writers
+    for file in [file for pattern in (*patterns, *drafts) for file in folder.glob(pattern)]:
         with suppress(OSError):
             if (everything or now - file.stat().st_mtime > LEFTOVER_S * 24) and _free(file):
                 file.unlink()

@@ -8,9 +8,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pytest_cgins.core.errors import LaunchError
+
+if TYPE_CHECKING:
+    from pytest_cgins.building.loading.launch_binding import Settings
 
 CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_…
 COOPERATIVE = 2
@@ -122,38 +125,25 @@ def zero(pointer: int, nbytes: int, stream: int, *, where: str) -> None:
 class PreparedLaunch:
     """A launch whose arguments are packed: running it is one call of the driver."""
 
-    def __init__(
-        self,
-        kernel: ctypes.c_void_p,
-        *,
-        grid: Sequence[int],
-        block: Sequence[int],
-        shared_nbytes: int,
-        cluster: Sequence[int],
-        cooperative: bool,
-        arguments: Sequence[Any],
-        where: str,
-    ) -> None:
+    def __init__(self, kernel: ctypes.c_void_p, settings: Settings) -> None:
         self._kernel = kernel
-        self._where = where
-        self._arguments = tuple(arguments)
+        self._where = (
+            f"{settings.where}: launching {settings.kernel} with grid {settings.grid}, block {settings.block}, "
+            f"smem {settings.shared_nbytes}"
+        )
+        self._arguments = settings.arguments
         self._pointers = (ctypes.c_void_p * max(1, len(self._arguments)))(
-            *(ctypes.addressof(argument) for argument in self._arguments)
+            *map(ctypes.addressof, self._arguments)
         )
+        words, three = ctypes.c_uint32 * 16, ctypes.c_uint32 * 3
         attributes = []
-        if cluster:
-            attributes.append(_Attribute(CLUSTER_DIMENSION, b"", (ctypes.c_uint32 * 16)(*_three(cluster))))
-        if cooperative:
-            attributes.append(_Attribute(COOPERATIVE, b"", (ctypes.c_uint32 * 16)(1)))
+        if settings.cluster:
+            attributes.append(_Attribute(CLUSTER_DIMENSION, b"", words(*_three(settings.cluster))))
+        if settings.cooperative:
+            attributes.append(_Attribute(COOPERATIVE, b"", words(1)))
         self._attributes = (_Attribute * max(1, len(attributes)))(*attributes)
-        self._config = _Config(
-            (ctypes.c_uint32 * 3)(*_three(grid)),
-            (ctypes.c_uint32 * 3)(*_three(block)),
-            shared_nbytes,
-            None,
-            self._attributes,
-            len(attributes),
-        )
+        grid, block = three(*_three(settings.grid)), three(*_three(settings.block))
+        self._config = _Config(grid, block, settings.shared_nbytes, None, self._attributes, len(attributes))
         self._launch = library().cuLaunchKernelEx
 
     def run(self, stream: int) -> None:

@@ -16,22 +16,14 @@ from pytest_cgins.building.builders import device_image
 from pytest_cgins.building.builders.device_image import Function, Image
 from pytest_cgins.building.contracts import launch_line
 from pytest_cgins.building.contracts import schema as schemas
-from pytest_cgins.building.contracts.arguments import call_values, require_defaults, state_values
 from pytest_cgins.building.contracts.cxx import code_of
 from pytest_cgins.building.contracts.schema import SchemaArgument
 from pytest_cgins.building.contracts.source import read
 from pytest_cgins.building.loading import cuda_driver as driver
 from pytest_cgins.building.loading import launcher
 from pytest_cgins.building.loading.launch_binding import Binding, Settings
-from pytest_cgins.building.loading.launcher import (
-    Packer,
-    allocate_outputs,
-    convert,
-    on_device,
-    raw_stream,
-    spelled,
-)
-from pytest_cgins.core.errors import ContractError, LaunchError
+from pytest_cgins.building.loading.launcher import Packer, convert, on_device
+from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.core.model import CompiledKernel, KernelSource, OpCall, TensorMeta
 from pytest_cgins.core.text import counted
 
@@ -87,15 +79,16 @@ class DeviceKernel:
         Raises:
             SourceError, ContractError, LaunchError: see `callable.LoadedKernel.bind`.
         """
-        values = state_values(call, tensors) | call_values(call, tensors)
-        require_defaults(call, schemas.match(self.schema, list(values), self.name), self.name, tensors)
+        values = launcher.declared_values(call, tensors, self.schema, self.name)
         packer = Packer(self.name)
         names: dict[str, Any] = {**self._constants, "sm_count": sm_count}
         for argument in self.schema.arguments:
-            names[argument.name] = self._plain(argument, values.get(argument.name, argument.default))
+            value = values.get(argument.name, argument.default)
+            with launcher.declared_as(argument, value, self.name):
+                names[argument.name] = _converted(argument, value)
         written = [names[argument.name] for argument in self.schema.arguments if argument.mutated]
         results: list[torch.Tensor] = []
-        for output, allocated in allocate_outputs(self.schema, values, outputs, device, packer):
+        for output, allocated in launcher.allocate_outputs(self.schema, values, outputs, device, packer):
             if not output.aliased:
                 names[output.name] = allocated if output.list else allocated[0]
             results += allocated
@@ -109,21 +102,6 @@ class DeviceKernel:
             guard = launcher.GUARD_NBYTES
             binding.set_workspace(packer.scratch[guard : guard + nbytes])
         return binding.settings(), packer, results
-
-    def _plain(self, argument: SchemaArgument, value: Any) -> Any:
-        """An argument as launch lines see it: tensors, numbers, texts, None, and lists of these.
-
-        Raises:
-            ContractError: the value is not of the declared type.
-        """
-        try:
-            return _converted(argument, value)
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ContractError(
-                f"{self.name}: argument {argument.name!r} is declared as {spelled(argument)}, the call passes "
-                f"{type(value).__name__} {str(value)[:60]!r}",
-                remedy="widen the type in the schema line, or gate the kernel on other traces",
-            ) from error
 
 
 class _Loaded:
@@ -152,18 +130,7 @@ class _Loaded:
         zeroing = [
             partial(driver.zero, pointer, nbytes, where=settings.where) for pointer, nbytes in settings.zero
         ]
-        launch = driver.PreparedLaunch(
-            kernel,
-            grid=settings.grid,
-            block=settings.block,
-            shared_nbytes=settings.shared_nbytes,
-            cluster=settings.cluster,
-            cooperative=settings.cooperative,
-            arguments=settings.arguments,
-            where=f"{settings.where}: launching {name} with grid {settings.grid}, block {settings.block}, "
-            f"smem {settings.shared_nbytes}",
-        )
-        return [*zeroing, launch.run]
+        return [*zeroing, driver.PreparedLaunch(kernel, settings).run]
 
     def _allow_shared(self, settings: Settings) -> None:
         """Let the kernel take its shared memory; what an earlier call was allowed stays."""
@@ -180,7 +147,7 @@ class _Loaded:
         self._allowed_nbytes[settings.kernel] = nbytes
 
 
-class BoundDeviceCall:
+class BoundDeviceCall(launcher.BoundMemory):
     """A device kernel with packed arguments: a run is one call of the driver a launch."""
 
     def __init__(
@@ -191,39 +158,18 @@ class BoundDeviceCall:
         device: torch.device,
         kept: Sequence[object],
     ) -> None:
+        super().__init__(packer, results, device)
         self._steps = tuple(steps)
-        self._packer = packer
-        self._results = results
-        self._device = device
         self._kept = kept  # tensors that arguments point to
-        self.poison()
 
     def run(self) -> list[torch.Tensor]:
         """See `callable.BoundCall.run`."""
         with on_device(self._device):
             # Asked for at every run: under graph capture the current stream is another one.
-            stream = raw_stream(self._device.index)
+            stream = launcher.raw_stream(self._device.index)
             for step in self._steps:
                 step(stream)
         return self._results
-
-    @property
-    def bare(self) -> Callable[[], object]:
-        """See `callable.BoundCall.bare`: the outputs are there before the call."""
-        return self.run
-
-    def poison(self) -> None:
-        """See `callable.BoundCall.poison`."""
-        self._packer.poison()
-
-    def overrun(self) -> str:
-        """See `callable.BoundCall.overrun`."""
-        return self._packer.overrun()
-
-    @property
-    def memory(self) -> list[torch.Tensor]:
-        """See `callable.BoundCall.memory`."""
-        return self._packer.memory
 
 
 def _constants(source: KernelSource) -> dict[str, int]:
@@ -239,6 +185,7 @@ def _constants(source: KernelSource) -> dict[str, int]:
 
 
 def _converted(argument: SchemaArgument, value: Any) -> Any:
+    """An argument as launch lines see it: tensors, numbers, texts, None, and lists of these."""
     if value is None:
         if argument.type == "Generator":
             return torch.initial_seed()

@@ -103,30 +103,18 @@ class Launcher:
         self, call: OpCall, tensors: Sequence[torch.Tensor], outputs: Sequence[TensorMeta], device: str
     ) -> BoundLaunch:
         """See `callable.LoadedKernel.bind`."""
-        values = state_values(call, tensors) | call_values(call, tensors)
-        require_defaults(call, schemas.match(self.schema, list(values), self.name), self.name, tensors)
+        values = declared_values(call, tensors, self.schema, self.name)
         packer = Packer(self.name)
         for argument in self.schema.arguments:
             packer.add(argument, values.get(argument.name, argument.default))
-        results = self._results(values, outputs, device, packer)
+        results: list[torch.Tensor] = []
+        for output, allocated in allocate_outputs(self.schema, values, outputs, device, packer):
+            if not output.aliased:  # else it is the mutated argument itself
+                packer.add_tensors(allocated) if output.list else packer.add_tensor(allocated[0])
+            results += allocated
         if self._workspace is not None:
             packer.add_workspace(self._workspace_nbytes(packer), device)
         return BoundLaunch(self, packer, results, torch.device(device))
-
-    def _results(
-        self,
-        values: dict[str, Any],
-        outputs: Sequence[TensorMeta],
-        device: str,
-        packer: Packer,
-    ) -> list[torch.Tensor]:
-        """Allocate and pass the outputs; what the schema calls aliased is the mutated argument itself."""
-        results: list[torch.Tensor] = []
-        for output, tensors in allocate_outputs(self.schema, values, outputs, device, packer):
-            if not output.aliased:
-                packer.add_tensors(tensors) if output.list else packer.add_tensor(tensors[0])
-            results += tensors
-        return results
 
     def _workspace_nbytes(self, packer: Packer) -> int:
         assert self._workspace is not None
@@ -150,29 +138,18 @@ class Launcher:
             )
 
 
-class BoundLaunch:
-    """A launcher with prepared C arguments: a run is one C call."""
+class BoundMemory:
+    """What bound calls share whose outputs are allocated before the call; see `callable.BoundCall`."""
 
-    def __init__(
-        self, launcher: Launcher, packer: Packer, results: list[torch.Tensor], device: torch.device
-    ) -> None:
-        self._launcher = launcher
-        self._packer = packer  # owns what the C arguments point to
-        self._arguments = tuple(packer.arguments)
+    def __init__(self, packer: Packer, results: list[torch.Tensor], device: torch.device) -> None:
+        self._packer = packer  # owns what the arguments point to
         self._results = results
         self._device = device
         self.poison()
 
     def run(self) -> list[torch.Tensor]:
         """See `callable.BoundCall.run`."""
-        if self._device.type != "cuda":
-            self._launcher.launch(self._arguments, ctypes.c_void_p(None))
-            return self._results
-        with on_device(self._device):
-            # Asked for at every run: under graph capture the current stream is another one.
-            stream = ctypes.c_void_p(raw_stream(self._device.index))
-            self._launcher.launch(self._arguments, stream)
-        return self._results
+        raise NotImplementedError
 
     @property
     def bare(self) -> Callable[[], object]:
@@ -191,6 +168,58 @@ class BoundLaunch:
     def memory(self) -> list[torch.Tensor]:
         """See `callable.BoundCall.memory`."""
         return self._packer.memory
+
+
+class BoundLaunch(BoundMemory):
+    """A launcher with prepared C arguments: a run is one C call."""
+
+    def __init__(
+        self, launcher: Launcher, packer: Packer, results: list[torch.Tensor], device: torch.device
+    ) -> None:
+        super().__init__(packer, results, device)
+        self._launcher = launcher
+        self._arguments = tuple(packer.arguments)
+
+    def run(self) -> list[torch.Tensor]:
+        """See `callable.BoundCall.run`."""
+        if self._device.type != "cuda":
+            self._launcher.launch(self._arguments, ctypes.c_void_p(None))
+            return self._results
+        with on_device(self._device):
+            # Asked for at every run: under graph capture the current stream is another one.
+            stream = ctypes.c_void_p(raw_stream(self._device.index))
+            self._launcher.launch(self._arguments, stream)
+        return self._results
+
+
+def declared_values(
+    call: OpCall, tensors: Sequence[torch.Tensor], schema: Schema, where: str
+) -> dict[str, Any]:
+    """Values of a call and of its module's state by name; what the schema lacks has the op's default.
+
+    Raises:
+        SourceError, ContractError: see `callable.LoadedKernel.bind`.
+    """
+    values = state_values(call, tensors) | call_values(call, tensors)
+    require_defaults(call, schemas.match(schema, list(values), where), where, tensors)
+    return values
+
+
+@contextmanager
+def declared_as(argument: SchemaArgument, value: Any, where: str) -> Iterator[None]:
+    """Around the conversion of a value.
+
+    Raises:
+        ContractError: it is not of the argument's type.
+    """
+    try:
+        yield
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ContractError(
+            f"{where}: argument {argument.name!r} is declared as {spelled(argument)}, the call passes "
+            f"{type(value).__name__} {str(value)[:60]!r}",
+            remedy="widen the type in the schema line, or gate the kernel on other traces",
+        ) from error
 
 
 def older_remedy(error: Exception) -> str:
@@ -234,14 +263,8 @@ class Packer:
         Raises:
             ContractError: the value is not of the argument's type.
         """
-        try:
+        with declared_as(argument, value, self.name):
             self._add(argument, value)
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ContractError(
-                f"{self.name}: argument {argument.name!r} is declared as {spelled(argument)}, the call passes "
-                f"{type(value).__name__} {str(value)[:60]!r}",
-                remedy="widen the type in the schema line, or gate the kernel on other traces",
-            ) from error
 
     def _add(self, argument: SchemaArgument, value: Any) -> None:
         if value is None and not argument.optional and argument.type != "Generator":

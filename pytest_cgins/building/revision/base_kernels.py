@@ -64,11 +64,7 @@ class BaseKernels:
         self._config = config
         self._sources = BaseSources(config, wanted)
         self._ahead = BuildQueue(cache=cache, beside=builds, jobs=builds.jobs if builds is not None else 0)
-        self._own: dict[Name, Implementation] = {
-            (entry.name, one.name, one.device): one
-            for entry in config.kernels
-            for one in entry.implementations
-        }
+        self._own = {name: one for name, (_, one) in config.implementations.items()}
         # Asked for while the files are written, whose lock `may_differ` waits for.
         self._touched: dict[Name, bool] = {}
         self._writer = ThreadPoolExecutor(1, "cgins-base")

@@ -113,17 +113,14 @@ class BaseSources:
             if isinstance(base, Absent):
                 return base
             assert self._revision is not None
-            for entry in base.kernels:
-                for one in entry.implementations:
-                    if (entry.name, one.name, one.device) == (kernel, implementation, device):
-                        try:
-                            return self._find(base, entry, one)
-                        except SourceError as error:
-                            what = self.short(error.what)
-                            return Absent(
-                                state="refused", why=f"cannot be built at {self._revision.label}: {what}"
-                            )
-            return Absent(state="new", why=f"the kernel is not at {self._revision.label}")
+            found = base.implementations.get((kernel, implementation, device))
+            if found is None:
+                return Absent(state="new", why=f"the kernel is not at {self._revision.label}")
+            try:
+                return self._find(base, *found)
+            except SourceError as error:
+                why = f"cannot be built at {self._revision.label}: {self.short(error.what)}"
+                return Absent(state="refused", why=why)
 
     def _find(self, base: Config, entry: KernelEntry, one: Implementation) -> KernelSource:
         assert self._checkout is not None
