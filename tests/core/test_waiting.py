@@ -293,7 +293,7 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose compiler takes three seconds more."""
     script = tmp_path / "cxx"
     script.write_text(
-        f'#!/bin/sh\nfor word; do case $word in *.cpp) sleep 3;; esac; done\nexec g++ "$@"\n'
+        '#!/bin/sh\nfor word; do case $word in *.cpp) sleep 3;; esac; done\nexec g++ "$@"\n'
     )
     script.chmod(0o755)
     monkeypatch.setenv("CXX", str(script))
