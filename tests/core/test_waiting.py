@@ -229,9 +229,7 @@ def test_tries_of_requests_to_github(fast: Heard, times: int) -> None:
     if times == 1:
         assert fast.lines == []
         return
-    assert fast.only() == (
-        "cgins: waiting for 127.0.0.1: try 2 of 4: GET /repos/x: status 503; again in 2 s"
-    )
+    assert fast.only() == ("cgins: waiting for 127.0.0.1: try 2 of 4: GET /repos/x: status 503; again in 2 s")
     assert len(waiting.summary(waiting.waited())) == 1
 
 
@@ -292,9 +290,7 @@ def test_another_process_that_asks_a_model(
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose compiler takes three seconds more."""
     script = tmp_path / "cxx"
-    script.write_text(
-        '#!/bin/sh\nfor word; do case $word in *.cpp) sleep 3;; esac; done\nexec g++ "$@"\n'
-    )
+    script.write_text('#!/bin/sh\nfor word; do case $word in *.cpp) sleep 3;; esac; done\nexec g++ "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv("CXX", str(script))
     monkeypatch.setenv("CGINS_CACHE_DIR", str(tmp_path / "cache"))

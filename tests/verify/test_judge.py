@@ -376,9 +376,7 @@ def test_result_of_an_op_in_place_keeps_the_gaps_of_its_argument(
 def logsumexp(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any]], Correctness]:
     """Judges torch's answers to a call on 32 bytes for which torch takes 32 MiB, and what was observed besides."""
     x = torch.randn(1, 8).expand(2**20, 8)  # exp of it is made
-    case = record(
-        tmp_path_factory.mktemp("pack"), lambda: torch.logsumexp(x, (0, 1)), op="torch.logsumexp"
-    )
+    case = record(tmp_path_factory.mktemp("pack"), lambda: torch.logsumexp(x, (0, 1)), op="torch.logsumexp")
     question = {**parameters(case), "probes": [memory_use.NAME]}
     service = JudgeService({})
     prepared, buffers = service.prepare(question, [])
@@ -397,7 +395,11 @@ def logsumexp(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, A
     ("mib", "when", "trips"), [(900, "first", False), (900, "later", True), (30, "later", False)]
 )
 def test_memory_is_held_against_what_torch_takes_for_the_same_call(
-    logsumexp: Callable[[dict[str, Any]], Correctness], monkeypatch: pytest.MonkeyPatch, mib: int, when: str, trips: bool
+    logsumexp: Callable[[dict[str, Any]], Correctness],
+    monkeypatch: pytest.MonkeyPatch,
+    mib: int,
+    when: str,
+    trips: bool,
 ) -> None:
     """The kernel may take as much as torch besides its own bound, and in its first call a further GiB."""
     monkeypatch.setattr(memory_use, "SLACK_NBYTES", 2**20)
