@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.options import (
     BASELINE,
     COMPARISONS,
@@ -45,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--cgins-device",
-        choices=("auto", "cpu", "cuda"),
+        choices=("auto", *DEVICES),
         default="auto",
         help="run the cases of this device only (default: all, absent devices are skipped)",
     )

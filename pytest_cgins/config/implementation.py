@@ -9,12 +9,12 @@ from typing import get_args
 from pytest_cgins.config.document import Readers, Section, Value
 from pytest_cgins.config.model import Implementation
 from pytest_cgins.config.specialize import check_macro, specialized
+from pytest_cgins.core.device import DEVICES, device_of
 from pytest_cgins.core.model import Contract
 from pytest_cgins.core.text import counted
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-CPP_SUFFIXES = (".cpp", ".cc", ".cxx")
 
 
 def check_name(value: Value, name: str, title: str) -> None:
@@ -33,7 +33,10 @@ def implementation(section: Section) -> Implementation:
     contract = fields.setdefault("contract", "python" if "target" in section else "launcher")
     device = fields.setdefault("device", _usual_device(sources, interpreted=fields.get("interpret", False)))
     if not device:
-        section.fail(f"{section.title} does not say its device", remedy="add device: cpu or device: cuda")
+        section.fail(
+            f"{section.title} does not say its device",
+            remedy="add " + " or ".join(f"device: {kind}" for kind in DEVICES),
+        )
     _refuse_without_effect(section, contract, device)
     fields |= section.read(_READERS, others=True)
     _require(section, contract, sources)
@@ -60,9 +63,11 @@ def _sources(section: Section) -> tuple[Path, ...]:
 
 def _usual_device(sources: tuple[Path, ...], *, interpreted: bool) -> str:
     """The device where none is named; "" if nothing tells."""
-    if any(source.suffix == ".cu" for source in sources):
-        return "cuda"
-    return "cpu" if interpreted or (sources and sources[0].suffix in CPP_SUFFIXES) else ""
+    suffixes = {source.suffix for source in sources}
+    for device in map(device_of, DEVICES):
+        if device.is_accelerator and suffixes.intersection(device.suffixes):
+            return device.name
+    return "cpu" if interpreted or (sources and sources[0].suffix in device_of("cpu").suffixes) else ""
 
 
 def _usual_name(contract: str, sources: tuple[Path, ...]) -> str:
@@ -78,7 +83,7 @@ def _refuse_without_effect(section: Section, contract: str, device: str) -> None
         "target": (not compiled, "contract: python"),
         "entry": (contract == "torch-extension", "contract: torch-extension"),
         "interpret": (not compiled and device == "cpu", "contract: python and device: cpu"),
-        "archs": (compiled and device == "cuda", "compiled sources and device: cuda"),
+        "archs": (compiled and device_of(device).is_cuda, "compiled sources and device: cuda"),
         "defines": (compiled, "compiled sources"),
         "specialize": (contract == "launcher", "contract: launcher"),
         "flags": (compiled, "compiled sources"),
@@ -102,7 +107,7 @@ def _require(section: Section, contract: str, sources: tuple[Path, ...]) -> None
 
 def _check_device_kernel(section: Section, sources: tuple[Path, ...], device: str) -> None:
     """Refuse what NVRTC cannot build: other devices, several sources, other files."""
-    if device != "cuda":
+    if not device_of(device).is_cuda:
         section.fail(f"{section.title} has contract device and device {device}", remedy="write device: cuda")
     if len(sources) > 1:
         section.fail(
@@ -154,7 +159,7 @@ def _flags(value: Value) -> tuple[str, ...]:
 
 
 _CALL_READERS: Readers = {
-    "device": lambda value: value.choice("cpu", "cuda"),
+    "device": lambda value: value.choice(*DEVICES),
     "contract": lambda value: value.choice(*get_args(Contract)),
     "interpret": Value.boolean,
 }

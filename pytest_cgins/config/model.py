@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.config.pull_request import PullRequestSettings
 from pytest_cgins.config.semantics import Declared
+from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.model import Contract, Specialized
 
 
@@ -111,7 +112,7 @@ class Implementation:
 
     name: str
     """Unique among the kernel's implementations for one device."""
-    device: Literal["cpu", "cuda"]
+    device: DeviceName
     """Device type."""
     contract: Contract
     """How it is called."""

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.model import Environment
 
@@ -62,7 +63,7 @@ def hard_key(environment: Environment, case: Mapping[str, str] | None = None) ->
         "clocks": environment.clock_policy,
         "protocol": str(environment.protocol),
     }
-    if environment.device == "cuda":
+    if device_of(environment.device).is_accelerator:
         # Drivers keep some of it to themselves, one more than the other.
         memory = f"{round(environment.memory_nbytes / _GIB)} GiB"
         shared |= {"SMs": str(environment.sm_count), "memory": memory}
@@ -74,7 +75,7 @@ def hard_key(environment: Environment, case: Mapping[str, str] | None = None) ->
 
 def soft_key(environment: Environment) -> Key:
     """What a change of which makes ratios another thing; on a CPU the interpreter is part of each call."""
-    if environment.device != "cuda":
+    if not device_of(environment.device).is_accelerator:
         names = {"torch": environment.torch, "triton": environment.triton}
         return key_of({**names, "python": environment.python.rpartition(".")[0]})
     return key_of(

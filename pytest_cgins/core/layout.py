@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.dtypes import ITEMSIZE, MAX_BYTES, extent
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.model import TensorMeta
@@ -68,9 +69,10 @@ def rebuild(
 
     They are detached: gradients are no part of a forward replay. The spans are left as they are.
     """
-    storages = [span.to(device, copy=True).untyped_storage() for span in spans]
+    on = torch_device(str(device))
+    storages = [span.to(on, copy=True).untyped_storage() for span in spans]
     return [
-        torch.empty(0, dtype=getattr(torch, meta.dtype), device=device).set_(
+        torch.empty(0, dtype=getattr(torch, meta.dtype), device=on).set_(
             storages[meta.storage], meta.offset, meta.shape, meta.stride
         )
         for meta in metas

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.text import counted
@@ -395,7 +396,7 @@ class KernelSource(Document):
     """Name of the implementation, unique in its kernel and device."""
     op: str
     """Qualified name of the op it replaces."""
-    device: Literal["cpu", "cuda"]
+    device: DeviceName
     """Device type it runs on."""
     contract: Contract
     """How it is called."""

@@ -12,6 +12,7 @@ import torch
 from pytest_cgins.core import documents
 from pytest_cgins.core.bits import copy_memory
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.dtypes import ITEMSIZE, extent
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.layout import lay_out, rebuild
@@ -59,7 +60,7 @@ class Kept:
     def __init__(self, header: Any, buffer: Buffer, device: torch.device | str) -> None:
         """Errors are those of `unpack`."""
         self._metas, sizes = _validate(header, buffer.nbytes)
-        self._spans = [span.to(device, copy=True) for span in _split(buffer, sizes)]
+        self._spans = [span.to(torch_device(str(device)), copy=True) for span in _split(buffer, sizes)]
         self._device = device
 
     def unpack(self) -> list[torch.Tensor]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.config import Config, Implementation, KernelEntry, specialize
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Case, TracePack
 from pytest_cgins.core.text import counted
@@ -116,7 +117,7 @@ def _case(kernel: KernelEntry, implementation: Implementation, path: Path, pack:
     return Case(
         kernel=kernel.name,
         implementation=implementation.name,
-        device="cpu" if implementation.device == "cpu" else "cuda:0",
+        device=device_of(implementation.device).case_name,
         op=kernel.op,
         pack=pack,
         pack_path=str(path),

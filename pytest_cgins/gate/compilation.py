@@ -21,6 +21,7 @@ from pytest_cgins.building.progress import Progress
 from pytest_cgins.building.revision import merge_base as revisions
 from pytest_cgins.building.revision.base_sources import Absent, BaseSources
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import (
     BuildError,
     CginsError,
@@ -123,7 +124,7 @@ class Compiler:
             target
             for kernel in self.config.kernels
             for implementation in kernel.implementations
-            if implementation.device == "cuda"
+            if device_of(implementation.device).is_cuda
             for target in self._targets(kernel, implementation, known)
         )
 

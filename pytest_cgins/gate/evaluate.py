@@ -24,6 +24,7 @@ from pytest_cgins.building.progress import Progress
 from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
 from pytest_cgins.core.model import Case, CompiledKernel, Environment, Evaluation, Reason, Status, Verdict
 from pytest_cgins.core.options import PROBE_LEVELS
@@ -415,7 +416,7 @@ class Evaluator:
         fresh = [role for role in roles if not self._runs.has_run(role, compiled.key)]
         for role in fresh:
             self._pool.start_for(role, compiled.key)
-        if not fresh or self._pool.is_local or not case.device.startswith("cuda"):
+        if not fresh or self._pool.is_local or not device_of(case.device).is_accelerator:
             yield
             return
         with ThreadPoolExecutor(len(fresh)) as pool:

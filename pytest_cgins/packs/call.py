@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 
+from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.model import Argument, OpCall, Value
 from pytest_cgins.packs import forward
 from pytest_cgins.packs.backward import is_derived, prepared
@@ -49,7 +50,7 @@ def relocate(call: OpCall, device: str) -> OpCall:
 
     def moved(value: Value) -> Value:
         if value.kind == "device":
-            return replace(value, value=device)
+            return replace(value, value=torch_device(device))
         return replace(value, items=tuple(moved(item) for item in value.items)) if value.items else value
 
     return replace(call, arguments=tuple(replace(a, value=moved(a.value)) for a in call.arguments))

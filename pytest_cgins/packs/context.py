@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import torch
 
+from pytest_cgins.core.device import DEVICES, device_of, torch_device
 from pytest_cgins.core.model import Autocast, Context
 
-AUTOCAST_DEVICES = ("cpu", "cuda")
+AUTOCAST_DEVICES = tuple(kind for kind in DEVICES if torch_device(kind).partition(":")[0] == kind)
 
 
 def capture(training: bool | None = None) -> Context:
@@ -19,8 +20,10 @@ def capture(training: bool | None = None) -> Context:
     state = _State(
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None,
-        torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None,
+        tuple(
+            torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+            for device in AUTOCAST_DEVICES
+        ),
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_float32_matmul_precision(),
@@ -34,8 +37,8 @@ class _State(NamedTuple):
 
     grad_enabled: bool
     inference_mode: bool
-    autocast_cpu: torch.dtype | None
-    autocast_cuda: torch.dtype | None
+    autocast: tuple[torch.dtype | None, ...]
+    """By device of `AUTOCAST_DEVICES`."""
     default_dtype: torch.dtype
     deterministic: bool
     float32_matmul_precision: str
@@ -45,7 +48,7 @@ class _State(NamedTuple):
 # Every recorded call asks for it; there are few different ones.
 @cache
 def _context(state: _State) -> Context:
-    autocast = zip(AUTOCAST_DEVICES, (state.autocast_cpu, state.autocast_cuda), strict=True)
+    autocast = zip(AUTOCAST_DEVICES, state.autocast, strict=True)
     return Context(
         grad_enabled=state.grad_enabled,
         inference_mode=state.inference_mode,
@@ -62,10 +65,10 @@ def _context(state: _State) -> Context:
 
 
 @contextmanager
-def restore(context: Context, device_type: str, *, repeatable: bool = True) -> Iterator[None]:
+def restore(context: Context, device: str, *, repeatable: bool = True) -> Iterator[None]:
     """Run the body in a recorded context, and put everything back after it.
 
-    Autocast recorded on one device type is applied to `device_type`, so that a trace of a GPU replays on
+    Autocast recorded on one device type is applied to that of `device`, so that a trace of a GPU replays on
     the CPU. `training` is not restored: a call carries it in its arguments. With `repeatable` false cuDNN
     may take algorithms whose bits differ from run to run, as it does when it is timed.
     """
@@ -84,10 +87,9 @@ def restore(context: Context, device_type: str, *, repeatable: bool = True) -> I
         stack.enter_context(settled_cudnn(repeatable=repeatable))
         stack.enter_context(torch.inference_mode(mode=context.inference_mode))
         stack.enter_context(torch.set_grad_enabled(context.grad_enabled))
-        _enter_autocast(stack, context, device_type)
+        _enter_autocast(stack, context, torch_device(device).partition(":")[0])
         if context.rng_seed is not None:
-            devices = range(torch.cuda.device_count()) if device_type == "cuda" else ()
-            stack.enter_context(torch.random.fork_rng(devices=devices))
+            stack.enter_context(device_of(device).forked_random())
             torch.manual_seed(context.rng_seed)
         yield
 

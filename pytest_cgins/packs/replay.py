@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 
+from pytest_cgins.core.device import usable_device
 from pytest_cgins.core.errors import ReplayError, TraceError
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.model import Storage, TensorMeta, Trace
@@ -96,7 +97,7 @@ class _Result(torch.autograd.Function):
 
 def recording_device(trace: Trace) -> str:
     """Where the trace was recorded, if this host has it, else the CPU."""
-    return "cuda" if trace.origin.device == "cuda" and torch.cuda.is_available() else "cpu"
+    return usable_device([trace.origin.device])
 
 
 def check(trace: Trace, source: BlobSource, device: str | None = None) -> Literal["bitwise", "derived"]:

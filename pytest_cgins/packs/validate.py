@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.dtypes import GENERATED, INTEGERS, ITEMSIZE, LOWEST, MAX_BYTES, SAMPLES, extent
 from pytest_cgins.core.model import (
     Argument,
@@ -263,7 +264,7 @@ def _context(field: str, context: Context) -> Iterator[Problem]:
     if context.rng_seed is not None and not 0 <= context.rng_seed < 2**63:
         yield Problem(f"{field}.rng_seed", f"{context.rng_seed} is not within 63 bits")
     for number, state in enumerate(context.autocast):
-        if state.device_type not in ("cpu", "cuda") or state.dtype not in _FLOATS:
+        if state.device_type not in DEVICES or state.dtype not in _FLOATS:
             yield Problem(f"{field}.autocast[{number}]", "not a device type and a floating-point dtype")
 
 

@@ -47,7 +47,7 @@ class Finisher:
         derived = [record for record in ledger if is_derived(record.call.op) and not record.folded]
         for record in self._track(derived, "Timing backwards"):
             tensors = self._inputs(record)[1]
-            with _explained(record.call.op), restore(record.context, record.device.type):
+            with _explained(record.call.op), restore(record.context, str(record.device)):
                 run = bound(record.call, tensors)
                 for _ in range(_TIMED_CALLS):
                     record.time.run(run, record.device)

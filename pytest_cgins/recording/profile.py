@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pytest_cgins.core import atomic, documents
+from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import PackError
 from pytest_cgins.core.model import TracePack
@@ -85,7 +85,7 @@ class PackProfile(Document):
     """Schema version, `PROFILE_VERSION`."""
     pack: str
     """Name of the pack."""
-    device: Literal["cpu", "cuda"]
+    device: DeviceName
     """Device type."""
     device_name: str
     """CPU or GPU model."""

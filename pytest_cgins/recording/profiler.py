@@ -8,11 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_cgins.core.device import Device, DeviceName, device_of
 from pytest_cgins.core.errors import PackError, ReplayError, TraceError
 from pytest_cgins.core.model import Trace
 from pytest_cgins.packs import replay
@@ -31,7 +32,7 @@ Call = Callable[[], object]
 
 
 def profile(
-    reader: PackReader, device: Literal["cpu", "cuda"], traces: Iterable[Trace]
+    reader: PackReader, device: DeviceName, traces: Iterable[Trace]
 ) -> tuple[PackProfile, list[TraceError]]:
     """Replay traces of a pack on a device; what cannot be replayed there is left out and given back.
 
@@ -61,7 +62,7 @@ def profile(
     return made, failures
 
 
-def profile_trace(trace: Trace, reader: PackReader, device: Literal["cpu", "cuda"]) -> TraceProfile:
+def profile_trace(trace: Trace, reader: PackReader, device: DeviceName) -> TraceProfile:
     """One trace; its `time_share` is 1, that of a pack which has no other.
 
     Raises:
@@ -75,8 +76,8 @@ def profile_trace(trace: Trace, reader: PackReader, device: Literal["cpu", "cuda
         tensors = replay.load_inputs(trace, reader, device)
         with restore(trace.context, device):
             call = bound(trace.call, tensors)
-            kernels = _device_kernels(call) if device == "cuda" else ()
-            samples = _samples_ns(call, device, _restorer(trace, tensors))
+            kernels = _device_kernels(call) if device_of(device).is_cuda else ()
+            samples = _samples_ns(call, device_of(device), _restorer(trace, tensors))
     except TraceError as error:
         raise ReplayError(
             f"{trace.call.op} {trace.signature} cannot be replayed: {error.what}", remedy=error.remedy
@@ -164,11 +165,10 @@ def _restorer(trace: Trace, tensors: Sequence[torch.Tensor]) -> Call | None:
     return put_back
 
 
-def _samples_ns(call: Call, device: str, put_back: Call | None) -> list[float]:
+def _samples_ns(call: Call, device: Device, put_back: Call | None) -> list[float]:
     """Nanoseconds a call, one number a batch; a call that changes its inputs is a batch of its own."""
-    timed = _timed_cuda if device == "cuda" else _timed_cpu
     call()
-    estimate = timed(call, 1)
+    estimate = _seconds(call, 1, device)
     calls = 1 if put_back is not None else max(1, math.ceil(BATCH_SECONDS / estimate))
     least, most = _SAMPLES
     samples: list[float] = []
@@ -176,25 +176,14 @@ def _samples_ns(call: Call, device: str, put_back: Call | None) -> list[float]:
     while len(samples) < least or (len(samples) < most and time.perf_counter() < end):
         if put_back is not None:
             put_back()
-        samples.append(1e9 * timed(call, calls) / calls)
+        samples.append(1e9 * _seconds(call, calls, device) / calls)
     return samples
 
 
-def _timed_cpu(call: Call, calls: int) -> float:
-    """Seconds of several calls."""
-    start = time.perf_counter()
+def _seconds(call: Call, calls: int, device: Device) -> float:
+    """Of several calls, on an accelerator queued one after another."""
+    device.synchronize()
+    start = device.mark()
     for _ in range(calls):
         call()
-    return max(time.perf_counter() - start, 1e-9)
-
-
-def _timed_cuda(call: Call, calls: int) -> float:
-    """Seconds of several calls, queued one after another."""
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()
-    start.record()
-    for _ in range(calls):
-        call()
-    end.record()
-    end.synchronize()
-    return max(1e-3 * float(start.elapsed_time(end)), 1e-9)
+    return max(device.seconds_between(start, device.mark()), 1e-9)

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeGuard
 
 import torch
 
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import DiskError, RecordError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import Argument, Context, OpCall, Storage, TracePack
@@ -302,9 +303,9 @@ class Recording:
         if self._ledger.find(new.canonical) is made and (watched is None or new.canonical in self._watched):
             return self._again(new.known, run, nodes, new.taken), True
         before = mutation.hashes(tensors) if self.options.tier == "full" else []
-        random = _random_states(new.device)
+        random = device_of(str(new.device)).random_states()
         result = self._timed(made, run)
-        drew = _random_states(new.device) != random or (
+        drew = device_of(str(new.device)).random_states() != random or (
             made is not None and any(has_generator(argument.value) for argument in made.call.arguments)
         )
         seed = recipe.seed_of("rng", new.canonical) if drew else None
@@ -416,11 +417,3 @@ def _nearest(asked: str, called: Sequence[str]) -> list[str]:
     last = asked.rpartition(".")[2].strip("_")
     same = [name for name in called if name.rpartition(".")[2].strip("_") == last]
     return same or difflib.get_close_matches(asked, called, n=1)
-
-
-def _random_states(device: torch.device) -> list[bytes]:
-    """States of the default generators that an op on the device may draw from."""
-    states = [torch.get_rng_state()]
-    if device.type == "cuda":
-        states.append(torch.cuda.get_rng_state(device))
-    return [state.numpy().tobytes() for state in states]

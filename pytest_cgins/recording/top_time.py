@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+
+from pytest_cgins.core.device import Device, device_of
 
 MOST_SAMPLES = 64
 """Calls of one signature that are timed: a GPU's events for all of them would fill the driver's pool."""
@@ -17,30 +18,25 @@ MOST_SAMPLES = 64
 class OpTime:
     """Time of the calls of one signature: on the host clock, or between events on the GPU's stream."""
 
-    __slots__ = ("_events", "_samples_s")
+    __slots__ = ("_marks", "_samples_s")
 
     def __init__(self) -> None:
         self._samples_s: list[float] = []
-        self._events: list[tuple[Any, Any]] = []
+        self._marks: list[tuple[Device, Any, Any]] = []
 
     def __bool__(self) -> bool:
-        return bool(self._samples_s or self._events)
+        return bool(self._samples_s or self._marks)
 
     def run(self, call: Callable[[], Any], device: torch.device) -> Any:
         """Run a call, and take its time."""
-        if len(self._samples_s) + len(self._events) >= MOST_SAMPLES:
+        if len(self._samples_s) + len(self._marks) >= MOST_SAMPLES:
             return call()
-        if device.type != "cuda":
-            start = time.perf_counter()
+        timed = device_of(str(device))
+        with timed.current():
+            before = timed.mark()
             result = call()
-            self.add(time.perf_counter() - start)
-            return result
-        with torch.cuda.device(device):
-            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-            before.record()
-            result = call()
-            after.record()
-        self._events.append((before, after))
+            after = timed.mark()
+        self._marks.append((timed, before, after))
         return result
 
     def add(self, seconds: float) -> None:
@@ -49,10 +45,9 @@ class OpTime:
 
     def seconds(self, calls: int) -> float:
         """Estimate for so many calls, by their median; the first pays for what is made once, and is left out."""
-        events, self._events = self._events, []
-        for before, after in events:
-            after.synchronize()
-            self.add(before.elapsed_time(after) / 1e3)
+        marks, self._marks = self._marks, []
+        for device, before, after in marks:
+            self.add(device.seconds_between(before, after))
         samples = self._samples_s[1:] or self._samples_s
         return calls * statistics.median(samples) if samples else 0.0
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pytest_cgins.core import documents
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import MergeError
 from pytest_cgins.core.model import MergedRun, SessionReport
 from pytest_cgins.core.text import counted
@@ -259,7 +260,7 @@ def _gpu(report: SessionReport) -> str:
 
     One that left out cases for want of a GPU stands for none. One that lost its GPU does: its exit code tells.
     """
-    models = sorted({one.device_name for one in report.environments if one.device == "cuda"})
+    models = sorted({one.device_name for one in report.environments if device_of(one.device).is_accelerator})
     if models or lost_device(report):
         return ", ".join(models)
     return _NO_GPU if any(map(absent, report.evaluations)) else ""

@@ -13,7 +13,6 @@ import torch
 
 from pytest_cgins.core.bits import snapshot
 from pytest_cgins.core.measurement import ArmName
-from pytest_cgins.run.kernels import wait_for_device
 from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy
 
 CLOSE = 1e-2
@@ -64,7 +63,7 @@ def require(name: ArmName, arm: Rotating, copy: TimedCopy, content: Content) -> 
     finally:
         arm.results[0] = captured
         copy.take(own)
-        wait_for_device(f"cuda:{torch.cuda.current_device()}")
+        copy.synchronize()
 
 
 def _answer(
@@ -75,13 +74,12 @@ def _answer(
     arm: Rotating | None = None,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """What outputs and changed inputs hold before and after a run on these numbers."""
-    device = f"cuda:{torch.cuda.current_device()}"
     copy.take(content)
     copy.poison(captured)
-    wait_for_device(device)
+    copy.synchronize()
     before = [*map(snapshot, copy.outputs_of(captured))]
     run()
-    wait_for_device(device)
+    copy.synchronize()
     after = copy.outputs_of(captured if arm is None else arm.results[0])
     return before, [*map(snapshot, after)]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-
-import torch
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.building.loading.callable import LoadedKernel, load
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.core.model import CompiledKernel
 
@@ -50,48 +49,17 @@ class KernelCache:
         return self._loaded[compiled.key]
 
 
-def use_device(device: str) -> None:
-    """Make a GPU the current device; the CPU always is."""
-    if device.startswith("cuda"):
-        torch.cuda.set_device(torch.device(device))
-
-
-def make_ready(device: str) -> None:
+def make_ready(name: str) -> None:
     """What services do when they are asked to be `ready`: the context of a GPU is made."""
-    use_device(device)
-    wait_for_device(device)
-
-
-@contextmanager
-def stream_of_its_own(device: str) -> Iterator[None]:
-    """A current stream that no other stream waits for, not even the default one.
-
-    Work that a kernel leaves on another stream is then not ordered before what reads its outputs.
-    """
-    if not device.startswith("cuda"):
-        yield
-        return
-    wait_for_device(device)
-    with torch.cuda.stream(torch.cuda.Stream(torch.device(device))):  # type: ignore[no-untyped-call]
-        yield
-
-
-def wait_for_stream(device: str) -> None:
-    """Wait for the current stream, as whoever uses the result next would."""
-    if device.startswith("cuda"):
-        torch.cuda.current_stream(torch.device(device)).synchronize()
-
-
-def wait_for_device(device: str) -> None:
-    """Wait for all launched work; an error of that work is raised here."""
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(torch.device(device))
+    device = device_of(name)
+    device.make_current()
+    device.synchronize()
 
 
 def is_lost(device: str) -> bool:
-    """Whether an error stuck to the CUDA context: the process can then never use the GPU again."""
+    """Whether an error stuck to the device's context: the process can then never use it again."""
     try:
-        wait_for_device(device)
+        device_of(device).synchronize()
     except RuntimeError:
         return True
     return False

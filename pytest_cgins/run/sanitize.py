@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.failure_kinds import cause_of
 from pytest_cgins.core.model import Probe, Reason, Status
 from pytest_cgins.core.options import BARE_VARIABLE
@@ -87,7 +88,7 @@ class Sanitizers:
                 lost before a kernel could run.
         """
         tools = [tool for tool in self._tools if tool in request.probes]
-        if not device.startswith("cuda"):
+        if not device_of(device).is_cuda:
             why = "compute-sanitizer looks into CUDA kernels only"
             return tuple(Probe(name=tool, outcome="not-run", reason=Reason.OK, message=why) for tool in tools)
         return tuple(self._probe(tool, replace(request, probes=()), pairs) for tool in tools)
@@ -104,7 +105,7 @@ class Sanitizers:
 
         Args and errors are those of `probes`; `end` is how it failed.
         """
-        if end.verdict.status is not Status.RUNTIME_ERROR or not device.startswith("cuda"):
+        if end.verdict.status is not Status.RUNTIME_ERROR or not device_of(device).is_cuda:
             return ()
         found = self.probes(device, request, pairs)
         return tuple(

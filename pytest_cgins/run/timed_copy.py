@@ -10,8 +10,8 @@ import torch
 from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.building.loading.launcher import poison, reusing
 from pytest_cgins.building.loading.returned import address, plain, require_plain, tensors_of, twin
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.tensors import Kept
-from pytest_cgins.run.kernels import wait_for_device
 from pytest_cgins.verify.messages import PackedInputs
 
 
@@ -34,10 +34,10 @@ class TimedCopy:
         """What the last timed call returned."""
         self.content = content
         """The set whose numbers it holds."""
-        self._device = device
+        self._device = device_of(device)
         self.inputs = content.kept.unpack()
         self._given = [*map(twin, self.inputs)]
-        self._bound = kernel.bind(content.call, self._given, content.outputs, device)
+        self._bound = kernel.bind(content.call, self._given, content.outputs, self._device.torch_name)
         self.run = self._bound.run
         self.bare = self._bound.bare
         """What is timed."""
@@ -46,7 +46,7 @@ class TimedCopy:
         """Another kernel on the same memory: that it lies elsewhere would make a difference of its own."""
         inputs = [*map(twin, self.inputs)]  # what the kernel hangs on its own slows nobody else
         with reusing(self._bound.memory):
-            return kernel.bind(self.content.call, inputs, self.content.outputs, self._device).bare
+            return kernel.bind(self.content.call, inputs, self.content.outputs, self._device.torch_name).bare
 
     @property
     def name(self) -> str:
@@ -62,6 +62,10 @@ class TimedCopy:
         """Hold another set's numbers from now on; the outputs stay as they are."""
         self.content = content
         self._restore()
+
+    def synchronize(self) -> None:
+        """Wait for all that runs on its device."""
+        self._device.synchronize()
 
     def poison(self, result: object) -> None:
         """Overwrite the outputs that were allocated for the kernel, and the tensors of a result unless they are inputs."""
@@ -87,7 +91,7 @@ class TimedCopy:
 
     def finished(self, result: object) -> list[torch.Tensor]:
         """See `verify.probes.after_timing.TimedCopy.finished`."""
-        wait_for_device(self._device)
+        self.synchronize()
         return self.outputs_of(result)
 
     @property

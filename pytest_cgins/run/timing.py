@@ -21,6 +21,7 @@ from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core.bits import all_same, snapshot
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.measurement import ArmName
@@ -32,14 +33,13 @@ from pytest_cgins.packs.call import bound
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import resolve, trust
 from pytest_cgins.run import graph_replay
-from pytest_cgins.run.kernels import KernelCache, make_ready, use_device, wait_for_device
+from pytest_cgins.run.kernels import KernelCache, make_ready
 from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.timing.affinity import narrowed
-from pytest_cgins.timing.backends import make_timer
 from pytest_cgins.timing.block import LETTER_ARMS
 from pytest_cgins.timing.clock_watch import ClockWatch
-from pytest_cgins.timing.nvml import Gpu
-from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
+from pytest_cgins.timing.devices import timed_device
+from pytest_cgins.timing.rotation import Rotation, plan
 from pytest_cgins.timing.timer import TWINS, Arms
 from pytest_cgins.verify.messages import (
     Facts,
@@ -69,8 +69,6 @@ from pytest_cgins.verify.probes.l2_carve_out import CarveOut
 from pytest_cgins.verify.probes.raised import attempt
 from pytest_cgins.verify.probes.watch import Watch
 
-CPU_COPIES_BYTES = 2**30
-"""What the copies of one case's tensors may take of the host's memory."""
 _SHOWN = 300
 
 Answer = tuple[TimedAnswer, Buffer]
@@ -99,7 +97,7 @@ class TimingService:
         if not sets or len(buffers) != len(sets):
             raise ProtocolError(f"{counted(len(sets), 'set')} came with {counted(len(buffers), 'buffer')}")
         self._close()
-        use_device(device)
+        device_of(device).make_current()
         import_from(request.import_root)
         with self._fatal_if_raised(device):
             self._opened = _Opened(request, buffers, self._kernels)
@@ -110,7 +108,7 @@ class TimingService:
         """Run blocks, on a GPU with its clock."""
         del buffers
         opened = self._require_open()
-        with self._fatal_if_raised(opened.device):
+        with self._fatal_if_raised(opened.device.case_name):
             return TimedBlocks(tuple(opened.blocks(request.orders))), []
 
     @serves(RepeatCalls)
@@ -118,7 +116,7 @@ class TimingService:
         """Call an arm so many times, for whoever times it from outside."""
         del buffers
         opened = self._require_open()
-        with self._fatal_if_raised(opened.device):
+        with self._fatal_if_raised(opened.device.case_name):
             opened.repeat(request.arm, request.calls)
         return Nothing(), []
 
@@ -127,7 +125,7 @@ class TimingService:
         """Look at the answers of the kernel's last calls, after which no other arm was called."""
         del request, buffers
         opened = self._require_open()
-        with self._fatal_if_raised(opened.device):
+        with self._fatal_if_raised(opened.device.case_name):
             opened.look()
         return Nothing(), []
 
@@ -136,7 +134,7 @@ class TimingService:
         """Have the kernel run on exchanged numbers, and the probes look; gives one buffer an answer."""
         del request, buffers
         opened = self._require_open()
-        with self._fatal_if_raised(opened.device):
+        with self._fatal_if_raised(opened.device.case_name):
             answers, observed = opened.finished()
         # A capture that failed leaves torch's allocator waiting for its end, and later ones would fail too.
         self.fatal = opened.spent
@@ -160,7 +158,7 @@ class TimingService:
             yield
         except BaseException:
             self._close()
-            self.fatal = device != "cpu"  # the CUDA context may be lost
+            self.fatal = device_of(device).is_accelerator  # its context may be lost
             raise
 
 
@@ -168,15 +166,15 @@ class _Opened:
     """One case whose arms are ready."""
 
     def __init__(self, request: OpenTiming, buffers: list[Buffer], kernels: KernelCache) -> None:
-        self.device = request.device
+        self.device = timed_device(request.device)
         self.spent = False
         self._probes = frozenset(request.probes)
         self._context = request.sets[0].context
         self._refused: dict[ArmName, str] = {}
         self._replayed: Given | None = None
         self._is_direct = request.kernel.source.contract in on_stream.DIRECT
-        self._carve_out = CarveOut(self.device, on=l2_carve_out.NAME in self._probes)
-        self._launch_ns = _launch_ns(self.device)
+        self._carve_out = CarveOut(request.device, on=l2_carve_out.NAME in self._probes)
+        self._launch_ns = self.device.launch_ns()  # before a kernel is loaded
         # Before the watch begins: what the base does as it is loaded is no doing of the kernel.
         base = self._base(request.base, kernels)
         # A recorded context may have torch import Triton, which has to know before whether it interprets.
@@ -189,12 +187,12 @@ class _Opened:
             trust(request.kernel.source.op)
             with self._around():
                 contents = [
-                    Content(inputs, Kept(inputs.tensors, buffer, self.device))
+                    Content(inputs, Kept(inputs.tensors, buffer, self.device.case_name))
                     for inputs, buffer in zip(request.sets, buffers, strict=True)
                 ]
                 rotation = _plan_rotation(contents, request)
                 turns = [contents[index % len(contents)] for index in range(rotation.copies)]
-                self._copies = [TimedCopy(kernel, content, self.device) for content in turns]
+                self._copies = [TimedCopy(kernel, content, request.device) for content in turns]
                 self._kernel = Rotating([copy.bare for copy in self._copies])
                 arms = self._arms(turns, base, compiled=request.compile)
                 # Not before the op's own module was imported, whose settings are no doing of the kernel.
@@ -204,9 +202,8 @@ class _Opened:
                     self._copies[0].take(self._copies[0].content)
                     # Before anything is captured: results of calls outside of the graphs would take their place.
                     self._host_ns = self._host_times(arms, rotation.copies)
-                    self._timer, self._notes = make_timer(
+                    self._timer, self._notes = self.device.make_timer(
                         arms,
-                        self.device,
                         copies=rotation.copies,
                         limit_s=request.limit_s,
                         longer=request.longer,
@@ -216,9 +213,7 @@ class _Opened:
             self._repeats = after_timing.Repeats()
             self._looked = time.monotonic()
             self._cold = rotation.is_cold(self._timer.distinct_calls)
-            on_gpu = self.device.startswith("cuda")
-            gpu = Gpu.find(torch.device(self.device).index or 0) if on_gpu else None
-            self._clock = ClockWatch(gpu)
+            self._clock = ClockWatch(self.device.clocks())
         except BaseException:
             self.close()
             raise
@@ -293,7 +288,7 @@ class _Opened:
             )
             for _ in self._timer.blocks([("kernel",)] * self._timer.batches_per_turn):
                 pass
-            wait_for_device(self.device)
+            self.device.synchronize()
             answers, observed = self._probed()
             self._carve_out.called(lambda: attempt(self._copies[0].once_more))
         self._ended = True
@@ -313,9 +308,9 @@ class _Opened:
     @contextmanager
     def _around(self) -> Iterator[None]:
         with ExitStack() as stack:
-            if self.device == "cpu":
+            if not self.device.is_accelerator:
                 stack.enter_context(narrowed(torch.get_num_threads()))
-            stack.enter_context(restore(self._context, self.device.partition(":")[0], repeatable=False))
+            stack.enter_context(restore(self._context, self.device.case_name, repeatable=False))
             yield
 
     def _arms(
@@ -389,7 +384,7 @@ class _Opened:
         try:
             arm = make()
             arm(0)
-            wait_for_device(self.device)
+            self.device.synchronize()
         except Exception as error:  # noqa: BLE001 - not the kernel's doing, whatever it is
             self._refused[name] = f"it does not run on these inputs: {_short(error)}"
         else:
@@ -404,7 +399,7 @@ class _Opened:
 
     def _torch_arm(self, turns: Sequence[Content]) -> Rotating:
         derived = is_derived(turns[0].call.op)
-        with _capture_stream(self.device) if derived else nullcontext():
+        with self.device.capture_stream() if derived else nullcontext():
             return Rotating([bound(content.call, content.kept.unpack()) for content in turns])
 
     def _compile_arm(self, turns: Sequence[Content]) -> Rotating:
@@ -415,11 +410,8 @@ class _Opened:
         return Rotating([bound(content.call, content.kept.unpack(), instead=compiled) for content in turns])
 
     def _host_times(self, arms: Arms, copies: int) -> dict[ArmName, float]:
-        if not self.device.startswith("cuda"):
-            return {}
-        from pytest_cgins.timing.cuda_timer import host_seconds_per_call
-
-        return {name: 1e9 * host_seconds_per_call(arm, copies) for name, arm in arms.items()}
+        told = ((name, self.device.host_ns_per_call(arm, copies)) for name, arm in arms.items())
+        return {name: ns for name, ns in told if ns is not None}
 
     def _probed(self) -> tuple[list[Answer], Facts]:
         answers: list[Answer] = []
@@ -438,15 +430,6 @@ class _Opened:
         return answers, observed
 
 
-def _launch_ns(device: str) -> float:
-    """Known before a kernel is loaded."""
-    if not device.startswith("cuda"):
-        return 0.0
-    from pytest_cgins.timing.cuda_timer import launch_seconds
-
-    return 1e9 * launch_seconds()
-
-
 def _short(error: BaseException) -> str:
     text = told(error).strip().partition("\n")[0][:_SHOWN]
     return f"{kind_of(error)}: {text}" if text else kind_of(error)
@@ -457,31 +440,14 @@ def _packed(given: Given) -> Answer:
     return TimedAnswer(name=given.name, when=given.when, tensors=header, error=given.error), packed
 
 
-@contextmanager
-def _capture_stream(device: str) -> Iterator[None]:
-    """Make current the stream that graphs are captured on: autograd runs a backward on that of its forward."""
-    if not device.startswith("cuda"):
-        yield
-        return
-    graph: Any = torch.cuda.graph
-    if graph.default_capture_stream is None:
-        graph.default_capture_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    wait_for_device(device)
-    with torch.cuda.stream(graph.default_capture_stream):
-        yield
-    wait_for_device(device)
-
-
 def _plan_rotation(contents: Sequence[Content], request: OpenTiming) -> Rotation:
-    first, device = request.sets[0], request.device
+    first, device = request.sets[0], timed_device(request.device)
     outputs = contents[0].outputs
     touched = sum(first.tensors["spans"]) + sum(meta.numel * ITEMSIZE[meta.dtype] for meta in outputs)
-    on_gpu = device.startswith("cuda")
-    memory = torch.cuda.mem_get_info(torch.device(device))[0] // 2 if on_gpu else CPU_COPIES_BYTES
     return plan(
         touched,
-        last_level_cache_bytes(device),
-        memory_bytes=memory // (2 + request.compile),  # the base runs on the kernel's
+        device.last_level_cache_nbytes(),
+        memory_bytes=device.free_nbytes() // 2 // (2 + request.compile),  # the base runs on the kernel's
         contents=len(contents),
         cold=request.cache != "warm",
     )

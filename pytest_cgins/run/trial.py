@@ -11,9 +11,9 @@ from pytest_cgins.building.loading.callable import BoundCall, LoadedKernel
 from pytest_cgins.building.loading.returned import address, place, plain, twin
 from pytest_cgins.core.bits import copy_element, copy_memory, same_memory, snapshot
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.packs.context import restore
-from pytest_cgins.run.kernels import stream_of_its_own, wait_for_stream
 from pytest_cgins.verify.messages import PackedInputs
 from pytest_cgins.verify.probes.on_stream import capturing
 from pytest_cgins.verify.probes.plain_outputs import unlike
@@ -39,6 +39,7 @@ class SetTrial:
     ) -> None:
         self.name = packed.name
         self.device = device
+        self._device = device_of(device)
         self._answer: list[torch.Tensor] = []
         self.unlike: list[str] = []
         """What outputs are that are not plain tensors."""
@@ -81,7 +82,7 @@ class SetTrial:
         """Run for the answer that is judged."""
         self._returned = self._run(self._bound, self._given)
         self._answer = [*map(snapshot, self.live)]
-        wait_for_stream(self.device)
+        self._device.wait_for_stream()
 
     def again(self) -> list[torch.Tensor]:
         """See `verify.probes.trial.Trial.again`."""
@@ -131,18 +132,18 @@ class SetTrial:
 
         def run() -> list[torch.Tensor]:
             # As it is timed: what else is watched waits for the stream.
-            with restore(self._context, self.device.partition(":")[0]), self._watch.timing():
+            with restore(self._context, self.device), self._watch.timing():
                 return [*map(plain, bound.run())]
 
         return PreparedCall(inputs, [*bound.memory, *(inputs[index] for index in self._mutated)], run)
 
     def captured(self) -> int:
         """See `verify.probes.trial.Trial.captured`."""
-        with stream_of_its_own(self.device):
+        with self._device.own_stream():
             if not self.mutates:
                 self._run(self._bound, self._given)  # libraries set things up for a stream that is new
             with (
-                restore(self._context, self.device.partition(":")[0]),
+                restore(self._context, self.device),
                 self._watch.running(),
                 capturing(self.device) as capture,
             ):
@@ -185,18 +186,18 @@ class SetTrial:
         return unpack(self._packed.tensors, self._content, self.device)
 
     def _poison(self) -> None:
-        with restore(self._context, self.device.partition(":")[0]):
+        with restore(self._context, self.device):
             self._bound.poison()  # tensors made in inference mode are written to in inference mode only
 
     def _bind(self, inputs: list[torch.Tensor]) -> BoundCall:
-        with restore(self._context, self.device.partition(":")[0]):
-            return self._kernel.bind(self._call, inputs, self._metas, self.device)
+        with restore(self._context, self.device):
+            return self._kernel.bind(self._call, inputs, self._metas, self._device.torch_name)
 
     def _run(self, bound: BoundCall, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """The tensors that the kernel returned, and after them the inputs that the op changes: as objects, the kernel's."""
         numel = max((tensor.numel() for tensor in self._inputs), default=0)
-        with restore(self._context, self.device.partition(":")[0]), self._watch.running(numel):
+        with restore(self._context, self.device), self._watch.running(numel):
             outputs = [*bound.run(), *(inputs[index] for index in self._mutated)]
             self.unlike += unlike(outputs, inputs)
-        wait_for_stream(self.device)
+        self._device.wait_for_stream()
         return outputs

@@ -14,6 +14,7 @@ from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.building.loading.launcher import put_nothing_around
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.tensors import pack
@@ -23,9 +24,6 @@ from pytest_cgins.run.kernels import (
     KernelCache,
     is_lost,
     make_ready,
-    stream_of_its_own,
-    use_device,
-    wait_for_device,
 )
 from pytest_cgins.run.trial import SetTrial
 from pytest_cgins.run.worker import become_ordinary, describe
@@ -84,7 +82,7 @@ class VerificationService:
             raise ProtocolError(f"{counted(len(sets), 'set')} came with {counted(len(buffers), 'buffer')}")
         watch = Watch(frozenset(request.probes), request)
         try:
-            use_device(device)
+            device_of(device).make_current()
             import_from(request.import_root)
             trust(request.kernel.source.op)
             with nullcontext() if self._kernels.has(request.kernel) else watch.loading():
@@ -102,10 +100,9 @@ class VerificationService:
             for inputs, buffer in zip(sets, buffers, strict=True)
         ]
         threads = Threads()
-        stream = stream_of_its_own if _is_direct(request) else nullcontext
+        stream = device_of(device).own_stream if _is_direct(request) else nullcontext
         answers = [
-            self._first(inputs, trial, stream(device), meter)
-            for inputs, trial in zip(sets, bound, strict=True)
+            self._first(inputs, trial, stream(), meter) for inputs, trial in zip(sets, bound, strict=True)
         ]
         meter.all_ran()
         # What else was overwritten nobody knows: the next kernel gets another process.
@@ -147,7 +144,7 @@ class VerificationService:
                 with meter.call("first", name, 0 if inputs.once else _moved_nbytes(inputs)), self._around():
                     trial.first()
                 header, packed = pack(trial.answer)
-            wait_for_device(device)
+            device_of(device).synchronize()
             overrun, changed = trial.overrun(), trial.inputs_changed()
         except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
             self.fatal = is_lost(device)
@@ -184,7 +181,7 @@ class VerificationService:
                 threads.settle(device)
                 late = list(late_work.deviations(trials, ran))
                 deviations += map(_deviation, late)
-                if device == "cpu" and not all(deviation.reused for deviation in late):
+                if not device_of(device).is_accelerator and not all(deviation.reused for deviation in late):
                     # Its threads write to memory that further runs would give to others.
                     self.fatal = True
                     return _Again(deviations, _not_run(_AGAIN[1:]))
@@ -205,7 +202,7 @@ class VerificationService:
                 facts |= _not_run([fresh_memory.NAME])
             elif fresh_memory.NAME in probes:
                 deviations += map(_deviation, fresh_memory.deviations(trials))
-            if on_stream.NAME in probes and trials and device.startswith("cuda") and not self.fatal:
+            if on_stream.NAME in probes and trials and device_of(device).is_cuda and not self.fatal:
                 direct = _is_direct(request)
                 facts[on_stream.NAME] = on_stream.observe(trials[0], direct=direct)
                 self.fatal = direct and not on_stream.usable(trials[0])  # it was captured

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.core import atomic, documents
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.environment_key import Key, key_of
 from pytest_cgins.core.model import Environment
@@ -78,7 +79,7 @@ def key(environment: Environment) -> Key:
         "torch": environment.torch,
         "clocks": environment.clock_policy,
     }
-    if environment.device != "cuda":
+    if not device_of(environment.device).is_accelerator:
         parts["cores"] = str(environment.host_cores)
     return key_of(parts)
 

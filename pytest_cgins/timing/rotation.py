@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from pytest_cgins.timing.timer import MOST_SEGMENTS
 
@@ -13,8 +12,6 @@ LEAST_PLACES = 16
 """Copies of tensors that stay in the cache: where they lie makes a difference, over which is averaged."""
 REUSE_FACTOR = 2
 """The bytes touched between two uses of a copy, in cache sizes."""
-
-_CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +56,3 @@ def plan(
     if copies > MOST_COPIES or copies * bytes_per_call > memory_bytes:
         copies = fewest
     return Rotation(copies, bytes_per_call, cache_bytes)
-
-
-def last_level_cache_bytes(device: str) -> int:
-    """Size of the GPU's L2, or of the largest cache that the first CPU core reaches; 0 if unknown."""
-    if device.startswith("cuda"):
-        import torch
-
-        return int(torch.cuda.get_device_properties(device).L2_cache_size)
-    return max((_cache_size(path) for path in _CPU_CACHES.glob("index*/size")), default=0)
-
-
-def _cache_size(path: Path) -> int:
-    """Bytes of a cache as sysfs writes it: `32768K`; 0 for anything else."""
-    text = path.read_text().strip()
-    return int(text[:-1]) * 1024 if text[:-1].isdigit() and text.endswith("K") else 0

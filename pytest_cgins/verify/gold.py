@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.model import Gold, Origin, Trace
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs.gold import GoldValues, load_gold
@@ -37,8 +38,8 @@ def _elements(gold: GoldValues, device: str) -> GoldElements:
         positions = torch.stack((2 * positions, 2 * positions + 1), -1).reshape(-1)
         shape = (*shape, 2)
     return GoldElements(
-        values=values.to(device),
-        positions=positions.to(device) if recorded.blob is None else None,
+        values=values.to(torch_device(device)),
+        positions=positions.to(torch_device(device)) if recorded.blob is None else None,
         statistics=recorded.statistics,
         shape=shape,
     )

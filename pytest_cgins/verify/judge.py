@@ -16,16 +16,18 @@ import torch
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.device import DEVICES, device_of
 from pytest_cgins.core.errors import ProtocolError, TraceError
 from pytest_cgins.core.keep_running import PARENT, keep_running
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.core.model import Case, Check, Correctness, Reason, Trace
+from pytest_cgins.core.model import Case, Check, Correctness, Environment, Reason, Trace
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack
 from pytest_cgins.timing import peak_measurement
-from pytest_cgins.timing.environment import describe, device_key
+from pytest_cgins.timing.devices import timed_device
+from pytest_cgins.timing.environment import describe
 from pytest_cgins.verify import arguments, diagnosis, form_checks, inputs, layouts, probing, sizes, timed
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
@@ -77,10 +79,12 @@ class JudgeService:
     def describe(self, request: Nothing, buffers: list[Buffer]) -> tuple[Machine, list[Buffer]]:
         """Which devices there are."""
         del request, buffers
-        devices = ("cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count())))
-        environments = {device.partition(":")[0]: describe(device) for device in devices[:2]}
-        locks = {device: device_key(device) for device in devices}
-        return Machine(environments=environments, devices=devices, locks=locks), []
+        kinds = [kind for kind in DEVICES if device_of(kind).count()]
+        names = [f"{kind}:{index}" for kind in kinds for index in range(device_of(kind).count())]
+        devices = [timed_device(name) for name in names]
+        environments: dict[str, Environment] = {kind: describe(kind) for kind in kinds}
+        locks = {device.case_name: device.lock_key() for device in devices}
+        return Machine(environments=environments, devices=tuple(locks), locks=locks), []
 
     @serves(Ready)
     def peaks(self, request: Ready, buffers: list[Buffer]) -> tuple[DevicePeak, list[Buffer]]:

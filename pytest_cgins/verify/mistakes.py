@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.packs.backward import is_derived
@@ -53,7 +54,7 @@ def mistakes(made: InputSet, semantics: Semantics, device: str) -> Iterator[Mist
         device: where torch will answer: an index that is too great ends the process on a GPU.
     """
     metas = made.layout.metas
-    indexed = any("int" in meta.dtype for meta in metas) and device != "cpu"
+    indexed = any("int" in meta.dtype for meta in metas) and device_of(device).is_accelerator
     for argument in made.call.arguments:
         if not indexed or argument.value.kind == "float":
             yield from _scalars(argument, whole=made.call.op.startswith("torch."))

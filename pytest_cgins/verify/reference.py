@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.layout import Layout, dtype_name, rebuild
 from pytest_cgins.core.model import Context, OpCall, TensorMeta
 from pytest_cgins.packs.call import flatten, invoke
@@ -137,7 +138,7 @@ def memory_taken(call: OpCall, inputs: Layout, context: Context, device: str) ->
     try:
         tensors = rebuild(inputs.metas, inputs.spans, device)
         begun = memory.begin_peak(device)
-        with restore(context, torch.device(device).type):
+        with restore(context, device):
             result = invoke(call, tensors)
         most = memory.peak(device)
         del result
@@ -149,7 +150,7 @@ def memory_taken(call: OpCall, inputs: Layout, context: Context, device: str) ->
 def _run(call: OpCall, inputs: Layout, context: Context, device: str) -> tuple[list[Tensor], list[Tensor]]:
     """(argument tensors after the call, returned tensors)."""
     tensors = rebuild(inputs.metas, inputs.spans, device)
-    with restore(context, torch.device(device).type):
+    with restore(context, device):
         result = invoke(call, tensors)
     returned = [tensor.detach().resolve_conj().resolve_neg() for tensor in flatten(result)[1]]
     return tensors, returned
@@ -194,7 +195,7 @@ class _Widened:
                 refusals.append(f"{place}: {str(error).splitlines()[0]}")
             else:
                 note = f"the fp64 reference was computed on the CPU ({refusals[0]})" if refusals else ""
-                return tuple(tensor.to(device) for tensor in made), note
+                return tuple(tensor.to(torch_device(device)) for tensor in made), note
         note = f"{self.call.op} does not run in fp64 ({'; '.join(refusals)}): fp32 is the reference"
         return tuple(tensor.to(wider(tensor.dtype, torch.float64)) for tensor in answer32), note
 

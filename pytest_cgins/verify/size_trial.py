@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import torch
 
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import OpCall, TensorMeta
@@ -389,7 +390,7 @@ class Trial:
         alone: bool = False,
     ) -> InputSet:
         made = inputs.fresh(call, tensors, key, self._semantics.declared)
-        if self._maker.device != "cpu":
+        if device_of(self._maker.device).is_accelerator:
             # An index that is too great is an exception on a CPU, and the end of the process on a GPU.
             answer(relocate(call, "cpu"), lay_out(made), self._maker.trace.context, "cpu")
         if alone:

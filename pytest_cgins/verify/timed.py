@@ -11,7 +11,8 @@ from pytest_cgins.config import Tolerance
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.tensors import unpack
-from pytest_cgins.timing import peaks, work
+from pytest_cgins.timing import work
+from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.gold import order
@@ -112,7 +113,7 @@ def _floor_ns_per_call(prepared: Preparation, device: str, *, cold: bool, launch
     changed = any(first.layout.metas[index].numel for index in first.mutated)
     # An argument that is only partly read, such as a table, makes a copy larger than what a call moves.
     touched = sum(span.numel() for span in first.layout.spans) + sum(map(work.nbytes, first.outputs))
-    limits = peaks.of(device)
+    limits = timed_device(device).peaks()
     if limits is None:
         return 0.0
     return physical_floor.floor_ns_per_call(

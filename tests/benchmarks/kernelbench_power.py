@@ -105,7 +105,7 @@ def _forge(name: str, device: str) -> Forge:
         given = [one for one in call.arguments if one.passed != "state"]
         positional = [decode(one.value, tensors) for one in given if one.passed == "positional"]
         keyword = {one.name: decode(one.value, tensors) for one in given if one.passed == "keyword"}
-        with restore(made.context, torch.device(device).type):
+        with restore(made.context, device):
             result = function(rebuild_module(call, tensors), *positional, **keyword)
         answers = [*flatten(result)[1], *(tensors[index] for index in made.mutated)]
         return [as_real(one.detach()).contiguous() for one in answers]

@@ -13,7 +13,12 @@ from pytest_cgins import plugin
 
 PACKAGE = Path(plugin.__file__).parent
 TEXT = document("extending.md")
-NEW = {"verify/probes/working_directory.py", "report/lines.py", "recording/importers/opcalls.py"}
+NEW = {
+    "verify/probes/working_directory.py",
+    "report/lines.py",
+    "recording/importers/opcalls.py",
+    "timing/devices/simulator.py",
+}
 """Files that a reader writes."""
 
 

@@ -24,7 +24,7 @@ from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.packs import ops
 from pytest_cgins.run.pool import WorkerPool
-from pytest_cgins.timing.environment import device_key
+from pytest_cgins.timing.devices.cpu import Cpu
 from pytest_cgins.timing.lock import timing
 
 LAUNCHER = """\
@@ -386,7 +386,7 @@ def timing_elsewhere() -> Iterator[None]:
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with timing(device_key("cpu"), wait_s=60):
+        with timing(Cpu().lock_key(), wait_s=60):
             held.set()
             done.wait()
 

@@ -22,8 +22,9 @@ from pytest_cgins.timing.cuda_timer import (
     launch_seconds,
     make_timer,
 )
+from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.measure import Course, Prepared
-from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
+from pytest_cgins.timing.rotation import Rotation, plan
 from pytest_cgins.timing.sequential import Rule
 from pytest_cgins.timing.timer import Arms, Order, Timer
 
@@ -207,7 +208,7 @@ def test_launching_a_slow_call_is_timed_by_few() -> None:
 def test_rotation_leaves_the_cache_behind() -> None:
     """The same addition is slower on copies that outrun L2 twice over than on one that stays in it."""
     elements = 2**22
-    cache = last_level_cache_bytes(DEVICE)
+    cache = timed_device(DEVICE).last_level_cache_nbytes()
     rotation = plan(4 * elements, cache, memory_bytes=PLENTY)
     assert cache > 2**20
     assert rotation.copies > 2
@@ -377,4 +378,4 @@ def test_the_gpu_is_described() -> None:
     assert described.device_name == torch.cuda.get_device_name(0)
     assert described.cuda == torch.version.cuda
     assert described.driver.split(".")[0].isdigit()
-    assert environment.device_key(DEVICE).startswith("gpu-")
+    assert timed_device(DEVICE).lock_key().startswith("gpu-")

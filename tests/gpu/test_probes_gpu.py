@@ -17,7 +17,7 @@ from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSou
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.run.timing import TimingService
 from pytest_cgins.run.verification import VerificationService
-from pytest_cgins.timing import peaks
+from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.work import Work
 from pytest_cgins.verify.probes import (
     content_cache,
@@ -292,7 +292,7 @@ def test_device_memory_beyond_reason(kernel: Callable[[str], Any], text: str, mu
 
 def test_torch_itself_is_never_faster_than_the_floor(kernel: Callable[[str], Any]) -> None:
     """Cold and warm, small and large: the floor is below what the best kernels reach, and not far below it."""
-    limits = peaks.of(DEVICE)
+    limits = timed_device(DEVICE).peaks()
     assert limits is not None
     for numel in (2**10, 2**20, 2**24, 2**27):
         sets = [a_set(torch.randn(numel), "0"), a_set(torch.randn(numel), "1")]
@@ -308,7 +308,7 @@ def test_torch_itself_is_never_faster_than_the_floor(kernel: Callable[[str], Any
 
 def test_a_product_of_matrices_is_slower_than_its_floor() -> None:
     """cuBLAS at its best, in half precision."""
-    limits = peaks.of(DEVICE)
+    limits = timed_device(DEVICE).peaks()
     assert limits is not None
     a = torch.randn(8192, 8192, device=DEVICE, dtype=torch.float16)
     floor = physical_floor.floor_ns_per_call(Work(flops=2 * 8192**3, dtype="float16"), limits, cold=False)

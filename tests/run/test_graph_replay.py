@@ -37,8 +37,6 @@ def held(
         KernelCache().load(read(CompiledKernel, python_kernel("quiet_relu"))), contents[0], "cpu"
     )
     arm = Rotating([copy.run])
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(graph_replay, "wait_for_device", lambda _: None)
 
     def hold(replay: Callable[[Rotating], object] | None) -> None:
         def capture(*_: object) -> Graph:

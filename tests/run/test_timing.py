@@ -16,9 +16,9 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import LaunchError, ProtocolError
 from pytest_cgins.core.model import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import unpack
-from pytest_cgins.run import timing
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.timing import TimingService
+from pytest_cgins.timing.devices.cpu import Cpu
 from tests.whole_timing import here, measured, of_worker
 
 Request = Callable[..., tuple[dict[str, Any], list[Buffer]]]
@@ -149,7 +149,7 @@ def test_a_warm_cache_is_had_for_the_asking(
     service: TimingService, request_for: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tensors that outrun the cache are rotated, unless they shall not."""
-    monkeypatch.setattr(timing, "last_level_cache_bytes", lambda _: 2**20)
+    monkeypatch.setattr(Cpu, "last_level_cache_nbytes", lambda _: 2**20)
     tensor = torch.linspace(-1, 1, 2**16)
     assert service.open(*request_for("quiet_relu", tensor=tensor))[0]["cold"] is True
     assert service.open(*request_for("quiet_relu", tensor=tensor, cache="warm"))[0]["cold"] is False

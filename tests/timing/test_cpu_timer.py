@@ -12,8 +12,8 @@ import pytest
 
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.timing import cpu_timer
-from pytest_cgins.timing.backends import make_timer
 from pytest_cgins.timing.cpu_timer import LOOPS, TARGET_S, HostTimer
+from pytest_cgins.timing.devices.cpu import Cpu
 
 Arm = Callable[[int], object]
 
@@ -275,7 +275,7 @@ def test_blocks_are_run_as_they_are_asked_for() -> None:
 
 def test_the_host_s_timer_is_made_for_the_cpu() -> None:
     """Without a note."""
-    timer, notes = make_timer({"kernel": busy(10)}, "cpu", copies=4, limit_s=0.05, longer=2.0)
+    timer, notes = Cpu().make_timer({"kernel": busy(10)}, copies=4, limit_s=0.05, longer=2.0)
     assert isinstance(timer, HostTimer)
     assert (timer.distinct_calls, notes) == (4, ())
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.timing import rotation
+from pytest_cgins.timing.devices import cpu
 from pytest_cgins.timing.rotation import (
     LEAST_PLACES,
     MOST_COPIES,
@@ -73,12 +73,12 @@ def test_an_unknown_cache_is_warm() -> None:
 
 def test_the_largest_cache_of_the_cpu_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes are read as sysfs writes them; without sysfs the size is unknown."""
-    monkeypatch.setattr(rotation, "_CPU_CACHES", tmp_path)
-    assert rotation.last_level_cache_bytes("cpu") == 0
+    monkeypatch.setattr(cpu, "_CACHES", tmp_path)
+    assert cpu.Cpu().last_level_cache_nbytes() == 0
     for index, size in enumerate(["48K\n", "32768K\n", "what\n"]):
         (tmp_path / f"index{index}").mkdir()
         (tmp_path / f"index{index}" / "size").write_text(size)
-    assert rotation.last_level_cache_bytes("cpu") == 32768 * 1024
+    assert cpu.Cpu().last_level_cache_nbytes() == 32768 * 1024
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.core.device import DEVICES, device_of, require_device, usable_device
 from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         "it is. The kernels run in this process, with your rights: have `pytest --cgins` find them right first.",
     )
     option(parser, "model MODULE:FUNCTION  gives a function without arguments, or (model, inputs)")
-    option(parser, "--device  default: cuda where there is one", choices=("cpu", "cuda"))
+    option(parser, "--device  default: cuda where there is one", choices=DEVICES)
     option(
         parser,
         "--kernel NAME[/IMPLEMENTATION]  put in these alone; default: the first implementation of each kernel for the device",
@@ -71,7 +72,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
-    import torch
 
     from pytest_cgins.app.whole_model import bench, workload
     from pytest_cgins.app.whole_model.document import MODEL_BENCH_VERSION, ModelBench, SwappedKernel
@@ -79,17 +79,12 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
     from pytest_cgins.building.loading.imports import import_from
     from pytest_cgins.config import TimingGate
     from pytest_cgins.core.console import import_path
-    from pytest_cgins.core.errors import InfrastructureError
     from pytest_cgins.regenerate.profiling import bench as ratios
     from pytest_cgins.timing.environment import describe
 
-    has_gpu = torch.cuda.is_available()
-    if arguments.device == "cuda" and not has_gpu:
-        raise InfrastructureError(
-            "--device cuda: torch sees no CUDA device here", remedy="run it on a machine with one, or on cpu"
-        )
-    device = "cuda:0" if arguments.device != "cpu" and has_gpu else "cpu"
-    chosen = _chosen(config, arguments.kernel, device.partition(":")[0])
+    kind = require_device(arguments.device) if arguments.device else usable_device(DEVICES)
+    device = device_of(kind).case_name
+    chosen = _chosen(config, arguments.kernel, kind)
     import_from(str(config.root))
     with import_path(Path.cwd()):
         loaded, left_out = _loaded(config, chosen, all_of_them=bool(arguments.kernel))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import load_without_traces, select
+from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import CginsError, ConfigError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         "each architecture, and print what they take. Exit status 1 if one fails.",
     )
     option(build, "kernels KERNEL  names in cgins.yaml; default: all", nargs="*")
-    option(build, "--device  only the implementations for this device", choices=("cpu", "cuda"))
+    option(build, "--device  only the implementations for this device", choices=DEVICES)
     option(build, "--arch ARCH[,ARCH]  build CUDA kernels for these, such as sm_80,sm_90a; no GPU needed")
     flag(build, "--all  with --arch: also the implementations that have no architecture")
     option(

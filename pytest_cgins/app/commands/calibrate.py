@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import select
+from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import ConfigError, InfrastructureError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     )
     option(parser, "kernels KERNEL  names in cgins.yaml; default: all", nargs="*")
     add_config_option(parser)
-    option(parser, "--device  default: cuda if there is one, else cpu", choices=("cpu", "cuda"))
+    option(parser, "--device  default: cuda if there is one, else cpu", choices=DEVICES)
     option(
         parser,
         "--processes N  fresh processes (default: %(default)s)",
@@ -120,7 +121,7 @@ def _device(evaluator: Evaluator, wanted: str | None) -> str:
             f"--device {wanted}: torch sees no such device here",
             remedy="run it on a machine with one; `cgins doctor` says what is missing",
         )
-    return wanted or ("cuda" if "cuda" in there else "cpu")
+    return wanted or [kind for kind in DEVICES if kind in there][-1]
 
 
 def _cases(evaluator: Evaluator, kernels: set[str], device: str, file: Path) -> Sequence[Case]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.core.device import DEVICES
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -123,7 +124,7 @@ def _add_bench(kinds: Subparsers) -> None:
 def add_kernel(parser: argparse.ArgumentParser) -> None:
     """Add KERNEL, and where things are."""
     option(parser, "kernel KERNEL  name in cgins.yaml, or NAME/IMPLEMENTATION")
-    option(parser, "--device  only the implementations for this device", choices=("cpu", "cuda"))
+    option(parser, "--device  only the implementations for this device", choices=DEVICES)
     _add_places(parser)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.core.console import import_path, new_table, print_table, size_of
+from pytest_cgins.core.device import DEVICES, require_device
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import counted
 
@@ -82,7 +83,7 @@ def _add(
             default=_MAX_MIB,
         )
     if kind != "gins":
-        option(parser, "--device  where to record", choices=("cpu", "cuda"), default="cpu")
+        option(parser, "--device  where to record", choices=DEVICES, default="cpu")
     option(parser, "--config FILE  write a cgins.yaml for the ops, or print what to add to it", type=Path)
     if kind in CODE:
         flag(parser, "--allow-code  run the source's code")
@@ -117,8 +118,7 @@ def import_(args: argparse.Namespace) -> int:
         require_permission(args.kind, args.allow_code)
     if not args.source.exists():
         raise RecordError(f"{args.source} does not exist", remedy="name the file or folder to import")
-    if getattr(args, "device", "cpu") == "cuda":
-        _require_gpu()
+    require_device(getattr(args, "device", "cpu"))
     tier: Tier = "full" if args.kind == "pt" else args.tier
     with import_path(Path.cwd()), Collector(args.out, tier, args.name) as collector:
         try:
@@ -277,13 +277,6 @@ _COLLECT = {
     "refpy": _refpy,
     "robustkbench": _robustkbench,
 }
-
-
-def _require_gpu() -> None:
-    import torch
-
-    if not torch.cuda.is_available():
-        raise RecordError("--device cuda: there is no GPU here", remedy="use --device cpu")
 
 
 def _print(report: Report, out: Path) -> None:

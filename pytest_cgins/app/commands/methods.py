@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.core import documents
+from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.regenerate.methods import memory_file, registry, sass_signature, validator
@@ -42,7 +43,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(files, "--file FILE  methods of yours besides ours", type=Path, action="append", default=[])
     listing = command(commands, "ls  list methods", run_ls, parents=[files])
     option(listing, "--axis  of one axis", choices=AXES)
-    option(listing, "--device  for one device", choices=("cpu", "cuda"))
+    option(listing, "--device  for one device", choices=DEVICES)
     option(listing, "--language  that can be written in it", choices=LANGUAGES)
     option(listing, "--family KIND  for one kind of workload: norm", choices=FAMILIES)
     option(listing, "--capability 90  that a device of it has", type=int)

@@ -7,13 +7,14 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.record import add_trust, project_of, trust_named
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import import_path, new_table, print_failures, print_table
-from pytest_cgins.core.errors import InfrastructureError, TraceError
+from pytest_cgins.core.device import DEVICES, DeviceName, device_of, require_device, usable_device
+from pytest_cgins.core.errors import TraceError
 from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.recording.profile import PackProfile, TraceProfile, write
 
@@ -37,21 +38,17 @@ def add_parsers(subparsers: Subparsers) -> None:
         "Exit status 1 if a trace could not be replayed.",
     )
     option(parser, "packs PACK  folder of a trace pack", nargs="+", type=Path)
-    option(parser, "--device  default: where the pack was recorded, if it is there", choices=("cpu", "cuda"))
+    option(parser, "--device  default: where the pack was recorded, if it is there", choices=DEVICES)
     flag(parser, "--json  print the documents instead of a table")
     add_trust(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Profile packs, and print by op what costs how much; 1 if a trace could not be replayed."""
-    import torch
-
     from pytest_cgins.recording import profiler
 
-    if args.device == "cuda" and not torch.cuda.is_available():
-        raise InfrastructureError(
-            "--device cuda: torch sees no CUDA device here", remedy="run it on a machine with one, or on cpu"
-        )
+    if args.device:
+        require_device(args.device)
     trust_named(args)
     readers = [(folder, open_pack(folder)) for folder in args.packs]
     profiles: list[PackProfile] = []
@@ -76,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 def by_op(profile: PackProfile) -> Table:
     """The ops of a profile, the costliest first."""
-    on_gpu = profile.device == "cuda"
+    on_gpu = device_of(profile.device).is_cuda
     columns = [">time", "op", ">traces", ">calls", ">µs/call", "ATen calls"]
     table = new_table(*columns, *(["CUDA kernels"] if on_gpu else []))
     groups: dict[str, list[TraceProfile]] = {}
@@ -115,11 +112,8 @@ def _short(name: str) -> str:
     return name if len(name) <= _SHOWN_WIDTH else f"{name[: _SHOWN_WIDTH - 1]}…"
 
 
-def _device_of(reader: PackReader) -> Literal["cpu", "cuda"]:
-    import torch
-
-    recorded = {trace.origin.device for trace in reader.pack.traces}
-    return "cuda" if "cuda" in recorded and torch.cuda.is_available() else "cpu"
+def _device_of(reader: PackReader) -> DeviceName:
+    return usable_device({trace.origin.device for trace in reader.pack.traces})
 
 
 def _tracked(items: tuple[ItemT, ...], folder: Path) -> Iterator[ItemT]:

@@ -11,6 +11,7 @@ from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.record import add_trust, project_of, trust_named
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import import_path, new_table, print_failures, print_table
+from pytest_cgins.core.device import DEVICES, device_of
 from pytest_cgins.core.errors import RandomOp, TraceError
 from pytest_cgins.core.text import counted, upwards
 from pytest_cgins.packs.store import PackReader, open_pack
@@ -31,7 +32,7 @@ def add_parsers(traces: Subparsers) -> None:
         "Exit status 1 if a trace cannot be replayed, and with --strict if one is WEAK, as under --cgins-strict.",
     )
     parser.add_argument("packs", nargs="+", type=Path, metavar="PACK")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--device", choices=DEVICES, default="cpu")
     option(parser, "--seed  of the first draw; default: 0", type=int, default=0)
     flag(parser, "--strict  exit status 1 if a trace is weak")
     flag(parser, "--json  print documents instead of tables")
@@ -69,7 +70,7 @@ def _audit(
     audits: list[TraceAudit] = []
     random: list[str] = []
     failures: list[TraceError] = []
-    device = "cuda:0" if args.device == "cuda" else "cpu"
+    device = device_of(args.device).case_name
     kernels = _kernels(folder)
     for trace in reader.pack.traces:
         gating = [kernel for kernel in kernels if kernel.op == trace.call.op]

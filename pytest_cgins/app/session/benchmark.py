@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
 from typing import Any
 
@@ -13,8 +12,8 @@ import pytest
 
 from pytest_cgins.app.session.benchmark_records import BenchmarkRecords, Timing
 from pytest_cgins.app.session.run import GateSession
-from pytest_cgins.timing import environment, lock, stats
-from pytest_cgins.timing.backends import make_timer
+from pytest_cgins.timing import lock, stats
+from pytest_cgins.timing.devices import TimedDevice, timed_device
 from pytest_cgins.timing.timer import Arms
 
 LEAST_BATCHES = 6
@@ -53,38 +52,29 @@ class Benchmark:
             InfrastructureError: another process held the device for longer than `--cgins-timeout`.
         """
         device = device or _device_of([*args, *kwargs.values()])
-        key = environment.device_key(device)
+        timed = timed_device(device)
         builds = GateSession.of(self._item.config).builds.ahead
-        with builds.quiet(), lock.timing(key, wait_s=self._lock_wait_s), _current(device):
-            timing = _time(lambda: function(*args, **kwargs), device, budget_s)
+        with builds.quiet(), lock.timing(timed.lock_key(), wait_s=self._lock_wait_s), timed.current():
+            timing = _time(lambda: function(*args, **kwargs), timed, budget_s)
         self._item.user_properties.append(("cgins_median_ns_per_call", timing.median_ns_per_call))
         BenchmarkRecords.of(self._item.config).add_callable(self._item, timing)
         return timing
 
 
-def _current(device: str) -> AbstractContextManager[object]:
-    """Make a GPU the current one: events and graphs belong to it."""
-    if not device.startswith("cuda"):
-        return nullcontext()
-    import torch
-
-    return torch.cuda.device(device)
-
-
-def _time(function: Callable[[], Any], device: str, budget_s: float) -> Timing:
+def _time(function: Callable[[], Any], device: TimedDevice, budget_s: float) -> Timing:
     """Time batches until the budget is spent, with the timer that the gate has for the device."""
     arms: Arms = {"kernel": lambda _: function()}
-    timer, notes = make_timer(arms, device, copies=1, limit_s=budget_s / LEAST_BATCHES)
+    timer, notes = device.make_timer(arms, copies=1, limit_s=budget_s / LEAST_BATCHES)
     end = time.perf_counter() + budget_s
     samples: list[float] = []
     for block in timer.blocks(repeat(("kernel",))):
         samples += block
         if len(samples) >= LEAST_BATCHES and time.perf_counter() >= end:
             break
-    _wait_for(device)  # a block more may be under way
+    device.synchronize()  # a block more may be under way
     spread = stats.quartiles(samples)
     return Timing(
-        device=device,
+        device=device.case_name,
         method=timer.method,
         calls_per_batch=timer.calls["kernel"],
         samples_ns_per_call=tuple(samples),
@@ -92,13 +82,6 @@ def _time(function: Callable[[], Any], device: str, budget_s: float) -> Timing:
         iqr_ns_per_call=spread.range,
         notes=notes,
     )
-
-
-def _wait_for(device: str) -> None:
-    if device.startswith("cuda"):
-        import torch
-
-        torch.cuda.synchronize(device)
 
 
 def _device_of(values: list[Any]) -> str:

@@ -12,6 +12,7 @@ from pytest_cgins.app.session.run import GateSession
 from pytest_cgins.config import Implementation
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError, LaunchError
 from pytest_cgins.core.model import Argument, CompiledKernel, OpCall
 from pytest_cgins.core.text import nearest
@@ -87,10 +88,8 @@ class RemoteKernel:
 
     def absent_device(self) -> str:
         """The device that the chosen implementations need and this machine lacks; "" if they can run."""
-        import torch
-
         devices = {one.device for one in self._chosen()}
-        return "cuda" if devices == {"cuda"} and not torch.cuda.is_available() else ""
+        return "" if any(device_of(device).count() for device in devices) else next(iter(devices), "")
 
     def _chosen(self) -> list[Implementation]:
         return [one for one in self._entry.implementations if self._implementation in (None, one.name)]

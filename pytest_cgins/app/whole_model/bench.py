@@ -23,12 +23,10 @@ from pytest_cgins.packs.call import flatten
 from pytest_cgins.recording.intercept import Interceptor, marked
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.affinity import narrowed
-from pytest_cgins.timing.backends import make_timer
 from pytest_cgins.timing.block import LETTER_ARMS, Block
 from pytest_cgins.timing.clock_watch import ClockWatch
-from pytest_cgins.timing.environment import device_key
+from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.measure import Course, Prepared
-from pytest_cgins.timing.nvml import Gpu
 from pytest_cgins.timing.sequential import Rule
 
 BATCH_LIMIT_S = 2.0
@@ -55,7 +53,7 @@ class Pair:
         self._tensors = workload.tensors
         self._swap = swap
         self._ops = ops
-        self._device = device
+        self._device = timed_device(device)
         self._modes: Callable[[], Interceptor] | None = None
 
     @contextmanager
@@ -69,8 +67,7 @@ class Pair:
             chosen = stack.enter_context(marked(self._ops))
             stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(torch.no_grad())
-            if self._device.startswith("cuda"):
-                stack.enter_context(torch.cuda.device(torch.device(self._device)))
+            stack.enter_context(self._device.current())
             self._modes = lambda: Interceptor(chosen, self._swap, marked=False)
             yield
 
@@ -112,12 +109,11 @@ class Pair:
             InfrastructureError: the device was not to be had.
         """
         with ExitStack() as stack:
-            if self._device == "cpu":
+            if not self._device.is_accelerator:
                 stack.enter_context(narrowed(torch.get_num_threads()))
-            stack.enter_context(lock.timing(device_key(self._device), wait_s=LOCK_WAIT_S))
-            timer, notes = make_timer(
+            stack.enter_context(lock.timing(self._device.lock_key(), wait_s=LOCK_WAIT_S))
+            timer, notes = self._device.make_timer(
                 {"kernel": self.swapped, "torch": self.plain},
-                self._device,
                 copies=1,
                 limit_s=BATCH_LIMIT_S,
                 require_replays=self._require_replays,
@@ -136,9 +132,7 @@ class Pair:
                 most_blocks=gate.max_blocks,
             )  # fmt: skip
             course = Course(prepared, seed=seed, floor=(rule, 1.0), warm_wanted=True)
-            on_gpu = self._device.startswith("cuda")
-            gpu = Gpu.find(torch.device(self._device).index or 0) if on_gpu else None
-            watch = ClockWatch(gpu)
+            watch = ClockWatch(self._device.clocks())
 
             def take(orders: Sequence[str]) -> list[Block]:
                 arms = [[LETTER_ARMS[letter] for letter in order] for order in orders]
@@ -170,7 +164,7 @@ class Pair:
 
         def replay() -> object:
             graph.replay()
-            torch.cuda.synchronize()
+            self._device.synchronize()
             return captured[0]
 
         if not changes_with(self._tensors, self.swapped, replay):

@@ -21,11 +21,12 @@ import torch
 
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import trust
-from pytest_cgins.run.kernels import KernelCache, use_device, wait_for_device
+from pytest_cgins.run.kernels import KernelCache
 from pytest_cgins.run.sandbox.init import enclose_in_scratch
 from pytest_cgins.run.timed_copy import Content, TimedCopy
 from pytest_cgins.verify.messages import PackedInputs, read
@@ -58,7 +59,7 @@ def main(request: str) -> None:
             os.environ.update(asked["variables"])
             if asked["encloses"] is not None:
                 enclose_in_scratch(*asked["encloses"])
-            use_device(asked["device"])
+            device_of(asked["device"]).make_current()
             if asked["mode"] == "timeline":
                 _begin_profiler()
             ready.write("ready")
@@ -85,16 +86,16 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     kernel = KernelCache().load(compiled)
     with (
         Buffer.from_chunks([Path(asked["content"]).read_bytes()]) as buffer,
-        restore(inputs.context, device.partition(":")[0], repeatable=False),
+        restore(inputs.context, device, repeatable=False),
     ):
         content = Content(inputs, Kept(inputs.tensors, buffer, device))
         copy = TimedCopy(kernel, content, device)
 
         def call() -> None:
             copy.take(content)  # an op that changes its inputs finds them as they were
-            wait_for_device(device)
+            device_of(device).synchronize()
             copy.run()
-            wait_for_device(device)
+            device_of(device).synchronize()
 
         started = time.monotonic()
         for _ in range(asked["warm"]):
@@ -102,10 +103,10 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = {"warm_seconds": time.monotonic() - started, "notes": _autotuned()}
         if asked["mode"] == "range":
             copy.take(content)
-            wait_for_device(device)
+            device_of(device).synchronize()
             torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
             copy.run()
-            wait_for_device(device)
+            device_of(device).synchronize()
             torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
         elif asked["mode"] == "timeline":
             answer["timeline"] = _timeline(copy.run, device)
@@ -124,7 +125,7 @@ def _timeline(run: Callable[[], object], device: str) -> list[dict[str, Any]]:
     with torch.profiler.profile(activities=[cuda], acc_events=True) as profiler:
         for _ in range(TIMELINE_CALLS):
             run()
-        wait_for_device(device)
+        device_of(device).synchronize()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(file))

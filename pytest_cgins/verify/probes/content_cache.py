@@ -29,6 +29,7 @@ import torch
 from pytest_cgins.building.loading.exceptions import kind_of
 from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core.bits import memory_of
+from pytest_cgins.core.device import Device
 from pytest_cgins.core.text import counted
 from pytest_cgins.timing.cpu_timer import forget_branches
 from pytest_cgins.verify.probes.signs import evidence
@@ -115,13 +116,13 @@ class Contents:
 
 
 def observe(
-    copies: Sequence[tuple[Callable[[], object], Sequence[torch.Tensor]]], device: str
+    copies: Sequence[tuple[Callable[[], object], Sequence[torch.Tensor]]], device: Device
 ) -> dict[str, Any]:
     """Time pairs of calls on unseen and on seen content; the tensors hold their own content again afterwards.
 
     Args:
         copies: calls, each with its tensors; at least one.
-        device: `cpu` or `cuda:0`.
+        device: that they run on.
 
     Returns:
         What `judge` takes: `rounds`, each with `in_a_row`, whether the timed content was called on right before, and
@@ -172,7 +173,7 @@ def judge(facts: dict[str, Any]) -> str:
 
 
 def _rounds(
-    call: Callable[[], object], contents: Contents, device: str, row: bool
+    call: Callable[[], object], contents: Contents, device: Device, row: bool
 ) -> Iterator[dict[str, Any]]:
     """Rounds until it is certain; one where nothing is slower."""
     rounds: list[list[Pair]] = []
@@ -183,7 +184,7 @@ def _rounds(
         yield {"in_a_row": row, "pairs": rounds[-1]}
 
 
-def _round(call: Callable[[], object], contents: Contents, device: str, row: bool) -> list[Pair]:
+def _round(call: Callable[[], object], contents: Contents, device: Device, row: bool) -> list[Pair]:
     pairs: list[Pair] = []
     taken = _written_and_called(call, contents, device)  # also wakes threads
     in_a_row = max(2, min(40, int(1e9 * IN_A_ROW_S / taken)))
@@ -203,18 +204,18 @@ def _round(call: Callable[[], object], contents: Contents, device: str, row: boo
     return pairs
 
 
-def _written_and_called(call: Callable[[], object], contents: Contents, device: str) -> int:
+def _written_and_called(call: Callable[[], object], contents: Contents, device: Device) -> int:
     """Nanoseconds of a call, with what it takes to write its content."""
     start = time.perf_counter_ns()
     contents.write(0)
     return time.perf_counter_ns() - start + _time(call, contents, 0, device)
 
 
-def _time(call: Callable[[], object], contents: Contents, number: int, device: str) -> int:
+def _time(call: Callable[[], object], contents: Contents, number: int, device: Device) -> int:
     """Nanoseconds of one call, with the wait for a GPU, right after its content was written."""
     contents.write(number)
     forget_branches()
-    wait = torch.cuda.synchronize if device.startswith("cuda") else _nothing
+    wait = device.synchronize
     wait()
     start = time.perf_counter_ns()
     call()
@@ -224,10 +225,6 @@ def _time(call: Callable[[], object], contents: Contents, number: int, device: s
 
 def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one is other or (one.dtype == other.dtype and one.shape == other.shape and _equal(one, other))
-
-
-def _nothing() -> None:
-    pass
 
 
 def _is_kept(rounds: Sequence[Sequence[Pair]], row: bool) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.building.loading import cuda_driver as driver
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.text import counted
 
 NAME = "l2_carve_out"
@@ -47,7 +48,7 @@ class CarveOut:
 
     def __init__(self, device: str, *, on: bool) -> None:
         self._device = device
-        self._on_gpu = device.startswith("cuda")
+        self._on_gpu = device_of(device).is_cuda
         self._on = on and self._on_gpu
         self._found: dict[str, int] = {"limit": 0, "window": 0}
         self.clear()

@@ -12,10 +12,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-import torch
-
 from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core.bits import all_same, same
+from pytest_cgins.core.device import device_of
 from pytest_cgins.verify.probes.trial import Deviation, Trial
 
 NAME = "late_work"
@@ -33,8 +32,7 @@ class Threads:
 
     def settle(self, device: str) -> None:
         """Wait until what the kernel may have left behind is done, as far as that can be known."""
-        if device.startswith("cuda"):
-            torch.cuda.synchronize(torch.device(device))
+        device_of(device).synchronize()
         time.sleep(SETTLE_S)
         end = time.monotonic() + NEW_THREADS_WAIT_S
         while time.monotonic() < end and _threads() - self._known:

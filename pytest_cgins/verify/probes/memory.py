@@ -10,6 +10,7 @@ from contextlib import suppress
 import torch
 
 from pytest_cgins.building.loading import cuda_driver as driver
+from pytest_cgins.core.device import device_of
 from pytest_cgins.verify.probes import own_memory
 
 _PAGE_NBYTES = os.sysconf("SC_PAGE_SIZE")
@@ -52,7 +53,7 @@ def in_use(device: str, *, with_own: bool = False) -> dict[str, int]:
         device: `cpu` or `cuda:0`.
         with_own: `own`, too, `held_beside_torch`: it is asked on suspicion only, since it takes longer than the others.
     """
-    if device.startswith("cuda"):
+    if device_of(device).is_cuda:
         found = _device_in_use(torch.device(device))
         own = held_beside_torch(device) if with_own else None
         return found if own is None else {**found, "own": own}
@@ -81,7 +82,7 @@ def held_beside_torch(device: str) -> int | None:
 
 def begin_peak(device: str) -> int | None:
     """Start to watch for the most memory; gives what is in use now, or None where it cannot be watched."""
-    if device.startswith("cuda"):
+    if device_of(device).is_cuda:
         _reset_peak(torch.device(device))
         return _of_torch(torch.device(device))["allocated"]
     with suppress(OSError):
@@ -93,7 +94,7 @@ def begin_peak(device: str) -> int | None:
 
 def peak(device: str) -> int | None:
     """The most since `begin_peak`: resident bytes of this process, or what torch's allocator gave on a GPU."""
-    if device.startswith("cuda"):
+    if device_of(device).is_cuda:
         return _of_torch(torch.device(device))["peak"]
     with suppress(OSError, ValueError, IndexError), open("/proc/self/status") as file:  # noqa: PTH123
         for line in file:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from pytest_cgins.core.device import device_of
 from pytest_cgins.verify.probes import memory
 
 NAME = "memory_use"
@@ -41,7 +42,7 @@ class Meter:
     def __init__(self, device: str, *, on: bool) -> None:
         self._device = device
         self._on = on
-        self._begun = memory.held_beside_torch(device) if on and device.startswith("cuda") else None
+        self._begun = memory.held_beside_torch(device) if on and device_of(device).is_cuda else None
         self._largest = 0
         self._found: list[dict[str, Any]] = []
         self._later: dict[str, Any] = {}

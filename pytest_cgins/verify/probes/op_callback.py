@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
+from pytest_cgins.core.device import device_of
 from pytest_cgins.verify.probes import op_families as families
 from pytest_cgins.verify.probes.native_code import TORCH
 
@@ -165,7 +166,7 @@ class Overrides:
         self.thread = _Thread()
         """The calling thread's state."""
         self._libraries: list[Any] = []
-        self._backend = "CUDA" if device.startswith("cuda") else "CPU"
+        self._backend = device_of(device).backend
         self._names = frozenset(_essential(own))
 
     def install(self) -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 import torch
 
 from pytest_cgins.building.loading.launcher import poison
+from pytest_cgins.core.device import DEVICES, device_of
 
 _ALLOCATORS = frozenset(
     f"aten::{name}"
@@ -26,12 +27,12 @@ def fill(op: object, result: object) -> None:
         return
     if type(result) is not torch.Tensor or result.layout is not torch.strided:
         return
-    if result.device.type == "cpu":
-        _poison(result)
-    elif result.device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
-        _poison(result)
-        # A kernel may use its memory on another stream at once: nothing would order the poison before that.
-        torch.cuda.current_stream(result.device).synchronize()
+    if result.device.type in DEVICES:
+        device = device_of(str(result.device))
+        if not device.is_capturing():
+            _poison(result)
+            # A kernel may use its memory on another stream at once: nothing would order the poison before that.
+            device.wait_for_stream()
 
 
 def _poison(memory: torch.Tensor) -> None:

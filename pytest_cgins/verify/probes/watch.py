@@ -16,6 +16,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.building.loading.launcher import Launcher
+from pytest_cgins.core.device import device_of
 from pytest_cgins.verify.messages import KernelRequest
 from pytest_cgins.verify.probes import (
     audit,
@@ -65,7 +66,7 @@ class Watch:
         self._check = self._checker()
         source = request.kernel.source
         self._source: str = next(iter(source.files), "")  # none where a library is installed
-        self._on_cpu = request.device == "cpu"
+        self._on_cpu = not device_of(request.device).is_accelerator
         self._taken: list[str] | None = None
         if libraries.NAME in wanted and source.contract in ("launcher", "torch-extension"):
             path = Path(request.kernel.library)

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from pytest_cgins.timing.cuda_timer import GraphTimer
-from pytest_cgins.timing.rotation import last_level_cache_bytes, plan
+from pytest_cgins.timing.devices.cuda import Cuda
+from pytest_cgins.timing.rotation import plan
 
 SOURCE = Path(__file__).with_name("work.cu")
 KINDS = ("scale", "fma", "row_norm", "fma_wide")
@@ -85,7 +86,7 @@ class Library:
 
 def tensors_of(groups: int) -> list[torch.Tensor]:
     """Copies of source and target, as many as the gate would take; the kernel and its base run on the same."""
-    cache = last_level_cache_bytes("cuda:0")
+    cache = Cuda().last_level_cache_nbytes()
     copies = plan(2 * 16 * groups, cache, memory_bytes=MEMORY_BYTES // 4, contents=2).copies
     return [torch.rand(2, 4 * groups, device="cuda") for _ in range(copies)]
 

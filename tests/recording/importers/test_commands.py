@@ -30,7 +30,7 @@ def test_a_missing_source(cgins: Callable[..., Any]) -> None:
 def test_a_missing_gpu(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
     """--device cuda without a GPU says so before anything is read."""
     run = cgins("import", "backendbench", write("o.txt", ""), "--device", "cuda")
-    assert "--device cuda: there is no GPU here" in run.err
+    assert "--device cuda: torch sees no CUDA device here" in run.err
 
 
 def test_a_failed_import_keeps_the_old_pack(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_cgins.timing.devices.cpu import Cpu
 from pytest_cgins.verify.probes import content_cache
 from pytest_cgins.verify.probes.content_cache import Contents
 
@@ -26,7 +27,7 @@ def test_a_result_kept_by_content_is_seen() -> None:
         return cache[key]
 
     call()
-    facts = content_cache.observe([(call, [tensor])], "cpu")
+    facts = content_cache.observe([(call, [tensor])], Cpu())
     assert "results are kept by their inputs' content" in content_cache.judge(facts)
     assert len(cache) > content_cache.PAIRS
 
@@ -46,7 +47,7 @@ def test_a_result_that_is_kept_for_calls_in_a_row_is_seen() -> None:
             cache[key] = True
         ended = time.perf_counter()
 
-    facts = content_cache.observe([(partial(call, one), [one]) for one in tensors], "cpu")
+    facts = content_cache.observe([(partial(call, one), [one]) for one in tensors], Cpu())
     assert "results are kept by their inputs' content" in content_cache.judge(facts)
 
 
@@ -57,7 +58,7 @@ def test_an_honest_call_is_not(benchmark_tensor: torch.Tensor) -> None:
     def call() -> torch.Tensor:
         return torch.where(tensor > 0, tensor * 1e-3, tensor.exp())
 
-    facts = content_cache.observe([(call, [tensor])], "cpu")
+    facts = content_cache.observe([(call, [tensor])], Cpu())
     assert content_cache.judge(facts) == ""
     assert facts["rounds"]
 
@@ -73,7 +74,7 @@ def test_the_tensors_hold_their_own_content_afterwards() -> None:
     """What the next probe finds is what was there before."""
     tensors = [torch.randn(30, 30), torch.arange(9)]
     before = [tensor.clone() for tensor in tensors]
-    content_cache.observe([(lambda: None, tensors)], "cpu")
+    content_cache.observe([(lambda: None, tensors)], Cpu())
     assert all(map(torch.equal, tensors, before))
 
 
@@ -115,7 +116,7 @@ def test_views_of_one_storage_change_together() -> None:
 @pytest.mark.parametrize("tensors", [[torch.arange(100)], [torch.zeros(1000)], [torch.randn(3)], []])
 def test_calls_without_numbers_to_move_are_left_out(tensors: list[torch.Tensor]) -> None:
     """Integers, constants and a handful of numbers: the probe says that it was not run."""
-    facts = content_cache.observe([(lambda: None, tensors)], "cpu")
+    facts = content_cache.observe([(lambda: None, tensors)], Cpu())
     assert "no floating-point inputs" in facts["not_run"]
     assert content_cache.judge(facts) == ""
 
@@ -123,7 +124,7 @@ def test_calls_without_numbers_to_move_are_left_out(tensors: list[torch.Tensor])
 def test_an_op_that_refuses_another_order_is_left_alone() -> None:
     """What a matrix must be beyond its numbers is not known here: a refusal says nothing of the kernel."""
     matrix = torch.eye(9) + torch.ones(9, 9) / 20
-    facts = content_cache.observe([(lambda: torch.linalg.cholesky(matrix), [matrix])], "cpu")
+    facts = content_cache.observe([(lambda: torch.linalg.cholesky(matrix), [matrix])], Cpu())
     assert "in another order" in facts["not_run"]
 
 
@@ -184,18 +185,18 @@ def test_rounds_go_on_while_they_do_not_agree(monkeypatch: pytest.MonkeyPatch) -
     """Until it is certain; an honest call has one of each kind."""
     waiting = {row: iter(_loaded(3, 3.0, turned=0.15)) for row in (True, False)}
     monkeypatch.setattr(content_cache, "_round", lambda *given: next(waiting[given[-1]]))
-    facts = content_cache.observe([(lambda: None, [torch.randn(30, 30)])], "cpu")
+    facts = content_cache.observe([(lambda: None, [torch.randn(30, 30)])], Cpu())
     assert 4 < len(facts["rounds"]) <= 2 * content_cache.MOST_ROUNDS
     assert content_cache.judge(facts) != ""
     monkeypatch.setattr(content_cache, "_round", lambda *_: [(1e6, 1e6)] * content_cache.PAIRS)
-    assert len(content_cache.observe([(lambda: None, [torch.randn(30, 30)])], "cpu")["rounds"]) == 2
+    assert len(content_cache.observe([(lambda: None, [torch.randn(30, 30)])], Cpu())["rounds"]) == 2
 
 
 def test_a_fault_of_the_probe_itself_is_not_the_kernel_s(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the kernel raises leaves the probe out; what raises in the probe is told as what it is."""
     monkeypatch.setattr(content_cache, "forget_branches", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        content_cache.observe([(lambda: None, [torch.randn(30, 30)])], "cpu")
+        content_cache.observe([(lambda: None, [torch.randn(30, 30)])], Cpu())
 
 
 @pytest.mark.parametrize(("sightings", "kept"), [(2, 10**6), (4, 10**6), (12, 10**6), (4, 2)])
@@ -214,4 +215,4 @@ def test_a_cache_may_wait_and_be_small(sightings: int, kept: int) -> None:
 
     for _ in range(20):
         call()
-    assert "results are kept" in content_cache.judge(content_cache.observe([(call, [tensor])], "cpu"))
+    assert "results are kept" in content_cache.judge(content_cache.observe([(call, [tensor])], Cpu()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
-from pytest_cgins.timing import peaks
+from pytest_cgins.timing.devices.cpu import Cpu
 from pytest_cgins.timing.peaks import Peaks
 from pytest_cgins.timing.work import Work, least
 from pytest_cgins.verify.probes import physical_floor
@@ -126,7 +126,7 @@ def test_half_of_the_floor_trips() -> None:
 
 def test_a_cpu_has_peaks_beyond_any_cpu() -> None:
     """More than a terabyte a second and core from the caches, and no claim about memory."""
-    found = peaks.of("cpu")
+    found = Cpu().peaks()
     assert found is not None
     assert found.cache_bytes_per_s >= 1e12
     assert found.memory_bytes_per_s == float("inf")

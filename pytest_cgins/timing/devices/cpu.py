@@ -1,0 +1,149 @@
+"""The host's CPU."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import ClassVar
+
+from pytest_cgins.core.device import DeviceName
+from pytest_cgins.core.model import Environment
+from pytest_cgins.timing.devices import TimedDevice
+from pytest_cgins.timing.peaks import Peaks
+from pytest_cgins.timing.timer import Arms, Timer
+
+COPIES_NBYTES = 2**31
+"""Of the host's memory that tensors may take."""
+HZ = 6e9
+NBYTES_PER_CYCLE = 192
+FLOPS_PER_CYCLE = 4096
+_CPU_INFO = Path("/proc/cpuinfo")
+_CPUS = Path("/sys/devices/system/cpu")
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_TURBO = {"intel_pstate/no_turbo": {"0": "on", "1": "off"}, "cpufreq/boost": {"1": "on", "0": "off"}}
+
+
+class Cpu(TimedDevice):
+    """All cores that the process may use."""
+
+    name: ClassVar[DeviceName] = "cpu"
+    suffixes = (".cpp", ".cc", ".cxx")
+    backend = "CPU"
+
+    def count(self) -> int:
+        """See `Device.count`."""
+        return 1
+
+    def model(self) -> str:
+        """As the kernel or the platform gives it; "unknown CPU" if neither does."""
+        if _CPU_INFO.exists():
+            for line in _CPU_INFO.read_text(errors="replace").splitlines():
+                key, _, value = line.partition(":")
+                if key.strip() in ("model name", "Model") and value.strip():
+                    return value.strip()
+        return platform.processor() or platform.machine() or "unknown CPU"
+
+    def free_nbytes(self) -> int:
+        """See `Device.free_nbytes`."""
+        return COPIES_NBYTES
+
+    def make_current(self) -> None:
+        """See `Device.make_current`."""
+
+    def synchronize(self) -> None:
+        """See `Device.synchronize`."""
+
+    def wait_for_stream(self) -> None:
+        """See `Device.wait_for_stream`."""
+
+    def empty_cache(self) -> None:
+        """See `Device.empty_cache`."""
+
+    def forked_random(self) -> AbstractContextManager[object]:
+        """See `Device.forked_random`."""
+        import torch
+
+        return torch.random.fork_rng(devices=())
+
+    def random_states(self) -> list[bytes]:
+        """See `Device.random_states`."""
+        import torch
+
+        return [torch.get_rng_state().numpy().tobytes()]
+
+    def environment(self, host: Environment) -> Environment:
+        """See `TimedDevice.environment`."""
+        return host
+
+    def lock_key(self) -> str:
+        """See `TimedDevice.lock_key`."""
+        return self.case_name
+
+    def last_level_cache_nbytes(self) -> int:
+        """Of the caches that the first core reaches."""
+        return max((_cache_nbytes(path) for path in _CACHES.glob("index*/size")), default=0)
+
+    def peaks(self) -> Peaks:
+        """See `timing.peaks`."""
+        cycles = HZ * (os.cpu_count() or 1)
+        return Peaks(float("inf"), NBYTES_PER_CYCLE * cycles, FLOPS_PER_CYCLE * cycles, 0)
+
+    def matmul_dtypes(self) -> tuple[str, ...]:
+        """See `TimedDevice.matmul_dtypes`."""
+        return "float32", "bfloat16"
+
+    def make_timer(
+        self,
+        arms: Arms,
+        *,
+        copies: int,
+        limit_s: float,
+        longer: float = 1.0,
+        fenced: bool = False,
+        require_replays: Callable[[], object] = lambda: None,
+    ) -> tuple[Timer, tuple[str, ...]]:
+        """See `TimedDevice.make_timer`."""
+        from pytest_cgins.timing.cpu_timer import HostTimer
+
+        del fenced, require_replays
+        return HostTimer(arms, copies=copies, limit_s=limit_s, longer=longer), ()
+
+
+DEVICE = Cpu
+
+
+def clock_policy() -> str:
+    """Governors of the cores that the process may use, and whether they may clock higher than their base.
+
+    Returns:
+        `governor performance, turbo off`; "" in a virtual machine, which is not told.
+    """
+    files = (_CPUS / f"cpu{core}" / "cpufreq" / "scaling_governor" for core in cores())
+    governors = sorted({text for file in files if (text := _line(file))})
+    turbos = (words.get(_line(_CPUS / name)) for name, words in _TURBO.items())
+    turbo = next((word for word in turbos if word), "")
+    parts = [f"governor {'/'.join(governors)}" if governors else "", f"turbo {turbo}" if turbo else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def cores() -> list[int]:
+    """Those that the process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 0))
+
+
+def _cache_nbytes(path: Path) -> int:
+    """Bytes of a cache as sysfs writes it: `32768K`; 0 for anything else."""
+    text = path.read_text().strip()
+    return int(text[:-1]) * 1024 if text[:-1].isdigit() and text.endswith("K") else 0
+
+
+def _line(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
