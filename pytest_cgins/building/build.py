@@ -26,6 +26,7 @@ from pytest_cgins.building.compilers.watched import MEMORY_VARIABLE
 from pytest_cgins.building.contracts import flags
 from pytest_cgins.building.contracts.cxx import endless_include
 from pytest_cgins.building.contracts.source import portable_flags
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import BuildError, InfrastructureError, SourceError
 from pytest_cgins.core.model import CONTRACT_VERSION, CompiledKernel, KernelSource
 from pytest_cgins.core.text import counted
@@ -301,13 +302,13 @@ def planner(source: KernelSource) -> Callable[[KernelSource], plans.Plan]:
     if source.contract == "device":
         return device.plan
     suffix = Path(source.files[0]).suffix
-    wanted = {"cpu": (".cpp", ".cc", ".cxx"), "cuda": (".cu",)}[source.device]
-    if suffix not in wanted:
+    on = device_of(source.device)
+    if suffix not in on.suffixes:
         raise SourceError(
             f"{source.files[0]}: a launcher for device {source.device} cannot be a {suffix or 'nameless'} file",
-            remedy=f"its main source ends in {' or '.join(wanted)}",
+            remedy=f"its main source ends in {' or '.join(on.suffixes)}",
         )
-    return cpp.plan if source.device == "cpu" else cuda.plan
+    return cuda.plan if on.is_cuda else cpp.plan
 
 
 def base_key(

@@ -30,6 +30,7 @@ from pytest_cgins.building.cache.store import Cache, default_cache
 from pytest_cgins.building.compilers import running as compilers
 from pytest_cgins.building.compilers import slots
 from pytest_cgins.building.progress import Progress
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import InfrastructureError, LockedError
 from pytest_cgins.core.model import CompiledKernel, KernelSource
 from pytest_cgins.core.waiting import Wait
@@ -278,7 +279,7 @@ class BuildQueue:
             return self._failed(error)
         if found is None:
             contract, device = task.source.contract, task.source.device
-            guess = UNKNOWN_SECONDS.get(contract, 3.0 if device == "cuda" else 1.0)
+            guess = UNKNOWN_SECONDS.get(contract, 3.0 if device_of(device).is_cuda else 1.0)
             task.expected_s = self._cache.last_seconds(task.name) or guess
             return "queued"
         with self._changed:

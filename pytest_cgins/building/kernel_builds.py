@@ -14,6 +14,7 @@ from pytest_cgins.building.compilers.running import Fence
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.progress import Progress
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError
 from pytest_cgins.core.model import CompiledKernel, KernelSource
 from pytest_cgins.core.text import nearest
@@ -80,8 +81,8 @@ class KernelBuilds:
         found = [self._source(name) for name in dict.fromkeys(names)]
         sources = [source for source in found if isinstance(source, KernelSource)]
         if not has_driver():
-            self._withheld += [source for source in sources if source.device == "cuda"]
-            sources = [source for source in sources if source.device != "cuda"]
+            self._withheld += [source for source in sources if device_of(source.device).is_cuda]
+            sources = [source for source in sources if not device_of(source.device).is_cuda]
         self.builds.add(sources)
 
     def found_devices(self, devices: Iterable[str]) -> None:

@@ -38,6 +38,8 @@ class Device(ABC):
     """CUDA's driver and tools reach it: sanitizers, profilers, graphs, probes of its memory and caches."""
     suffixes: ClassVar[tuple[str, ...]]
     """Of a launcher's main source."""
+    languages: ClassVar[tuple[str, ...]]
+    """In which regeneration writes kernels for it."""
     backend: ClassVar[str]
     """torch's dispatch key."""
 
@@ -142,6 +144,11 @@ def require_device(kind: DeviceName) -> DeviceName:
         f"--device {kind}: torch sees no {kind.upper()} device here",
         remedy="run it on a machine with one, or on cpu",
     )
+
+
+def device_of_language(language: str) -> Device:
+    """The first kind whose kernels regeneration writes in a language."""
+    return next(device for device in map(device_of, DEVICES) if language in device.languages)
 
 
 def torch_device(name: str) -> str:

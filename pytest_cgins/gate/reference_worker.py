@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import InfrastructureError, ServiceError, WorkerError
 from pytest_cgins.core.model import Check, Correctness, Environment, Reason, Status
 from pytest_cgins.gate.case_timing import Timed
@@ -63,7 +64,7 @@ class ReferenceWorker:
 
     def environment_of(self, device: str) -> Environment:
         """Of a device, after `describe`."""
-        return self.known[device.partition(":")[0]]
+        return self.known[device_of(device).name]
 
     def lock_key(self, device: str) -> str:
         """What processes that use the same hardware agree on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_cgins.config import Config
+from pytest_cgins.core.device import device_of
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.prompts import hardware
 from pytest_cgins.regenerate.prompts.hardware import Hardware
@@ -39,7 +40,7 @@ class Machine:
         )
         try:
             found = evaluator.described().get(device)
-            peaks = evaluator.peaks("cpu" if device == "cpu" else f"{device}:0")
+            peaks = evaluator.peaks(device_of(device).case_name)
         except EndedError:
             return hardware.read(device)
         finally:

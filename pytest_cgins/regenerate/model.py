@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.model import Contract, Environment, Evaluation, Status
 
@@ -88,7 +89,7 @@ class Target(Document):
     """Name of the kernel."""
     implementation: str
     """Name of the implementation."""
-    device: Literal["cpu", "cuda"]
+    device: DeviceName
     """Device type."""
     op: str
     """The op that it replaces."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
+from pytest_cgins.core.device import device_of_language
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Contract
 from pytest_cgins.core.text import counted, nearest
@@ -141,12 +142,13 @@ def _description(
         raise ConfigError(
             f"--contract {contract}: not for C++ on a CPU", remedy="take launcher or torch-extension"
         )
+    device = device_of_language(language).name
     if python:
         module = ".".join((*Path(folder).parts, f"{kernel}_{language}"))
         source = f"{folder}/{kernel}_{language}.py"
         return {
             "name": language,
-            "device": "cuda",
+            "device": device,
             "target": f"'{module}:{kernel}'",
             "sources": f"[{source}]",
         }
@@ -157,7 +159,7 @@ def _description(
     name = language if kind == "launcher" else f"{language}-{kind}"
     found = {
         "name": name,
-        "device": "cpu" if language == "cpp" else "cuda",
+        "device": device,
         "source": f"{folder}/{stem}{suffix}",
     }
     if kind != "launcher":

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from pytest_cgins.config import Config
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.model import SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import proposal
@@ -110,7 +111,7 @@ def evidence(trial: Trial, started_at: str, base: str) -> SessionReport:
 def _notes(answers: tuple[Answer, ...], trial: Trial) -> tuple[str, ...]:
     lost = sum(answer.tries - 1 for answer in answers)
     notes = [f"{counted(lost, 'request')} had to be sent again"] if lost else []
-    if trial.evaluations[0].case.device.startswith("cuda") and not trial.sanitized:
+    if device_of(trial.evaluations[0].case.device).is_cuda and not trial.sanitized:
         notes.append(NOT_SANITIZED)
     return tuple(notes)
 

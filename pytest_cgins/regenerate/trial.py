@@ -19,6 +19,7 @@ from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.model import Case, Environment, Evaluation, Reason, Status
 from pytest_cgins.core.text import counted
@@ -91,6 +92,7 @@ class Bench:
         before: Mapping[str, Status] | None = None,
     ) -> None:
         self._target = target
+        self._is_cuda = device_of(target.device).is_cuda
         self._copy = copy
         self._settings = settings
         self._reference = reference
@@ -191,7 +193,7 @@ class Bench:
         try:
             (case,) = selection.heaviest(evaluator.cases())[:1]
             with scratch.folder() as folder:
-                program = ncu.find() if self._target.device == "cuda" else None
+                program = ncu.find() if self._is_cuda else None
                 profiler = Profiler(evaluator, folder, program=program, sandbox=self._settings.sandbox)
                 profile = profiler.profile(case)
         finally:
@@ -211,7 +213,7 @@ class Bench:
 
     def marks(self, files: Mapping[str, str]) -> SassRow | None:
         """Which methods left their mark in the machine code of a candidate that is right; None if there is no GPU's."""
-        if self._target.device != "cuda":
+        if not self._is_cuda:
             return None
         slot = self._candidates.slot_of(files)
         if slot is None:
@@ -319,7 +321,7 @@ class Bench:
             timing_options=replace(settings.noise, baseline=baseline, tests=None, compile=compiles),
             cache=settings.cache,
             timeout_s=settings.timeout_s,
-            sanitize=settings.sanitize if sanitize and self._target.device == "cuda" else (),
+            sanitize=settings.sanitize if sanitize and self._is_cuda else (),
             sandbox=settings.sandbox,
             environment=settings.environment,
             builds=builds or self._pool.builds,
@@ -345,9 +347,7 @@ class Bench:
             environments=self._environments,
             seed=seed,
             sandbox=self._settings.sandbox is not None,
-            sanitized=stage == "acceptance"
-            and bool(self._settings.sanitize)
-            and self._target.device == "cuda",
+            sanitized=stage == "acceptance" and bool(self._settings.sanitize) and self._is_cuda,
             seconds=seconds,
             notes=notes,
         )

@@ -8,16 +8,16 @@ import platform
 from pytest_cgins.core.environment_key import TIMING_PROTOCOL
 from pytest_cgins.core.model import Environment
 from pytest_cgins.timing.devices import cpu, timed_device
-from pytest_cgins.timing.devices.cpu import Cpu
 
 
 def describe(device: str) -> Environment:
     """Describe the machine and versions behind a device; imports torch, not triton."""
     import torch
 
+    timed = timed_device(device)
     host = Environment(
-        device="cpu",
-        device_name=Cpu().model(),
+        device=timed.name,
+        device_name=timed.model(),
         python=platform.python_version(),
         torch=str(torch.__version__),
         cuda=str(torch.version.cuda or ""),
@@ -26,7 +26,7 @@ def describe(device: str) -> Environment:
         clock_policy=cpu.clock_policy(),
         protocol=TIMING_PROTOCOL,
     )
-    return timed_device(device).environment(host)
+    return timed.environment(host)
 
 
 def _triton() -> str:

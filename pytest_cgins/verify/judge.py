@@ -16,7 +16,7 @@ import torch
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.device import DEVICES, device_of
+from pytest_cgins.core.device import DEVICES, device_of, torch_device
 from pytest_cgins.core.errors import ProtocolError, TraceError
 from pytest_cgins.core.keep_running import PARENT, keep_running
 from pytest_cgins.core.layout import lay_out, rebuild
@@ -331,7 +331,7 @@ def _complexity(expected: ExpectedSet, got: list[torch.Tensor]) -> Check | None:
 def _elsewhere(answer: SetAnswer, device: str) -> Check | None:
     """Whether an output is on another device than the case's."""
     for index, place in enumerate(answer.devices):
-        if place != device:
+        if place != torch_device(device):
             what = f"output {index} is on {place}, expected is {device}"
             return form_checks.failed(answer.name, Reason.DEVICE, what)
     return None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.core import documents
-from pytest_cgins.core.device import DEVICES
+from pytest_cgins.core.device import DEVICES, device_of, device_of_language
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.regenerate.methods import memory_file, registry, sass_signature, validator
@@ -20,7 +20,6 @@ from pytest_cgins.regenerate.methods.model import (
     FAMILIES,
     FIGURES,
     LANGUAGES,
-    Device,
     Method,
     is_metric,
 )
@@ -102,14 +101,15 @@ def _listed(method: Method, arguments: argparse.Namespace) -> bool:
         and (arguments.language is None or arguments.language in method.languages)
         and (arguments.family is None or method.suits((arguments.family,)))
         and (
-            arguments.capability is None or (method.device == "cuda" and method.runs_on(arguments.capability))
+            arguments.capability is None
+            or (device_of(method.device).is_cuda and method.runs_on(arguments.capability))
         )
     )
 
 
 def _archs(method: Method) -> str:
-    if method.device == "cpu":
-        return "cpu"
+    if not device_of(method.device).is_cuda:
+        return method.device
     return f"sm_{method.least_capability}" + (
         f"-{method.most_capability}" if method.most_capability < 9999 else "+"
     )
@@ -235,16 +235,16 @@ def _registry(files: list[Path]) -> Registry:
 def _situation(arguments: argparse.Namespace) -> tuple[Situation, AxisBudget, Gaps]:
     gaps = _numbers(arguments.gap, "--gap", TIES)
     metrics = _numbers(arguments.metric, "--metric", FIGURES)
-    device: Device = "cpu" if arguments.language == "cpp" else "cuda"
+    device = device_of_language(arguments.language)
     try:
         known = Gaps(**gaps)
     except ValueError as error:
         raise ConfigError(f"--gap: {error}", remedy="write --gap memory=0.4") from None
     situation = Situation(
         kernel=arguments.kernel,
-        device=device,
+        device=device.name,
         device_name=arguments.device_name,
-        capability=arguments.capability if device == "cuda" else 0,
+        capability=arguments.capability if device.is_cuda else 0,
         language=arguments.language,
         families=tuple(arguments.family),
         dtypes=tuple(arguments.dtype),

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
-from typing import Literal
 
 from pytest_cgins.building.contracts.schema import C_KEYWORDS, Schema, SchemaArgument, SchemaOutput
+from pytest_cgins.core.device import DeviceName, device_of
 from pytest_cgins.core.errors import SourceError
 
 HEADER = "cgins_torch.h"
@@ -24,7 +24,6 @@ CXX_TYPES = {
     "Tensor": "Tensor", "int": "int64_t", "float": "double", "bool": "bool", "str": "std::string",
     "ScalarType": "ScalarType", "Generator": "int64_t",
 }  # fmt: skip
-DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +168,7 @@ def _torch_arguments(argument: SchemaArgument) -> list[TorchArgument]:
 
 
 def binding(
-    operator: Operator, device: Literal["cpu", "cuda"], declarations: str, *, workspace: bool, define: bool
+    operator: Operator, device: DeviceName, declarations: str, *, workspace: bool, define: bool
 ) -> str:
     """C++ source that registers a launcher as the operator's kernel for a device.
 
@@ -180,7 +179,7 @@ def binding(
         workspace: whether it takes scratch memory.
         define: whether this source also defines the operator; one of a process must.
     """
-    key = DISPATCH_KEYS[device]
+    key = device_of(device).backend
     parts = [
         f'// {operator.qualified} on {device}: generated from the schema line.\n#include "{HEADER}"\n',
         'extern "C" {\n' + declarations + "\n}\n",
@@ -205,7 +204,7 @@ def _function(operator: Operator, device: str, *, workspace: bool) -> str:
     kinds = ["std::vector<Tensor>" if output.list else "Tensor" for output in new]
     returned = {0: "void", 1: kinds[0] if kinds else ""}.get(len(kinds), f"std::tuple<{', '.join(kinds)}>")
     parameters = ", ".join(f"{_passed(a.cxx_type)} {_safe(a.name)}" for a in operator.arguments)
-    lines = [f'Call call_("{operator.qualified}", {"kDLCPU" if device == "cpu" else "kDLCUDA"});']
+    lines = [f'Call call_("{operator.qualified}", {"kDLCUDA" if device_of(device).is_cuda else "kDLCPU"});']
     passed: list[str] = []
     for argument in schema.arguments:
         before, given = _marshal(argument)

@@ -22,6 +22,7 @@ from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.building.compilers.process import Outcome, run_stages
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.source import read, wants_workspace
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ContractError, InfrastructureError, LaunchError
 from pytest_cgins.core.model import CompiledKernel, KernelSource
 
@@ -123,7 +124,7 @@ def plan(source: KernelSource) -> plans.Plan:
     """
     operator = _operator(source)
     planner(source)  # refuses what is no launcher's file
-    kernel = (cpp if source.device == "cpu" else cuda).plan(source, linked=False)
+    kernel = (cuda if device_of(source.device).is_cuda else cpp).plan(source, linked=False)
     torch_version, include = stable_torch()
     text = binding_text(source, operator, define=True)
     compiler = toolchain.cxx()
@@ -131,7 +132,7 @@ def plan(source: KernelSource) -> plans.Plan:
         [*binding_command(compiler, include), "-c", BINDING, "-o", "binding.o"],
         stand_in_command(compiler),
     ]
-    linker = toolchain.nvcc() if source.device == "cuda" else compiler
+    linker = toolchain.nvcc() if device_of(source.device).is_cuda else compiler
 
     def run(folder: Path, name: str, deadline: float) -> Outcome:
         beside = folder / "binding"
@@ -182,7 +183,7 @@ def stand_in_command(compiler: tuple[str, ...]) -> list[str]:
 
 def link_command(source: KernelSource, linker: tuple[str, ...], objects: list[str]) -> list[str]:
     """The link of a launcher's objects with its binding's, without the output."""
-    if source.device == "cpu":
+    if not device_of(source.device).is_cuda:
         own = [flag for flag in source.flags if flag.startswith(("-l", "-L", "-Wl,"))]
         return [
             *linker, "-shared", "-fopenmp", *objects, *own, "-Wl,--no-as-needed", "-Lbinding", "-ltorch_cpu",

@@ -15,6 +15,7 @@ from pytest_cgins.building.kernel_builds import has_driver, unaltered
 from pytest_cgins.building.loading import shared_names
 from pytest_cgins.building.revision.base_sources import Absent, BaseSources, Name
 from pytest_cgins.config import Config, Implementation
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import CginsError, InfrastructureError, RevisionError
 from pytest_cgins.core.model import CompiledKernel, KernelSource
 
@@ -111,7 +112,7 @@ class BaseKernels:
         sources = []
         for name in kernels:
             one = self._own.get(name)
-            if one is None or one.contract == "python" or (name[2] == "cuda" and not has_driver()):
+            if one is None or one.contract == "python" or (device_of(name[2]).is_cuda and not has_driver()):
                 continue
             try:
                 found = self._sources.source(*name)

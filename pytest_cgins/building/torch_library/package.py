@@ -22,6 +22,7 @@ from pytest_cgins.building.torch_library.extract import standing_alone
 from pytest_cgins.building.torch_library.module import Exported
 from pytest_cgins.building.torch_library.reference import call_of
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import ConfigError, ContractError, SourceError
 from pytest_cgins.core.model import KernelSource
 from pytest_cgins.packs import backward
@@ -121,7 +122,7 @@ def _chosen(kernel: KernelEntry, names: Sequence[str]) -> list[Implementation]:
                 "specialize makes several",
                 remedy="export an implementation without specialize, of the same sources: --implementation NAME",
             )
-    for device in ("cpu", "cuda"):
+    for device in DEVICES:
         several = [i.name for i in found if i.device == device]
         if len(several) > 1:
             raise ConfigError(

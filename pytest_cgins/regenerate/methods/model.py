@@ -7,14 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.document_base import Document
 
 Axis = Literal["compute", "memory", "latency"]
 """What a method makes better: arithmetic, traffic, or waiting."""
 AXES: tuple[Axis, ...] = get_args(Axis)
-
-Device = Literal["cpu", "cuda"]
-"""Where the kernel runs."""
 
 Language = Literal["cuda", "triton", "cute", "cpp"]
 """What it is written in; `cpp` is C++ for the host."""
@@ -144,7 +142,7 @@ class Method(Document):
     """1: try first; 3: try last."""
     what: str
     """What it does and when it helps, in a few sentences."""
-    device: Device = "cuda"
+    device: DeviceName = "cuda"
     """Where the kernel must run."""
     languages: tuple[Language, ...]
     """In which it can be written."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_cgins.config import document
 from pytest_cgins.config.document import Section, Value
+from pytest_cgins.core.device import DEVICES, DeviceName, device_of
 from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.regenerate.methods.model import (
     AXES,
@@ -15,7 +16,6 @@ from pytest_cgins.regenerate.methods.model import (
     FIGURES,
     LANGUAGES,
     Axis,
-    Device,
     Family,
     Language,
     Method,
@@ -61,7 +61,7 @@ def _method(name: str, value: Value) -> Method:
     it = value.mapping(f'method "{name}"')
     it.refuse_unknown(_KEYS)
     device = _device(it)
-    least, most = _range(it.get("capability"), cpu=device == "cpu")
+    least, most = _range(it.get("capability"), cpu=not device_of(device).is_cuda)
     return Method(
         id=name,
         title=_text(it, "title", "write what people call it"),
@@ -100,9 +100,10 @@ def _axis(it: Section) -> Axis:
     return next(axis for axis in AXES if axis == word)
 
 
-def _device(it: Section) -> Device:
+def _device(it: Section) -> DeviceName:
     value = it.get("device")
-    return "cpu" if value is not None and value.choice("cuda", "cpu") == "cpu" else "cuda"
+    named = "cuda" if value is None else value.choice(*reversed(DEVICES))
+    return next(kind for kind in DEVICES if kind == named)
 
 
 def _priority(it: Section) -> int:
@@ -122,17 +123,17 @@ def _lines(it: Section, key: str) -> tuple[str, ...]:
     return tuple(" ".join(one.text().split()) for one in _items(it, key))
 
 
-def _for_device(device: Device) -> tuple[Language, ...]:
-    return ("cpp",) if device == "cpu" else ("cuda", "triton", "cute")
+def _for_device(device: DeviceName) -> tuple[Language, ...]:
+    return tuple(one for one in LANGUAGES if one in device_of(device).languages)
 
 
-def _languages(it: Section, device: Device) -> tuple[Language, ...]:
+def _languages(it: Section, device: DeviceName) -> tuple[Language, ...]:
     known = _for_device(device)
     named = [one.choice(*known) for one in _items(it, "languages")]
     return tuple(one for one in LANGUAGES if one in (named or known))
 
 
-def _how(it: Section, device: Device) -> dict[Language, str]:
+def _how(it: Section, device: DeviceName) -> dict[Language, str]:
     value = it.get("how")
     if value is None:
         return {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pytest_cgins.core.device import DeviceName, device_of
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget
 from pytest_cgins.regenerate.methods.classes import MethodMemory
-from pytest_cgins.regenerate.methods.model import Device, Family, Language, Method
+from pytest_cgins.regenerate.methods.model import Family, Language, Method
 from pytest_cgins.regenerate.methods.registry import Registry
 
 SPARE = 4
@@ -26,7 +27,7 @@ class Situation(Document):
 
     kernel: str
     """Name of the kernel."""
-    device: Device
+    device: DeviceName
     """Where it runs."""
     device_name: str
     """`NVIDIA H200`."""
@@ -98,7 +99,7 @@ def unfit(method: Method, registry: Registry, situation: Situation) -> str:
         return f"is for {method.device}, and the kernel runs on {situation.device}"
     if situation.language not in method.languages:
         return f"cannot be written in {situation.language}"
-    if situation.device == "cuda" and not method.runs_on(situation.capability):
+    if device_of(situation.device).is_cuda and not method.runs_on(situation.capability):
         most = f" to {method.most_capability}" if method.most_capability < 9999 else ""
         return f"needs compute capability {method.least_capability}{most}, and the device has {situation.capability}"
     if method.id in situation.applied:

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from pytest_cgins.core.device import DeviceName, device_of
 from pytest_cgins.regenerate.prompts.blocks import one_line
 
 LIBRARY = "libcuda.so.1"
@@ -30,7 +31,7 @@ _CACHE_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 class Hardware:
     """One device. 0, "" and () are unknown."""
 
-    device: Literal["cpu", "cuda"]
+    device: DeviceName
     """Device type."""
     name: str = ""
     """CPU or GPU model."""
@@ -101,15 +102,16 @@ def read(
         sys_folder: where it tells of their caches.
         library: CUDA's driver.
     """
-    facts = _cuda(device, library, proc) if device.startswith("cuda") else _cpu(cores, proc, sys_folder)
+    kind = device_of(device)
+    facts = _cuda(device, library, proc) if kind.is_cuda else _cpu(cores, proc, sys_folder)
     known = {it.name for it in fields(Hardware)}
     facts = {name: value for name, value in facts.items() if name in known}
-    if driver and device.startswith("cuda"):
+    if driver and kind.is_cuda:
         facts["driver"] = driver
     return Hardware(
         **{
             **facts,
-            "device": "cuda" if device.startswith("cuda") else "cpu",
+            "device": kind.name,
             "peak_bytes_per_s": peak_bytes_per_s,
             "peak_flops_per_s": dict(sorted((peak_flops_per_s or {}).items())),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from pytest_cgins.core.device import device_of
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.definitions import word
 
@@ -65,7 +66,9 @@ def language_of(context: Context) -> Language:
         return "python"
     if re.search(r"#\s*include\s*<(?:cute|cutlass)/", text) or "cute" in name:
         return "cute"
-    is_cuda = context.target.device == "cuda" or any(path.endswith(".cu") for path in context.sources)
+    is_cuda = device_of(context.target.device).is_cuda or any(
+        path.endswith(".cu") for path in context.sources
+    )
     return "cuda" if is_cuda else "cpp"
 
 
@@ -77,7 +80,7 @@ def fence_of(path: str, language: Language) -> str:
 def backend_of(context: Context) -> Backend:
     """Which texts on speed are read: CPU, CUDA C++, Triton, CuTe."""
     language = language_of(context)
-    if context.target.device == "cpu":
+    if not device_of(context.target.device).is_accelerator:
         return "cpu"
     return "triton" if language == "triton" else "cute" if language in ("cute", "cute-dsl") else "cuda"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.figures import percent, ratio, speedup, time_ns
 from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
 from pytest_cgins.core.text import counted
@@ -151,7 +152,7 @@ def _attempts(proposal: Proposal) -> str:
 def _memcheck(proposal: Proposal) -> str:
     if proposal.sanitized:
         return "run; nothing found"
-    return "not run" if proposal.target.device == "cuda" else "not run: no GPU"
+    return "not run" if device_of(proposal.target.device).is_cuda else "not run: no GPU"
 
 
 def _device(one: Environment) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins.core import documents
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.core.secrets import without_secrets
 from pytest_cgins.regenerate import scratch
@@ -151,7 +152,7 @@ def _write(folder: Path, contents: Contents, found: Measured, commit: str, start
     notes = [
         note for note in about.notes if note != NOT_SANITIZED and not note.startswith((ANEW, UNCOMMITTED))
     ]
-    if about.target.device == "cuda" and not trial.sanitized:
+    if device_of(about.target.device).is_cuda and not trial.sanitized:
         notes.append(NOT_SANITIZED)
     write_anew(
         folder,

@@ -17,7 +17,7 @@ class TimedDevice(Device):
 
     @abstractmethod
     def environment(self, host: Environment) -> Environment:
-        """What a measurement on it is made with, given what is so of the host."""
+        """What a measurement on it is made with, given what is so on every device."""
 
     @abstractmethod
     def lock_key(self) -> str:

@@ -31,6 +31,7 @@ class Cpu(TimedDevice):
 
     name: ClassVar[DeviceName] = "cpu"
     suffixes = (".cpp", ".cc", ".cxx")
+    languages = ("cpp",)
     backend = "CPU"
 
     def count(self) -> int:
@@ -80,7 +81,7 @@ class Cpu(TimedDevice):
 
     def lock_key(self) -> str:
         """See `TimedDevice.lock_key`."""
-        return self.case_name
+        return self.torch_name
 
     def last_level_cache_nbytes(self) -> int:
         """Of the caches that the first core reaches."""

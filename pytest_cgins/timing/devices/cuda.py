@@ -38,6 +38,7 @@ class Cuda(TimedDevice):
     is_accelerator = True
     is_cuda = True
     suffixes = (".cu",)
+    languages = ("cuda", "triton", "cute")
     backend = "CUDA"
 
     def count(self) -> int:
@@ -124,8 +125,6 @@ class Cuda(TimedDevice):
         gpu = self.clocks()
         return replace(
             host,
-            device=self.name,
-            device_name=properties.name,
             device_uuid=gpu.uuid if gpu else f"GPU-{properties.uuid}",
             sm_count=properties.multi_processor_count,
             memory_nbytes=properties.total_memory,

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cgins.core.device import device_of
 from pytest_cgins.verify.probes import op_families as families
 from pytest_cgins.verify.probes.op_callback import all_operators
 
@@ -58,21 +59,21 @@ def look_into(path: Path, contract: str, device: str) -> tuple[list[str], list[s
         library = read(path)
     except ValueError as error:
         return [], [f"has a library that cannot be read: {error}"]
-    is_extension = contract == "torch-extension"
+    is_extension, is_cuda = contract == "torch-extension", device_of(device).is_cuda
     wanted = [name for name, file in library.wanted.items() if not is_run_time(file)]
     taken = [
         name
         for name in wanted
         if (is_below_dispatcher(name) if is_extension and _TORCH.match(name) else not _RUNTIME.match(name))
     ]
-    ways = _OF_CUDA if device == "cuda" and not is_extension else BYWAY
+    ways = _OF_CUDA if is_cuda and not is_extension else BYWAY
     byways = [f"takes {name}" for name in library.wanted if ways.fullmatch(name)]
     if not is_extension:
         taken += [name for name in library.texts if name.startswith(("aoti", "_ZN2at")) and name not in taken]
         byways += [
             f"names {name}"
             for name in library.texts
-            if name not in {*taken, *library.wanted} and not (device == "cuda" and name in _OF_RUN_TIME)
+            if name not in {*taken, *library.wanted} and not (is_cuda and name in _OF_RUN_TIME)
         ]
     if _calls_system(path, library):
         byways.append("has system calls of its own in its code")

@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.core.bits import all_same
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.text import counted
 from pytest_cgins.verify.messages import RaisedError
 from pytest_cgins.verify.probes import idle_pairs, memory
@@ -37,7 +38,7 @@ from pytest_cgins.verify.probes.trial import Deviation, Trial
 
 NAME = "memory_leak"
 LEAST_CALLS = 3
-MOST_CALLS = {"cpu": 6, "cuda": 12}
+MOST_CALLS, MOST_CALLS_OF_ACCELERATOR = 6, 12
 BUDGET_S = 0.005
 SECOND_LEAST_CALLS = 16
 """However long they take: interpreters, too, allocate in a few calls in a row, and on a busy machine the budget ends there."""
@@ -75,8 +76,8 @@ class Leak:
                 "not_run": "the op changes integers in place, which may be positions: it is not repeated"
             }
             return
-        family = self._trial.device.partition(":")[0]
-        first = self._round(MOST_CALLS[family], BUDGET_S)
+        is_accelerator = device_of(self._trial.device).is_accelerator
+        first = self._round(MOST_CALLS_OF_ACCELERATOR if is_accelerator else MOST_CALLS, BUDGET_S)
         self.facts = {"first": first}
         shared = _may_leak(first)
         if not self._error and (shared or _leaking(first)):

@@ -11,7 +11,7 @@ import torch
 
 from pytest_cgins.run.verification import VerificationService
 from pytest_cgins.verify.probes import memory_leak, memory_use
-from pytest_cgins.verify.probes.memory_leak import MOST_CALLS
+from pytest_cgins.verify.probes.memory_leak import MOST_CALLS_OF_ACCELERATOR
 
 Make = Callable[..., Any]
 HONEST = """
@@ -191,7 +191,7 @@ def test_inputs_and_outputs_are_not_counted_as_workspace() -> None:
 
 def test_what_a_process_holds_of_a_gpu_moves_in_grains() -> None:
     """Steps of 2 MiB between calls are a leak if they come again and again, and none if memory comes back."""
-    calls = MOST_CALLS["cuda"] + 1
+    calls = MOST_CALLS_OF_ACCELERATOR + 1
     leaking = [2**21 * (number // 3) for number in range(calls)]
     breathing = [2**21 * (number // 3 % 2) for number in range(calls)]
     for series, leaks in ((leaking, True), (breathing, False)):

@@ -167,7 +167,7 @@ def test_without_a_suspicion_nothing_more_is_asked(
     """An honest kernel on a quiet GPU is called no more often than before, and NVML is left alone."""
     gpu = Gpu(0, 0, seed=0)
     assert on(gpu, told=False) == ""
-    assert gpu.calls <= memory_leak.MOST_CALLS["cuda"] + 1
+    assert gpu.calls <= memory_leak.MOST_CALLS_OF_ACCELERATOR + 1
 
 
 def test_signs_are_bets_at_even_odds() -> None:
