@@ -6,7 +6,7 @@ pytest; the rest comes in only with `--cgins`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,164 +34,133 @@ NEEDS_CGINS = "needs --cgins"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option group `cgins`."""
     group = parser.getgroup("cgins", "kernel regression gate")
-    group.addoption("--cgins", action="store_true", help="gate the kernels of every cgins.yaml")
-    group.addoption("--cgins-json", metavar="PATH", help="write everything that was found to PATH as JSON")
-    group.addoption(
-        "--cgins-seed", type=_seed, metavar="N", help="seed of the fresh inputs (default: a new one each run)"
+
+    def option(line: str, **settings: Any) -> None:  # as the help shows it; without any settings a flag
+        form, _, text = line.partition("  ")
+        name, _, metavar = form.partition(" ")
+        told = {"metavar": metavar} if metavar else {}
+        group.addoption(name, help=text, **(settings | told or {"action": "store_true"}))
+
+    option("--cgins  gate the kernels of every cgins.yaml")
+    option("--cgins-json PATH  write everything that was found to PATH as JSON")
+    option("--cgins-seed N  seed of the fresh inputs (default: a new one each run)", type=_seed)
+    option(
+        "--cgins-strict  fail cases that cannot tell a forged answer (WEAK), and kernels whose contract "
+        "covers no case"
     )
-    group.addoption(
-        "--cgins-strict",
-        action="store_true",
-        help="fail cases that cannot tell a forged answer (WEAK), and kernels whose contract covers no case",
-    )
-    group.addoption(
-        "--cgins-device",
+    option(
+        "--cgins-device  run the cases of this device only (default: all, absent devices are skipped)",
         choices=("auto", *DEVICES),
         default="auto",
-        help="run the cases of this device only (default: all, absent devices are skipped)",
     )
-    group.addoption(
-        "--cgins-jobs",
+    option(
+        "--cgins-jobs N  kernels that are built at the same time (default: one a core, as memory allows)",
         type=_jobs,
         default=0,
-        metavar="N",
-        help="kernels that are built at the same time (default: one a core, as memory allows)",
     )
-    group.addoption("--cgins-no-timing", action="store_true", help="check answers, do not time kernels")
-    group.addoption(
-        "--cgins-compare",
+    option("--cgins-no-timing  check answers, do not time kernels")
+    option(
+        "--cgins-compare WHAT[,WHAT]  time more than the kernel, its base revision and torch: compile "
+        "(torch.compile too); unchanged (a kernel that did not change against a second build of itself)",
         type=_comparisons,
         default=(),
-        metavar="WHAT[,WHAT]",
-        help="time more than the kernel, its base revision and torch: compile (torch.compile too); unchanged (a kernel "
-        "that did not change against a second build of itself)",
     )
-    group.addoption(
-        "--cgins-suite-tests",
+    option(
+        "--cgins-suite-tests N  tests of times that share the chance of a false alarm, where several runs "
+        "are one suite (default: those of the cgins.yaml files of this run)",
         type=_jobs,
         default=0,
-        metavar="N",
-        help="tests of times that share the chance of a false alarm, where several runs are one suite (default: those "
-        "of the cgins.yaml files of this run)",
     )
-    group.addoption(
-        "--cgins-shard",
+    option(
+        "--cgins-shard I/N  part I of N of the cases, by turns, for N machines; `cgins merge` joins their "
+        "reports",
         type=_shard,
-        metavar="I/N",
-        help="part I of N of the cases, by turns, for N machines; `cgins merge` joins their reports",
     )
-    group.addoption(
-        "--cgins-log-level",
+    option(
+        "--cgins-log-level  show the gate's own messages from this level on (default: %(default)s; -vv "
+        "shows builds, -vvv everything)",
         choices=("debug", "info", "warning", "error"),
         default="warning",
-        help="show the gate's own messages from this level on (default: %(default)s; -vv shows builds, "
-        "-vvv everything)",
     )
-    group.addoption(
-        "--cgins-timeout",
+    option(
+        "--cgins-timeout SECONDS  limit for one request to a worker process (default: %(default)s)",
         type=_seconds,
         default=TIMEOUT_S,
-        metavar="SECONDS",
-        help="limit for one request to a worker process (default: %(default)s)",
     )
-    group.addoption(
-        "--cgins-probes",
+    option(
+        "--cgins-probes  look for kernels that only seem right: full; fast leaves out what needs another "
+        "answer of torch; off (default: %(default)s)",
         choices=PROBE_LEVELS,
         default=PROBE_LEVELS[0],
-        help="look for kernels that only seem right: full; fast leaves out what needs another answer of torch; "
-        "off (default: %(default)s)",
     )
-    group.addoption(
-        "--cgins-sanitize",
+    option(
+        "--cgins-sanitize TOOL[,TOOL]  run CUDA kernels under compute-sanitizer: memcheck, racecheck, "
+        "initcheck, synccheck (default: all four, once the option is given)",
         nargs="?",
         type=_sanitizers,
         const=SANITIZERS,
-        metavar="TOOL[,TOOL]",
-        help="run CUDA kernels under compute-sanitizer: memcheck, racecheck, initcheck, synccheck (default: all "
-        "four, once the option is given)",
     )
-    group.addoption(
-        "--cgins-isolation",
+    option(
+        "--cgins-isolation  where kernels run: in worker processes, or for debuggers in pytest's own "
+        "(default: %(default)s)",
         choices=("process", "none"),
         default="process",
-        help="where kernels run: in worker processes, or for debuggers in pytest's own (default: %(default)s)",
     )
-    group.addoption(
-        "--cgins-sandbox",
+    option(
+        "--cgins-sandbox  fence workers and compilers in: no network, read-only files, no view of other "
+        "processes; auto: for generated kernels (default: %(default)s)",
         choices=("auto", "on", "off"),
         default="auto",
-        help="fence workers and compilers in: no network, read-only files, no view of other processes; auto: for generated "
-        "kernels (default: %(default)s)",
     )
-    group.addoption(
-        "--cgins-allow-fewer",
-        action="store_true",
-        help="do not fail in CI when there are fewer cases than at the base revision, or none that ran",
+    option(
+        "--cgins-allow-fewer  do not fail in CI when there are fewer cases than at the base revision, or "
+        "none that ran"
     )
-    group.addoption(
-        "--cgins-allow-weaker",
-        action="store_true",
-        help="do not fail in CI when settings of the gate are weaker than at the base revision; counts on the command line and in "
-        "$PYTEST_ADDOPTS alone",
+    option(
+        "--cgins-allow-weaker  do not fail in CI when settings of the gate are weaker than at the base "
+        "revision; counts on the command line and in $PYTEST_ADDOPTS alone"
     )
-    group.addoption(
-        "--cgins-compile-only",
-        action="store_true",
-        help="build every CUDA kernel for each architecture, run none, and fail where spills or registers grew",
+    option(
+        "--cgins-compile-only  build every CUDA kernel for each architecture, run none, and fail where "
+        "spills or registers grew"
     )
-    group.addoption(
-        "--cgins-arch",
-        metavar="ARCH[,ARCH]",
-        help="architectures to build for, such as sm_80,sm_90a (default: those of cgins.yaml, else of "
-        "$CGINS_CUDA_ARCHS, else sm_80,sm_90a,sm_100)",
+    option(
+        "--cgins-arch ARCH[,ARCH]  architectures to build for, such as sm_80,sm_90a (default: those of "
+        "cgins.yaml, else of $CGINS_CUDA_ARCHS, else sm_80,sm_90a,sm_100)"
     )
-    group.addoption(
-        "--cgins-baseline",
-        metavar="REV",
-        help="commit whose cases, builds and times are compared with; merge-base: where HEAD left the default branch; "
-        f"none: with nothing (default: gate.baseline of cgins.yaml, else {BASELINE})",
+    option(
+        "--cgins-baseline REV  commit whose cases, builds and times are compared with; merge-base: where "
+        "HEAD left the default branch; none: with nothing (default: gate.baseline of cgins.yaml, else "
+        f"{BASELINE})"
     )
-    group.addoption(
-        "--cgins-history",
-        metavar="PATH",
-        help="append the times of this run to PATH, as JSON lines for `cgins history`; on the default branch only",
+    option(
+        "--cgins-history PATH  append the times of this run to PATH, as JSON lines for `cgins history`; on "
+        "the default branch only"
     )
-    group.addoption(
-        "--cgins-history-always",
-        action="store_true",
-        help="append to the history on other branches and in pull requests too",
-    )
-    group.addoption(
-        "--cgins-regenerate",
+    option("--cgins-history-always  append to the history on other branches and in pull requests too")
+    option(
+        "--cgins-regenerate WHAT[,WHAT]  after the tests have a language model write the kernels anew that "
+        "failed or are slow, and propose what the gate accepts: failed, slow, or names of kernels (default:"
+        " failed,slow, once the option is given)",
         nargs="?",
         const="failed,slow",
-        metavar="WHAT[,WHAT]",
-        help="after the tests have a language model write the kernels anew that failed or are slow, and propose what the "
-        "gate accepts: failed, slow, or names of kernels (default: failed,slow, once the option is given)",
     )
-    group.addoption(
-        "--cgins-llm",
-        metavar="PROVIDER[:PLACE]",
-        help="who is asked: openai, gemini, ollama, compatible:URL, replay:FOLDER, exchange:FOLDER (default: llm of "
-        "cgins.yaml)",
+    option(
+        "--cgins-llm PROVIDER[:PLACE]  who is asked: openai, gemini, ollama, compatible:URL, replay:FOLDER,"
+        " exchange:FOLDER (default: llm of cgins.yaml)"
     )
-    group.addoption("--cgins-model", metavar="NAME", help="model that is asked in every role")
-    group.addoption(
-        "--cgins-policy",
+    option("--cgins-model NAME  model that is asked in every role")
+    option(
+        "--cgins-policy  how --cgins-regenerate searches for a faster kernel (default: llm.policy of "
+        "cgins.yaml, refine)",
         choices=POLICIES,
-        help="how --cgins-regenerate searches for a faster kernel (default: llm.policy of cgins.yaml, refine)",
     )
-    group.addoption(
-        "--cgins-runs",
-        metavar="PATH",
-        help="folder for journals of --cgins-regenerate (default: .cgins/runs)",
-    )
-    group.addoption(
-        "--cgins-pr",
+    option("--cgins-runs PATH  folder for journals of --cgins-regenerate (default: .cgins/runs)")
+    option(
+        "--cgins-pr  whether proposals become draft pull requests: auto, where there is a token and a "
+        "remote on GitHub; draft, and say why not; off (default: %(default)s)",
         choices=("auto", "draft", "off"),
         default="auto",
-        help="whether proposals become draft pull requests: auto, where there is a token and a remote on GitHub; draft, "
-        "and say why not; off (default: %(default)s)",
     )
 
 

@@ -11,7 +11,7 @@ import torch
 
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.layout import dtype_name
-from pytest_cgins.core.model import Gold, Trace
+from pytest_cgins.core.model import Trace
 from pytest_cgins.packs.gold import GoldValues, load_gold
 from pytest_cgins.packs.store import PackReader
 
@@ -124,15 +124,11 @@ def _difference(old: Trace, before: PackReader, new: Trace, after: PackReader) -
     if not parts:
         return None
     values: tuple[GoldDifference, ...] = ()
-    if "gold" in parts and _comparable(old.gold, new.gold):
+    if "gold" in parts and old.gold and new.gold and len(old.gold.tensors) == len(new.gold.tensors):
         values = _golds(load_gold(old, before), load_gold(new, after))
     return TraceDifference(
         op=old.call.op, signature=old.signature, parts=parts, calls=(old.count, new.count), gold=values
     )
-
-
-def _comparable(old: Gold | None, new: Gold | None) -> bool:
-    return old is not None and new is not None and len(old.tensors) == len(new.tensors)
 
 
 def _golds(old: list[GoldValues], new: list[GoldValues]) -> tuple[GoldDifference, ...]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.core.errors import ConfigError, ProposalError
-from pytest_cgins.pull_request.contribution import Contribution
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.pull_request.contribution import Contribution, refused
 
 if TYPE_CHECKING:
     from pytest_cgins.config.model import Config, Implementation
@@ -73,28 +73,28 @@ def check(contribution: Contribution, base: Base, present: Collection[str], *, i
         _check_new(contribution, base, present, name)
         return
     if base.own is None:
-        raise _refused(f"{contribution.config} on the base branch has no kernel {name}")
+        raise refused(f"{contribution.config} on the base branch has no kernel {name}")
     own = {path for path in base.own if path in present}
     if contribution.goal == "generate":
         own.add(contribution.config)
     foreign = sorted(set(contribution.files) - own)
     if foreign:
-        raise _refused(f'"{foreign[0]}" is no source of {name}')
+        raise refused(f'"{foreign[0]}" is no source of {name}')
 
 
 def _check_new(contribution: Contribution, base: Base, present: Collection[str], name: str) -> None:
     """A new kernel comes with its entry; `regenerate.proposal.entry` has found just its sources there."""
     if base.own is not None:
-        raise _refused(f"{contribution.config} on the base branch has a kernel {name} already")
+        raise refused(f"{contribution.config} on the base branch has a kernel {name} already")
     if contribution.config not in contribution.files:
-        raise _refused(f"{name} is new, and {contribution.config} does not name it")
+        raise refused(f"{name} is new, and {contribution.config} does not name it")
     known = {part.casefold(): part for path in present for part in _parts(path)}
     for path in sorted(set(contribution.files) - {contribution.config}):
         if path in present:
-            raise _refused(f'"{path}" is on the base branch already, and {name} is new')
+            raise refused(f'"{path}" is on the base branch already, and {name} is new')
         for part in _parts(path):
             if known.get(part.casefold(), part) != part:
-                raise _refused(
+                raise refused(
                     f'"{part}" is "{known[part.casefold()]}" where upper and lower case are the same'
                 )
 
@@ -107,15 +107,9 @@ def _parts(path: str) -> list[str]:
 
 def _own(config: Config, contribution: Contribution, root: Path) -> frozenset[str] | None:
     folder = contribution.config.rpartition("/")[0]
-    for entry in config.kernels:
-        for implementation in entry.implementations:
-            if (entry.name, f"{implementation.device}-{implementation.name}") == (
-                contribution.kernel,
-                contribution.implementation,
-            ):
-                return frozenset(
-                    os.path.normpath(Path(folder, path)) for path in _sources(implementation, root)
-                )
+    for (kernel, name, device), (_, implementation) in config.implementations.items():
+        if (kernel, f"{device}-{name}") == (contribution.kernel, contribution.implementation):
+            return frozenset(os.path.normpath(Path(folder, path)) for path in _sources(implementation, root))
     return None
 
 
@@ -124,7 +118,3 @@ def _sources(implementation: Implementation, root: Path) -> list[str]:
     module = implementation.target.partition(":")[0].replace(".", "/")
     listed = [os.path.relpath(source, root) for source in implementation.sources]
     return [*listed, f"{module}.py", f"{module}/__init__.py"] if module else listed
-
-
-def _refused(why: str) -> ProposalError:
-    return ProposalError(f"the proposal is refused: {why}", remedy="make it anew with --cgins-regenerate")

@@ -154,10 +154,9 @@ def _place(
 
 def _implementation(config: Config | None, group: _Group) -> Implementation | None:
     """By its name, as the checkout has it."""
-    for kernel in config.kernels if config is not None else ():
-        for implementation in kernel.implementations:
-            if (kernel.name, implementation.name) == (group.kernel, group.implementation):
-                return implementation
+    for (kernel, name, _), (_, found) in config.implementations.items() if config is not None else ():
+        if (kernel, name) == (group.kernel, group.implementation):
+            return found
     return None
 
 

@@ -97,9 +97,9 @@ def contribution(contents: Contents, *, config: str) -> Contribution:
     kernel = _name(target.kernel, "kernel")
     implementation = f"{target.device}-{_name(target.implementation, 'implementation')}"
     if not _ID.fullmatch(about.id):
-        raise _refused(f"its ID {about.id[:80]!r} is none")
+        raise refused(f"its ID {about.id[:80]!r} is none")
     if about.config != config:
-        raise _refused(f"it is of the project of {about.config[:200]!r}, and here is that of {config!r}")
+        raise refused(f"it is of the project of {about.config[:200]!r}, and here is that of {config!r}")
     return Contribution(
         proposal=about.id,
         kernel=kernel,
@@ -121,17 +121,17 @@ def _made(text: str) -> str:
     try:
         when = datetime.fromisoformat(text).astimezone(timezone.utc)
     except (ValueError, OverflowError):
-        raise _refused(f"it was made at {text[:40]!r}, which is no time") from None
+        raise refused(f"it was made at {text[:40]!r}, which is no time") from None
     now = datetime.now(timezone.utc)
     if when > now + _AHEAD:
-        raise _refused(f"it was made at {text[:40]!r}, which is still to come")
+        raise refused(f"it was made at {text[:40]!r}, which is still to come")
     return min(when, now).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _name(text: str, role: str) -> str:
     # Two hyphens would end the comment that the name goes into.
     if not _NAME.fullmatch(text) or "--" in text or text.endswith("-"):
-        raise _refused(f"its {role} {text[:80]!r} cannot be the name of a branch")
+        raise refused(f"its {role} {text[:80]!r} cannot be the name of a branch")
     return text
 
 
@@ -149,5 +149,6 @@ def _key(config: str, kernel: str, implementation: str) -> str:
     return f"{plain}-{digest[:8]}"
 
 
-def _refused(why: str) -> ProposalError:
+def refused(why: str) -> ProposalError:
+    """The error for a proposal that no pull request is made of."""
     return ProposalError(f"the proposal is refused: {why}", remedy="make it anew with --cgins-regenerate")

@@ -27,7 +27,8 @@ def message(evaluation: Evaluation, *, command: str, in_common: str = "") -> str
     parts = [headline(evaluation)]
     rest = evaluation.verdict.message.partition("\n")[2]
     parts += [rest] if rest else []
-    failed = [check for check in _checks(evaluation) if not check.passed]
+    checks = evaluation.correctness.checks if evaluation.correctness is not None else ()
+    failed = [check for check in checks if not check.passed]
     if failed:
         parts.append(_place(failed[0]))
         parts += ["\n".join(_line(check) for check in failed[1:])] if failed[1:] else []
@@ -77,10 +78,6 @@ def _says_output(evaluation: Evaluation) -> bool:
     """Whether the message has the output already; of a compiler it has the first errors and the log's path."""
     verdict = evaluation.verdict
     return verdict.reason is Reason.COMPILER or evaluation.output.strip() in verdict.message
-
-
-def _checks(evaluation: Evaluation) -> tuple[Check, ...]:
-    return evaluation.correctness.checks if evaluation.correctness is not None else ()
 
 
 def _line(check: Check) -> str:

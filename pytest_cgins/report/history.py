@@ -6,14 +6,14 @@ Times are in nanoseconds a call. A ratio is time over time: above 1 the kernel t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.environment_key import Key, hard_key, soft_key
-from pytest_cgins.core.measurement import Arm, ArmName, Comparison, Measurement, Method
+from pytest_cgins.core.measurement import ArmName, Comparison, Measurement, Method
 from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
 
 HISTORY_VERSION = 1
@@ -147,17 +147,13 @@ def _entry(
         method=measured.method,
         cache=measured.cache,
         blocks=len(measured.orders.split()),
-        median_ns_per_call=_by_arm(arms),
+        median_ns_per_call={arm.name: arm.median_ns_per_call for arm in arms},
         calls_per_batch={arm.name: arm.calls_per_batch for arm in arms},
         ratio_to_base=_tested(base) if base else None,
         ratio_to_torch=_to_torch(measured),
         base_revision=measured.base_revision,
         seed=report.seed,
     )
-
-
-def _by_arm(arms: Iterable[Arm]) -> dict[ArmName, float]:
-    return {arm.name: arm.median_ns_per_call for arm in arms}
 
 
 def _to_torch(measured: Measurement) -> Ratio:

@@ -37,7 +37,8 @@ def merged(parts: Sequence[Part], *, expected: int = 0) -> SessionReport:
         MergeError: a part is missing or was ended early, the parts were judged differently, cases or runs are there twice,
             or a verdict cannot be decided again.
     """
-    distinct = [part for index, part in enumerate(parts) if not _among(part, parts[:index])]
+    all_reports = [part.report for part in parts]
+    distinct = [part for index, part in enumerate(parts) if part.report not in all_reports[:index]]
     reports = [part.report for part in distinct]
     _require_ended(distinct)
     runs = _all_runs(distinct, expected)
@@ -129,10 +130,6 @@ def _runs(report: SessionReport) -> tuple[MergedRun, ...]:
         digest=hashlib.sha256(documents.dump(report).encode()).hexdigest(),
     )
     return (run,)
-
-
-def _among(part: Part, others: Iterable[Part]) -> bool:
-    return any(part.report == one.report for one in others)
 
 
 def _each(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:

@@ -38,7 +38,9 @@ def joined_cases(parts: Sequence[Part]) -> tuple[Evaluation, ...]:
     ]
     ran = {_place(one) for _, one in named if not absent(one)}
     left = [(name, one) for name, one in named if not (absent(one) and _place(one) in ran)]
-    found = _each_once(left, key=lambda one: (*_place(one), one.device_name), plain=_said, label=_label)
+    found = _each_once(
+        left, key=lambda one: (*_place(one), one.device_name), plain=_said, label=lambda one: one.label
+    )
     return tuple(sorted(found, key=lambda one: one.label))
 
 
@@ -77,10 +79,6 @@ def _on_device(evaluation: Evaluation, report: SessionReport, several: set[str])
 
 def _place(evaluation: Evaluation) -> tuple[str, str]:
     return evaluation.config, evaluation.case.name
-
-
-def _label(evaluation: Evaluation) -> str:
-    return evaluation.label
 
 
 def absent(evaluation: Evaluation) -> bool:

@@ -124,17 +124,14 @@ def _verdict(evaluation: Evaluation, before: Measurement, after: Measurement, ba
         return kept
     message = now.message
     if now.status is not old.status:
-        first, then_n, now_n = old.message.partition("\n")[0], *_tests(before, after)
+        first = old.message.partition("\n")[0]
+        then_n, now_n = (one.comparisons[0].tests for one in (before, after))
         message += (
             f"\nby itself, as one of {counted(then_n, 'test')}, it was {old.status.value}: {first}"
             f"\n→ {counted(now_n, 'test shares', 'tests share')} the chance of a false alarm: --cgins-suite-tests={now_n} in each run takes the blocks "
             "that it then needs"
         )
     return replace(now, message=message, numbers={**old.numbers, **now.numbers})
-
-
-def _tests(before: Measurement, after: Measurement) -> tuple[int, int]:
-    return before.comparisons[0].tests, after.comparisons[0].tests
 
 
 def _without_base(measurement: Measurement) -> Measurement:

@@ -64,13 +64,38 @@ class CginsFile(pytest.File):
             )
 
 
-class CaseItem(pytest.Item):
+class LineItem(pytest.Item):
+    """An item for a line of `cgins.yaml`, that of an implementation."""
+
+    kind = ""
+    """What it is called before its name."""
+
+    def __init__(self, *, line: int, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._line = line
+
+    def locate_skip(self, report: pytest.TestReport) -> None:
+        """Have a skip read as one of this line of `cgins.yaml`: pytest would name the line that raised it."""
+        if report.skipped and isinstance(report.longrepr, tuple):
+            report.longrepr = (str(self.path), self._line, report.longrepr[2])
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """File, line of the implementation (from 0), and the headline of a failure.
+
+        A headline that were just the name would have pytest rewrite the dots in it for `-v`, after which
+        the printed node id could not be pasted back.
+        """
+        return self.path, max(self._line - 1, 0), f"{self.kind} {self.name}"
+
+
+class CaseItem(LineItem):
     """One case: evaluated when it is set up, judged when it is run."""
 
-    def __init__(self, *, case: Case, line: int, gate: Gate, **arguments: Any) -> None:
+    kind = "kernel"
+
+    def __init__(self, *, case: Case, gate: Gate, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.case = case
-        self._line = line
         self._gate = gate
         self._evaluation: Evaluation | None = None
         # The op is no part of the name, and `-k softmax` should find `attention` that replaces softmax.
@@ -87,20 +112,7 @@ class CaseItem(pytest.Item):
         results.keep(self, self.path, self._evaluation)
         outcome.settle_setup(self, self._evaluation, self._gate)
 
-    def locate_skip(self, report: pytest.TestReport) -> None:
-        """Have a skip read as one of this line of `cgins.yaml`: pytest would name the line that raised it."""
-        if report.skipped and isinstance(report.longrepr, tuple):
-            report.longrepr = (str(self.path), self._line, report.longrepr[2])
-
     def runtest(self) -> None:
         """Fail if the kernel did."""
         assert self._evaluation is not None
         outcome.settle_call(self, self._evaluation, self._gate)
-
-    def reportinfo(self) -> tuple[Path, int, str]:
-        """File, line of the implementation (from 0), and the headline of a failure.
-
-        A headline that were just the name would have pytest rewrite the dots in it for `-v`, after which
-        the printed node id could not be pasted back.
-        """
-        return self.path, max(self._line - 1, 0), f"kernel {self.name}"

@@ -13,7 +13,7 @@ import pytest
 from pytest_cgins import config as configuration
 from pytest_cgins.app.session import results
 from pytest_cgins.app.session.builds import RunBuilds
-from pytest_cgins.app.session.collect import node_id
+from pytest_cgins.app.session.collect import LineItem, node_id
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import Compilation
 from pytest_cgins.core.options import BASELINE, FIXTURES
@@ -119,11 +119,13 @@ class BuildsFile(pytest.File):
             yield BuildItem.from_parent(self, name=target.name, target=target, plugin=self._plugin)
 
 
-class BuildItem(pytest.Item):
+class BuildItem(LineItem):
     """One build: made when it is set up, judged when it is run."""
 
+    kind = "build"
+
     def __init__(self, *, target: Target, plugin: CompileOnly, **arguments: Any) -> None:
-        super().__init__(**arguments)
+        super().__init__(line=target.implementation.line, **arguments)
         self.target = target
         self._plugin = plugin
         self._compilation: Compilation | None = None
@@ -152,12 +154,3 @@ class BuildItem(pytest.Item):
     def _fail(self, found: Compilation) -> None:
         message = compiled.message(found, command=self._plugin.command(self, found))
         pytest.fail(escape.lines(message), pytrace=False)
-
-    def locate_skip(self, report: pytest.TestReport) -> None:
-        """Have a skip read as one of this line of `cgins.yaml`: pytest would name the line that raised it."""
-        if report.skipped and isinstance(report.longrepr, tuple):
-            report.longrepr = (str(self.path), self.target.implementation.line, report.longrepr[2])
-
-    def reportinfo(self) -> tuple[Path, int, str]:
-        """File, line of the implementation (from 0), and the headline of a failure."""
-        return self.path, max(self.target.implementation.line - 1, 0), f"build {self.name}"

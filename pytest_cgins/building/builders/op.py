@@ -144,7 +144,8 @@ def plan(source: KernelSource) -> plans.Plan:
             bound = pending.result()
         if outcome.status != 0 or bound.status != 0:
             return _joined(outcome, bound)
-        link = link_command(source, linker, _objects(folder))
+        objects = [*sorted(path.name for path in folder.glob("*.o")), "binding/binding.o"]
+        link = link_command(source, linker, objects)
         linked = run_stages([[[*link, "-o", plans.LIBRARY]]], folder, name, deadline)
         return _joined(outcome, bound, linked)
 
@@ -195,10 +196,6 @@ def link_command(source: KernelSource, linker: tuple[str, ...], objects: list[st
         *linker, "-shared", "-cudart=static", *objects, *own, f"-L{toolkit}", "-Xlinker=--no-as-needed",
         "-Lbinding", "-ltorch_cpu", "-Xlinker=-Bsymbolic", "-lgomp",
     ]  # fmt: skip
-
-
-def _objects(folder: Path) -> list[str]:
-    return [*sorted(path.name for path in folder.glob("*.o")), "binding/binding.o"]
 
 
 def stable_torch() -> tuple[tuple[int, int], Path]:

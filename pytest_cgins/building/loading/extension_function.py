@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -125,15 +125,11 @@ def _named(entry: str, found: Mapping[str, Function], exports: Exports) -> Funct
             remedy="export the function, or take PYBIND11_MODULE and TORCH_LIBRARY out: it is then exported for you",
         )
     raise SourceError(
-        f'{exports.file}: "{entry}" is {_how_many(paths)} of what the extension exports: {", ".join(found)}',
+        f'{exports.file}: "{entry}" is {"several" if paths else "none"} of what the extension exports: {", ".join(found)}',
         remedy=f"write entry: {paths[0]}"
         if paths
         else nearest(last, found) or f"write entry: {next(iter(found))}",
     )
-
-
-def _how_many(paths: Sequence[str]) -> str:
-    return "several" if paths else "none"
 
 
 def _last(path: str) -> str:

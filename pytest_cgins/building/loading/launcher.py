@@ -417,7 +417,7 @@ def allocate_outputs(
     lists = len(declared) - singles
     if lists > 1 or (lists == 0 and singles != len(outputs)) or len(outputs) < singles:
         raise SourceError(
-            f"{packer.name}: the schema line declares {_counted(schema)}, the op returns {len(outputs)}",
+            f"{packer.name}: the schema line declares {counted(len(declared), 'output')}, the op returns {len(outputs)}",
             remedy="declare the op's outputs: -> Tensor, -> (Tensor a, Tensor b), or one Tensor[]",
         )
     remaining = list(outputs)
@@ -519,10 +519,6 @@ def spelled(argument: SchemaArgument) -> str:
     """The argument's type as a schema line writes it."""
     item = f"{argument.type}{'?' if argument.item_optional else ''}"
     return f"{item}{'[]' if argument.list else ''}{'?' if argument.optional else ''}"
-
-
-def _counted(schema: Schema) -> str:
-    return counted(len(schema.outputs), "output")
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:

@@ -78,7 +78,8 @@ def _function(one: Exported) -> str:
     call = f"torch.ops.{operator.namespace}.{operator.name}({passed})"
     lines = [f'"""`{one.call.op}` by a kernel for {" and ".join(one.devices)}."""']
     if operator.mutated:
-        lines.append(f"_support.refuse_gradients({operator.qualified!r}, {', '.join(_tensors(operator))})")
+        tensors = [argument.name for argument in operator.schema.arguments if argument.type == "Tensor"]
+        lines.append(f"_support.refuse_gradients({operator.qualified!r}, {', '.join(tensors)})")
     kinds = operator.output_kinds
     if "argument" not in kinds:
         lines.append(f"return {call}")
@@ -89,10 +90,6 @@ def _function(one: Exported) -> str:
         lines.append(f"return {', '.join(returned)}")
     body = "\n".join(f"    {line}" for line in lines)
     return f"def {operator.name}({signature(operator)}):\n{body}\n"
-
-
-def _tensors(operator: Operator) -> list[str]:
-    return [argument.name for argument in operator.schema.arguments if argument.type == "Tensor"]
 
 
 def _passed(argument: SchemaArgument) -> str:

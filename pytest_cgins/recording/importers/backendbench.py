@@ -300,30 +300,31 @@ def _smallest(tensor: Any) -> int:
 
 
 _BOUNDS: dict[str, Callable[[tuple[Any, ...]], int]] = {
-    "embedding": lambda args: _size(args[0], 0),
-    "_embedding_bag": lambda args: _size(args[0], 0),
-    "embedding_bag": lambda args: _size(args[0], 0),
+    **dict.fromkeys(("embedding", "_embedding_bag", "embedding_bag"), lambda args: _size(args[0], 0)),
     "embedding_dense_backward": lambda args: int(args[2]),
-    "index": lambda args: _smallest(args[0]),
-    "index_put": lambda args: _smallest(args[0]),
-    "_unsafe_index": lambda args: _smallest(args[0]),
-    "_unsafe_index_put": lambda args: _smallest(args[0]),
-    "index_select": lambda args: _size(args[0], args[1]),
-    "index_add": lambda args: _size(args[0], args[1]),
-    "index_copy": lambda args: _size(args[0], args[1]),
-    "index_fill": lambda args: _size(args[0], args[1]),
-    "gather": lambda args: _size(args[0], args[1]),
-    "scatter": lambda args: _size(args[0], args[1]),
-    "scatter_add": lambda args: _size(args[0], args[1]),
-    "scatter_reduce": lambda args: _size(args[0], args[1]),
-    "take": lambda args: args[0].numel(),
+    **dict.fromkeys(
+        ("index", "index_put", "_unsafe_index", "_unsafe_index_put"), lambda args: _smallest(args[0])
+    ),
+    **dict.fromkeys(
+        (
+            "index_select",
+            "index_add",
+            "index_copy",
+            "index_fill",
+            "gather",
+            "scatter",
+            "scatter_add",
+            "scatter_reduce",
+        ),
+        lambda args: _size(args[0], args[1]),
+    ),
+    **dict.fromkeys(("take", "bincount"), lambda args: args[0].numel()),
     "nll_loss_forward": lambda args: _size(args[0], 1 if args[0].ndim > 1 else 0),
     "nll_loss_backward": lambda args: _size(args[1], 1 if args[1].ndim > 1 else 0),
     "nll_loss2d_forward": lambda args: _size(args[0], 1),
     "nll_loss2d_backward": lambda args: _size(args[1], 1),
     "max_pool2d_with_indices_backward": lambda args: _size(args[1], -1) * _size(args[1], -2),
     "max_unpool2d": lambda args: int(args[2][0]) * int(args[2][1]),
-    "bincount": lambda args: args[0].numel(),
     "one_hot": lambda args: int(args[1]) if len(args) > 1 else 10,
 }
 """How many values an index of the op may have, by the op's name."""

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -140,12 +141,21 @@ class Collector:
                 with record(folder, [op], self.tier, name="staged"):
                     outcome = replace(outcome, result=call(), ran=True)
             self.adopt(entry, open_pack(folder), count)
-            return replace(outcome, recorded=True)
-        return outcome
+            outcome = replace(outcome, recorded=True)  # not reached where the entry is left out
+        return outcome  # noqa: RET504
 
-    def staged(self, entry: str) -> Staged:
+    @contextmanager
+    def staged(self, entry: str) -> Iterator[Path]:
         """A folder for the pack of one entry; what goes wrong in the body leaves the entry out."""
-        return Staged(self, entry, self._staging / "pack")
+        folder = self._staging / "pack"
+        try:
+            yield folder
+        except SystemExit as error:
+            self.leave_out(entry, RecordError(f"its code ends the process, with status {error.code}"))
+        except Exception as error:  # noqa: BLE001 - foreign files and foreign code raise anything
+            self.leave_out(entry, error)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def adopt(self, entry: str, reader: PackReader, count: int = 1) -> None:
         """Take over the traces of an entry's own pack."""
@@ -153,15 +163,9 @@ class Collector:
             self._writer.add(reader.read(blob))
         for trace in reader.pack.traces:
             known = self._traces.get(trace.id)
-            occurs = max(1, count) * trace.count
-            if known is not None:
-                occurs += known.count
-            occurs = min(occurs, _MOST)
-            if known is not None:
-                self._traces[trace.id] = replace(known, count=occurs)
-            else:
-                self._traces[trace.id] = replace(trace, signature=self._own(trace), count=occurs)
-            kept = self._traces[trace.id]
+            occurs = max(1, count) * trace.count + (known.count if known is not None else 0)
+            kept = known or replace(trace, signature=self._own(trace))
+            self._traces[trace.id] = replace(kept, count=min(occurs, _MOST))
             self.report.imported.append(Imported(entry, trace.call.op, kept.signature, trace.replay))
 
     def _own(self, trace: Trace) -> str:
@@ -178,30 +182,6 @@ class Collector:
             pack = TracePack(version=TRACE_PACK_VERSION, name=self.name, tier=self.tier, traces=tuple(traces))
             self.report.pack = self._writer.commit(pack).pack
         return self.report
-
-
-class Staged:
-    """See `Collector.staged`."""
-
-    def __init__(self, collector: Collector, entry: str, folder: Path) -> None:
-        self._collector = collector
-        self._entry = entry
-        self._folder = folder
-
-    def __enter__(self) -> Path:
-        return self._folder
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        shutil.rmtree(self._folder, ignore_errors=True)
-        # Foreign files and foreign code raise anything; Ctrl-C is for all.
-        if isinstance(error, SystemExit):
-            error = RecordError(f"its code ends the process, with status {error.code}")
-        if isinstance(error, Exception):
-            self._collector.leave_out(self._entry, error)
-            return True
-        return False
 
 
 def one_line(error: BaseException) -> str:
@@ -299,12 +279,19 @@ def _moved(tensor: torch.Tensor, device: str) -> torch.Tensor:
 
 def on(device: str, values: Any) -> Any:
     """A tree of lists, tuples and dicts with its tensors, and the devices that it names, on a device."""
-    if isinstance(values, torch.Tensor):
-        return _moved(values, device)
-    if isinstance(values, torch.device):
-        return torch.device(device)
+
+    def change(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return _moved(leaf, device)
+        return torch.device(device) if isinstance(leaf, torch.device) else leaf
+
+    return mapped(values, change)
+
+
+def mapped(values: Any, change: Callable[[Any], Any]) -> Any:
+    """A tree of lists, tuples and dicts with other leaves."""
     if isinstance(values, dict):
-        return {name: on(device, item) for name, item in values.items()}
+        return {name: mapped(item, change) for name, item in values.items()}
     if isinstance(values, list | tuple):
-        return type(values)(on(device, item) for item in values)
-    return values
+        return type(values)(mapped(item, change) for item in values)
+    return change(values)

@@ -170,9 +170,7 @@ class _Walk:
         )
 
     def _name(self, name: str) -> Any:
-        if name in self._names:
-            return self._names[name]
-        known = {"inf": math.inf, "nan": math.nan}
+        known = {"inf": math.inf, "nan": math.nan, **self._names}
         if name in known:
             return known[name]
         raise self._refused(f"{name} is not defined", nearest(name, self._names))

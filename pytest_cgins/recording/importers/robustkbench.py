@@ -22,7 +22,7 @@ from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs import backward, ops
 from pytest_cgins.packs.signature import bind
-from pytest_cgins.recording.importers.collect import Collector, check_size, on, tensors_in
+from pytest_cgins.recording.importers.collect import Collector, check_size, mapped, on, tensors_in
 from pytest_cgins.recording.importers.files import objects, read_json, read_text
 from pytest_cgins.recording.importers.references import References, module_name
 
@@ -223,10 +223,4 @@ def _stop(*_: Any, **__: Any) -> Any:
 
 
 def _detached(values: Any) -> Any:
-    if isinstance(values, torch.Tensor):
-        return values.detach()
-    if isinstance(values, dict):
-        return {name: _detached(item) for name, item in values.items()}
-    if isinstance(values, list | tuple):
-        return type(values)(_detached(item) for item in values)
-    return values
+    return mapped(values, lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf)
