@@ -17,11 +17,11 @@ import torch
 
 from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.core.model import Argument, OpCall, Value
+from pytest_cgins.core.model import OpCall, Value
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs import ops
 from pytest_cgins.packs.forward import bound
-from pytest_cgins.packs.signature import Bound, bind
+from pytest_cgins.packs.signature import Bound, bind, call_of
 from pytest_cgins.packs.values import encode, tensor_indices
 
 SINGLE = "grad_output"
@@ -108,12 +108,7 @@ class Backward:
             One gradient a tensor of each named argument, of its shape and dtype; zeros where the result does
             not depend on it.
         """
-        tensors: list[torch.Tensor] = []
-        arguments = tuple(
-            Argument(name=name, value=encode(value, tensors), passed=passed)
-            for name, value, passed in bind(self, args, kwargs)
-        )
-        return prepared(OpCall(op=self.name, arguments=arguments), tensors)()
+        return prepared(*call_of(self.name, self, args, kwargs))()
 
 
 def resolve(op: str) -> Callable[..., Any]:

@@ -17,8 +17,10 @@ from torch._jit_internal import boolean_dispatched
 from torch.overrides import get_testing_overrides
 
 from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.model import Argument, OpCall
 from pytest_cgins.packs import modules
 from pytest_cgins.packs.ops import ModuleOp
+from pytest_cgins.packs.values import encode
 
 Passed = Literal["positional", "keyword", "default", "state"]
 
@@ -76,6 +78,22 @@ def bind(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         )
     state = [Bound(name, value, "state") for name, value in modules.state(args[0])]
     return bind_given(func, args[1:], kwargs) + state
+
+
+def call_of(
+    op: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[OpCall, list[torch.Tensor]]:
+    """A call of `op` as data, and its tensors by their indices.
+
+    Raises:
+        RecordError: it has a module that cannot be taken apart, or what is neither a tensor nor plain data.
+    """
+    tensors: list[torch.Tensor] = []
+    arguments = tuple(
+        Argument(name=name, value=encode(value, tensors), passed=passed)
+        for name, value, passed in bind(func, args, kwargs)
+    )
+    return OpCall(op=op, arguments=arguments), tensors
 
 
 def bind_given(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Bound]:

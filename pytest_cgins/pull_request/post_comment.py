@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.waiting import Wait
-from pytest_cgins.pull_request.rest import Rest
+from pytest_cgins.pull_request.rest import Rest, plain
 
 LIMIT_CHARACTERS = 60_000
 """GitHub refuses more than 65,536."""
@@ -117,7 +117,7 @@ def post(
         for tried in range(1, TRIES + 1):
             there = own(rest, number, text.partition("\n")[0], author)
             if there is not None:
-                if _lines(there["body"]) == text.strip():
+                if plain(there["body"]) == text.strip():
                     return "unchanged", there["html_url"]
                 return "updated", rest.update_comment(there["id"], text)["html_url"]
             if not creates:
@@ -136,14 +136,9 @@ def own(rest: Rest, number: int, marker: str, author: str) -> dict[str, Any] | N
     """The first comment of an author that begins with the marker."""
     for comment in rest.comments(number):
         login = (comment["user"] or {}).get("login")
-        if login == author and _lines(comment["body"]).partition("\n")[0] == marker:
+        if login == author and plain(comment["body"]).partition("\n")[0] == marker:
             return comment
     return None
-
-
-def _lines(body: str | None) -> str:
-    # GitHub gives lines back with the ends that a browser would send.
-    return (body or "").replace("\r\n", "\n").strip()
 
 
 def _branch(event: dict[str, Any], head: dict[str, Any] | None, branch: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.text import counted
 from pytest_cgins.pull_request.contribution import Contribution
+from pytest_cgins.pull_request.rest import plain
 from pytest_cgins.regenerate.proposal.report import inline
 
 SHOWN_FILES = 10
@@ -51,7 +52,7 @@ def is_of(text: str, proposal: str, made: str) -> bool:
 
 def has_part(text: str, part: str) -> bool:
     """Whether a pull request's text has a part as it is."""
-    return _plain(part) in _plain(text)
+    return plain(part) in plain(text)
 
 
 def with_part(text: str, marker: str, part: str) -> str:
@@ -60,8 +61,7 @@ def with_part(text: str, marker: str, part: str) -> str:
     Raises:
         GitHubError: people wrote so much around it that GitHub would refuse it.
     """
-    plain = _plain(text)
-    before, _, rest = plain.partition(marker)
+    before, _, rest = plain(text).partition(marker)
     _, end, after = rest.partition(END)
     whole = f"{before}{part}{after if end else ''}"
     if len(whole) > LIMIT_CHARACTERS:
@@ -94,11 +94,6 @@ def moved(basis: Basis) -> str:
 
 def _of(proposal: str, made: str) -> str:
     return f"<!-- cgins:of:{hashlib.sha256(f'{proposal} {made}'.encode()).hexdigest()[:32]} -->"
-
-
-def _plain(text: str) -> str:
-    # GitHub gives lines back with the ends that a browser would send.
-    return text.replace("\r\n", "\n").strip()
 
 
 def _basis(contribution: Contribution, basis: Basis) -> str:

@@ -14,6 +14,11 @@ PAGE = 100
 NOT_FOUND = 404
 
 
+def plain(text: str | None) -> str:
+    """A text as it was sent: GitHub gives lines back with the ends that a browser would send."""
+    return (text or "").replace("\r\n", "\n").strip()
+
+
 class Rest:
     """One repository, seen through the REST API; each method raises `GitHubError` where GitHub refuses."""
 

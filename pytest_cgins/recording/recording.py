@@ -18,7 +18,7 @@ import torch
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import DiskError, RecordError
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import Argument, Context, OpCall, Storage, TracePack
+from pytest_cgins.core.model import Context, Storage, TracePack
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs import gold, inputs, mutation, recipe
 from pytest_cgins.packs.backward import is_derived, name_of, parse
@@ -26,10 +26,10 @@ from pytest_cgins.packs.context import capture, neutral, settled_cudnn
 from pytest_cgins.packs.fingerprint import canonical, fingerprint
 from pytest_cgins.packs.inputs import Tier
 from pytest_cgins.packs.ops import qualified_name, resolve
-from pytest_cgins.packs.signature import bind
+from pytest_cgins.packs.signature import call_of
 from pytest_cgins.packs.skipped import Skipped
 from pytest_cgins.packs.store import PackWriter
-from pytest_cgins.packs.values import encode, has_generator
+from pytest_cgins.packs.values import has_generator
 from pytest_cgins.recording.dispatch import DispatchInterceptor, below_autograd, overloads
 from pytest_cgins.recording.finish import Finisher
 from pytest_cgins.recording.gradients import GradientRecorder, Inputs, Watched, nodes_of, why_left_out
@@ -254,14 +254,7 @@ class Recording:
     ) -> _New:
         """Take down a call that has a new key, before it runs."""
         op = _importable_name(func)
-        tensors: list[torch.Tensor] = []
-        call = OpCall(
-            op=op,
-            arguments=tuple(
-                Argument(name=name, value=encode(value, tensors), passed=passed)
-                for name, value, passed in bind(func, args, kwargs)
-            ),
-        )
+        call, tensors = call_of(op, func, args, kwargs)
         with neutral():
             layout = lay_out(tensors, copy=False)
         text = canonical(call, layout.metas, context)

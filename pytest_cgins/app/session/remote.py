@@ -14,7 +14,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError, LaunchError
-from pytest_cgins.core.model import Argument, CompiledKernel, OpCall
+from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.core.text import nearest
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.reference_worker import REFERENCE_TIMEOUT_S
@@ -96,20 +96,16 @@ class RemoteKernel:
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | tuple[Tensor, ...]:
         from pytest_cgins.core import tensors as transport
-        from pytest_cgins.packs import backward, context, ops, signature, values
+        from pytest_cgins.packs import backward, context, ops, signature
 
-        leaves: list[Tensor] = []
-        ops.trust(self._entry.op)
-        function = backward.resolve(self._entry.op)
-        arguments = tuple(
-            Argument(name=name, value=values.encode(value, leaves), passed=passed)
-            for name, value, passed in signature.bind(function, args, kwargs)
-        )
+        op = self._entry.op
+        ops.trust(op)
+        call, leaves = signature.call_of(op, backward.resolve(op), args, kwargs)
         device = str(leaves[0].device) if leaves else self._chosen()[0].device
         kernel = self._compiled(device.partition(":")[0])
         header, inputs = transport.pack(leaves)
         request = AskOutputs(
-            call=OpCall(op=self._entry.op, arguments=arguments),
+            call=call,
             tensors=header,
             context=context.capture(),
             device=device,

@@ -12,13 +12,13 @@ import torch
 from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.core.errors import CginsError, ContractError
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
+from pytest_cgins.core.model import TensorMeta, Value
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.context import capture
 from pytest_cgins.packs.fingerprint import fingerprint
 from pytest_cgins.packs.ops import qualified_name
-from pytest_cgins.packs.signature import bind
-from pytest_cgins.packs.values import decode, encode
+from pytest_cgins.packs.signature import call_of
+from pytest_cgins.packs.values import decode
 
 NEW = "its form was not met in the first run"
 
@@ -83,7 +83,7 @@ class Swap:
         if isinstance(form, str):
             return self._left(tally, form, func, args, kwargs)
         try:
-            call, tensors = _taken_apart(op, func, args, kwargs)
+            call, tensors = call_of(op, func, args, kwargs)
             self._require_here(tensors)
             outputs = self._kernels[op].bind(call, tensors, form.outputs, str(self._device)).run()
         except CginsError as error:
@@ -104,18 +104,6 @@ class Swap:
     ) -> Any:
         tally.left[why] += 1
         return func(*args, **kwargs)
-
-
-def _taken_apart(
-    op: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[OpCall, list[torch.Tensor]]:
-    """A call as kernels are bound to it, and its tensors by their indices."""
-    tensors: list[torch.Tensor] = []
-    arguments = tuple(
-        Argument(name=name, value=encode(value, tensors), passed=passed)
-        for name, value, passed in bind(func, args, kwargs)
-    )
-    return OpCall(op=op, arguments=arguments), tensors
 
 
 def _form_of(result: object) -> _Form | str:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from pytest_cgins.building.contracts.cxx import with_headers
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.model import KernelSource
 
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
-BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+VENDOR_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])((?:cute|cutlass)/[^>"\n]+)[>"]', re.MULTILINE)
 VERSION_PART = re.compile(r"^#define CUTLASS_(?:MAJOR|MINOR|PATCH)[ \t]+(\d+)", re.MULTILINE)
 FLAGS = ("--expt-relaxed-constexpr",)
 """What nvcc needs for CuTe: its layouts are computed by constexpr functions of the host."""
@@ -47,7 +47,15 @@ def headers_for(source: KernelSource) -> Headers:
         InfrastructureError: it needs them, and there are none, or a variable names a folder without them.
     """
     searched = [Path(folder) for folder in _search_path(source.flags)]
-    needed = next((found for file in source.files for found in _includes(Path(file), searched, set())), None)
+    needed = next(
+        (
+            (name, file)
+            for file, text in with_headers(source.files, searched, bare=True)
+            for bracket, name in VENDOR_INCLUDE.findall(text)
+            if bracket == "<" or not (file.parent / name).is_file()
+        ),
+        None,
+    )
     if needed is None:
         return Headers()
     name, file = needed
@@ -122,23 +130,3 @@ def _search_path(flags: tuple[str, ...]) -> Iterator[str]:
         if named:
             yield named[1] or next(words, "")
     yield from filter(None, os.environ.get("CPATH", "").split(os.pathsep))
-
-
-def _includes(file: Path, searched: list[Path], seen: set[Path]) -> Iterator[tuple[str, Path]]:
-    """Headers of CUTLASS that a file and its own headers include, each with the file that does."""
-    if file in seen:
-        return
-    seen.add(file)
-    try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    for bracket, name in INCLUDE.findall(BLOCK_COMMENT.sub("", text)):
-        beside = file.parent / name
-        own = bracket == '"' and beside.is_file()
-        if name.startswith(("cute/", "cutlass/")) and not own:
-            yield name, file
-            continue
-        found = beside if own else next((p / name for p in searched if (p / name).is_file()), None)
-        if found is not None:
-            yield from _includes(found, searched, seen)

@@ -30,12 +30,12 @@ def without_comments(text: str) -> str:
 
 def own_headers(files: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """Texts of the headers that sources include and that lie beside them or in `folders`, with those these include."""
-    return [text for file, text in _read_with_headers(files, folders) if str(file) not in files]
+    return [text for file, text in with_headers(files, folders) if str(file) not in files]
 
 
 def endless_include(files: Sequence[str], folders: Sequence[Path]) -> str:
     """An include, of sources or of their own headers, of a device, a pipe or a file of the system's; "" if there is none."""
-    for file, text in _read_with_headers(files, folders):
+    for file, text in with_headers(files, folders):
         for name in NAMED_FILE.findall(text):
             if any(is_endless(folder / name) for folder in (file.parent, *folders)):
                 return f"{file} includes {name}"
@@ -54,12 +54,19 @@ def is_endless(path: Path) -> bool:
     return not real.is_file() or (of_system and not real.is_relative_to("/dev/shm"))  # noqa: S108
 
 
-def _read_with_headers(files: Sequence[str], folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+def with_headers(
+    files: Sequence[str], folders: Sequence[Path], *, bare: bool = False
+) -> Iterator[tuple[Path, str]]:
+    """Sources and the headers of `own_headers`, each with its text; `bare` of comments, includes in them too."""
     todo = [Path(file) for file in files]
     seen = {path.resolve() for path in todo}
     while todo:
         file = todo.pop()
-        text = file.read_text(encoding="utf-8", errors="replace")
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError:  # told where it is compiled
+            continue
+        text = without_comments(text) if bare else text
         yield file, text
         for name in INCLUDE.findall(text):
             for folder in [file.parent, *folders]:
