@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import os
 import re
@@ -58,6 +59,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The command's own exit code; 2 after an error of ours or of the arguments; 130 after Ctrl-C.
     """
+    arguments = _parser().parse_args(export.kind_first(sys.argv[1:] if argv is None else argv))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # In a locale without arrows they are spelled out.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    with _messages(arguments):
+        try:
+            code: int = arguments.run(arguments)
+            sys.stdout.flush()
+        except CginsError as error:
+            _print_error(str(error))
+            return EXIT_ERROR
+        except BrokenPipeError:
+            # Who reads our output has enough of it; what is left must not be written to the pipe at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_ERROR
+        except OSError as error:
+            _print_error(f"{error.filename or 'system'}: {error.strerror or error}")
+            return EXIT_ERROR
+        except KeyboardInterrupt:
+            return EXIT_INTERRUPTED
+    return code
+
+
+@functools.cache
+def _parser() -> argparse.ArgumentParser:
+    """All commands; tests run many in one process."""
     parser: argparse.ArgumentParser = _Parser(
         prog="cgins", description="Record traces of torch ops and build kernels; `pytest --cgins` gates them."
     )
@@ -91,27 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     comment.add_parser(subparsers)
     _add_completion(parser, subparsers)
     _hide_plumbing(parser, subparsers)
-    arguments = parser.parse_args(export.kind_first(sys.argv[1:] if argv is None else argv))
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # In a locale without arrows they are spelled out.
-        sys.stdout.reconfigure(errors="backslashreplace")
-    with _messages(arguments):
-        try:
-            code: int = arguments.run(arguments)
-            sys.stdout.flush()
-        except CginsError as error:
-            _print_error(str(error))
-            return EXIT_ERROR
-        except BrokenPipeError:
-            # Who reads our output has enough of it; what is left must not be written to the pipe at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return EXIT_ERROR
-        except OSError as error:
-            _print_error(f"{error.filename or 'system'}: {error.strerror or error}")
-            return EXIT_ERROR
-        except KeyboardInterrupt:
-            return EXIT_INTERRUPTED
-    return code
+    return parser
 
 
 @contextmanager

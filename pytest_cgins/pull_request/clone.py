@@ -148,14 +148,15 @@ class Clone:
         Raises:
             GitHubError: there is a folder, a link or a submodule at the path or above it.
         """
-        parts = path.split("/")
-        for depth in range(1, len(parts) + 1):
-            above = "/".join(parts[:depth])
-            listed = self._run("ls-tree", "-z", "--full-tree", commit, "--", above)
-            if not listed:
+        above_it = _with_parents(path)
+        # `-t` lists a folder, too, when it is gone into.
+        listed = self._run("ls-tree", "-z", "-t", "--full-tree", commit, "--", *above_it).split("\0")
+        entries = {name: entry.split(" ") for entry, _, name in (line.partition("\t") for line in listed)}
+        for above in above_it:
+            if above not in entries:
                 return None
-            mode, kind, blob = listed.split("\t", 1)[0].split(" ")
-            if mode in REFUSED_MODES or (kind == "tree") != (depth < len(parts)):
+            mode, kind, blob = entries[above]
+            if mode in REFUSED_MODES or (kind == "tree") != (above != path):
                 kind_there = REFUSED_MODES.get(mode, "a folder" if kind == "tree" else "a file")
                 raise GitHubError(
                     f'"{path}": "{above}" is {kind_there} on the base branch', remedy="remove it there first"
@@ -258,13 +259,13 @@ class Clone:
     def _attributes(self, commit: str, path: str) -> Iterator[dict[str, str]]:
         """A work tree that has nothing but the `.gitattributes` that a path has in a commit."""
         with tempfile.TemporaryDirectory(prefix="cgins-attributes-") as folder:
-            above = path.split("/")[:-1]
-            for name in ("/".join([*above[:depth], ".gitattributes"]) for depth in range(len(above) + 1)):
-                listed = self._run("ls-tree", "--full-tree", commit, "--", name)
-                if listed.startswith("100"):
+            names = [".gitattributes", *(f"{above}/.gitattributes" for above in _with_parents(path)[:-1])]
+            listed = self._run("ls-tree", "-z", "--full-tree", commit, "--", *names)
+            for entry, _, name in (line.partition("\t") for line in listed.split("\0")):
+                if entry.startswith("100"):
                     file = Path(folder, name)
                     file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_bytes(self.read(listed.split()[2]))
+                    file.write_bytes(self.read(entry.split()[2]))
             yield {"GIT_WORK_TREE": folder}
 
     def tree(self, base: str, files: Mapping[str, bytes]) -> str:
@@ -404,6 +405,11 @@ class Clone:
         return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)[
             :_MESSAGE_LENGTH
         ]
+
+
+def _with_parents(path: str) -> list[str]:
+    """A path in a repository after the folders above it, from the top down."""
+    return [path[: at.start()] for at in re.finditer("/", path)] + [path]
 
 
 def _proxy_passwords() -> tuple[str, ...]:

@@ -143,6 +143,7 @@ def test_exit_codes(
         subparsers.add_parser("fail").set_defaults(run=fail)
 
     monkeypatch.setattr(schema, "add_parsers", add_parsers)
+    monkeypatch.setattr(cli, "_parser", cli._parser.__wrapped__)
     assert cli.main(["fail"]) == code
     assert capsys.readouterr().err == text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import subprocess
@@ -152,6 +153,23 @@ class Place:
             base_commit="",
         )
         return folder
+
+    def keep(self) -> Callable[[], None]:
+        """Keep all that there is on both sides; what is given back brings it back, with a twin that is as new."""
+        folder = self.bare.parent
+        shutil.copytree(folder, folder.with_suffix(".kept"))
+        api = copy.deepcopy(vars(self.twin.api))
+
+        def bring_back() -> None:
+            for path in (self.bare, self.clone, self.other, self.proposals):
+                shutil.rmtree(path, ignore_errors=True)
+            shutil.copytree(folder.with_suffix(".kept"), folder, dirs_exist_ok=True)
+            vars(self.twin.api).update(copy.deepcopy(api))
+            self.twin.requests.clear()
+            self.twin.restart()
+            os.chdir(self.clone)
+
+        return bring_back
 
     def open(self, folder: Path | None = None, *options: str) -> int:
         """`cgins pull-request open`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,8 @@ def judge(body: Mapping[str, Any], resolvers: Mapping[str, Any]) -> Judged:
         document = parse(body["query"])
     except GraphQLError as error:
         return Judged({}, (error.message,))
-    wrong = validate(SCHEMA, document)
-    if wrong:
-        return Judged({}, tuple(one.message for one in wrong))
+    if wrong := _wrong(body["query"]):
+        return Judged({}, wrong)
     given = body.get("variables") or {}
     declared = {
         variable.variable.name.value
@@ -102,6 +102,11 @@ def judge(body: Mapping[str, Any], resolvers: Mapping[str, Any]) -> Judged:
         answer["errors"] = [_shown(one) for one in errors]
     bad = [one.message for one in errors if not isinstance(one.original_error, Failure)]
     return Judged(answer, tuple(bad))
+
+
+@cache
+def _wrong(query: str) -> tuple[str, ...]:
+    return tuple(one.message for one in validate(SCHEMA, parse(query)))
 
 
 def _shown(error: GraphQLError) -> dict[str, Any]:

@@ -21,10 +21,15 @@ WHEN = "2026-01-31T12:00:00Z"
 def operation(method: str, path: str) -> tuple[dict[str, Any], dict[str, str]] | None:
     """The operation of a request, and the parameters in its path."""
     for template, methods in DESCRIPTION["paths"].items():
-        pattern = re.sub(r"\\\{(\w+)\\\}", lambda one: f"(?P<{one[1]}>{'.+' if one[1] in SLASHED else '[^/]+'})", re.escape(template))  # fmt: skip
-        if (match := re.fullmatch(pattern, path)) and method.lower() in methods:
+        if (match := _pattern(template).fullmatch(path)) and method.lower() in methods:
             return methods[method.lower()] | {"template": template}, match.groupdict()
     return None
+
+
+@cache
+def _pattern(template: str) -> re.Pattern[str]:
+    pattern = re.sub(r"\\\{(\w+)\\\}", lambda one: f"(?P<{one[1]}>{'.+' if one[1] in SLASHED else '[^/]+'})", re.escape(template))  # fmt: skip
+    return re.compile(pattern)
 
 
 def request_faults(found: dict[str, Any], query: str, body: Any) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -42,19 +43,19 @@ ALL = [(scene, fault) for scene in SCENES for fault in FAULTS if (scene, fault) 
 def _each_request(places: Places, scene: Scene, fault: Faults, *, survives: bool) -> None:
     with places() as place:
         folder = scene.prepare(place)
+        bring_back = place.keep()
         place.twin.restart()
         assert place.open(folder, *scene.options) == scene.code
         scene.check(place)
         requests = place.twin.count
-    assert requests > 8
-    for at in range(requests):
-        with places() as place:
-            _one(place, scene, fault(at), survives=survives)
+        assert requests > 8
+        for at in range(requests):
+            bring_back()
+            _request_fails(place, folder, scene, fault(at), survives=survives)
+            assert place.twin.violations == []
 
 
-def _one(place: Place, scene: Scene, faults: list[Fault], *, survives: bool) -> None:
-    folder = scene.prepare(place)
-    place.twin.restart()
+def _request_fails(place: Place, folder: Path, scene: Scene, faults: list[Fault], *, survives: bool) -> None:
     place.twin.faults = faults
     code = place.open(folder, *scene.options)
     where = [f"{one.method} {one.path}" for one in place.twin.requests]

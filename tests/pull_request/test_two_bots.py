@@ -63,15 +63,16 @@ def test_one_within_the_other(
     """Before each request of the one the whole of the other happens; the later proposal stays, or its text is said to be wrong."""
     monkeypatch.setenv("GITHUB_TOKEN", token)
     at = wrong = 0
-    while True:
-        with places() as place:
-            if there:
-                place.open(place.propose({SOURCE: MOVED}, name="zero", run_id="run-0"))
-            old, new = _two(place)
-            outer, inner = (old, new) if first == "earlier" else (new, old)
+    with places() as place:
+        if there:
+            place.open(place.propose({SOURCE: MOVED}, name="zero", run_id="run-0"))
+        old, new = _two(place)
+        outer, inner = (old, new) if first == "earlier" else (new, old)
+        bring_back = place.keep()
+        while True:
             codes: list[int] = []
             capsys.readouterr()
-            place.twin.restart()
+            bring_back()
             place.twin.hook = _within(place, inner, at, codes)
             code = place.open(outer)
             if not codes:
@@ -90,7 +91,7 @@ def test_one_within_the_other(
                 assert codes[0] in (0, first == "later"), at
             assert place.open(new) == 0
             _check(place)
-        at += 1
+            at += 1
     assert at > 8
     assert wrong <= 1
 

@@ -263,7 +263,7 @@ def delete_ref(api: State, call: Call) -> tuple[int, Any]:
 
 def resolved(api: State, ref: str) -> str:
     """The commit of a full ref; "" if there is none."""
-    return api.git("rev-parse", "--verify", "--quiet", ref, check=False)
+    return api.refs().get(ref, "")
 
 
 def update(api: State, changes: list[tuple[str, str, str]]) -> None:

@@ -204,8 +204,18 @@ class State:
         )
         return done.stdout.decode("utf-8", "replace").strip()
 
+    def refs(self) -> dict[str, str]:
+        """Commits by full name, read from git's own files: each request asks, and a process each time is slow."""
+        packed = self.path / "packed-refs"
+        lines = packed.read_text().splitlines() if packed.exists() else []
+        found = {name: sha for sha, _, name in (line.partition(" ") for line in lines if line[0] not in "#^")}
+        for file in (self.path / "refs").rglob("*"):
+            if file.is_file() and file.suffix != ".lock":
+                found[file.relative_to(self.path).as_posix()] = file.read_text().strip()
+        return found
+
     def tip(self, branch: str) -> str:
-        return self.git("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}", check=False)
+        return self.refs().get(f"refs/heads/{branch}", "")
 
     def has(self, sha: str, kind: str) -> bool:
         """Whether there is an object of that kind."""
@@ -280,10 +290,9 @@ class State:
 
     def settle(self, login: str = PERSON) -> None:
         """Close what has lost its branch, or whose commits are in its base, as GitHub does after each push."""
-        lines = self.git("for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/heads")
-        tips = dict(line.rsplit(" ", 1) for line in lines.splitlines())
+        refs = self.refs()
         for pull in self.pulls:
-            now = tips.get(pull.head, ""), tips.get(pull.base, "")
+            now = refs.get(f"refs/heads/{pull.head}", ""), refs.get(f"refs/heads/{pull.base}", "")
             if pull.state != "open" or self.is_fork(pull) or now == pull.seen:
                 continue
             before, pull.seen = pull.seen, now if all(now) else pull.seen
