@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
 from hypothesis import settings
 
+from pytest_cgins.app.cli import main
 from pytest_cgins.config.model import FailOn
 from pytest_cgins.core.measurement import Arm, Measurement
 from pytest_cgins.core.model import (
@@ -93,6 +97,38 @@ def made_once(whole_run: Path) -> Callable[[str, Callable[[Path], object]], Path
         return place
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def recorded(made_once: Callable[..., Path]) -> Path:
+    """The project `plugin/project` with its trace pack; who changes something copies it."""
+
+    def make(folder: Path) -> None:
+        shutil.copytree(TESTS / "plugin" / "project", folder)
+        subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
+        (folder / "pytest.ini").write_text("[pytest]\n")
+
+    return made_once("recorded", make)
+
+
+@pytest.fixture
+def cgins(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a command of `cgins` in a folder, in this process: another one would import all of it first."""
+
+    def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("COLUMNS", "240")
+        capsys.readouterr()
+        try:
+            code: Any = main(words)
+        except SystemExit as ended:
+            code = ended.code
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess(words, code, said.out, said.err)
+
+    return run
 
 
 @pytest.fixture(scope="session", autouse=True)

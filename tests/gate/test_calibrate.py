@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,16 +18,14 @@ from pytest_cgins.core.model import Case
 from pytest_cgins.gate.calibrate import _by_kernel, longer_batches
 from pytest_cgins.gate.calibration import Calibration, SizeClass
 
-PROJECT = Path(__file__).parents[1] / "plugin" / "project"
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory: pytest.TempPathFactory, recorded: Path) -> Path:
     """The tiny project with its pack, in git, and a change of a kernel that changes nothing."""
     folder = tmp_path_factory.mktemp("calibrate") / "project"
-    shutil.copytree(PROJECT, folder)
-    subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
-    (folder / "pytest.ini").write_text("[pytest]\n")
+    shutil.copytree(recorded, folder)
     settings = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "base"]):
         subprocess.run(["git", *settings, *words], cwd=folder, check=True)
@@ -34,13 +33,27 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(
-    folder: Path, *words: str, module: str = "pytest_cgins.app.cli"
-) -> subprocess.CompletedProcess[str]:
-    """Run with a cache of the project's own."""
-    call = ["-c", "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"]
-    return subprocess.run(
-        [sys.executable, *(call if module.endswith("cli") else ["-m", module]), *words],
+@pytest.fixture
+def calibrate(cgins: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """`cgins calibrate …`, with a cache of the project's own."""
+    monkeypatch.setenv("CGINS_CACHE_DIR", str(project / "cache"))
+
+    def run(*words: str, folder: Path = project) -> subprocess.CompletedProcess[str]:
+        return cgins(folder, "calibrate", *words)
+
+    return run
+
+
+def stored(folder: Path) -> Calibration:
+    (file,) = (folder / "cache" / "calibration").iterdir()
+    return documents.load(Calibration, file.read_bytes())
+
+
+def gate(folder: Path) -> tuple[str, dict[str, float]]:
+    """A session's output, and its only test against the base."""
+    options = ["-k", "scaled", "--cgins-baseline=HEAD", "--cgins-probes=off", "--cgins-json=r.json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", "--cgins", *options],
         cwd=folder,
         env={
             **os.environ,
@@ -53,31 +66,13 @@ def command(
         timeout=300,
         check=False,
     )
-
-
-def stored(folder: Path) -> Calibration:
-    (file,) = (folder / "cache" / "calibration").iterdir()
-    return documents.load(Calibration, file.read_bytes())
-
-
-def gate(folder: Path) -> tuple[str, dict[str, float]]:
-    """A session's output, and its only test against the base."""
-    options = [
-        "--cgins",
-        "-k",
-        "scaled",
-        "--cgins-baseline=HEAD",
-        "--cgins-probes=off",
-        "--cgins-json=r.json",
-    ]
-    done = command(folder, "-p", "pytest_cgins.plugin", *options, module="pytest")
     report = json.loads((folder / "r.json").read_text())
     (one,) = report["evaluations"]
     assert one["measurement"] is not None, done.stdout + done.stderr
     return done.stdout, one["measurement"]["comparisons"][0]
 
 
-def test_from_the_command_line_to_the_verdict(project: Path) -> None:
+def test_from_the_command_line_to_the_verdict(project: Path, calibrate: Command) -> None:
     """A session without a calibration says so; with one, 2.5 times the spread's upper bound is let pass besides."""
     said, before = gate(project)
     (line,) = [line for line in said.splitlines() if "not calibrated" in line]
@@ -85,7 +80,7 @@ def test_from_the_command_line_to_the_verdict(project: Path) -> None:
     assert line.endswith(" was not calibrated; a spread between processes is assumed → cgins calibrate")
     assert before["tolerate"] in (pytest.approx(0.02 + 2.5 * 0.007), pytest.approx(0.02 + 2.5 * 0.003))
 
-    done = command(project, "calibrate", "scaled", "relu", "--processes", "3", "--blocks", "6")
+    done = calibrate("scaled", "relu", "--processes", "3", "--blocks", "6")
     assert done.returncode == 0, done.stderr
     head, columns, *rows = done.stdout.splitlines()
     (file,) = (project / "cache" / "calibration").iterdir()
@@ -109,12 +104,10 @@ def test_from_the_command_line_to_the_verdict(project: Path) -> None:
     assert after["catch"] == pytest.approx(0.15)
 
 
-def test_one_document(project: Path) -> None:
+def test_one_document(project: Path, calibrate: Command) -> None:
     """--json prints what is stored, and nothing else on stdout; --peaks measures the roofline's peaks."""
     before_s = time.time()
-    done = command(
-        project, "calibrate", "threshold", "--processes", "3", "--blocks", "4", "--json", "--peaks"
-    )
+    done = calibrate("threshold", "--processes", "3", "--blocks", "4", "--json", "--peaks")
     assert done.returncode == 0, done.stderr
     made = documents.load(Calibration, done.stdout)
     assert made == stored(project)
@@ -133,26 +126,29 @@ def test_one_document(project: Path) -> None:
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
     ],
 )
-def test_what_cannot_be_calibrated(project: Path, words: list[str], said: str) -> None:
+def test_what_cannot_be_calibrated(calibrate: Command, words: list[str], said: str) -> None:
     """Exit status 2, and why."""
     import torch
 
     if "cuda" in words and torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    done = command(project, "calibrate", *words)
+    done = calibrate(*words)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stdout == ""
 
 
-def test_kernels_that_all_fail(project: Path, tmp_path: Path) -> None:
+def test_kernels_that_all_fail(
+    project: Path, tmp_path: Path, calibrate: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each is named with its reason; nothing is stored."""
     folder = Path(shutil.copytree(project, tmp_path / "project", ignore=shutil.ignore_patterns("cache")))
     (folder / "cgins.yaml").write_text(
         "version: 1\ntraces: [traces/tiny]\nkernels:\n  relu: {op: torch.nn.functional.relu, "
         "implementations: [{name: crash, device: cpu, source: kernels/relu.cpp, defines: {CRASH: 1}}]}\n"
     )
-    done = command(folder, "calibrate", "--processes", "3")
+    monkeypatch.setenv("CGINS_CACHE_DIR", str(folder / "cache"))
+    done = calibrate("--processes", "3", folder=folder)
     assert done.returncode == 2
     assert "relu/cpu-crash/tiny/" in done.stderr
     assert "is left out: the timing worker was killed by SIGABRT" in done.stderr

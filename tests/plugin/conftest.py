@@ -84,18 +84,6 @@ def run() -> Callable[..., Run]:
     return run
 
 
-@pytest.fixture(scope="session")
-def recorded(made_once: Callable[..., Path]) -> Path:
-    """The project with its trace pack."""
-
-    def make(folder: Path) -> None:
-        shutil.copytree(SOURCE, folder)
-        subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
-        (folder / "pytest.ini").write_text("[pytest]\n")
-
-    return made_once("recorded", make)
-
-
 @pytest.fixture
 def project(recorded: Path, tmp_path: Path) -> Path:
     """A copy of the project for one test."""

@@ -17,7 +17,7 @@ from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.model import Case, Evaluation, Reason, Status
-from pytest_cgins.gate.evaluate import Evaluator, worker_environment
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate import targets
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
 from pytest_cgins.regenerate.project_copy import ProjectCopy
@@ -54,13 +54,6 @@ def project(made_once: Callable[..., Path], tmp_path: Path) -> Config:
     )
     committed(folder, {"cgins.yaml": YAML, MAIN: scripted.draft("relu", 3)})
     return configuration.load(folder / "cgins.yaml")
-
-
-@pytest.fixture
-def reference(project: Config) -> Iterator[WorkerPool]:
-    """A trusted worker."""
-    with WorkerPool(env=worker_environment()) as pool:
-        yield pool
 
 
 @pytest.fixture

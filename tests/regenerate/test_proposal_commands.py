@@ -210,11 +210,10 @@ def test_files_with_line_ends_of_windows(
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny(tmp_path_factory: pytest.TempPathFactory, recorded: Path) -> Path:
     """A repository with a kernel that is wrong, and its traces outside of git."""
     folder = tmp_path_factory.mktemp("tiny") / "project"
-    shutil.copytree(TINY, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
+    shutil.copytree(recorded, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / ".gitignore").write_text("/traces/\n__pycache__/\n")
     wrong = (folder / "kernels/relu.cpp").read_text().replace("x[i] < 0 ? 0 : x[i]", "x[i]")
     right = (folder / "kernels/relu.cpp").read_text()

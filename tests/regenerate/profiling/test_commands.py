@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,44 +17,35 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.regenerate.profiling import model
 
-PROJECT = Path(__file__).parents[2] / "plugin" / "project"
 T = TypeVar("T")
+Command = Callable[..., subprocess.CompletedProcess[str]]
 LOOP = "  for (volatile int again = 0; again < 20000; again = again + 1) {}\n"
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory: pytest.TempPathFactory, recorded: Path) -> Path:
     """The tiny project with its pack, in git."""
     folder = tmp_path_factory.mktemp("evidence") / "project"
-    shutil.copytree(PROJECT, folder)
-    subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
+    shutil.copytree(recorded, folder)
     settings = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "base"]):
         subprocess.run(["git", *settings, *words], cwd=folder, check=True)
     return folder
 
 
-def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def command(project: Path, cgins: Command) -> Command:
     """`cgins evidence …`."""
-    call = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
-    return subprocess.run(
-        [sys.executable, "-c", call, "evidence", *words],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "240"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return partial(cgins, project, "evidence")
 
 
 def read(cls: type[T], folder: Path, name: str, kernel: str = "relu") -> T:
     return documents.load(cls, (folder / ".cgins/evidence" / kernel / name).read_bytes())
 
 
-def test_env_tells_what_there_is_and_what_that_costs(project: Path) -> None:
+def test_env_tells_what_there_is_and_what_that_costs(project: Path, command: Command) -> None:
     """Each tool has a state; what is missing is told with its remedy; cases are checked, and one that is wrong fails."""
-    done = command(project, "env", "relu/right", "relu/wrong", "--out", "out")
+    done = command("env", "relu/right", "relu/wrong", "--out", "out")
     assert done.returncode == 1, done.stderr
     made = documents.load(model.EnvironmentEvidence, (project / "out/env.json").read_bytes())
     names = {one.name: one for one in made.findings}
@@ -77,9 +68,9 @@ def test_env_tells_what_there_is_and_what_that_costs(project: Path) -> None:
     assert "not available: ncu (missing)" in done.stdout or names["ncu"].state == "ok"
 
 
-def test_roofline_without_counters(project: Path) -> None:
+def test_roofline_without_counters(project: Path, command: Command) -> None:
     """Shares are by work over time, and latency has no data."""
-    done = command(project, "roofline", "relu/right", "--cgins-seed", "1")
+    done = command("roofline", "relu/right", "--cgins-seed", "1")
     assert done.returncode == 0, done.stderr
     made = read(model.RooflineEvidence, project, "roofline.json")
     assert len(made.rows) == 2
@@ -93,9 +84,9 @@ def test_roofline_without_counters(project: Path) -> None:
     assert "cgins evidence profile" in done.stdout
 
 
-def test_profile_of_a_cpu_kernel_says_what_it_lacks(project: Path) -> None:
+def test_profile_of_a_cpu_kernel_says_what_it_lacks(project: Path, command: Command) -> None:
     """The compiler's report is there; counters and a timeline are not, and it says where times are."""
-    done = command(project, "profile", "relu/right", "--top", "3")
+    done = command("profile", "relu/right", "--top", "3")
     assert done.returncode == 0, done.stderr
     made = read(model.ProfileEvidence, project, "ncu_top.json")
     (one,) = made.cases
@@ -107,13 +98,13 @@ def test_profile_of_a_cpu_kernel_says_what_it_lacks(project: Path) -> None:
 
 
 @pytest.mark.skipif(sass.disassembler() is None, reason="no cuobjdump")
-def test_sass_of_an_architecture_that_is_not_here(project: Path) -> None:
+def test_sass_of_an_architecture_that_is_not_here(project: Path, command: Command) -> None:
     """Opcodes are counted with and without modifiers."""
     try:
         nvcc()
     except InfrastructureError:
         pytest.skip("no nvcc")
-    done = command(project, "sass", "relu/cuda", "--arch", "sm_90a")
+    done = command("sass", "relu/cuda", "--arch", "sm_90a")
     assert done.returncode == 0, done.stderr
     (row,) = read(model.SassEvidence, project, "sass_check.json").rows
     (function,) = row.functions
@@ -124,16 +115,16 @@ def test_sass_of_an_architecture_that_is_not_here(project: Path) -> None:
     assert sum(dict(function.modified).values()) == sum(dict(function.opcodes).values())
 
 
-def test_sass_of_a_kernel_without_machine_code_is_an_error(project: Path) -> None:
+def test_sass_of_a_kernel_without_machine_code_is_an_error(command: Command) -> None:
     """It says which are meant."""
-    done = command(project, "sass", "relu/right")
+    done = command("sass", "relu/right")
     assert done.returncode == 2
     assert "only these have SASS" in done.stderr
 
 
-def test_bench_has_intervals_and_tells_what_is_not_there(project: Path) -> None:
+def test_bench_has_intervals_and_tells_what_is_not_there(project: Path, command: Command) -> None:
     """torch has an interval; the build of the base revision is the same, and is not timed against itself."""
-    done = command(project, "bench", "relu/right", "--no-compile", "--case", "2x3", "--cgins-seed", "7")
+    done = command("bench", "relu/right", "--no-compile", "--case", "2x3", "--cgins-seed", "7")
     assert done.returncode == 0, done.stderr
     made = read(model.BenchEvidence, project, "bench.json")
     (row,) = made.rows
@@ -146,17 +137,17 @@ def test_bench_has_intervals_and_tells_what_is_not_there(project: Path) -> None:
     assert row.message in done.stdout
 
 
-def test_a_wrong_kernel_is_not_timed(project: Path) -> None:
+def test_a_wrong_kernel_is_not_timed(project: Path, command: Command) -> None:
     """Its row says why, and the command fails."""
-    done = command(project, "bench", "relu/wrong", "--no-compile", "--case", "2x3", "--out", "wrong")
+    done = command("bench", "relu/wrong", "--no-compile", "--case", "2x3", "--out", "wrong")
     assert done.returncode == 1
     made = documents.load(model.BenchEvidence, (project / "wrong/bench.json").read_bytes())
     assert all(row.ns_per_call is None and row.status == "INCORRECT" for row in made.rows)
 
 
-def test_tidy_is_told_when_it_is_not_installed(project: Path) -> None:
+def test_tidy_is_told_when_it_is_not_installed(project: Path, command: Command) -> None:
     """Findings, or that the program is not there: never silence."""
-    done = command(project, "tidy", "relu/right")
+    done = command("tidy", "relu/right")
     assert done.returncode == 0, done.stderr
     made = read(model.TidyEvidence, project, "clang_tidy.json")
     assert made.files or "not installed" in made.degraded[0]
@@ -174,15 +165,15 @@ def test_tidy_is_told_when_it_is_not_installed(project: Path) -> None:
         (["profile", "relu", "--top", "0"], "no number from 1 to 50"),
     ],
 )  # fmt: skip
-def test_wrong_arguments(project: Path, words: list[str], told: str) -> None:
+def test_wrong_arguments(command: Command, words: list[str], told: str) -> None:
     """Each says what is wrong and what would be right; nothing is run."""
-    done = command(project, *words)
+    done = command(*words)
     assert done.returncode == 2
     assert told in done.stderr
 
 
 @pytest.mark.slow
-def test_ablation_of_four_methods(project: Path) -> None:
+def test_ablation_of_four_methods(project: Path, command: Command) -> None:
     """Slower without it: it contributes. Wrong: essential. No build: not ablated. The same speed: no gain."""
     text = (project / "kernels/relu.cpp").read_text()
     line = "  for (int64_t i = 0; i < count; ++i) y[i]"
@@ -197,7 +188,7 @@ def test_ablation_of_four_methods(project: Path) -> None:
         (project / f"{name}.cpp").write_text(variant)
         words += ["--without", f"{name}={name}.cpp"]
     before = (project / "kernels/relu.cpp").read_bytes()
-    done = command(project, "ablate", "relu/right", "--case", "2x3", "--cgins-sandbox", "off", *words)
+    done = command("ablate", "relu/right", "--case", "2x3", "--cgins-sandbox", "off", *words)
     assert done.returncode == 1, done.stderr
     made = read(model.AttributionEvidence, project, "attribution.json")
     states = {one.method: one.state for one in made.methods}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -41,12 +39,9 @@ else:
 
 
 @pytest.fixture(scope="module")
-def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
+def evaluator(recorded: Path) -> Iterator[Evaluator]:
     """Of the tiny project with its pack."""
-    folder = tmp_path_factory.mktemp("profile") / "project"
-    shutil.copytree(PROJECT, folder)
-    subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
-    with closing(Evaluator(load(folder / "cgins.yaml"), seed=0, timing=False, probes="off")) as made:
+    with closing(Evaluator(load(recorded / "cgins.yaml"), seed=0, timing=False, probes="off")) as made:
         yield made
 
 
