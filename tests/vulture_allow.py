@@ -18,6 +18,7 @@ _.pytest_report_header
 _.pytest_sessionstart
 _.pytest_runtestloop
 _.pytest_runtest_call
+_.pytest_runtest_protocol
 _.pytest_runtest_logfinish
 _.pytest_runtest_logreport
 _.pytest_runtest_makereport

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.device_peaks import DevicePeaks
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
-from pytest_cgins.run.pool import ALONE, Isolation, WorkerPool
+from pytest_cgins.run.pool import ALONE, UNCOMPARED, Isolation, WorkerPool
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sanitize import Sanitizers
@@ -188,6 +188,7 @@ class Evaluator:
     def close(self) -> None:
         """End the worker processes, and builds that are its own."""
         self._pool.close()
+        self._reference.close()
         self._sanitizers.close()
         self._bases.close()
         self.supply.close()
@@ -209,12 +210,12 @@ class Evaluator:
         self.warm()
         wanted = [kernel_of(case) for case in cases]
         if self._timing and any(self._bases.is_touched(*name) for name in dict.fromkeys(wanted)):
-            self._pool.warm([f"timing{ALONE}"])
+            self._pool.warm(["timing", f"timing{ALONE}"])
         self.supply.build_ahead(wanted)
         self._bases.build_ahead(wanted)
 
-    def evaluate(self, case: Case) -> Evaluation:
-        """Build, verify, time and judge one case."""
+    def evaluate(self, case: Case, *, upcoming: Case | None = None) -> Evaluation:
+        """Build, verify, time and judge one case; the upcoming one is prepared while the kernel is verified."""
         started = time.monotonic()
         result = Evaluation(
             case=case,
@@ -235,7 +236,7 @@ class Evaluator:
                 build_seconds=compiled.build_seconds,
                 tested=evidence.tested(self.config, case, compiled, seed=self.seed),
             )
-            result = self._verified_and_timed(result, compiled)
+            result = self._verified_and_timed(result, compiled, upcoming)
         except EndedError as end:
             result = replace(result, verdict=end.verdict, output=end.output)
             if end.verdict.status is Status.TIMEOUT:
@@ -377,7 +378,7 @@ class Evaluator:
     def warm(self) -> None:
         """Have all workers import torch at the same time, while something else is awaited."""
         self._reference.warm()
-        self._pool.warm(["verification", *(["timing"] if self._timing else [])])
+        self._pool.warm(["verification"])
 
     def _compiled(self, case: Case) -> CompiledKernel:
         """The built kernel; its build time is reported with the first case only."""
@@ -390,18 +391,27 @@ class Evaluator:
         except CginsError as error:
             raise EndedError(Status.BUILD_ERROR, Reason.SOURCE, str(error)) from error
 
-    def _verified_and_timed(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
+    def _verified_and_timed(
+        self, result: Evaluation, compiled: CompiledKernel, upcoming: Case | None
+    ) -> Evaluation:
         case = result.case
         with ExitStack() as open_buffers:
             # Nobody times on the device meanwhile, and nobody who does is disturbed.
             with self._reference.beside_no_timing(case.device), self._processes(case, compiled):
                 prepared = open_buffers.enter_context(closing(self._prepared(case)))
-                correctness, output = self._verification.run(prepared, compiled)
+                with self._preparing(upcoming, beside=case):
+                    correctness, output = self._verification.run(prepared, compiled)
             verdict = gate.decide(correctness, None)
             verified = replace(result, correctness=correctness, verdict=verdict, output=output)
             if not (correctness.passed and self._timing):
                 return verified
             return self._timed(verified, compiled, prepared)
+
+    def _preparing(self, upcoming: Case | None, *, beside: Case) -> AbstractContextManager[None]:
+        """Not on a GPU, where the memory that another process takes would be noticed as the kernel's."""
+        if upcoming is None or self._pool.is_local or {upcoming.device, beside.device} != {"cpu"}:
+            return nullcontext()
+        return self._reference.preparing(self._questions.of(upcoming))
 
     @contextmanager
     def _processes(self, case: Case, compiled: CompiledKernel) -> Iterator[None]:
@@ -413,6 +423,8 @@ class Evaluator:
             roles.append(role_of("timing", compiled))
             if self._bases.is_touched(*kernel_of(case)):
                 roles.append(roles[-1] + ALONE)
+            elif not self._questions.entry(case).timing.floor_vs_torch:
+                roles[-1] += UNCOMPARED
         fresh = [role for role in roles if not self._runs.has_run(role, compiled.key)]
         for role in fresh:
             self._pool.start_for(role, compiled.key)

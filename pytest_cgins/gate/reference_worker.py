@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeVar
@@ -46,6 +47,8 @@ class ReferenceWorker:
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
         self._machine: Machine | None = None
+        self._thread = ThreadPoolExecutor(1)
+        self._ahead: tuple[Question, Future[Reply[PreparedCase]]] | None = None
 
     def warm(self) -> None:
         """Have it import torch, and do not wait."""
@@ -100,10 +103,32 @@ class ReferenceWorker:
 
     def prepare(self, question: Question) -> Reply[PreparedCase]:
         """The inputs of a case; EndedError also where torch no longer gives what was recorded."""
-        prepared = self._ask("prepare", question, PreparedCase)
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == question:
+            prepared = ahead[1].result()
+        else:
+            _forget(ahead)
+            prepared = self._ask("prepare", question, PreparedCase)
         if prepared.result.drift:
             raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result.drift)
         return prepared
+
+    @contextmanager
+    def preparing(self, question: Question) -> Iterator[None]:
+        """Prepare the case that comes next meanwhile, and wait for it at the end; `prepare` tells what came of it."""
+        _forget(self._ahead)
+        upcoming = self._thread.submit(self._ask, "prepare", question, PreparedCase)
+        self._ahead = question, upcoming
+        try:
+            yield
+        finally:
+            wait([upcoming])
+
+    def close(self) -> None:
+        """Forget what was prepared for a case that never came."""
+        _forget(self._ahead)
+        self._ahead = None
+        self._thread.shutdown()
 
     def judge(self, question: Question, answers: Reply[KernelAnswers]) -> Correctness:
         """What is found of a kernel's answers."""
@@ -168,6 +193,11 @@ class ReferenceWorker:
                         Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
                     ) from error
         raise AssertionError("the loop above returns or raises")
+
+
+def _forget(ahead: tuple[Question, Future[Reply[PreparedCase]]] | None) -> None:
+    if ahead is not None and ahead[1].exception() is None:
+        ahead[1].result().close()
 
 
 def _blamed(role: str, error: ServiceError, output: str) -> EndedError:

@@ -18,6 +18,7 @@ from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
+from pytest_cgins.run.pool import UNCOMPARED
 from pytest_cgins.timing.lock import timing as timing_lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.roofline import factors_dtype, roofline
@@ -134,7 +135,7 @@ class TimingStage:
         Args:
             case: which.
             compiled: its kernel, which was found right.
-            role: of the worker.
+            role: of the worker, or of its fork where the kernel is compared with nothing.
             probes: names of those that are switched on.
             pairs: sets of inputs that it is timed on.
             judge: has the reference worker judge what was seen.
@@ -146,7 +147,8 @@ class TimingStage:
         base = self._base(case, compiled)
         task = self._task(case, compiled, base, role=role, probes=probes, pairs=pairs)
         request = replace(task.request, compile=self._options.compile)
-        task = replace(task, tests=self._tests(), request=request)
+        role = role if base.compiled is not None or task.gate.floor_vs_torch else role + UNCOMPARED
+        task = replace(task, role=role, tests=self._tests(), request=request)
         noise = self._options.noise(self._environment(case.device))
         timer = CaseTiming(
             self._runs, noise=noise, lock=lambda: self.alone_on(case.device), fresh=self._fresh

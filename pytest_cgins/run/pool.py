@@ -31,9 +31,11 @@ SERVICES: Mapping[str, str] = {
 TRUSTED = frozenset({"reference"})
 """Roles that run no kernel: they know the answers, so nobody may look into them, and nothing is put around them."""
 MEASURING = frozenset({"timing"})
-"""Roles whose processes are never forked. Times depend on where code and memory lie: forks have that in common, and a
+"""Roles whose processes are not forked. Times depend on where code and memory lie: forks have that in common, and a
 confirmation in another process is to be another draw (see `timing/process_noise.py`)."""
 
+UNCOMPARED = "/uncompared"
+"""Ends the role of a process in which a kernel is timed that no test compares with anything: a fork does."""
 ALONE = "/alone"
 """Ends the role of a process that a kernel is never loaded in: its base is timed there, against limits that are wider than what
 forks have in common, so that it is forked."""
@@ -213,7 +215,7 @@ class WorkerPool:
             limits=self._limits,
             wrap=None if trusted else self._wrap,
             shielded=trusted,
-            fork=base not in MEASURING or role.endswith(ALONE),
+            fork=base not in MEASURING or role.endswith((ALONE, UNCOMPARED)),
             imports=self._services["verification"].partition(":")[0]
             if base != "verification" and self._shares_imports
             else "",

@@ -232,7 +232,8 @@ class JudgeService:
             _importable(question.import_root, case.op)
             made = self._prepared[key] = self._prepare(case, question.seed, options)
             self._held += made.nbytes
-            self._evict()
+            # The case that comes next is prepared before this one is judged, unless on a GPU, whose memory is dear.
+            self._evict(keep=2 if case.device == "cpu" else 1)
         self._prepared.move_to_end(key)
         return self._prepared[key]
 
@@ -257,9 +258,9 @@ class JudgeService:
         ]
         return prepare(trace, opened.reader, case.device, seed, options, others)
 
-    def _evict(self) -> None:
-        """Forget what was used longest ago until the rest fits; the newest always stays."""
-        while len(self._prepared) > 1 and self._held > self._cache_bytes:
+    def _evict(self, *, keep: int) -> None:
+        """Forget what was used longest ago until the rest fits; the newest stay, so many."""
+        while len(self._prepared) > keep and self._held > self._cache_bytes:
             _, oldest = self._prepared.popitem(last=False)
             self._held -= oldest.nbytes
 

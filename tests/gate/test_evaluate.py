@@ -380,6 +380,44 @@ def test_what_was_verified_survives_a_failure_while_timed(project: Path, evaluat
     assert found.correctness.passed
 
 
+@pytest.mark.parametrize(
+    ("gate", "role"), [("", "timing/uncompared"), (", gate: {floor_vs_torch: 0.001}", "timing")]
+)
+def test_what_is_compared_is_timed_in_a_program_of_its_own(
+    project: Path, evaluators: Evaluators, gate: str, role: str
+) -> None:
+    """A kernel that no test compares with anything is timed in a fork, which costs a second less."""
+    file = configure(project, python("right"))
+    file.write_text(file.read_text().replace("]}", f"]{gate}}}"))
+    evaluator = evaluators.make(file, timing=True)
+    evaluator.evaluate(evaluator.cases()[0])
+    assert {name for name in evaluator.pool._workers if name.startswith("timing")} == {role}
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_the_upcoming_case_is_prepared_while_a_kernel_is_verified(
+    project: Path, evaluators: Evaluators, monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    """What is prepared ahead is taken by the case that it is for, and forgotten where another one comes."""
+    file = configure(project, python("right"))
+    file.write_text(file.read_text().replace("]}", f", {{name: two, {python('raises')}}}]}}"))
+    evaluator = evaluators.make(file)
+    first, second = evaluator.cases()
+    asked: list[str] = []
+    call = WorkerPool.call
+
+    def noted(pool: WorkerPool, role: str, method: str, *rest: Any, **options: Any) -> Any:
+        asked.append(method)
+        return call(pool, role, method, *rest, **options)
+
+    monkeypatch.setattr(WorkerPool, "call", noted)
+    assert evaluator.evaluate(first, upcoming=second).verdict.status is Status.PASSED
+    assert asked.count("prepare") == 2
+    then = evaluator.evaluate(second if comes else first)
+    assert then.verdict.status is (Status.RUNTIME_ERROR if comes else Status.PASSED)
+    assert asked.count("prepare") == (2 if comes else 3)
+
+
 @contextmanager
 def timing_elsewhere() -> Iterator[None]:
     """Another thread times on the CPU; this one could take its own lock again."""

@@ -160,3 +160,19 @@ def test_skips_stand_at_their_line_of_the_file(full_run: Run) -> None:
         "      - {name: cuda,   device: cuda, source: kernels/relu.cu}"
     )
     assert re.search(rf"^SKIPPED \[2\] cgins\.yaml:{line}: device-absent: .*cuda", full_run.out, re.MULTILINE)
+
+
+def test_items_know_which_case_comes_next(project: Path, run: Callable[..., Run]) -> None:
+    """What is prepared while a kernel runs is the next item's case, and nothing after the last one."""
+    (project / "conftest.py").write_text(
+        "from pytest_cgins.gate.evaluate import Evaluator\n"
+        "evaluate = Evaluator.evaluate\n"
+        "def told(self, case, *, upcoming=None):\n"
+        "    print('CASE', case.name, upcoming and upcoming.name, 'END')\n"
+        "    return evaluate(self, case, upcoming=upcoming)\n"
+        "Evaluator.evaluate = told\n"
+    )
+    ended = run(project, "--cgins", "--cgins-no-timing", "--cgins-probes=off", "-k", "right or refuse", "-s")
+    pairs = re.findall(r"CASE (\S+) (\S+) END", ended.out)
+    assert len(pairs) > 2
+    assert [upcoming for _, upcoming in pairs] == [*(case for case, _ in pairs[1:]), "None"]

@@ -301,13 +301,19 @@ def test_explicit_tolerance_that_torch_misses_is_drift(service: JudgeService, so
 
 
 def test_preparation_is_shared_and_bounded(softmax: Case, tmp_path: Path) -> None:
-    """One trace is prepared once for several implementations; old ones are forgotten when memory is short."""
-    other = record(tmp_path / "other", lambda: functional.softmax(normal(10, 20), dim=-1))
+    """A trace is prepared once for several implementations; all but the last two are forgotten when memory is short."""
+    others = [
+        record(tmp_path / f"other{rows}", lambda rows=rows: functional.softmax(normal(rows, 20), dim=-1))
+        for rows in (10, 11)
+    ]
     service = JudgeService({"cache_bytes": 1})
     service.prepare(parameters(softmax), [])
     first = service._preparation(read(Question, parameters(softmax)))
     assert service._preparation(read(Question, parameters(replace(softmax, implementation="cuda")))) is first
-    service.prepare(parameters(other), [])
+    service.prepare(parameters(others[0]), [])
+    assert service._preparation(read(Question, parameters(softmax))) is first
+    for other in others:
+        service.prepare(parameters(other), [])
     assert service._preparation(read(Question, parameters(softmax))) is not first
 
 

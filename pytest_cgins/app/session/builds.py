@@ -52,7 +52,7 @@ class RunBuilds:
             return
         files: dict[Path, list[Case]] = {}
         for item in session.items:
-            for file, case in _cases(item):
+            for file, case in cases_of(item):
                 files.setdefault(file, []).append(case)
         for file, cases in files.items():
             self._gate.evaluator(file).build_ahead(cases)
@@ -146,7 +146,7 @@ def _put(text: str) -> None:
     sys.stdout.flush()
 
 
-def _cases(item: pytest.Item) -> Iterator[tuple[Path, Case]]:
+def cases_of(item: pytest.Item) -> Iterator[tuple[Path, Case]]:
     """The case that an item is for, its own or that of the fixture `cgins_case`, and its `cgins.yaml`."""
     if isinstance(item, CaseItem):
         yield item.path, item.case

@@ -108,7 +108,7 @@ class CaseItem(LineItem):
         pytest calls what fails here an error and what fails in `runtest` a failure. A drifted trace or a
         lost device is an error and says nothing about the kernel, so the work has to be done here.
         """
-        self._evaluation = self._gate.evaluator(self.path).evaluate(self.case)
+        self._evaluation = self._gate.evaluate(self.path, self.case)
         results.keep(self, self.path, self._evaluation)
         outcome.settle_setup(self, self._evaluation, self._gate)
 

@@ -76,7 +76,7 @@ class CaseUnderTest:
 
     def evaluate(self) -> Evaluation:
         """Run the gate on the case, in workers; the result is in the session's report."""
-        evaluation = self._gate.evaluator(self._file).evaluate(self.case)
+        evaluation = self._gate.evaluate(self._file, self.case)
         results.keep(self._item, self._file, evaluation)
         return evaluation
 

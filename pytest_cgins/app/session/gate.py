@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from pytest_cgins.core.model import Case, Environment
+from pytest_cgins.core.model import Case, Environment, Evaluation
 
 if TYPE_CHECKING:
     from pytest_cgins.gate.evaluate import Evaluator
@@ -33,6 +33,9 @@ class Gate(Protocol):
         Raises:
             CginsError: the file or one of its trace packs is wrong.
         """
+
+    def evaluate(self, file: Path, case: Case) -> Evaluation:
+        """Run the gate on a case of a `cgins.yaml`."""
 
     def environments(self) -> tuple[Environment, ...]:
         """What this process's workers ran on so far, one a device and `cgins.yaml`."""

@@ -18,7 +18,7 @@ from pytest_cgins import __version__
 from pytest_cgins import config as configuration
 from pytest_cgins.app.session import coverage, fencing, pinning, results
 from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
-from pytest_cgins.app.session.builds import RunBuilds
+from pytest_cgins.app.session.builds import RunBuilds, cases_of
 from pytest_cgins.app.session.collect import CaseItem, CginsFile
 from pytest_cgins.app.session.compile_only import BuildItem
 from pytest_cgins.app.session.parametrize import parametrize
@@ -64,6 +64,7 @@ class GateSession:
         self._started = time.monotonic()
         self._report: SessionReport | None = None
         self._unwritten: OSError | None = None
+        self._next: pytest.Item | None = None
         self._sandbox = fencing.sandbox(config)
         self.builds = RunBuilds(self, self._sandbox)
         config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
@@ -155,6 +156,16 @@ class GateSession:
                 evaluator.warm()  # its processes import torch while packs are read and tests collected
             self._cases[file] = evaluator.cases()
         return self._cases[file]
+
+    def evaluate(self, file: Path, case: Case) -> Evaluation:
+        """Run the gate on a case of a `cgins.yaml`, whose next item's case is prepared meanwhile."""
+        upcoming = [case for path, case in cases_of(self._next) if path == file] if self._next else []
+        return self.evaluator(file).evaluate(case, upcoming=upcoming[0] if upcoming else None)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> None:
+        """Know which item comes next."""
+        self._next = nextitem
 
     def files(self) -> tuple[Path, ...]:
         """The `cgins.yaml` files that this process has collected."""

@@ -7,6 +7,7 @@ together; operators that are not torch's go by their whole names, `namespace::na
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _FAMILIES = {
     "contraction": r"((foreach_|sparse_|sparse_sampled_)?(mm|addmm)|smm|hspmm|sspaddmm|weight_int[48]pack_mm.*|bmm|baddbmm|addbmm|mv|addmv|dot|vdot|inner|matmul|"
@@ -85,6 +86,7 @@ def plain(name: str) -> str:
     return short.strip("_") if namespace in OF_TORCH else name
 
 
+@lru_cache(maxsize=8192)  # a kernel chooses the names of its own operators
 def family(name: str) -> str:
     """What an operator, by its plain name, computes; its own name if that is in no table."""
     return next((label for label, pattern in _PATTERNS.items() if pattern.fullmatch(name)), name)
