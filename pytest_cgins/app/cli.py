@@ -59,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The command's own exit code; 2 after an error of ours or of the arguments; 130 after Ctrl-C.
     """
-    arguments = _parser().parse_args(export.kind_first(sys.argv[1:] if argv is None else argv))
+    words = sys.argv[1:] if argv is None else argv
+    parser = _parser(importers.FORMATS_FOR.intersection(words))
+    arguments = parser.parse_args(export.kind_first(words))
     if isinstance(sys.stdout, io.TextIOWrapper):
         # In a locale without arrows they are spelled out.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -83,8 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @functools.cache
-def _parser() -> argparse.ArgumentParser:
-    """All commands; tests run many in one process."""
+def _parser(formats_for: frozenset[str]) -> argparse.ArgumentParser:
+    """All commands, with the formats that `import_export.add_parsers` adds; tests run many in one process."""
     parser: argparse.ArgumentParser = _Parser(
         prog="cgins", description="Record traces of torch ops and build kernels; `pytest --cgins` gates them."
     )
@@ -96,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_parsers(traces)
     traces_judge.add_parser(traces)
     profile.add_parsers(subparsers)
-    exports = importers.add_parsers(subparsers)
+    exports = importers.add_parsers(subparsers, formats_for)
     build.add_parsers(subparsers)
     kernels.add_parsers(subparsers)
     export.add_parser(exports)

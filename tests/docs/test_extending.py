@@ -97,6 +97,19 @@ def test_the_device_gates_kernels(extended: Path, tmp_path: Path) -> None:
     assert all(one["measurement"] for one in report["evaluations"] if one["verdict"]["status"] == "PASSED")
 
 
+def test_the_importer_imports(extended: Path, tmp_path: Path) -> None:
+    """A call becomes a trace, and a line that is none is left out."""
+    (tmp_path / "calls.jsonl").write_text('{"op": "torch.relu", "shapes": [[8, 64]]}\n[]\n')
+    main = "from pytest_cgins.app.cli import main; raise SystemExit(main())"
+    command = [sys.executable, "-c", main, "import", "opcalls", "calls.jsonl", "--out", "pack"]
+    environment = {**os.environ, "PYTHONPATH": str(extended)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "left out  calls.jsonl:2" in done.stdout
+    assert "1 trace, " in done.stdout
+
+
 def test_files_exist() -> None:
     """Each file that is named is there, but for those that are written here."""
     for name in set(re.findall(r"`((?:[\w.]+/)+[\w.]*)`", TEXT)) - NEW - {"pytest_cgins/"}:

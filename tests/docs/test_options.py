@@ -47,7 +47,7 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", keep)
     with pytest.raises(SystemExit):
-        cli.main([])
+        cli.main(["completion"])
     for name, parser in commands("cgins", parsers[0]):
         found[name] = cells(parser)
     return found

@@ -6,6 +6,7 @@ A tensor is `T(shape, dtype[, stride[, device]])`. The same calls as JSON or JSO
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.recording.importers.collect import Budget, Collector, check_result, check_size, on
 from pytest_cgins.recording.importers.expressions import DTYPES, parse
 from pytest_cgins.recording.importers.files import objects, parse_json, read_text
+from pytest_cgins.recording.importers.registry import Importer
 
 ABBREVIATIONS = {
     "bf16": torch.bfloat16, "f64": torch.float64, "f32": torch.float32, "f16": torch.float16,
@@ -336,3 +338,28 @@ def _index_bound(op: str, args: tuple[Any, ...]) -> int:
         return find(args) if find is not None else 0
     except (IndexError, TypeError, ValueError, AttributeError) as error:
         raise RecordError(f"the arguments are not those of aten.{op}: {error}") from error
+
+
+def _run(args: argparse.Namespace, collector: Collector) -> None:
+    collect(
+        args.source,
+        collector,
+        max_mib=args.max_mib,
+        device=args.device,
+        functional=args.functional,
+        only=args.only,
+    )
+
+
+IMPORTER = Importer(
+    help="operator traces of BackendBench",
+    source="FILE",
+    run=_run,
+    options=(
+        (
+            "--functional  use torch's functions for ATen overloads, where they agree",
+            {"action": "store_true"},
+        ),
+        ("--only TEXT  only ops whose name contains this", {"default": ""}),
+    ),
+)

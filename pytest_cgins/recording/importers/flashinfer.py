@@ -6,6 +6,7 @@ Inputs are random, a scalar, or a tensor of a safetensors file.
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.recording.importers.collect import Budget, Collector, check_size, on
 from pytest_cgins.recording.importers.files import objects, parse_json, read_json, read_text, text_of
 from pytest_cgins.recording.importers.references import References, module_name, require
+from pytest_cgins.recording.importers.registry import Importer
 
 DTYPES = {
     name: getattr(torch, name)
@@ -188,3 +190,12 @@ class _Inputs:
                 f"{dtype} {list(shape or ())}"
             )
         return tensor
+
+
+def _run(args: argparse.Namespace, collector: Collector) -> None:
+    collect(args.source, collector, References(args.references), max_mib=args.max_mib, device=args.device)
+
+
+IMPORTER = Importer(
+    help="definitions and workloads of flashinfer-bench (code)", source="DIR", run=_run, runs_code=True
+)

@@ -6,10 +6,11 @@ that a pack keeps as recipes become `random`; indices, masks and kept bytes beco
 
 from __future__ import annotations
 
+import argparse
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,9 @@ from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.recording.importers.flashinfer import DTYPES
 from pytest_cgins.recording.importers.reference_code import Call, call_of
 from pytest_cgins.recording.importers.references import module_name
+from pytest_cgins.recording.importers.registry import Exported, Exporter
 
 _NAMESPACE = uuid.UUID("6d0a1c52-5b9e-5d0f-9c5e-2f3a6c8a7b11")
-
-
-@dataclass(slots=True)
-class Exported:
-    """What an export did."""
-
-    definitions: dict[str, int] = field(default_factory=dict)
-    """Workloads by definition."""
-    left_out: list[tuple[str, str]] = field(default_factory=list)
-    """Trace and reason."""
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +242,17 @@ def _is_contiguous(meta: TensorMeta) -> bool:
 def _put(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+def _run(pack: Path, out: Path, args: argparse.Namespace) -> Exported:
+    return export(pack, out, values=args.values)
+
+
+EXPORTER = Exporter(
+    help="definitions and workloads of flashinfer-bench",
+    out="root of the trace set",
+    run=_run,
+    options=(
+        ("--values  write every tensor's values, not only those that matter", {"action": "store_true"}),
+    ),
+)

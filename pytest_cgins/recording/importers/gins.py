@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pytest_cgins.packs import backward
 from pytest_cgins.recording.importers.collect import Collector, check_result, one_line
 from pytest_cgins.recording.importers.expressions import Evaluator, parse
 from pytest_cgins.recording.importers.files import objects, read_json, require_torch_op, text_of
+from pytest_cgins.recording.importers.registry import Importer
 
 
 def collect(source: Path, collector: Collector, *, max_mib: float) -> None:
@@ -105,3 +107,10 @@ class _Program:
             self._collector.report.note(f"device {asked!r} was mapped to the CPU: there is no GPU here")
             return "cpu"
         return asked
+
+
+def _run(args: argparse.Namespace, collector: Collector) -> None:
+    collect(args.source, collector, max_mib=args.max_mib)
+
+
+IMPORTER = Importer(help="GinS programs (JSON)", source="FILE.json", run=_run, chooses_device=False)

@@ -5,6 +5,7 @@ The file is copied under the project, and the op is the module class in the copy
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from pytest_cgins.core.errors import RecordError
 from pytest_cgins.recording.importers.collect import Collector, check_size, on, tensors_in
 from pytest_cgins.recording.importers.files import read_text
 from pytest_cgins.recording.importers.references import References, constants, module_name, override, require
+from pytest_cgins.recording.importers.registry import Importer
 
 SEED = 42
 _PROBLEM = re.compile(r"(?P<number>\d+)_(?P<title>.+)\.py")
@@ -204,3 +206,42 @@ def _constant(node: ast.expr) -> object:
         return eval(compile(ast.Expression(node), "constant", "eval"), {"__builtins__": {}})  # noqa: S307
     except Exception:  # noqa: BLE001 - anything but a number is no size
         return None
+
+
+def _run(args: argparse.Namespace, collector: Collector) -> None:
+    collect(
+        args.source,
+        collector,
+        References(args.references),
+        overrides=dict(map(_override, args.overrides)),
+        max_mib=args.max_mib,
+        shrink=args.shrink,
+        device=args.device,
+    )
+
+
+def _override(text: str) -> tuple[str, object]:
+    name, found, value = text.partition("=")
+    try:
+        if found and name.isidentifier():
+            return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        pass
+    raise RecordError(
+        f"--set {text!r} is not NAME=VALUE", remedy="write a Python literal, such as batch_size=8"
+    )
+
+
+IMPORTER = Importer(
+    help="problems of KernelBench (code)",
+    source="FILE.py|DIR",
+    run=_run,
+    options=(
+        (
+            "--set NAME=VALUE  another value for a constant of the file, such as batch_size=8",
+            {"action": "append", "default": [], "dest": "overrides"},
+        ),
+        ("--shrink  halve the file's sizes until it fits --max-mib; says which", {"action": "store_true"}),
+    ),
+    runs_code=True,
+)

@@ -14,6 +14,7 @@ become the tolerance in cgins.yaml.
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import json
 import math
@@ -32,6 +33,7 @@ from pytest_cgins.recording.importers.collect import Budget, Collector, check_si
 from pytest_cgins.recording.importers.expressions import DTYPES
 from pytest_cgins.recording.importers.files import parse_json, read_text
 from pytest_cgins.recording.importers.references import References, module_name, require
+from pytest_cgins.recording.importers.registry import Importer
 
 MAKERS = ("make_inputs", "setup", "get_inputs")
 _C_TYPES = {
@@ -224,3 +226,29 @@ def _random(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return torch.randn(shape, dtype=torch.float32).to(dtype)
     high = 2 if dtype is torch.bool else 100
     return torch.randint(0, high, shape, dtype=dtype)
+
+
+def _run(args: argparse.Namespace, collector: Collector) -> None:
+    collect(
+        args.source,
+        collector,
+        References(args.references),
+        dims=parse_dims(args.dims),
+        kernel=args.kernel,
+        numel=args.numel,
+        max_mib=args.max_mib,
+        device=args.device,
+    )
+
+
+IMPORTER = Importer(
+    help="a ref.py with reference(**kwargs) (code)",
+    source="FILE.py",
+    run=_run,
+    options=(
+        ('--dims JSON  sizes, such as {"M": 64, "N": 64}', {"required": True}),
+        ("--kernel FILE.cu  kernel whose solve(…) says what the arguments are", {"type": Path}),
+        ("--numel N  elements of each buffer; default: product of the two largest dims", {"type": int}),
+    ),
+    runs_code=True,
+)

@@ -7,6 +7,7 @@ both.
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import itertools
 import math
@@ -25,6 +26,7 @@ from pytest_cgins.packs.signature import bind
 from pytest_cgins.recording.importers.collect import Collector, check_size, mapped, on, tensors_in
 from pytest_cgins.recording.importers.files import objects, read_json, read_text
 from pytest_cgins.recording.importers.references import References, module_name
+from pytest_cgins.recording.importers.registry import Importer
 
 DIRECTIONS = ("forward", "backward")
 MAX_CONFIGURATIONS = 10_000
@@ -224,3 +226,30 @@ def _stop(*_: Any, **__: Any) -> Any:
 
 def _detached(values: Any) -> Any:
     return mapped(values, lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf)
+
+
+def _run(args: argparse.Namespace, collector: Collector) -> None:
+    collect(
+        args.source,
+        collector,
+        References(args.references),
+        seeds=args.seeds,
+        configs=args.configs,
+        max_mib=args.max_mib,
+        device=args.device,
+    )
+
+
+IMPORTER = Importer(
+    help="task folders of robust-kbench (code)",
+    source="DIR",
+    run=_run,
+    options=(
+        ("--seeds N  initialisations a configuration", {"type": int, "default": 1}),
+        (
+            "--configs  which settings of the task to take",
+            {"choices": ("single", "multi"), "default": "multi"},
+        ),
+    ),
+    runs_code=True,
+)
