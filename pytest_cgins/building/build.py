@@ -327,7 +327,7 @@ def base_key(
     digests = [file_digest(file) for file in source.files]
     for file, digest in zip(source.files, digests, strict=True):
         if digest is None:
-            raise SourceError(f"{file}: gone since it was found", remedy="put it back, or correct cgins.yaml")
+            raise SourceError(f"{file}: removed during the run", remedy="put it back, or correct cgins.yaml")
     header = file_digest(plans.INCLUDE / "cgins.h")
     parts = [
         f"contract {CONTRACT_VERSION}", source.contract, source.device, source.entry, str(header),

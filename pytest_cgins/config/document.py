@@ -134,16 +134,14 @@ def _limit(root: Node, name: str) -> None:
                 f"{where}: more than {MAX_NODES} values or {MAX_DEPTH} levels", remedy="use fewer aliases"
             )
         if not isinstance(node, kinds.get(node.tag.rpartition(":")[2], object)):  # as in !!str [a]
-            raise ConfigError(
-                f"{where}: the tag {node.tag} is not for what it stands at", remedy="take the tag away"
-            )
+            raise ConfigError(f"{where}: the tag {node.tag} does not fit its value", remedy="remove the tag")
         if isinstance(node, SequenceNode):
             todo += [(item, depth + 1) for item in node.value]
         elif isinstance(node, MappingNode):
             todo += [(item, depth + 1) for pair in node.value for item in pair]
         elif any("\ud800" <= character <= "\udfff" for character in node.value):
             raise ConfigError(
-                f"{where}: {node.value[:80]!a} has half a character", remedy="write the character itself"
+                f"{where}: {node.value[:80]!a} has an unpaired surrogate", remedy="write the character itself"
             )
 
 

@@ -173,13 +173,13 @@ def wrong_with_url(text: str) -> Wrong:
         parts = urlsplit(text)
         host, secret, port = parts.hostname, "@" in parts.netloc, parts.port
     except ValueError:
-        return "is no address of a server", _URL_REMEDY
+        return "is not a server address", _URL_REMEDY
     if secret:
         return "has a name or password in it", VARIABLE_REMEDY
     if "?" in text or "#" in text:
         return "has a ? or # in it, after which no path can follow", _URL_REMEDY
     if parts.scheme not in ("http", "https") or not host or port == 0 or re.search(r"[\s\\]", text):
-        return "is no address of a server", _URL_REMEDY
+        return "is not a server address", _URL_REMEDY
     return None
 
 
@@ -189,7 +189,7 @@ def wrong_with_model(name: str) -> Wrong:
         return "looks like an API key", "write the name of a model, as its provider has it"
     if len(name) > MOST_MODEL_CHARACTERS or name != name.strip() or not name.isprintable() or not name:
         return (
-            "is no name of a model",
+            "is not a model name",
             f"write at most {MOST_MODEL_CHARACTERS} characters that can be printed",
         )
     return None
@@ -200,11 +200,11 @@ def wrong_with_variable(text: str) -> Wrong:
     if looks_like_key(text):
         return "looks like a key itself, and is not repeated here", VARIABLE_REMEDY
     if not _VARIABLE.fullmatch(text):
-        return "is no name of a variable", "write a name such as MY_API_KEY, never the key"
+        return "is not a variable name", "write a name such as MY_API_KEY, never the key"
     if not is_secret(text):
         # Those that look like secrets are kept from kernels and compilers.
         return (
-            f"is {text}, which nobody would take for a secret",
+            f"is {text}, which does not look like the name of a secret",
             "give the variable a name that ends in _API_KEY",
         )
     return None

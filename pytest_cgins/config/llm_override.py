@@ -73,7 +73,7 @@ def _with_provider(settings: LlmSettings | None, llm: str, root: Path, here: Pat
     if provider in SERVERS:
         return _at_server(settings, option, rest)
     if "://" in rest or not rest.isprintable():
-        _refuse(option, "with something that is no folder", f"write {option}:FOLDER")
+        _refuse(option, "with something that is not a folder", f"write {option}:FOLDER")
     if rest:
         return replace(settings, path=Path(os.path.normpath(here / rest)))
     if settings.path is None:

@@ -116,7 +116,7 @@ def _folder(value: Value) -> Path:
     text = value.text()
     if not text.isprintable():
         example = RUNS_FOLDER if value.key == "runs" else EXCHANGE_FOLDER
-        value.fail(f"{value.label} is no name of a folder", remedy=f"write e.g. {example}")
+        value.fail(f"{value.label} is not a folder name", remedy=f"write e.g. {example}")
     return Path(os.path.normpath(value.section.file.parent / text))
 
 

@@ -64,7 +64,7 @@ def wrong_with_label(name: str) -> Wrong:
     if "," in name:
         return "has a comma", "write one label in each item of the list, without commas"
     if name != name.strip() or not name.replace(_JOINER, "").isprintable():
-        return "is no name of a label", "write it without control characters, and without space around it"
+        return "is not a label name", "write it without control characters, and without space around it"
     if len(name) > MOST_LABEL_CHARACTERS:
         return (
             f"has {counted(len(name), 'character')}",
@@ -77,7 +77,7 @@ def wrong_with_login(name: str) -> Wrong:
     """What is wrong with the login of a person, and the remedy."""
     if len(name) > MOST_LOGIN_CHARACTERS or not _LOGIN.fullmatch(name):
         return (
-            "is no login",
+            "is not a login",
             f"write it as in the profile's address, without @ (at most {MOST_LOGIN_CHARACTERS} characters)",
         )
     return None
@@ -89,7 +89,7 @@ def wrong_with_team(name: str) -> Wrong:
         return "has a slash", "write the team's slug alone, without its organisation: it is the owner's"
     if len(name) > MOST_TEAM_CHARACTERS or not _TEAM.fullmatch(name):
         return (
-            "is no slug of a team",
+            "is not a team slug",
             f"write it as in the team's address: at most {MOST_TEAM_CHARACTERS} of a-z, 0-9, - and _",
         )
     return None

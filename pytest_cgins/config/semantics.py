@@ -187,7 +187,7 @@ def _known(kind: str, words: Iterable[Any], known: tuple[str, ...]) -> None:
 def _list(given: Mapping[str, Any], key: str, example: str) -> tuple[str, ...]:
     names = given.get(key, [])
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise SemanticsError(f"{key} is no list of arguments", remedy=f"write e.g. {key}: {example}")
+        raise SemanticsError(f"{key} is not a list of arguments", remedy=f"write e.g. {key}: {example}")
     return tuple(names)
 
 
@@ -198,11 +198,11 @@ def _outputs(given: Any) -> tuple[tuple[tuple[int, float, float], ...], tuple[In
         "{1: {index_into: x, dim: -1}}"
     )
     if not isinstance(given, Mapping):
-        raise SemanticsError("outputs is no mapping of numbers", remedy=remedy)
+        raise SemanticsError("outputs is not a mapping of numbers", remedy=remedy)
     drawn, indices = [], []
     for key, output in given.items():
         if not str(key).isdecimal():
-            raise SemanticsError(f'the output "{key}" is no number', remedy=remedy)
+            raise SemanticsError(f'the output "{key}" is not a number', remedy=remedy)
         if isinstance(output, Mapping) and RANDOM not in output:
             indices.append(_index_output(int(key), output))
             continue
@@ -218,7 +218,7 @@ def _index_output(number: int, output: Mapping[str, Any]) -> IndexOutput:
     _known("property of an output", output, (RANDOM, *_INDEX_KEYS))
     into, dim = output.get(INDEX_INTO), output.get("dim")
     if not isinstance(into, str):
-        raise SemanticsError(f"{INDEX_INTO} of output {number} is no argument", remedy=remedy)
+        raise SemanticsError(f"{INDEX_INTO} of output {number} is not an argument", remedy=remedy)
     dims = list(dim) if isinstance(dim, (list, tuple)) else [] if dim is None else [dim]
     if not all(type(dim) is int for dim in dims) or len(set(dims)) < len(dims):
         raise SemanticsError(
@@ -246,7 +246,7 @@ def _open(low: float, high: float) -> list[float | None]:
 def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     arguments = given.get(key, {})
     if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
-        raise SemanticsError(f"{key} is no mapping of arguments", remedy=f"write {key}: {{ARGUMENT: …}}")
+        raise SemanticsError(f"{key} is not a mapping of arguments", remedy=f"write {key}: {{ARGUMENT: …}}")
     return arguments
 
 

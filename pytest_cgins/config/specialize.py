@@ -132,7 +132,7 @@ def _size(value: Value, defines: Collection[str]) -> str:
         )
     text = value.scalar().strip()
     if parse(text) is None:
-        value.fail(f"{value.label} is {text[:80]}, which is no size of an argument", remedy=_HOW)
+        value.fail(f"{value.label} is {text[:80]}, which is not a size of an argument", remedy=_HOW)
     return text
 
 

@@ -153,7 +153,7 @@ def _slowdown(value: Value) -> float:
 def _catch(value: Value) -> float:
     number = _slowdown(value)
     if number == 0:
-        value.refuse("and a slowdown of nothing is none", remedy="write what must be found, e.g. 5%")
+        value.refuse("not above 0", remedy="write what must be found, e.g. 5%")
     return number
 
 
@@ -197,7 +197,7 @@ def _revision(value: Value) -> str:
     """`merge-base`, `none`, or what git may know as a commit."""
     word = value.scalar()
     if value.is_a("bool", "null") or not _REVISION.fullmatch(word):
-        value.refuse("no name of a commit", remedy="write merge-base, none, or a commit, tag or branch")
+        value.refuse("not the name of a commit", remedy="write merge-base, none, or a commit, tag or branch")
     return word
 
 

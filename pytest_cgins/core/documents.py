@@ -73,7 +73,7 @@ def load(cls: type[T], text: str | bytes) -> T:
 def extent(text: bytes, most: int) -> tuple[int, int]:
     """About how many values JSON text in UTF-8 has, and how deep it is nested, found without parsing it.
 
-    Counting ends soon after `most` values. Of what is no JSON the depth is at least what a parser meets before it
+    Counting ends soon after `most` values. Of what is not JSON the depth is at least what a parser meets before it
     finds out. Takes memory for a few copies of the text.
     """
     # Escapes first, so that each quote that is left begins or ends a string.

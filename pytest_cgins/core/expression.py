@@ -192,7 +192,7 @@ def amount(expression: Expression, values: Mapping[str, Any]) -> int:
     """The value of an expression that counts something, to the next whole number.
 
     Raises:
-        ExpressionError: as `evaluate`, or it is no number from 0 up to 2^63.
+        ExpressionError: as `evaluate`, or it is not a number from 0 up to 2^63.
     """
     value = evaluate(expression, values)
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -82,7 +82,7 @@ def run(
     except subprocess.TimeoutExpired:
         raise GitError(
             f"git {words[0]} in {folder} took more than {limit_s:g} s",
-            remedy="run it by hand; if it asks a server, look whether that can be reached",
+            remedy="run it by hand; if it needs a server, check that the server can be reached",
         ) from None
     except OSError as error:
         raise GitError(f"git {words[0]}: {error}", remedy="run it by hand") from error

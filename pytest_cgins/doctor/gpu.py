@@ -112,7 +112,7 @@ def gpus(found: Driver, torch: Any) -> tuple[Finding, ...]:
 def _why_not(found: Driver, torch: Any) -> tuple[str, str]:
     """Why torch cannot use a GPU that the driver lists, and what to do."""
     if torch is None:
-        return "torch could not be asked", "mend torch first"
+        return "torch could not be asked", "fix torch first"
     built = torch.get("cuda")
     if not built:
         return "torch is built without CUDA", "install torch's build for your CUDA version"

@@ -138,7 +138,7 @@ def probe_counters(ncu: str, toolkit: Toolkit | None) -> Finding:
     with tempfile.TemporaryDirectory() as name:
         command, trouble = _tiny_program(toolkit, Path(name))
         if not command:
-            return replace(answer, detail=trouble, remedy="mend nvcc first")
+            return replace(answer, detail=trouble, remedy="fix nvcc first")
         ran = tools.run(
             [ncu, "--metrics", METRIC, "--target-processes", "application-only", *command],
             limit_s=PROBE_LIMIT_S,

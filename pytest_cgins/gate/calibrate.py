@@ -191,7 +191,7 @@ class CalibrationRun:
                     longer[name], still[name] = wanted, subjects
                     rho = found[name].rho
                     self._say(
-                        f"{name}: blocks hang on each other, rho = {rho:.2f}: again with batches {wanted:g} times as long"
+                        f"{name}: blocks are correlated, rho = {rho:.2f}: again with batches {wanted:g} times as long"
                     )
         return found
 

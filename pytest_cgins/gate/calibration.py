@@ -64,7 +64,7 @@ class SizeClass(Document):
 
     def __post_init__(self) -> None:
         if self.name not in BOUNDS_NS:
-            raise ValueError(f"{self.name!r} is no size class: they are {', '.join(BOUNDS_NS)}")
+            raise ValueError(f"{self.name!r} is not a size class: they are {', '.join(BOUNDS_NS)}")
         if self.longer not in LONGER:
             raise ValueError(f"batches are longer by {self.longer}: one of {LONGER} is meant")
         for name in ("spread", "spread_upper", "sigma", "rho_error", "offset"):

@@ -42,7 +42,7 @@ BATCH_LIMIT_S = 0.05
 COMPILE_LIMIT_S = 180.0
 """What torch.compile may take besides."""
 LONGEST = 8.0
-"""Factor for the length of batches where blocks of the usual length hang on each other."""
+"""Factor for the length of batches where blocks of the usual length are correlated."""
 LENGTHENED = "states of one build lasted for many blocks: timed again with batches 8 times as long"
 _REMEDIES = {
     Reason.TAMPERING: "the clock that the worker reads was changed, or its arms differ while that is read\n"
@@ -62,7 +62,7 @@ class Noise:
     """Upper bound at 95% of τ, the standard deviation between processes of the log ratio of a kernel to itself; where
     `why` says that nothing is known, what is assumed."""
     longer: float = 1.0
-    """Factor for the length of batches, where blocks of the usual length hang on each other."""
+    """Factor for the length of batches, where blocks of the usual length are correlated."""
     why: str = ""
     """Why nothing is known; "" if something is."""
 

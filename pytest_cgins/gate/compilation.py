@@ -281,7 +281,7 @@ def _check(arch: str, known: tuple[str, ...]) -> None:
     except SourceError as error:
         refuse(error.what)
     if arch.startswith("compute_"):
-        refuse(f"{arch} is PTX, of which nobody knows the registers")
+        refuse(f"{arch} is PTX, whose registers are unknown until it is compiled")
     if known and arch not in known:
         refuse(f"this CUDA compiler does not know {arch}")
 

@@ -372,7 +372,7 @@ class Evaluator:
                 Status.SKIPPED,
                 Reason.TIMED_OUT,
                 f"it hung in {counted(len(hung), 'case')} ({', '.join(hung)}), each for {self._timeout_s:g} s: not run in its others\n"
-                "→ mend the loop or the deadlock, or raise the time limit with --cgins-timeout",
+                "→ fix the loop or the deadlock, or raise the time limit with --cgins-timeout",
             )
 
     def warm(self) -> None:

@@ -205,7 +205,7 @@ def _against_base(told: _Told, state: str, note: str) -> _Finding:
 
 def _without_base(told: _Told, state: str, note: str) -> _Finding:
     if state == "new":
-        text = f"nothing to hold its time against: {note or f'{told.label} has no such kernel'}"
+        text = f"nothing to compare its time with: {note or f'{told.label} has no such kernel'}"
         return _Finding(status=Status.NEW, reason=Reason.NO_BASELINE, message=text)
     if state == "unchanged":
         text = f"not timed against itself: the build is that of {told.label}"
@@ -260,7 +260,7 @@ def by_sums(comparison: Comparison) -> bool:
 
 
 def lasting(comparison: Comparison) -> bool:
-    """Whether the medians were slower in blocks that hang on each other, so that nothing is proven."""
+    """Whether the medians were slower in blocks that are correlated, so that nothing is proven."""
     return (
         comparison.outcome == "inconclusive"
         and comparison.runs is not None
@@ -331,11 +331,11 @@ def _slower(told: _Told, first: Comparison) -> str:
     again = confirmation(told.measurement, "base")
     assert again is not None
     if by_sums(first):
-        head = f"{told_sums(first)}, against {told.label}; {percent(first.tolerate)} is let pass"
+        head = f"{told_sums(first)}, against {told.label}; slowdowns up to {percent(first.tolerate)} pass"
     else:
         head = (
             f"time {change(first.ratio)} against {told.label}, {change(again.ratio)} in a fresh process; "
-            f"{percent(first.tolerate)} is let pass"
+            f"slowdowns up to {percent(first.tolerate)} pass"
         )
     return "\n".join([head, *_processes(told.measurement, "base")])
 
@@ -353,7 +353,7 @@ def _below(told: _Told, first: Comparison) -> str:
 
 def _processes(measurement: Measurement, against: Against) -> list[str]:
     """Both processes side by side: ratio with its interval, medians, blocks, and what noise would do."""
-    rows = [["", f"time/{against} (95%)", "kernel", against, "blocks", "by noise, at most"]]
+    rows = [["", f"time/{against} (95%)", "kernel", against, "blocks", "p-value, at most"]]
     for name, one in (("first", measurement), ("fresh", measurement.confirmation)):
         comparison = one.against(against) if one is not None else None
         rival: Arm | None = getattr(one, against) if one is not None else None
@@ -433,7 +433,7 @@ def _budget(told: _Told, comparison: Comparison) -> str:
     if taken < comparison.most_blocks:
         return "run it again: it was ended before it had its blocks"
     return (
-        "its time lies between what is let pass and what must be found, or it had bad luck: run it again, with more "
+        "its slowdown lies between tolerate and catch, or the blocks were unlucky: run it again, with more "
         f"if it stays so: {told.setting(f'max_blocks: {_round(2 * comparison.most_blocks)}')}"
     )
 

@@ -53,7 +53,7 @@ def adapter(cls: type) -> Callable[[AdapterT], AdapterT]:
         missing = [name for name in ("to_plain", "from_plain") if not callable(getattr(made, name, None))]
         if missing:
             raise RecordError(
-                f"{made.__qualname__} is no adapter for {cls.__qualname__}: it has no {' and no '.join(missing)}",
+                f"{made.__qualname__} is not an adapter for {cls.__qualname__}: it has no {' and no '.join(missing)}",
                 remedy="define static functions to_plain(object) and from_plain(plain)",
             )
         if "<locals>" in made.__qualname__:
@@ -110,7 +110,7 @@ def to_plain(obj: object) -> tuple[str, object] | None:
         return _names[made], made.to_plain(obj)
     except Exception as error:
         raise RecordError(
-            f"{_names[made]}.to_plain raised {type(error).__name__}: {error}", remedy="mend the adapter"
+            f"{_names[made]}.to_plain raised {type(error).__name__}: {error}", remedy="fix the adapter"
         ) from error
 
 
@@ -124,7 +124,7 @@ def from_plain(name: str, plain: object) -> object:
     found: Any = next((made for made, known in _names.items() if known == name), None)
     if found is None:
         raise TraceError(
-            f"{name} is not an adapter, and a trace must not have other code run",
+            f"{name} is not an adapter, and a trace must not run other code",
             remedy=f"decorate {name.rpartition('.')[2]} with @pytest_cgins.adapter(…) in a module that is imported with "
             "the op's, or record the pack again",
         )
@@ -135,7 +135,7 @@ def from_plain(name: str, plain: object) -> object:
     except Exception as error:
         raise TraceError(
             f"{name}.from_plain raised {type(error).__name__}: {error}",
-            remedy="mend the adapter, or record the pack again",
+            remedy="fix the adapter, or record the pack again",
         ) from error
     return made
 

@@ -223,7 +223,7 @@ def resolve(op: str) -> Callable[..., Any]:
     of_torch = is_torch_module(func) if is_class else is_torch_op(op, func)
     if not (of_torch or is_marked(func) or op in _trusted):
         raise TraceError(
-            f"{op} is neither a torch op nor a marked function, and a trace must not have other code run",
+            f"{op} is neither a torch op nor a marked function, and a trace must not run other code",
             remedy=f"decorate {op.rpartition('.')[2]} with @pytest_cgins.mark",
         )
     if is_class:

@@ -52,7 +52,7 @@ class PackReader:
         """The `nbytes` bytes of a blob.
 
         Raises:
-            PackError: if the file is missing, is no regular file, or does not hold what its name says.
+            PackError: if the file is missing, is not a regular file, or does not hold what its name says.
         """
         return _read_blob(self.folder, blob)
 

@@ -112,7 +112,7 @@ def _reached(field: str, trace: Trace) -> Iterator[Problem]:
 
 def _argument(field: str, argument: Argument, tensors: int) -> Iterator[Problem]:
     if not argument.name or len(argument.name) > MAX_TEXT:
-        yield Problem(f"{field}.name", f"{argument.name[:80]!r} is no parameter name")
+        yield Problem(f"{field}.name", f"{argument.name[:80]!r} is not a parameter name")
     if (argument.passed == "state") != argument.name.startswith("self."):
         yield Problem(f"{field}.passed", f"{argument.passed!r} for {argument.name[:80]!r}")
     yield from _value(f"{field}.value", argument.value, tensors)
@@ -251,7 +251,7 @@ def _lengths(field: str, trace: Trace) -> Iterator[Problem]:
 def _rebound(field: str, names: tuple[str, ...]) -> Iterator[Problem]:
     for number, name in enumerate(names):
         if not name or len(name) > MAX_TEXT:
-            yield Problem(f"{field}[{number}]", f"{name[:80]!r} is no name")
+            yield Problem(f"{field}[{number}]", f"{name[:80]!r} is not a name")
 
 
 def _context(field: str, context: Context) -> Iterator[Problem]:

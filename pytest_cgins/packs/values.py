@@ -48,7 +48,7 @@ def decode(value: Value, tensors: Sequence[torch.Tensor]) -> Any:
     A generator is made anew on the tensors' device, with the seed that `context.restore` has set.
 
     Raises:
-        TraceError: for a function that is no op of torch, or an adapter that is none.
+        TraceError: for a function that is not an op of torch, or an adapter that is none.
     """
     kind, leaf = value.kind, value.value
     if kind in ("tuple", "list", "size", "slice", "dict"):
@@ -174,7 +174,7 @@ def _torch_op(name: str) -> Any:
     found = ops.locate(name) if name.startswith("torch.") else None
     if found is None or not ops.is_torch_op(name, found):
         raise TraceError(
-            f"{name} is passed as a function, and is no op of torch: a trace must not have other code run",
+            f"{name} is passed as a function, and is not an op of torch: a trace must not run other code",
             remedy="record the pack again",
         )
     return found

@@ -79,7 +79,7 @@ def check(contribution: Contribution, base: Base, present: Collection[str], *, i
         own.add(contribution.config)
     foreign = sorted(set(contribution.files) - own)
     if foreign:
-        raise refused(f'"{foreign[0]}" is no source of {name}')
+        raise refused(f'"{foreign[0]}" is not a source of {name}')
 
 
 def _check_new(contribution: Contribution, base: Base, present: Collection[str], name: str) -> None:

@@ -124,5 +124,5 @@ def carried_proposal(rest: Rest, target: RunTarget) -> str:
     return (
         f"\n\n<p>By its commit this pull request carries the proposal {inline(own.proposal)} as it was made, "
         f"of {inline(own.made)}. What its own gate measured then is in the description; what is above was "
-        "measured anew.</p>\n"
+        "measured again.</p>\n"
     )

@@ -121,7 +121,7 @@ def _made(text: str) -> str:
     try:
         when = datetime.fromisoformat(text).astimezone(timezone.utc)
     except (ValueError, OverflowError):
-        raise refused(f"it was made at {text[:40]!r}, which is no time") from None
+        raise refused(f"it was made at {text[:40]!r}, which is not a time") from None
     now = datetime.now(timezone.utc)
     if when > now + _AHEAD:
         raise refused(f"it was made at {text[:40]!r}, which is still to come")
@@ -151,4 +151,4 @@ def _key(config: str, kernel: str, implementation: str) -> str:
 
 def refused(why: str) -> ProposalError:
     """The error for a proposal that no pull request is made of."""
-    return ProposalError(f"the proposal is refused: {why}", remedy="make it anew with --cgins-regenerate")
+    return ProposalError(f"the proposal is refused: {why}", remedy="regenerate it: --cgins-regenerate")

@@ -375,7 +375,7 @@ class _Attempt:
             if wanted is not None or "raft pull requests are not supported" not in error.what:
                 raise
             state, pull = self._create(part, commit, draft=False)
-            return state, pull, ["it is no draft: this repository has none"]
+            return state, pull, ["it is not a draft: this repository does not allow drafts"]
         return state, pull, []
 
     def _create(self, part: str, commit: str, *, draft: bool) -> tuple[State, dict[str, Any]]:

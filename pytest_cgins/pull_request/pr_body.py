@@ -106,7 +106,7 @@ def _basis(contribution: Contribution, basis: Basis) -> str:
         where += "."
     since = moved(basis)
     if since:
-        where += f" Mind: {inline(since, 4 * PATH_LENGTH)}. The gate on this pull request measures anew."
+        where += f" Mind: {inline(since, 4 * PATH_LENGTH)}. The gate on this pull request measures it again."
     elif basis.measured != basis.tip:
         where += " Only documents and pictures have changed in between."
     fetch = inline(f"git fetch origin {contribution.branch} && git checkout FETCH_HEAD")

@@ -125,7 +125,7 @@ def named(full_name: str, remote: Remote) -> Remote:
     """
     names = full_name.split("/")
     if len(names) != 2 or not all(_NAME.fullmatch(name) for name in names):
-        raise GitHubError(f'"{full_name}" is no repository', remedy="write OWNER/NAME")
+        raise GitHubError(f'"{full_name}" is not a repository', remedy="write OWNER/NAME")
     return Remote(
         scheme=remote.scheme, host=remote.host, port=remote.port, owner=names[0], repository=names[1]
     )

@@ -71,7 +71,7 @@ class Server:
     def change_branches(self, changes: Sequence[RefChange]) -> None:
         """Change branches: all or none, where the server has the GraphQL API; else one after the other.
 
-        What is there already is not done again, so that a lost answer does no harm.
+        What already exists is not done again, so that a lost answer does no harm.
 
         Raises:
             BranchMovedError: one of them is not as expected.

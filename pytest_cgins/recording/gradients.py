@@ -290,7 +290,7 @@ def why_left_out(record: Record) -> RecordError:
     ]
     return RecordError(
         f"gradients {' and '.join(forms)} came only to calls whose inputs were not kept, which a second step under "
-        "the same recording may mend, and tier recipe needs not",
+        "the same recording may fix, and tier recipe does not need",
         remedy="run another step under the same recording, or use tier='recipe' / --tier recipe",
     )
 

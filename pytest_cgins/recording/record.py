@@ -75,7 +75,7 @@ def record(
         )
     if top_time is not None and not 0 < top_time <= 1:
         raise RecordError(
-            f"top_time is {top_time}, which is no share of the time",
+            f"top_time is {top_time}, which is not a share of the time",
             remedy="use a number above 0 and up to 1, e.g. top_time=0.8 / --top-time 80%",
         )
     if level not in get_args(Level):

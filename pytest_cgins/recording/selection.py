@@ -62,7 +62,7 @@ def refuse_uninitialised(name: str, func: object) -> None:
     word = schema.name.rpartition("::")[2] if schema is not None else getattr(func, "__name__", "")
     if word.strip("_") in _UNINITIALISED:
         raise RecordError(
-            f"{name} cannot be recorded: what it returns is not initialised, so that there is no gold",
+            f"{name} cannot be recorded: its result is uninitialised memory, so there is no gold",
             remedy="take it out of ops=[…], and record the ops that fill its result",
         )
 

@@ -41,7 +41,7 @@ def moved_error(moved: tuple[str, ...]) -> RegenerateError:
     """What is said of goalposts that are not where they were."""
     return RegenerateError(
         f"changed since the run began: {', '.join(moved)}",
-        remedy="undo that and resume the run, which keeps all answers; or begin a new run",
+        remedy="undo that and resume the run, which keeps all answers; or start a new run",
     )
 
 

@@ -56,7 +56,7 @@ def planned(
         top: the project's top folder.
 
     Raises:
-        ConfigError: nothing of the op is recorded, the implementation is there already, or the file's form cannot be
+        ConfigError: nothing of the op is recorded, the implementation already exists, or the file's form cannot be
             added to.
     """
     name = _recorded(config, op)

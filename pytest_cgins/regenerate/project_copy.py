@@ -24,7 +24,7 @@ from pytest_cgins.core.errors import GitError, RegenerateError, RevisionError, S
 from pytest_cgins.regenerate.methods import memory_file
 
 LIMIT_NBYTES = 4 << 20
-"""Larger files are no sources, and are left out, as they are of a base revision's checkout."""
+"""Larger files are not sources, and are left out, as they are of a base revision's checkout."""
 HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl"})
 SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".cgins", "__pycache__", "node_modules", ".venv", "venv", ".tox", "build"}
@@ -184,7 +184,8 @@ class ProjectCopy:
         for path, text in files.items():
             if path not in self.files:
                 raise RegenerateError(
-                    f"{path} is no source of this kernel", remedy=f"only {', '.join(self.files)} may change"
+                    f"{path} is not a source of this kernel",
+                    remedy=f"only {', '.join(self.files)} may change",
                 )
             self._write(path, text)
 
@@ -223,7 +224,7 @@ class ProjectCopy:
                     return entry, one
         raise RegenerateError(
             f"{config.file} has no implementation {self._key[1]!r} of kernel {self._key[0]!r} for {self._key[2]}",
-            remedy="name one that is there",
+            remedy="name an existing one",
         )
 
     def _own_files(self, config: Config, entry: KernelEntry, one: Implementation) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ def _next(journal: Journal, state: State) -> Iterator[str]:
         for folder in map(shown_path, proposed):
             yield f"next: cgins proposal apply {_words(shlex.quote(folder))}"
         if not proposed:
-            yield "next: nothing is proposed; begin a new run"
+            yield "next: nothing is proposed; start a new run"
 
 
 # ---- a target

@@ -407,7 +407,7 @@ def blameless(evaluation: Evaluation) -> Evaluation:
     if evaluation.verdict.reason is Reason.TOOL_MISSING:
         raise RegenerateError(
             f"{evaluation.case.name} cannot be tried here: {evaluation.verdict.message}",
-            remedy="resume the run once that is mended; the answer is kept",
+            remedy="resume the run once that is fixed; the answer is kept",
         )
     return on_its_device(evaluation)
 

@@ -20,7 +20,7 @@ def render(calibration: Calibration, *, colour: bool) -> str:
     """The text of a table, ending in a newline."""
     table = console.table(
         "calls", ">cases", ">processes", ">blocks", ">tau", ">tau, 95% below", ">sigma", ">rho", ">batches",
-        ">let pass besides", colour=colour,
+        ">extra tolerance", colour=colour,
     )  # fmt: skip
     for one in calibration.classes:
         table.add_row(
@@ -52,17 +52,17 @@ def remarks(calibration: Calibration) -> Iterator[str]:
 def _warnings(one: SizeClass) -> Iterator[str]:
     if one.noise.alarming:
         yield (
-            f"WARNING {one.name}: blocks hang on each other even at {one.longer:g} times their length: rho = "
+            f"WARNING {one.name}: blocks are correlated even at {one.longer:g} times their length: rho = "
             f"{one.rho:.2f}, where false alarms are bounded below 0.05 (something else runs on the device: calibrate "
             "on a quiet machine)"
         )
     elif one.longer > 1:
-        yield f"{one.name}: batches {one.longer:g} times as long from now on: shorter ones hang on each other"
+        yield f"{one.name}: batches {one.longer:g} times as long from now on: shorter ones are correlated"
     if slack(one.spread_upper) > MUCH:
         yield (
-            f"WARNING {one.name}: slowdowns of {percent(slack(one.spread_upper))} more than tolerated will be let pass: "
+            f"WARNING {one.name}: slowdowns of {percent(slack(one.spread_upper))} more than tolerated will pass: "
             f"processes differ by tau = {percent(one.spread)}, or up to {percent(one.spread_upper)} as far as "
-            f"{one.processes} of them tell (make the machine quiet, then run `{COMMAND}` again; more --processes tell better)"
+            f"{one.processes} of them tell (run it on a quiet machine: `{COMMAND}` again; more --processes tell better)"
         )
     if one.offset > MUCH_APART and one.offset > slack(one.spread_upper):
         yield (

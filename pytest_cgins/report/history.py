@@ -101,7 +101,7 @@ class HistoryEntry(Document):
         except ValueError:
             utc = False
         if not utc:
-            raise ValueError(f"{self.time[:40]!r} is no time in UTC like 2026-01-02T03:04:05+00:00")
+            raise ValueError(f"{self.time[:40]!r} is not a time in UTC like 2026-01-02T03:04:05+00:00")
         if "kernel" not in self.median_ns_per_call:
             raise ValueError("median_ns_per_call has no kernel")
         _check_positive(**self.median_ns_per_call)

@@ -45,7 +45,7 @@ def append(path: Path, entries: Iterable[HistoryEntry]) -> str:
         What was repaired, for a person; "" if nothing.
 
     Raises:
-        HistoryError: the file is no history, or another run holds it for too long.
+        HistoryError: the file is not a history, or another run holds it for too long.
         OSError: it cannot be written.
     """
     lines = [documents.dump(one).encode() + b"\n" for one in entries]
@@ -61,7 +61,7 @@ def append(path: Path, entries: Iterable[HistoryEntry]) -> str:
     handle = os.open(path, flags, 0o666)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise HistoryError(f"{path} is no regular file", remedy="name another one")
+            raise HistoryError(f"{path} is not a regular file", remedy="name another one")
         _lock(handle, path)
         repaired = _mend(handle, path)
         _write(handle, b"".join(lines))
@@ -87,7 +87,7 @@ def read(path: Path) -> History:
             )
         if path.exists() and not path.is_file():
             raise HistoryError(
-                f"{path} is no regular file", remedy="name the file that --cgins-history wrote"
+                f"{path} is not a regular file", remedy="name the file that --cgins-history wrote"
             )
         data = path.read_bytes()
     except OSError as error:
@@ -157,7 +157,7 @@ def _mend(handle: int, path: Path) -> str:
     tail = os.pread(handle, 2 * LINE_LIMIT_NBYTES, max(0, size - 2 * LINE_LIMIT_NBYTES))
     complete, ended, torn = tail.rpartition(b"\n")
     if not ended and len(tail) < size:
-        raise HistoryError(f"{path} is no history: its last line has no end", remedy="name another file")
+        raise HistoryError(f"{path} is not a history: its last line has no end", remedy="name another file")
     if complete.strip():
         # By its last complete line, so that nobody's source file becomes a history.
         _parse(complete.rstrip().rpartition(b"\n")[2], path, _lines(handle, size - len(torn)))

@@ -146,13 +146,13 @@ def _require_ended(parts: Sequence[Part]) -> None:
     for part in parts:
         if part.report.exit_status not in ENDED:
             raise MergeError(
-                f"{part.name}: its run was ended with exit code {part.report.exit_status}, and nobody knows which cases it "
+                f"{part.name}: its run was ended with exit code {part.report.exit_status}, so it is unknown which cases it "
                 "lacks",
                 remedy="run it again",
             )
         if part.report.stopped:
             raise MergeError(
-                f"{part.name}: its run was stopped by -x or --maxfail, and nobody knows which cases it lacks",
+                f"{part.name}: its run was stopped by -x or --maxfail, so it is unknown which cases it lacks",
                 remedy="run it again without them",
             )
 

@@ -78,7 +78,7 @@ def time_totals(report: SessionReport) -> Iterator[Notice]:
         style = "red" if gate.slower else "yellow" if gate.undecided else "green"
         yield Notice(mark="", title="", text=gate_line(gate), style=style)
     for one in times.not_held(report.evaluations):
-        what = "HELD AGAINST TORCH ALONE" if one.floor else "TIMES GATE NOTHING"
+        what = "COMPARED WITH TORCH ONLY" if one.floor else "TIMES GATE NOTHING"
         text = f"in {counted(one.cases, 'case')}: {one.reason}"
         yield Notice(mark=what, title=what.capitalize(), text=text, style="" if one.floor else "yellow")
     for why, cases in times.uncalibrated(report.evaluations):
@@ -102,7 +102,7 @@ def _clock_lines(clocks: times.ClockNotes) -> Iterator[str]:
     """What was taken anew, and what stood nevertheless."""
     if clocks.redone_blocks:
         blocks, cases = counted(clocks.redone_blocks, "block"), counted(clocks.redone_cases, "case")
-        yield f"{blocks} of {cases} taken anew, as the clock had moved"
+        yield f"{blocks} of {cases} retaken because the clock changed"
     for reason, number in clocks.throttled:
         yield f"throttled while {counted(number, 'case was', 'cases were')} timed: {reason}"
 
@@ -136,7 +136,7 @@ def unread(report: SessionReport) -> str:
     end = (
         "allowed by --cgins-allow-fewer"
         if report.allow_fewer
-        else "mend it, or accept it once with --cgins-allow-fewer"
+        else "fix it, or accept it once with --cgins-allow-fewer"
     )
     return f"{report.coverage_note}: {end}"
 

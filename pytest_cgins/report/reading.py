@@ -22,7 +22,7 @@ def load(path: Path) -> SessionReport:
     """Read and validate.
 
     Raises:
-        ConfigError: the file cannot be read, is no report, or one of another version.
+        ConfigError: the file cannot be read, is not a report, or one of another version.
     """
     from pytest_cgins.core import documents
     from pytest_cgins.core.model import SessionReport
@@ -31,7 +31,8 @@ def load(path: Path) -> SessionReport:
         nbytes = path.stat().st_size
         if nbytes > REPORT_LIMIT_NBYTES:
             raise ConfigError(
-                f"{path}: {counted(nbytes, 'byte is', 'bytes are')} no report of ours", remedy=_REMEDY
+                f"{path}: {counted(nbytes, 'byte is', 'bytes are')} not a report of pytest-cgins",
+                remedy=_REMEDY,
             )
         report = documents.load(SessionReport, path.read_bytes())
     except OSError as error:

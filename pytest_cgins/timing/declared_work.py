@@ -39,7 +39,7 @@ def _value(name: str, value: Value, tensors: Sequence[TensorMeta]) -> Any:
         case "tensor":
             index = int(value.value or 0)
             if index >= len(tensors):
-                raise ExpressionError(f"{name} is no tensor of the call")
+                raise ExpressionError(f"{name} is not a tensor of the call")
             return _facts(name, tensors[index])
         case "float":
             return float.fromhex(str(value.value))

@@ -24,7 +24,7 @@ def e_bh(log_es: Sequence[float], alpha: float, *, tests: int | None = None) -> 
         The indices in ascending order.
 
     Raises:
-        ValueError: `alpha` is no share, an e-value is not a number, or `tests` is less than there are e-values.
+        ValueError: `alpha` is not a share, an e-value is not a number, or `tests` is less than there are e-values.
     """
     count = len(log_es) if tests is None else tests
     if not 0 < alpha < 1 or count < len(log_es) or any(math.isnan(log_e) for log_e in log_es):

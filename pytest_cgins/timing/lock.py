@@ -102,7 +102,7 @@ def _held(doing: Doing, key: str, wait_s: float, folder: Path | None) -> Iterato
                 until_done.enter_context(_locked(device, doing, deadline, wait))
         except TimeoutError:
             raise InfrastructureError(
-                f"others kept this process from {doing} on {key} for {wait_s:g} s: {_holders(place, key)}",
+                f"gave up {doing} on {key} after waiting {wait_s:g} s: {_holders(place, key)}",
                 remedy="wait for them, end them, or run fewer processes at once",
             ) from None
         until_done.enter_context(_recorded(place, key, doing))
@@ -152,7 +152,7 @@ def _open(path: Path) -> int:
     except OSError as error:
         raise InfrastructureError(
             f"{path} cannot be opened: {error.strerror}",
-            remedy=f"see to it that its folder can be written, or set {FOLDER_VARIABLE} to another one",
+            remedy=f"make its folder writable, or set {FOLDER_VARIABLE} to another one",
         ) from error
     _descriptors.add(descriptor)
     return descriptor

@@ -139,7 +139,7 @@ class Course:
 
     @property
     def lasting(self) -> bool:
-        """Whether blocks hang on each other where that matters."""
+        """Whether blocks are correlated where that matters."""
         return any(chance < LASTING for chance in self._runs.values())
 
     def told(self, arm: ArmName) -> float:

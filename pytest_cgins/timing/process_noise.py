@@ -41,13 +41,13 @@ class ProcessNoise:
     rho: float
     """ρ: correlation of a block with the next one."""
     rho_error: float
-    """Standard error of `rho` where blocks do not hang on each other."""
+    """Standard error of `rho` where blocks are independent."""
     offset: float
     """Greatest distance from 0 of a case's mean level: what its two builds differ by in every process."""
 
     @property
     def alarming(self) -> bool:
-        """Whether blocks hang on each other, by more than chance explains, so that tests may alarm too often."""
+        """Whether blocks are correlated, by more than chance explains, so that tests may alarm too often."""
         return self.rho >= ALARMING and self.rho > _Z * self.rho_error
 
 
@@ -55,7 +55,7 @@ def estimate(cases: Sequence[Levels]) -> ProcessNoise:
     """Noise of cases that are alike, pooled: each on its own has too few processes.
 
     A process' level is estimated by the median of its n blocks, whose own variance is (π/2)σ²/n for normal blocks; that
-    is taken from the variance of the medians. For blocks that hang on each other it is more, and counts as spread.
+    is taken from the variance of the medians. For blocks that are correlated it is more, and counts as spread.
 
     Raises:
         ValueError: no case, fewer than three processes or blocks, or a ratio that is not finite.

@@ -1,7 +1,7 @@
 """The sequential test that gates times: two bets on the signs of blocks, looked at after each.
 
 A block gives d, the logarithm of the kernel's time over the other arm's. Under "not slower than δ₀" a block lies above
-ln(1+δ₀) at most half of the time, whatever the noise looks like, as long as blocks do not hang on each other. With
+ln(1+δ₀) at most half of the time, whatever the noise looks like, if blocks are independent. With
 s = 1 above the bound and −1 on it or below (a tie that counted as 0 would let blocks above outnumber those below),
 each E = Π(1 + λ·s) with 0 < λ < 1 has an expectation of at most 1 at every stopping time, and so has the mean over
 several λ. By Ville's inequality it ever reaches N/α with a chance of at most α/N; over N tests that is α in all.

@@ -126,7 +126,7 @@ def _with_other_scalars(call: OpCall, semantics: Semantics) -> tuple[OpCall, lis
 
 
 def _other(argument: Argument) -> Value | None:
-    """Another value of a scalar, None for what is no number that may be another."""
+    """Another value of a scalar, None for what is not a number that may be another."""
     value = argument.value
     if value.kind == "int" and argument.name in _COUNTED:
         return replace(value, value=int(value.value or 0) + 1)

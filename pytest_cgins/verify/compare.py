@@ -138,7 +138,7 @@ def _rule(
     message = ""
     if not passed:
         drawn = worst.output.draws is not None
-        differs = "is no such draw as torch's" if drawn else f"differs from the {_RULES[rule]}"
+        differs = "is not distributed like torch's" if drawn else f"differs from the {_RULES[rule]}"
         differs = "is wrong" if worst.reason else differs
         message = f"{subject(worst.output.index, len(got))} {differs} on the {expected.name} inputs: {_what(worst, place)}"
         if worst.output.scale is None and worst.output.indices is None and not drawn:

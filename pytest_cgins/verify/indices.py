@@ -138,7 +138,7 @@ def indices_of(
     """
     if argument is None:
         raise ConfigError(
-            f'outputs speaks of "{said.into}" as what output {said.number} of {op} points into, and it is no tensor',
+            f'output {said.number} of {op} has index_into "{said.into}", which is not a tensor',
             remedy="write the name of an argument that is a tensor",
         )
     order = torch.arange(answer.numel(), device=answer.device).reshape(answer.shape)

@@ -57,7 +57,7 @@ def test_artifact_that_cannot_be_had_is_a_failure(hub: Hub, script: str) -> None
 
 @pytest.mark.parametrize("listed", ["", "<html>", "[]", '{"artifacts": [{}]}'])
 def test_answer_that_is_none_is_a_failure(hub: Hub, listed: str) -> None:
-    """What is no list of artifacts is not taken for an empty one."""
+    """What is not a list of artifacts is not taken for an empty one."""
     (hub.folder / "listed").write_text(listed)
     done = hub.run("fetch_report.sh", str(hub.folder / "report"))
     assert done.returncode == 2

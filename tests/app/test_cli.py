@@ -120,7 +120,7 @@ def test_own_errors_are_messages(tmp_path_factory: pytest.TempPathFactory) -> No
 @pytest.mark.parametrize(
     ("raised", "code", "text"),
     [
-        (ConfigError("the file is wrong", remedy="mend it"), 2, "cgins: the file is wrong\n→ mend it\n"),
+        (ConfigError("the file is wrong", remedy="fix it"), 2, "cgins: the file is wrong\n→ fix it\n"),
         (KeyboardInterrupt(), 130, ""),
         (PermissionError(13, "Permission denied", "/the/file"), 2, "cgins: /the/file: Permission denied\n"),
         (ConfigError("a\x1b[31mb\u2028c\n::error::d"), 2, "cgins: a\\u001b[31mb\\u2028c\n\\u003a:error::d\n"),

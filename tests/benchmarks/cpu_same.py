@@ -8,7 +8,7 @@ then times the cases in fresh processes with other orders of blocks, confirmatio
 takes each N-th signature of every kernel, the next repeat the next ones: the suite-wide α is that of all cases still.
 
 Meanwhile K processes spin and one more works and sleeps by turns, beside whatever else the machine does. At the end
-each `--whole-every`-th case is timed once more without the early stop, which shows how blocks hang on each other.
+each `--whole-every`-th case is timed once more without the early stop, which shows how blocks are correlated.
 """
 
 from __future__ import annotations
@@ -380,7 +380,7 @@ def _summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def signs(rows: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """How the signs of blocks hang on each other.
+    """How the signs of blocks are correlated.
 
     Returns:
         `above`: share of blocks above the bound of 2%; `above_after_above`: the same of those that follow such a

@@ -244,7 +244,7 @@ def chance_ever(least: Any) -> float:
 
 
 def exact() -> list[dict[str, Any]]:
-    """On the bound, with blocks that do not hang on each other: no lot is needed, and no noise matters."""
+    """On the bound, with blocks that are independent: no lot is needed, and no noise matters."""
     rows = []
     for profile, base in RULES.items():
         for tests in (1, 20, SUITE, 2000):

@@ -312,7 +312,7 @@ def test_another_folder_is_left_alone(own: Path) -> None:
     config = load(own / "cgins.yaml", require_traces=False)
     (own / "out").mkdir()
     (own / "out/notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="exists and is no package of cgins export"):
+    with pytest.raises(ConfigError, match="exists and is not a package of cgins export"):
         package.write(config, config.kernels, folder=own / "out", namespace="mine")
 
 

@@ -107,7 +107,7 @@ def test_every_figure_is_found_whatever_stands_between(
 
 @given(text=st.text(alphabet="ptxas info:Used Compilg entryfunc'_Z1k\n0129, bytesmcld", max_size=300))
 def test_no_text_makes_the_parser_fail(text: str) -> None:
-    """A cut or foreign log is no report, and no exception."""
+    """A cut or foreign log is not a report, and no exception."""
     assert all(one.registers_per_thread >= 0 for one in resources.parse(text, "sm_80"))
 
 

@@ -103,7 +103,7 @@ def test_large_builds_do_not_starve_or_block_each_other(tmp_path: Path) -> None:
 
 
 def test_default_is_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without $MAX_JOBS, or with one that is no number, there is a slot for each core that may be used."""
+    """Without $MAX_JOBS, or with one that is not a number, there is a slot for each core that may be used."""
     for value in ("", "many", "0"):
         monkeypatch.setenv("MAX_JOBS", value)
         assert slots.count() == len(os.sched_getaffinity(0))

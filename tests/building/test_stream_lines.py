@@ -38,7 +38,7 @@ def test_what_a_line_does(tmp_path: Path, line: str, leaves: bool) -> None:
 
 
 def test_a_few_are_shown_and_the_others_counted(tmp_path: Path) -> None:
-    """Of files that are no sources, or not there, none."""
+    """Of files that are not sources, or not there, none."""
     (tmp_path / "a.cu").write_text("k<<<1, 2>>>();\n" * 9)
     (tmp_path / "a.py").write_text("k<<<1, 2>>>();\n")
     shown = stream_lines.suspect(str(tmp_path / name) for name in ("a.cu", "a.py", "gone.cu"))

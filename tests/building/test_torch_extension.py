@@ -66,7 +66,7 @@ def test_declaration_that_cannot_be_read() -> None:
 
 
 def test_units(project: Any) -> None:
-    """A source gets a binding unless it has one, and one that only registers operators is no module."""
+    """A source gets a binding unless it has one, and one that only registers operators is not a module."""
     project.write("k.cpp", "torch::Tensor softmax(torch::Tensor x) { return x; }")
     made = torch_extension.units(project.source(KERNEL), ("1",))
     assert 'm.def("softmax", torch::wrap_pybind_function(softmax), "softmax");' in made.cpp

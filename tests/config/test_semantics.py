@@ -46,12 +46,15 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         ("{kinds: norm}", r'cgins.yaml:6: unknown key "kinds"'),
         ("{kind: nrom}", r'6: semantics of kernel "k": the kind "nrom" is unknown\n→ did you mean "norm"\?'),
         ("{roles: {x: date}}", r'the role "date" is unknown\n→ did you mean "data"\?'),
-        ("{roles: [x]}", r"roles is no mapping of arguments\n→ write roles: \{ARGUMENT: …\}"),
+        ("{roles: [x]}", r"roles is not a mapping of arguments\n→ write roles: \{ARGUMENT: …\}"),
         ("{domain: {x: 1}}", r"the domain of x is not two numbers\n→ write x: \[0, 1\], and null"),
         ("{domain: {x: [2, 1]}}", r"the domain of x is empty: \[2, 1\]"),
         ("{rows: {x: [-1]}}", r"the rows of x are not dimensions\n→ write x: \[0, 1\], counted from 0"),
-        ("{mutated: x}", r"mutated is no list of arguments\n→ write e.g. mutated: \[x, running_mean\]"),
-        ("{outputs: {out: random}}", r'the output "out" is no number\n→ write e.g. outputs: \{1: random\}'),
+        ("{mutated: x}", r"mutated is not a list of arguments\n→ write e.g. mutated: \[x, running_mean\]"),
+        (
+            "{outputs: {out: random}}",
+            r'the output "out" is not a number\n→ write e.g. outputs: \{1: random\}',
+        ),
         (
             "{outputs: {0: ramdom}}",
             r'the property of an output "ramdom" is unknown\n→ did you mean "random"\?',
@@ -59,7 +62,7 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         ("{outputs: {0: {index_ino: x}}}", r'"index_ino" is unknown\n→ did you mean "index_into"\?'),
         (
             "{outputs: {0: {dim: 1}}}",
-            r"index_into of output 0 is no argument\n→ write e.g. 0: \{index_into: x, dim: -1\}",
+            r"index_into of output 0 is not an argument\n→ write e.g. 0: \{index_into: x, dim: -1\}",
         ),
         (
             "{outputs: {0: {index_into: x, dim: last}}}",
@@ -75,7 +78,7 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         ),
         ("{outputs: {0: {random: [0, 1], dim: 1}}}", r'the property of an output "dim" is unknown'),
         ("{outputs: {0: {random: [1]}}}", r"the domain of output 0 is not two numbers"),
-        ("{fixed: x}", r"fixed is no list of arguments\n→ write e.g. fixed: \[heads, 'x\[1\]'\]"),
+        ("{fixed: x}", r"fixed is not a list of arguments\n→ write e.g. fixed: \[heads, 'x\[1\]'\]"),
     ],
 )
 def test_mistakes_are_told_with_line_and_remedy(tmp_path: Path, text: str, message: str) -> None:

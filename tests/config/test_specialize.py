@@ -40,8 +40,8 @@ def test_macros_and_builds(tmp_path: Path) -> None:
     [
         (block("{COLS: input.size(-1)}", "[]"), 8, "builds of .* has 0 entries"),
         (block("{}", "[{}]"), 6, "has no macro"),
-        (block("{COLS: input.size(-1) + 1}", "[{COLS: 7}]"), 7, "is no size of an argument"),
-        (block("{COLS: input.stride(0)}", "[{COLS: 7}]"), 7, "is no size of an argument"),
+        (block("{COLS: input.size(-1) + 1}", "[{COLS: 7}]"), 7, "is not a size of an argument"),
+        (block("{COLS: input.stride(0)}", "[{COLS: 7}]"), 7, "is not a size of an argument"),
         (block("{1COLS: n}", "[{1COLS: 7}]"), 7, '"1COLS" is not the name of a macro'),
         (block("{COLS: n}", "[{COLS: 7}, {COLS: 7}]"), 8, "has the same twice, first in line 8"),
         (block("{COLS: n, K: m}", "[{COLS: 7}]"), 8, '"K"'),

@@ -80,7 +80,7 @@ PITFALLS: list[tuple[str, str, str, list[str] | None]] = [
         None,
     ),
     (
-        "what it returns is not initialised, so that there is no gold",
+        "its result is uninitialised memory, so there is no gold",
         "",
         "torch.empty(2)",
         ["torch.empty"],

@@ -48,10 +48,10 @@ F = "// cgins: f(Tensor x) -> Tensor\n// cgins-launch: "
     [
         (f"version: {HUGE}", "is a whole number (999", "a whole number of at most 18 digits"),
         ('version: "\\UFFFFFFFF"', "cgins.yaml: not YAML: ", "correct it"),
-        ("? !!str [a]\n: 1", "cgins.yaml:1: the tag tag:yaml.org,2002:str is not for what", "take the tag away"),
+        ("? !!str [a]\n: 1", "cgins.yaml:1: the tag tag:yaml.org,2002:str does not fit its value", "remove the tag"),
         ("version: 1\ntraces: !!seq a\nkernels: {}", "cgins.yaml:2: the tag tag:yaml.org,2002:seq is not", "take"),
         ("version: 1\nkernels: !!map a", "cgins.yaml:2: the tag tag:yaml.org,2002:map is not for", "take"),
-        ('version: 1\ntraces: ["\\ud800"]\nkernels: {}', "cgins.yaml:2: '\\ud800' has half a char", "itself"),
+        ('version: 1\ntraces: ["\\ud800"]\nkernels: {}', "cgins.yaml:2: '\\ud800' has an unpaired", "itself"),
         ("a: [" + "b," * 30_000 + "]", "cgins.yaml:1: not YAML: more than 20000 values", "correct it"),
     ],
 )  # fmt: skip

@@ -73,7 +73,7 @@ def gate(folder: Path) -> tuple[str, dict[str, float]]:
 
 
 def test_from_the_command_line_to_the_verdict(project: Path, calibrate: Command) -> None:
-    """A session without a calibration says so; with one, 2.5 times the spread's upper bound is let pass besides."""
+    """A session without a calibration says so; with one, 2.5 times the spread's upper bound is extra tolerance."""
     said, before = gate(project)
     (line,) = [line for line in said.splitlines() if "not calibrated" in line]
     assert line.startswith("not calibrated, in 1 case: ")
@@ -119,8 +119,8 @@ def test_one_document(project: Path, calibrate: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--processes", "2"], "argument --processes: '2' is no number from 3 to 1000"),
-        (["--blocks", "x"], "argument --blocks: 'x' is no number from 3 to 1000"),
+        (["--processes", "2"], "argument --processes: '2' is not a number from 3 to 1000"),
+        (["--blocks", "x"], "argument --blocks: 'x' is not a number from 3 to 1000"),
         (["none"], 'no kernel "none"'),
         (["--device", "cuda"], "--device cuda: torch sees no such device here"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),

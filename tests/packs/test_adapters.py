@@ -120,7 +120,7 @@ def test_an_adapter_that_raises_is_named(project, recorded) -> None:
 def test_only_what_the_decorator_made_is_an_adapter(name: str) -> None:
     """A hostile pack may name anything."""
     value = Value(kind="adapted", value=name, items=(Value(kind="str", value="true"),))
-    with pytest.raises(TraceError, match="is not an adapter, and a trace must not have other code run"):
+    with pytest.raises(TraceError, match="is not an adapter, and a trace must not run other code"):
         decode(value, [])
 
 
@@ -128,7 +128,7 @@ def test_a_wrong_adapter_is_refused_where_it_is_decorated() -> None:
     """The class, its functions and its place are checked."""
     with pytest.raises(RecordError, match="takes the class that it is for, not 3"):
         pytest_cgins.adapter(3)
-    with pytest.raises(RecordError, match="Half is no adapter for Value: it has no from_plain"):
+    with pytest.raises(RecordError, match="Half is not an adapter for Value: it has no from_plain"):
 
         @pytest_cgins.adapter(Value)
         class Half:

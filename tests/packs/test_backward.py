@@ -355,7 +355,7 @@ def test_gradients_that_belong_to_no_kept_inputs_are_left_out_of_tier_full(recor
         r"\(0, 0\) came only to calls whose inputs were not kept(.|\n)*run another step under the same recording",
     ):
         recorded(body, ops=[TANH], tier="full")
-    with pytest.warns(UserWarning, match="tier recipe needs not"):
+    with pytest.warns(UserWarning, match="tier recipe does not need"):
         recorded(body, ops=["torch.tanh"], backward=True, tier="full", top_time=1.0)
     assert [trace.count for trace in recorded(body, ops=[TANH]).traces] == [1]
 

@@ -63,6 +63,6 @@ def test_memory_that_nothing_was_written_to_is_refused(recorded, op, call) -> No
     with pytest.raises(RecordError) as caught:
         recorded(lambda: call(torch.ones(4)), ops=[op])
     assert caught.value.what == (
-        f"{op} cannot be recorded: what it returns is not initialised, so that there is no gold"
+        f"{op} cannot be recorded: its result is uninitialised memory, so there is no gold"
     )
     assert caught.value.remedy == "take it out of ops=[…], and record the ops that fill its result"

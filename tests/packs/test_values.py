@@ -119,6 +119,6 @@ def test_no_module_is_imported_for_a_value(tmp_path, monkeypatch, kind, items) -
     """A pack that names something in a module of its choice does not have it run."""
     (tmp_path / "hostile_module.py").write_text("thing = None\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(TraceError, match="a trace must not have other code run"):
+    with pytest.raises(TraceError, match="a trace must not run other code"):
         decode(Value(kind=kind, value="hostile_module.thing", items=items), [])
     assert "hostile_module" not in sys.modules

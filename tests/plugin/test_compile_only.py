@@ -244,7 +244,7 @@ def test_what_cannot_be_compared_is_new_and_says_why(
     ("option", "what"),
     [
         ({"arch": "sm_70"}, "this CUDA compiler does not know sm_70\n→ name some of .*sm_90, sm_90a, "),
-        ({"arch": "compute_90"}, "compute_90 is PTX, of which nobody knows the registers"),
+        ({"arch": "compute_90"}, "compute_90 is PTX, whose registers are unknown until it is compiled"),
         ({"arch": "90"}, '"90" is not a CUDA architecture\n→ name some of .*sm_90'),
         ({"baseline": "v7"}, 'git knows no commit "v7" in '),
     ],

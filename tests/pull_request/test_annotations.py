@@ -133,7 +133,7 @@ def test_no_text_is_a_command_of_its_own(texts: tuple[str, str, str]) -> None:
 
 
 def test_command_prints_them(root: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    """`cgins annotate` reads a report and prints its commands; a file that is no report is exit 2, and no command."""
+    """`cgins annotate` reads a report and prints its commands; a file that is not a report is exit 2, and no command."""
     hostile = make_evaluation(
         Status.INCORRECT, kernel="scale", implementation="cpp", message="x\n::error::forged"
     )

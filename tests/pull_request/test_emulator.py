@@ -384,7 +384,7 @@ def test_close_closes(emulated: Emulated, capsys: pytest.CaptureFixture[str]) ->
     [(_, text)] = emulated.front.comments()
     assert text.startswith(f"{MARKER}\n**Closed.** ")
     assert "enough" in text
-    assert "#7 is no open pull request of a proposal" in capsys.readouterr().err
+    assert "#7 is not an open pull request of a proposal" in capsys.readouterr().err
 
 
 def test_close_deletes_what_it_looked_at(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:

@@ -318,7 +318,7 @@ def test_an_answer_without_data(monkeypatch: pytest.MonkeyPatch, api: Graphql, s
 
 @pytest.mark.parametrize("errors", ["x", {"message": "x"}, ["x"], 1])
 def test_errors_of_another_form(monkeypatch: pytest.MonkeyPatch, api: Graphql, errors: Any) -> None:
-    """What is no list of errors is an error all the same."""
+    """What is not a list of errors is an error all the same."""
     _answer(monkeypatch, {"data": {"viewer": {"login": "x"}}, "errors": errors})
     with pytest.raises(GitHubError, match="/api/graphql: an error"):
         api.login()

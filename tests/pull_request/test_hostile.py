@@ -43,7 +43,7 @@ def test_files_of_others(place: Place, path: str, capsys: pytest.CaptureFixture[
     base = {SOURCE: BROKEN} | ({} if path.endswith(".h") else {path: "int shift() { return 0; }\n"})
     folder = place.propose({SOURCE: FIXED, path: "int shift() { return 1; }\n"}, base=base)
     assert place.open(folder) == 2
-    assert f'the proposal is refused: "{path}" is no source of scale/cpu-cpp' in capsys.readouterr().err
+    assert f'the proposal is refused: "{path}" is not a source of scale/cpu-cpp' in capsys.readouterr().err
     assert place.tip(BRANCH) == ""
 
 
@@ -89,8 +89,8 @@ def test_names_that_are_no_branch(place: Place, capsys: pytest.CaptureFixture[st
     ("when", "said"),
     [
         ("2999-01-01T00:00:00Z", "which is still to come"),
-        ("soon", "which is no time"),
-        ("0001-01-01T00:00:00+23:59", "which is no time"),
+        ("soon", "which is not a time"),
+        ("0001-01-01T00:00:00+23:59", "which is not a time"),
     ],
 )
 def test_a_time_that_is_still_to_come(
@@ -109,7 +109,7 @@ def test_a_time_that_is_still_to_come(
 def test_a_base_that_is_no_commit(place: Place, base: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It is never a word for git."""
     assert place.open(_changed(place.propose(), base_commit=base)) == 2
-    assert "base_commit: is no commit" in capsys.readouterr().err
+    assert "base_commit: is not a commit" in capsys.readouterr().err
     _untouched(place)
 
 
@@ -198,7 +198,7 @@ def test_it_closes_nothing(place: Place, capsys: pytest.CaptureFixture[str]) -> 
     place.open()
     foreign = place.propose({OTHER: "int shift() { return 0; }\n"}, base={OTHER: "x\n"}, name="two")
     assert place.open(foreign) == 2
-    assert f'"{OTHER}" is no source of scale/cpu-cpp' in capsys.readouterr().err
+    assert f'"{OTHER}" is not a source of scale/cpu-cpp' in capsys.readouterr().err
     same = place.propose({SOURCE: BROKEN}, base={SOURCE: "x\n"}, name="three", run_id="run-2")
     assert place.open(same) == 0
     assert "main has these files already: nothing was done" in capsys.readouterr().out

@@ -142,7 +142,7 @@ def test_nothing_is_written_where_two_pull_requests_have_one_head(
 def test_other_events_are_refused(
     write: Write, place: Place, tmp_path: Path, event: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What names no pull request, or is no event, is an error."""
+    """What names no pull request, or is not an event, is an error."""
     write("--dry-run")
     (tmp_path / "event.json").write_text(event)
     assert main(["comment", str(tmp_path / "report.json"), "--event", str(tmp_path / "event.json")]) == 2
@@ -185,7 +185,7 @@ def test_trouble_is_retried_and_refusals_are_told(
 
 
 def test_damaged_report_comments_nothing(place: Place, write: Write, tmp_path: Path) -> None:
-    """An artifact that is no report is refused before GitHub is asked anything."""
+    """An artifact that is not a report is refused before GitHub is asked anything."""
     write("--dry-run")
     asked = len(place.twin.requests)
     (tmp_path / "report.json").write_text('{"number": 1, "version": 2}')

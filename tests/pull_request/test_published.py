@@ -88,7 +88,7 @@ def test_a_base_that_moved_is_measured_first(published: Published) -> None:
     assert line == f"opened #1 {published.place.twin.url}/octo/kernels/pull/1: Repair clamp (cpp on cpu)"
     found = proposal.read(published.again)
     assert (found.proposal.base_commit, found.evidence.base_revision) == (tip, tip)
-    assert f"measured anew on {tip}" in str(pull.body)
+    assert f"measured again on {tip}" in str(pull.body)
     assert git(published.place.bare, "rev-parse", f"{pull.head}^") == tip
     started = published.environments
     assert [word for word, _ in started] == ["pull-request", "proposal", "pull-request"]
@@ -162,7 +162,7 @@ def test_changes_that_were_not_committed(published: Published) -> None:
     assert line.startswith("opened #1 ")
     found = proposal.read(published.again).proposal
     assert found.base_commit == tip
-    assert found.notes == (f"measured anew on {tip}; first accepted on no commit in run run-1",)
+    assert found.notes == (f"measured again on {tip}; first accepted on no commit in run run-1",)
 
 
 def test_a_process_that_takes_too_long(

@@ -400,7 +400,7 @@ def test_drafts_that_a_repository_does_not_have(place: Place, capsys: pytest.Cap
     assert "→ open it with --ready" in capsys.readouterr().err
     assert place.open(folder) == 0
     assert [one.draft for one in place.twin.api.pulls] == [False]
-    assert "note: it is no draft: this repository has none" in capsys.readouterr().err
+    assert "note: it is not a draft: this repository does not allow drafts" in capsys.readouterr().err
 
 
 def test_a_workflows_token_that_may_not(

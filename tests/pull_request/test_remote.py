@@ -147,5 +147,5 @@ def test_strangers_do_not_get_the_token(host: str, environment: dict[str, str], 
 @pytest.mark.parametrize("name", ["a", "a/b/c", "a/..", "./b", "a/b c", "/b", ""])
 def test_names_that_are_no_repository(name: str) -> None:
     """--repository is OWNER/NAME."""
-    with pytest.raises(GitHubError, match="is no repository"):
+    with pytest.raises(GitHubError, match="is not a repository"):
         named(name, parse("https://github.com/o/r"))

@@ -193,13 +193,13 @@ def test_a_persons_branch_stays_when_closed(place: Place, capsys: pytest.Capture
 
 
 def test_numbers_of_others(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is no open pull request of the bot's is not closed, and the exit status says so."""
+    """What is not an open pull request of the bot's is not closed, and the exit status says so."""
     place.open()
     place.twin.api.pulls[0].body = "mine"
     assert main(["pull-request", "close", "1", "7"]) == 1
     said = capsys.readouterr().err
-    assert "#1 is no open pull request of a proposal" in said
-    assert "#7 is no open pull request of a proposal" in said
+    assert "#1 is not an open pull request of a proposal" in said
+    assert "#7 is not an open pull request of a proposal" in said
     assert place.twin.api.pulls[0].state == "open"
 
 

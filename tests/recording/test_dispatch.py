@@ -161,7 +161,7 @@ def test_what_computes(op: object, wanted: bool) -> None:
     ("options", "says"),
     [
         ({"ops": ["torch.nn.functional.gelu"]}, "is not seen at level dispatch"),
-        ({"ops": ["torch.ops.aten.empty_like.default"]}, "is not initialised, so that there is no gold"),
+        ({"ops": ["torch.ops.aten.empty_like.default"]}, "is uninitialised memory, so there is no gold"),
         ({"ops": ["torch.ops.aten.gelo"]}, "no op is called torch.ops.aten.gelo"),
         ({"backward": True}, "a backward is seen as the ATen ops that it runs"),
     ],

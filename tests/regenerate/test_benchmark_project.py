@@ -103,7 +103,7 @@ def test_a_folder_with_a_project_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "cgins.yaml").write_text("mine")
     with pytest.raises(ConfigError) as error:
         benchmark_project.prepare(tmp_path / "x.json", tmp_path, language="cpp", contract=None)
-    assert str(error.value).startswith(f"{tmp_path / 'cgins.yaml'} is there already\n→ name a new folder")
+    assert str(error.value).startswith(f"{tmp_path / 'cgins.yaml'} already exists\n→ name a new folder")
     assert "cgins runs resume --runs" in str(error.value)
     assert [file.name for file in tmp_path.iterdir()] == ["cgins.yaml"]
 
@@ -204,7 +204,7 @@ def test_only_own_sources_are_written(tmp_path: Path) -> None:
     end = ran(config, {sin: "accepted"})
     final = end.journal / "sin-cpu-cpp" / "final"
     (final / "conftest.py").write_text("import os")
-    with pytest.raises(RegenerateError, match=r"conftest\.py is no source of sin-cpu-cpp"):
+    with pytest.raises(RegenerateError, match=r"conftest\.py is not a source of sin-cpu-cpp"):
         benchmark_project.settle(config, end)
     assert not (config.root / "conftest.py").exists()
 

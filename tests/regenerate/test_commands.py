@@ -210,7 +210,7 @@ def test_a_run_that_somebody_works_on_is_not_resumed(here: Path, capsys: pytest.
     run = journals.journal(here / "cgins.yaml", journals.target())
     with Journal.resume(run.folder):
         assert cli.main(["runs", "resume"]) == 2
-    assert "is being worked on by another process" in capsys.readouterr().err
+    assert "is in use by another process" in capsys.readouterr().err
 
 
 def test_a_sandboxed_run_does_not_go_on_without(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,7 +277,7 @@ def test_candidates_need_their_device(
 def test_a_run_needs_somebody_to_ask(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """That is found out before anything is recorded."""
     assert cli.main(["run", str(BENCHMARK), "--implementation=cpp"]) == 2
-    assert "nobody says which model is asked\n→ give --cgins-llm=PROVIDER" in capsys.readouterr().err
+    assert "no model is configured\n→ give --cgins-llm=PROVIDER" in capsys.readouterr().err
     assert [file.name for file in here.iterdir()] == ["cgins.yaml"]
 
 

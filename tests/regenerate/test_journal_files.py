@@ -54,7 +54,7 @@ def test_it_is_a_run_once_it_is_laid_out(
     assert [one.name for one in runs.iterdir()] == [".gitignore"]
     with begun(project, runs) as journal:
         assert runs_in(runs) == (journal.folder,)
-        with pytest.raises(JournalError, match="is being worked on by another process"):
+        with pytest.raises(JournalError, match="is in use by another process"):
             Journal.resume(journal.folder)
     with Journal.resume(journal.folder) as again:
         assert again.incumbent(again.record.targets[0]) == journal.incumbent(journal.record.targets[0])

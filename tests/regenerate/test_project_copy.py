@@ -82,7 +82,7 @@ def test_no_other_file_can_be_put(tmp_path: Path) -> None:
     """A path that is no own source is refused, with those that are."""
     copy = copy_of(committed(tmp_path / "project"), tmp_path)
     with pytest.raises(
-        RegenerateError, match=r"cgins\.yaml is no source of this kernel\n→ only native/scale\.cpp"
+        RegenerateError, match=r"cgins\.yaml is not a source of this kernel\n→ only native/scale\.cpp"
     ):
         copy.put({"cgins.yaml": ""})
 

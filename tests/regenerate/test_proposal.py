@@ -213,7 +213,7 @@ def test_new_kernel_leaves_whatever_the_file_says(tmp_path: Path, make_evaluatio
         ({"cgins.yaml": GENERATED.replace("version: 1", "version: 1\ngate: {fail_on: never}")}, "changes more than"),
         ({"cgins.yaml": GENERATED.replace("version: 1", "version: 1\npull_request: {reviewers: [mallory]}")}, "changes more than"),
         ({"cgins.yaml": GENERATED.replace("name: fast", "name: slow")}, "has no scale-cpu-fast"),
-        ({"cgins.yaml": GENERATED.replace("kernels/fast.cpp", "kernels/elsewhere.cpp")}, "is no source of"),
+        ({"cgins.yaml": GENERATED.replace("kernels/fast.cpp", "kernels/elsewhere.cpp")}, "is not a source of"),
         ({"cgins.yaml": "kernels: &a [*a]"}, "cgins.yaml"),
         ({"conf/cgins.yaml": GENERATED}, "only where a new kernel"),
     ],
@@ -283,7 +283,7 @@ def test_a_file_that_is_new_has_no_settings(tmp_path: Path, make_evaluation: Mak
 def test_new_kernel_overwrites_nothing(tmp_path: Path, make_evaluation: Make) -> None:
     """Its files are new ones."""
     base = {"cgins.yaml": YAML, "kernels/fast.cpp": OLD}
-    with pytest.raises(ProposalError, match=r"kernels/fast\.cpp: is there already"):
+    with pytest.raises(ProposalError, match=r"kernels/fast\.cpp: already exists"):
         generated(tmp_path / "p", make_evaluation, base=base)
 
 

@@ -41,7 +41,7 @@ def test_a_commit_on_no_branch_of_a_shallow_clone(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_is_not_there(tmp_path: Path) -> None:
-    """What git does not know, and what is no commit, is refused."""
+    """What git does not know, and what is not a commit, is refused."""
     proposals.project(tmp_path)
     for name in ("0" * 40, f"HEAD:{PATH}", "--help", ""):
         with pytest.raises(ProposalError, match="git knows no commit"):

@@ -99,7 +99,7 @@ def test_verify_tells_what_is_damaged(place: Path, capsys: pytest.CaptureFixture
     """A proposal that does not hold is exit 1; one that is not there is an error."""
     Path("../p/report.md").write_text("forged")
     assert cli.main(["proposal", "verify", "../p"]) == 1
-    assert "FAIL  report.md: has not the sha256" in capsys.readouterr().out
+    assert "FAIL  report.md: its sha256 is not" in capsys.readouterr().out
     assert cli.main(["proposal", "verify", "../nowhere"]) == 2
 
 
@@ -117,7 +117,9 @@ def test_only_own_sources(place: Path, make_evaluation: Make, capsys: pytest.Cap
     new = {PATH: NEW, "kernels/other.cpp": "x\n"}
     proposals.write(Path("../p"), make_evaluation, new=new)
     assert cli.main(["proposal", "verify", "../p"]) == 1
-    assert "FAIL  kernels/other.cpp: is no source of scale-cpu-cpp, by cgins.yaml" in capsys.readouterr().out
+    assert (
+        "FAIL  kernels/other.cpp: is not a source of scale-cpu-cpp, by cgins.yaml" in capsys.readouterr().out
+    )
     assert cli.main(["proposal", "apply", "../p"]) == 2
     assert not (place / "kernels/other.cpp").exists()
     assert (place / PATH).read_text() == OLD

@@ -115,7 +115,7 @@ def test_wrong_digest(folder: Path, name: str) -> None:
     """One byte more, and the digest is another."""
     with (folder / name).open("ab") as file:
         file.write(b"\n")
-    assert f"{name}: has not the sha256" in refused(folder)
+    assert f"{name}: its sha256 is not" in refused(folder)
 
 
 # ---- paths
@@ -249,7 +249,7 @@ def test_patch_that_says_otherwise(folder: Path, old: bytes, new: bytes) -> None
 def test_patch_of_another_base(folder: Path) -> None:
     """The old content that the patch leads back to has the digest of the base."""
     proposals.forge(folder, lambda data: data["base_digests"].update({PATH: "0" * 64}))
-    assert refused(folder) == f"patch.diff: what it makes of {PATH} does not begin at the base's"
+    assert refused(folder) == f"patch.diff: what it makes of {PATH} does not start from the base's file"
 
 
 def test_file_that_the_patch_does_not_have(folder: Path) -> None:
@@ -310,8 +310,8 @@ def _consistent(data: dict[str, Any], **changes: Any) -> None:
             "files: are not those of base_digests, or none",
         ),
         (lambda data: data["base_digests"].update({"k/x.cpp": ""}), "files: are not those of base_digests"),
-        (lambda data: data.update(patch_digest="A" * 64), "digests: one is no sha256"),
-        (lambda data: data.update(base_commit="HEAD; rm -rf"), "base_commit: is no commit"),
+        (lambda data: data.update(patch_digest="A" * 64), "digests: one is not a sha256"),
+        (lambda data: data.update(base_commit="HEAD; rm -rf"), "base_commit: is not a commit"),
         (lambda data: _consistent(data, config="x.toml"), "config: names no cgins.yaml"),
         (lambda data: _consistent(data, config="../cgins.yaml"), "paths are relative"),
         (lambda data: _consistent(data, held_out_seed=1), "held_out_seed: is not that of evidence.json"),

@@ -71,7 +71,7 @@ def test_a_base_that_moved_elsewhere(
     assert now.proposal.created_at > was.proposal.created_at
     for field in ("id", "target", "goal", "attempts", "provider", "models", "cost", "search", "files"):
         assert getattr(now.proposal, field) == getattr(was.proposal, field)
-    assert now.proposal.notes == (f"measured anew on {tip}; first accepted on {first} in run run-1",)
+    assert now.proposal.notes == (f"measured again on {tip}; first accepted on {first} in run run-1",)
     assert [one.status for one in now.proposal.before] == [Status.INCORRECT]
     statuses = {one.case.implementation: one.verdict.status for one in now.evidence.evaluations}
     assert statuses["cpp"].outcome == "pass"
@@ -82,7 +82,7 @@ def test_a_base_that_moved_elsewhere(
     assert (project / PATH).read_text() == "somebody's edit\n"
     assert git(project, "status", "--porcelain") == f"M {PATH}"
     assert cli.main(["proposal", "show", "../new"]) == 0
-    assert "! measured anew on" in capsys.readouterr().out
+    assert "! measured again on" in capsys.readouterr().out
 
 
 @pytest.mark.exam
@@ -96,13 +96,13 @@ def test_measured_anew_twice_tells_of_the_first_base(
     notes = [
         "1 request had to be sent again",
         "measured with changes that are not committed: kernels/clamp.h",
-        f"measured anew on {'0' * 40}; first accepted on {first} in run run-1",
+        f"measured again on {'0' * 40}; first accepted on {first} in run run-1",
     ]
     shutil.rmtree("../p")
     rebasing.propose(Path("../p"), make_evaluation, notes=notes, base_commit="0" * 40)
     assert rebase() == 0, capsys.readouterr()
     found = proposal.read(Path("../new")).proposal
-    assert found.notes == (notes[0], f"measured anew on {tip}; first accepted on {first} in run run-1")
+    assert found.notes == (notes[0], f"measured again on {tip}; first accepted on {first} in run run-1")
 
 
 def test_new_traces_count(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +193,7 @@ def test_what_is_refused(project: Path, tmp_path: Path, capsys: pytest.CaptureFi
     """A folder that is there, a commit that is not, and a place in no repository: exit 2, with the remedy."""
     (tmp_path / "new").mkdir()
     assert rebase() == 2
-    assert "../new: is there already\n→ name a folder that is not there yet" in capsys.readouterr().err
+    assert "../new: already exists\n→ name a folder that is not there yet" in capsys.readouterr().err
     assert list((tmp_path / "new").iterdir()) == []
     (tmp_path / "new").rmdir()
     assert rebase("--onto=--all") == 2
@@ -208,7 +208,7 @@ def test_a_hostile_proposal(project: Path, make_evaluation: Make, capsys: pytest
     shutil.rmtree("../p")
     rebasing.propose(Path("../p"), make_evaluation, new={PATH: NEW, "kernels/other.cpp": "x\n"})
     assert rebase() == 2
-    assert "kernels/other.cpp: is no source of clamp-cpu-cpp, by cgins.yaml" in capsys.readouterr().err
+    assert "kernels/other.cpp: is not a source of clamp-cpu-cpp, by cgins.yaml" in capsys.readouterr().err
     proposals.forge_file(Path("../p"), "../../../out.cpp", b"x\n")
     assert rebase() == 2
     assert "paths are relative to the repository" in capsys.readouterr().err

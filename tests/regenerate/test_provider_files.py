@@ -81,7 +81,7 @@ def test_a_run_is_a_recording(tmp_path: Path) -> None:
     first = Replay(tmp_path / "rec").ask(request(), place_of(run, request()))
     with pytest.raises(ProviderError, match="the provider gave up"):
         Replay(tmp_path / "rec").ask(second, place_of(run, second))
-    failure = files.Failure(what="it broke", remedy="mend it", retry=False, tries=1, usage=None)
+    failure = files.Failure(what="it broke", remedy="fix it", retry=False, tries=1, usage=None)
     files.write_json(run / second.id / files.ERROR, failure)
     shutil.copytree(run, tmp_path / "copy")
     replay = Replay(tmp_path / "copy", strict=True)

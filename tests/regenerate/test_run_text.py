@@ -194,7 +194,7 @@ def test_a_reason_and_a_remedy_are_shown_whole(config: Path) -> None:
     ],
 )
 def test_ages(age: timedelta, words: str) -> None:
-    """Young runs have an age, others, and those of another clock, a date; what is no date is shown as it is."""
+    """Young runs have an age, others, and those of another clock, a date; what is not a date is shown as it is."""
     began = datetime(2026, 1, 2, 3, tzinfo=timezone.utc)
     assert run_text.when(began.isoformat(), began + age) == words
     assert run_text.when("\x1b[1mlong ago") == "long ago"

@@ -42,7 +42,7 @@ def test_two_runs_at_once(
         for run in (file.parent for file in runs):
             assert main(["runs", "resume", run.name, "--runs", str(run.parent)]) == 2
             said = capsys.readouterr().err
-            assert f"run {run.name} is being worked on by another process\n" in said
+            assert f"run {run.name} is in use by another process\n" in said
             assert "wait for it, or end it" in said
         script.go_on.set()
         assert [process.wait(120.0) for process in both] == [0, 0], more["log"].read_text()

@@ -34,6 +34,6 @@ def test_a_tool_that_fails_late_costs_no_attempt(make_evaluation: Callable[..., 
     with pytest.raises(RegenerateError) as raised:
         blameless(failed)
     assert raised.value.what.endswith("cannot be tried here: its base revision could not be built: no room")
-    assert raised.value.remedy == "resume the run once that is mended; the answer is kept"
+    assert raised.value.remedy == "resume the run once that is fixed; the answer is kept"
     slower = make_evaluation(Status.SLOWER)
     assert blameless(slower) is slower

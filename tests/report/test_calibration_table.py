@@ -20,9 +20,9 @@ def made(*classes: SizeClass) -> Calibration:
 
 
 def test_a_row_has_the_numbers_of_its_class() -> None:
-    """In per cent, and what they come to: 2.5 times the upper bound is let pass besides."""
+    """In per cent, and what they come to: 2.5 times the upper bound is extra tolerance."""
     head, row = render(made(ONE), colour=False).splitlines()
-    assert head.split() == ["calls", "cases", "processes", "blocks", "tau", "tau,", "95%", "below", "sigma", "rho", "batches", "let", "pass", "besides"]  # fmt: skip
+    assert head.split() == ["calls", "cases", "processes", "blocks", "tau", "tau,", "95%", "below", "sigma", "rho", "batches", "extra", "tolerance"]  # fmt: skip
     assert row.split() == ["3-to-30us", "2", "10", "64", "0.51%", "0.88%", "1.23%", "+0.01", "1x", "+2.2%"]
 
 
@@ -40,10 +40,10 @@ def test_classes_without_a_kernel_are_named() -> None:
 def test_blocks_that_hang_on_each_other_are_warned_of() -> None:
     """Also after batches became as long as they may; where longer ones helped, that is told."""
     first = next(iter(remarks(made(replace(ONE, longer=2.0)))))
-    assert first == "3-to-30us: batches 2 times as long from now on: shorter ones hang on each other"
+    assert first == "3-to-30us: batches 2 times as long from now on: shorter ones are correlated"
     first = next(iter(remarks(made(replace(ONE, longer=8.0, rho=0.2)))))
     assert first.startswith(
-        "WARNING 3-to-30us: blocks hang on each other even at 8 times their length: rho = 0.20"
+        "WARNING 3-to-30us: blocks are correlated even at 8 times their length: rho = 0.20"
     )
     assert first.endswith("(something else runs on the device: calibrate on a quiet machine)")
 
@@ -52,8 +52,8 @@ def test_a_spread_that_hides_slowdowns_is_warned_of() -> None:
     """A calibration of a busy machine would have the gate pass anything."""
     first = next(iter(remarks(made(replace(ONE, spread=0.05, spread_upper=0.06)))))
     assert first == (
-        "WARNING 3-to-30us: slowdowns of 15% more than tolerated will be let pass: processes differ by tau = 5%, or up to "
-        "6% as far as 10 of them tell (make the machine quiet, then run `cgins calibrate` again; more --processes tell better)"
+        "WARNING 3-to-30us: slowdowns of 15% more than tolerated will pass: processes differ by tau = 5%, or up to "
+        "6% as far as 10 of them tell (run it on a quiet machine: `cgins calibrate` again; more --processes tell better)"
     )
 
 

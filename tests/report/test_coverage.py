@@ -76,7 +76,7 @@ def test_why_nothing_was_compared_is_told_in_ci_and_on_request(report: SessionRe
 def test_a_base_that_cannot_be_read_is_told_in_a_pull_request(report: SessionReport) -> None:
     """In CI it fails unless it is allowed, and is said in the words that say why; elsewhere it is a note."""
     report = replace(report, coverage_note="git has no object 1a2b", unread=True, ci=True)
-    said = "BASE NOT READ: git has no object 1a2b: mend it, or accept it once with --cgins-allow-fewer"
+    said = "BASE NOT READ: git has no object 1a2b: fix it, or accept it once with --cgins-allow-fewer"
     assert told(report) == [said]
     assert said.removeprefix("BASE NOT READ: ") in markdown.render(report)
     assert told(replace(report, allow_fewer=True))[0].endswith(": allowed by --cgins-allow-fewer")

@@ -101,10 +101,10 @@ def test_what_is_no_file_is_refused(entry: HistoryEntry, tmp_path: Path) -> None
     """A pipe would wait for its reader for ever."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(HistoryError, match="is no regular file"):
+    with pytest.raises(HistoryError, match="is not a regular file"):
         append(pipe, [entry])
     for place in (pipe, tmp_path):
-        with pytest.raises(HistoryError, match="is no regular file"):
+        with pytest.raises(HistoryError, match="is not a regular file"):
             read(place)
     with pytest.raises(HistoryError, match="No such file"):
         read(tmp_path / "absent")
@@ -114,9 +114,9 @@ def test_what_is_no_file_is_refused(entry: HistoryEntry, tmp_path: Path) -> None
     ("change", "said"),
     [
         ({"version": 2}, "version 2; this pytest-cgins reads 1"),
-        ({"time": "yesterday\x1b[2J"}, r"'yesterday\x1b[2J' is no time in UTC"),
-        ({"time": "2026-01-02T03:04:05+02:00"}, "is no time in UTC"),
-        ({"time": "2026-01-02T03:04:05"}, "is no time in UTC"),
+        ({"time": "yesterday\x1b[2J"}, r"'yesterday\x1b[2J' is not a time in UTC"),
+        ({"time": "2026-01-02T03:04:05+02:00"}, "is not a time in UTC"),
+        ({"time": "2026-01-02T03:04:05"}, "is not a time in UTC"),
         ({"median_ns_per_call": {"kernel": -1.0}}, "kernel is -1.0"),
         ({"median_ns_per_call": {"kernel": float("inf")}}, "kernel is inf"),
         ({"median_ns_per_call": {"torch": 1.0}}, "median_ns_per_call has no kernel"),

@@ -155,7 +155,7 @@ def test_a_value_is_one_property(make_evaluation: Make, config: str) -> None:
 
 
 def test_a_number_takes_no_name_but_its_own(make_evaluation: Make) -> None:
-    """A key that is no name is cleaned as values are, and one that has another property's name is left out."""
+    """A key that is not a name is cleaned as values are, and one that has another property's name is left out."""
     keys = ("a\x00b\n[[PROPERTY|reason=no", "status", "sta\x00tus", "seed=8", "", "x]]")
     one = make_evaluation(message="m")
     one = replace(one, verdict=replace(one.verdict, numbers=dict.fromkeys(keys, 1.5)))

@@ -152,8 +152,8 @@ def test_what_is_let_pass_is_loud(make_evaluation: Make) -> None:
     assert times.let_pass([replace(one, fail_on="regression") for one in evaluations]) == ()
     assert times.let_pass(suite(make_evaluation, (Status.INCONCLUSIVE, NOISY), fail_on="never")) == ()
     text = section(*evaluations)
-    assert text.count("\nlet pass by gate.fail_on scale/cpu-cpp/tiny/s") == 2
-    assert "### Slower, and let pass" in markdown.render(report_of(*evaluations))
+    assert text.count("\nslower, passed by gate.fail_on scale/cpu-cpp/tiny/s") == 2
+    assert "### Slower, but passed" in markdown.render(report_of(*evaluations))
 
 
 def test_undecided_cases_say_what_they_could_have_seen(make_evaluation: Make) -> None:
@@ -233,7 +233,7 @@ def test_times_that_gate_nothing_are_told_once_with_a_count(make_evaluation: Mak
     for verbosity in (-1, 0, 1):
         text = section(*told, weak, floored, new, verbosity=verbosity)
         assert text.count("TIMES GATE NOTHING in 4 cases: no git repository\n") == 1
-        assert text.count("HELD AGAINST TORCH ALONE in 1 case: g++ refused it\n") == 1
+        assert text.count("COMPARED WITH TORCH ONLY in 1 case: g++ refused it\n") == 1
     assert (
         "<strong>Times gate nothing</strong>: <code>in 3 cases: no git repository</code>"
         in markdown.render(report_of(*told))
@@ -269,7 +269,7 @@ def test_clocks_are_told(make_evaluation: Make) -> None:
     )
     assert times.clock_notes([make_evaluation()]) is None
     text = section(one, two)
-    assert "clocks: 3 blocks of 1 case taken anew, as the clock had moved\n" in text
+    assert "clocks: 3 blocks of 1 case retaken because the clock changed\n" in text
     assert "clocks: throttled while 2 cases were timed: sw-power-cap\n" in text
     assert "<strong>Clocks</strong>" in markdown.render(report_of(one, two))
 

@@ -225,10 +225,10 @@ def test_nothing_asked_for_is_exit_1(path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--since", "soon"], "'soon' is no date like 2026-01-31, nor days like 30d"),
-        (["--since", "1e99d"], "'1e99d' is no date"),
-        (["--since", "nand"], "'nand' is no date"),
-        (["--last", "0"], "'0' is no number from 1 on"),
+        (["--since", "soon"], "'soon' is not a date like 2026-01-31, nor days like 30d"),
+        (["--since", "1e99d"], "'1e99d' is not a date"),
+        (["--since", "nand"], "'nand' is not a date"),
+        (["--last", "0"], "'0' is not a number from 1 on"),
     ],
 )
 def test_wrong_arguments_are_named(
@@ -295,4 +295,4 @@ def test_a_page_draws_a_history(
     drawn = capfd.readouterr().out
     assert drawn.count("<svg") == without.count("<svg") + 1
     assert cli.main(["report", str(file), "--format=junit", f"--history={runs}"]) == 2
-    assert "--history: junit draws none" in capfd.readouterr().err
+    assert "--history: the format junit has no plots" in capfd.readouterr().err

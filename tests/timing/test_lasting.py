@@ -1,4 +1,4 @@
-"""Blocks that hang on each other: a build that is slow for many blocks in a row, and then is not."""
+"""Blocks that are correlated: a build that is slow for many blocks in a row, and then is not."""
 
 from __future__ import annotations
 

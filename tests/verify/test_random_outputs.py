@@ -89,7 +89,7 @@ def test_dropout_is_gated_and_its_report_says_how(tmp_path: Path) -> None:
     wrong = gate.judge(lambda tensors: [tensors[0].clone()])
     assert not wrong.passed
     message = next(check.message for check in wrong.checks if not check.passed)
-    assert message.startswith("the output is no such draw as torch's on the recorded inputs: ")
+    assert message.startswith("the output is not distributed like torch's on the recorded inputs: ")
 
 
 def test_ops_that_nobody_knows_are_not_gated_until_they_are_declared(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the commands.
 
     Raises:
-        ConfigError: the file cannot be read or is no report.
+        ConfigError: the file cannot be read or is not a report.
     """
     from pytest_cgins.pull_request import annotations
     from pytest_cgins.report import reading

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_cgins.core.errors import CginsError
 
 FILE = Path(".cgins/model_bench.json")
-NOT_COMPARED = "the model's outputs are no tensors of one form, and were not compared"
+NOT_COMPARED = "the model's outputs are not tensors of one form, and were not compared"
 _PROVEN = {
     "faster": "proven faster",
     "slower": "proven slower",

@@ -60,7 +60,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         type=_count(1, MOST_CASES),
         default=2,
     )
-    flag(parser, "--peaks  also measure the peaks of the roofline anew")
+    flag(parser, "--peaks  measure the peaks of the roofline again, too")
     flag(parser, "--json  print one JSON document instead of a table")
 
 
@@ -145,7 +145,7 @@ def _say(line: str) -> None:
 def _count(least: int, most: int) -> Callable[[str], int]:
     def count(text: str) -> int:
         if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= most):
-            raise argparse.ArgumentTypeError(f"{text!r} is no number from {least} to {most}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
         return int(text)
 
     return count

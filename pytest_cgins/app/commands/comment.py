@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the comment.
 
     Raises:
-        ConfigError: the file cannot be read or is no report.
+        ConfigError: the file cannot be read or is not a report.
         GitHubError: the event names no pull request, there is no token, or GitHub refuses.
     """
     from contextlib import closing
@@ -86,7 +86,7 @@ def _event(path: Path) -> dict[str, Any]:
     """GitHub's event.
 
     Raises:
-        GitHubError: there is none, or it is no JSON object.
+        GitHubError: there is none, or it is not a JSON object.
     """
     remedy = "give it the file that GITHUB_EVENT_PATH names"
     try:
@@ -98,5 +98,5 @@ def _event(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise GitHubError(f"{path} is not JSON", remedy=remedy) from None
     if not isinstance(event, dict):
-        raise GitHubError(f"{path} is no event", remedy=remedy)
+        raise GitHubError(f"{path} is not a GitHub event", remedy=remedy)
     return event

@@ -308,5 +308,5 @@ def _profiles(file: Path) -> tuple[CaseProfile, ...]:
 
 def _top(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_TOP):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {MOST_TOP}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_TOP}")
     return int(text)

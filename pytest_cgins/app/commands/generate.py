@@ -163,9 +163,7 @@ def _require_device(language: str) -> None:
 def _require_somebody(llm: str) -> None:
     """Before anything is recorded: a project that is made anew has no section llm."""
     if not llm:
-        raise ConfigError(
-            "nobody says which model is asked", remedy="give --cgins-llm=PROVIDER and --cgins-model=NAME"
-        )
+        raise ConfigError("no model is configured", remedy="give --cgins-llm=PROVIDER and --cgins-model=NAME")
 
 
 def _ran(
@@ -302,6 +300,6 @@ def run_folder(arguments: argparse.Namespace) -> Path:
     if arguments.id not in names:
         raise JournalError(
             f'no run "{arguments.id}" in {runs}',
-            remedy=nearest(arguments.id, names) or "cgins runs ls shows those that there are",
+            remedy=nearest(arguments.id, names) or "cgins runs ls lists them",
         )
     return runs / str(arguments.id)

@@ -67,11 +67,13 @@ def _since(text: str) -> datetime:
             return datetime.now(timezone.utc) - timedelta(days=float(text[:-1]))
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no date like 2026-01-31, nor days like 30d") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a date like 2026-01-31, nor days like 30d"
+        ) from None
     return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
 
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
     return int(text)

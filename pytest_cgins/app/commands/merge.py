@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         Its exit code.
 
     Raises:
-        ConfigError: a file cannot be read or is no report.
+        ConfigError: a file cannot be read or is not a report.
         MergeError: they do not add up to one.
         OSError: the merged report cannot be written.
     """

@@ -43,7 +43,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         "status 1 if it is not.",
     )  # fmt: skip
     rebase = command(
-        commands, "rebase  measure a proposal anew on another commit, and write it again", run_rebase,
+        commands, "rebase  measure a proposal on another commit, and write it again", run_rebase,
         "Run the gate on a proposal on a commit to which the base branch has moved, in a copy of the project, in a sandbox "
         "and on new inputs, and write it with that evidence if it is accepted. Exit status 1 if it is stale or not accepted.",
     )  # fmt: skip

@@ -90,7 +90,7 @@ def _add_close(commands: Subparsers) -> None:
         "close  close pull requests of the bot's that nobody needs any more",
         run_close,
         "Close pull requests of proposals with a comment, and delete their branches. A branch with commits "
-        "of a person stays. Exit status 1 if a number is no open pull request of the bot's.",
+        "of a person stays. Exit status 1 if a number is not an open pull request of the bot's.",
     )
     option(parser, "numbers NUMBER  of a pull request", nargs="*", type=_number)
     flag(parser, "--moot  those whose base branch has their files already")
@@ -119,7 +119,7 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.removeprefix("#").isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of a pull request")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a pull request number")
     return int(text.removeprefix("#"))
 
 

@@ -74,7 +74,7 @@ def run_close(arguments: argparse.Namespace) -> int:
             print(escape.lines(f"{did} #{one.number} {one.url}{kept}"))
     unknown = sorted(set(arguments.numbers) - {one.number for one, _ in pairs})
     for number in unknown:
-        print(f"#{number} is no open pull request of a proposal", file=sys.stderr)
+        print(f"#{number} is not an open pull request of a proposal", file=sys.stderr)
     return EXIT_UNKNOWN if unknown or left else 0
 
 

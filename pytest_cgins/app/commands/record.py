@@ -114,7 +114,7 @@ def _share(text: str) -> float:
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: write 80% or 0.8")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share: write 80% or 0.8")
     return share
 
 

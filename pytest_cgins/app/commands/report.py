@@ -52,7 +52,7 @@ def run_report(arguments: argparse.Namespace) -> int:
     """Print or write the report; a failed gate is no failure of this.
 
     Raises:
-        ConfigError: the file cannot be read or is no report, or the format draws no history.
+        ConfigError: the file cannot be read or is not a report, or the format draws no history.
         HistoryError: the history cannot be read, or is damaged.
         OSError: the other file cannot be written.
     """
@@ -63,7 +63,9 @@ def run_report(arguments: argparse.Namespace) -> int:
     elif arguments.format == "html":
         text = _page_with_history(arguments.file, arguments.history)
     else:
-        raise ConfigError(f"--history: {arguments.format} draws none", remedy="ask for --format=html")
+        raise ConfigError(
+            f"--history: the format {arguments.format} has no plots", remedy="use --format=html"
+        )
     if arguments.out is None:
         _print(text)
     else:
@@ -75,7 +77,7 @@ def run_summary(arguments: argparse.Namespace) -> int:
     """Print the markdown or the counts.
 
     Raises:
-        ConfigError: the file cannot be read or is no report, or the limit is too small.
+        ConfigError: the file cannot be read or is not a report, or the limit is too small.
     """
     from pytest_cgins.report import markdown, reading
     from pytest_cgins.report.counts import counts

@@ -52,7 +52,7 @@ def run_resume(arguments: argparse.Namespace) -> int:
         if record.sandbox and arguments.sandbox == "off":
             raise ConfigError(
                 f"run {record.id} began in a sandbox, and goes on in one",
-                remedy="leave --cgins-sandbox=off out, or begin a new run with it",
+                remedy="leave --cgins-sandbox=off out, or start a new run with it",
             )
         config = run_setup.config_of(journal)
         if arguments.give_up:

@@ -158,7 +158,7 @@ def _output(command: tuple[str, ...], *, check: bool = True) -> str:
     Raises:
         InfrastructureError: it cannot be run, or fails while `check` is set.
     """
-    remedy = "run it by hand and mend the installation"
+    remedy = "run it by hand and fix the installation"
     try:
         told = ask(command)
     except OSError as error:

@@ -63,12 +63,12 @@ def memory_gib() -> int:
     """GiB of memory that one compiler may take: no more than three quarters of the machine's, if that is enough for most.
 
     Raises:
-        InfrastructureError: the variable is no number.
+        InfrastructureError: the variable is not a number.
     """
     named = os.environ.get(MEMORY_VARIABLE, "").strip()
     if named and not named.isdecimal():
         raise InfrastructureError(
-            f"{MEMORY_VARIABLE} is {named!r}, which is no number of GiB",
+            f"{MEMORY_VARIABLE} is {named!r}, which is not a number of GiB",
             remedy=f"write {MEMORY_GIB}, or unset it",
         )
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4 >> 30

@@ -58,7 +58,7 @@ def import_target(source: KernelSource) -> Callable[..., object]:
             ) from error
         raise SourceError(
             f"{name}: importing {source.module} raised {kind_of(error)}: {told(error)}",
-            remedy=f'install or correct the module "{missing}"' if missing else "mend the module",
+            remedy=f'install or correct the module "{missing}"' if missing else "fix the module",
         ) from error
     function: Any = module
     # What stands before the last name need not be callable: torch:ops.aten.gelu.default.

@@ -113,7 +113,7 @@ def finder(folder: str, root: Path, *, loader: type[TextLoader] = TextLoader) ->
 def _hook(root: Path) -> Callable[[str], ProjectFinder]:
     def finder_of(folder: str) -> ProjectFinder:
         if not (is_in(Path(folder), root) and Path(folder).is_dir()):
-            raise ImportError(f"{folder} is no folder of {root}", path=folder)
+            raise ImportError(f"{folder} is not a folder of {root}", path=folder)
         return finder(folder, root)
 
     return finder_of

@@ -304,7 +304,7 @@ class Binding:
             return ctypes.c_void_p((pointer.value or 0) + passed.offset_nbytes or None)
         if not code & VIEW:
             raise LaunchError(
-                f"{place}: its parameter is no cgins::tensor", remedy="take cgins::tensor<const T>"
+                f"{place}: its parameter is not a cgins::tensor", remedy="take cgins::tensor<const T>"
             )
         _check_element(facts, code, place)
         ndim = len(facts.shape)

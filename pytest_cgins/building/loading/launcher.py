@@ -86,8 +86,7 @@ class Launcher:
         except (OSError, AttributeError) as error:
             raise LaunchError(
                 f"{self.name}: {compiled.library} cannot be loaded: {error}",
-                remedy=older_remedy(error)
-                or "link what it needs with flags: [-l…], or mend the library path",
+                remedy=older_remedy(error) or "link what it needs with flags: [-l…], or fix the library path",
             ) from error
         self.function.restype = ctypes.c_int
         self._workspace = getattr(self._library, f"{self.schema.entry}_workspace", None)

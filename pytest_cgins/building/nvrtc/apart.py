@@ -25,7 +25,7 @@ RESULT_LIMIT_NBYTES = 1 << 30
 _BOOT = (
     f"import sys; sys.path.append({str(Path(__file__).parents[1])!r}); from nvrtc.child import main; main()"
 )
-# The file is the child's, which may write any names and numbers: long runs of digits are no parameter codes.
+# The file is the child's, which may write any names and numbers: long runs of digits are not parameter codes.
 _LOWERED = re.compile(r"(?!.*\d{20})[\w.$@]+", re.ASCII)
 
 

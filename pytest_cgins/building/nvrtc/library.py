@@ -133,7 +133,7 @@ def check_arch(arch: str) -> None:
     """Refuse architectures that this NVRTC does not compile for.
 
     Raises:
-        SourceError: `arch` is no name of one, or not known; the message has those that are.
+        SourceError: `arch` is not a name of one, or not known; the message has those that are.
     """
     named = re.fullmatch(r"(?:sm|compute)_(\d{2,3})[af]?", arch)
     if named is None:

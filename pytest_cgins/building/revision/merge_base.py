@@ -31,7 +31,7 @@ TARGETS = (
 BRANCHES = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
 """Where the default branch is looked for, in this order."""
 FILE_LIMIT_NBYTES = 4 << 20
-"""Larger files are no sources of kernels, and are left out."""
+"""Larger files are not sources of kernels, and are left out."""
 STALE_S = 24 * 3600.0
 LFS_POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:[a-z0-9.-]+ [^\n]*\n)*?oid sha256:([0-9a-f]{64})\n"
@@ -325,7 +325,7 @@ def _inside(tree: Path, path: str) -> Path:
     """
     parts = path.split("/")
     if not {"", ".", "..", ".git"}.isdisjoint(part.lower() for part in parts):
-        raise RevisionError(f"{path!r} is no path of a file in git", remedy="look at the commit: git fsck")
+        raise RevisionError(f"{path!r} is not a path of a file in git", remedy="look at the commit: git fsck")
     return tree.joinpath(*parts)
 
 

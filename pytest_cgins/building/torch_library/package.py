@@ -145,7 +145,7 @@ def _prepare(folder: Path) -> None:
             shutil.rmtree(folder / name, ignore_errors=True)
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(
-            f"{folder} exists and is no package of cgins export",
+            f"{folder} exists and is not a package of cgins export",
             remedy="name another folder: --out DIR, or remove this one",
         )
     (folder / "csrc").mkdir(parents=True, exist_ok=True)

@@ -145,7 +145,7 @@ def _count(value: Any, source: Path) -> int:
         return int(value or 0)
     except (TypeError, ValueError, OverflowError) as error:
         raise RecordError(
-            f"{source}: {str(value)[:80]!r} is no count", remedy="write a whole number"
+            f"{source}: {str(value)[:80]!r} is not a count", remedy="write a whole number"
         ) from error
 
 
@@ -281,7 +281,7 @@ def _torch_constant(node: ast.Attribute) -> Any:
 def _sizes(value: Any) -> tuple[int, ...]:
     good = isinstance(value, list | tuple) and len(value) <= _MAX_DIMENSIONS
     if not good or not all(type(size) is int and 0 <= size < 2**40 for size in value):
-        raise RecordError(f"{str(value)[:80]} are no sizes of a tensor")
+        raise RecordError(f"{str(value)[:80]} are not sizes of a tensor")
     return tuple(value)
 
 

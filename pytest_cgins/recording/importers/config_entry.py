@@ -30,7 +30,7 @@ def write(config: Path, report: Report, pack_folder: Path) -> str:
     if not _PLAIN.fullmatch(traces):
         traces = json.dumps(traces, ensure_ascii=False)
     if config.exists():
-        return f"{config} is there already; add to its traces: {traces}\nand to its kernels:\n{kernels}"
+        return f"{config} already exists; add to its traces: {traces}\nand to its kernels:\n{kernels}"
     config.parent.mkdir(parents=True, exist_ok=True)
     open_ended = all(line.lstrip().startswith("#") for line in kernels.splitlines())
     head = "kernels: {}  # take {} away when you put kernels in here:" if open_ended else "kernels:"

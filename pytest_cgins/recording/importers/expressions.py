@@ -178,7 +178,9 @@ class _Walk:
     def _operand(self, node: ast.expr) -> Any:
         made = self.value(node)
         if not isinstance(made, torch.Tensor | int | float):
-            raise self._refused(f"{ast.unparse(node)[:80]} is no number or tensor, and arithmetic needs one")
+            raise self._refused(
+                f"{ast.unparse(node)[:80]} is not a number or tensor, and arithmetic needs one"
+            )
         return made
 
     def _binary(self, node: ast.BinOp) -> Any:

@@ -22,7 +22,7 @@ def read_text(path: Path) -> str:
     """Content of a text file.
 
     Raises:
-        RecordError: if it is not there, is no regular file, is too long, or is not UTF-8.
+        RecordError: if it is not there, is not a regular file, is too long, or is not UTF-8.
     """
     try:
         status = path.stat()

@@ -133,7 +133,7 @@ class _Inputs:
         given = self._workload.get("inputs", {}).get(name, {"type": "random"})
         dtype = DTYPES.get(spec["dtype"])
         if dtype is None:
-            raise RecordError(f"input {name}: {spec['dtype']} is no dtype that torch can compute with")
+            raise RecordError(f"input {name}: {spec['dtype']} is not a dtype that torch can compute with")
         if given["type"] == "scalar":
             return given["value"]
         shape = None if spec["shape"] is None else tuple(self._size(axis) for axis in spec["shape"])

@@ -55,7 +55,7 @@ def export(pack: Path, out: Path, *, values: bool) -> Exported:
         RecordError: if `out` has files.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RecordError(f"{out} is there already", remedy="export into a new folder")
+        raise RecordError(f"{out} already exists", remedy="export into a new folder")
     reader = open_pack(pack)
     made = Exported()
     forms: dict[_Form, list[tuple[Trace, Call]]] = {}

@@ -35,7 +35,7 @@ def call_of(call: OpCall) -> Call:
         RecordError: if it cannot be said by a function of tensors and numbers.
     """
     if "@" in call.op or any(argument.passed == "state" for argument in call.arguments):
-        raise RecordError("a backward or a module is no function of its arguments alone")
+        raise RecordError("a backward or a module is not a function of its arguments alone")
     made = Call()
     passed = [argument for argument in call.arguments if argument.passed != "default"]
     arguments = [_passed(argument, made) for argument in passed]
@@ -48,7 +48,7 @@ def _passed(argument: Argument, made: Call) -> str:
     if argument.passed == "keyword" and (
         not argument.name.isidentifier() or keyword.iskeyword(argument.name)
     ):
-        raise RecordError(f"{argument.name[:80]!r} is no name of a parameter")
+        raise RecordError(f"{argument.name[:80]!r} is not a parameter name")
     text = _render(argument.value, _identifier(argument.name), made)
     return text if argument.passed == "positional" else f"{argument.name}={text}"
 

@@ -52,7 +52,7 @@ class References:
         self._written: dict[str, str] = {}
         if not self.package.isidentifier() or keyword.iskeyword(self.package):
             raise RecordError(
-                f"{folder} cannot be a package: {self.package!r} is no identifier",
+                f"{folder} cannot be a package: {self.package!r} is not an identifier",
                 remedy="name it like references/ with --references",
             )
 
@@ -72,7 +72,7 @@ class References:
         _parsed(code, origin)
         if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(_MARK):
             raise RecordError(
-                f"{path} is there already, and not by `cgins import`",
+                f"{path} already exists, and `cgins import` did not write it",
                 remedy="move it away, or choose another folder with --references",
             )
         if self._written.setdefault(name, code) != code:

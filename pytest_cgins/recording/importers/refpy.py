@@ -53,12 +53,12 @@ def parse_dims(text: str) -> dict[str, int]:
     """Sizes by name.
 
     Raises:
-        RecordError: if it is no JSON object of integers.
+        RecordError: if it is not a JSON object of integers.
     """
     dims = parse_json(text, "--dims")
     if not isinstance(dims, dict) or not all(type(size) is int for size in dims.values()):
         raise RecordError(
-            f"--dims {text[:80]!r} is no object of integers", remedy='write it like {"M": 64, "N": 32}'
+            f"--dims {text[:80]!r} is not an object of integers", remedy='write it like {"M": 64, "N": 32}'
         )
     return dims
 
@@ -199,7 +199,7 @@ def _annotated(reference: Callable[..., Any], dims: Mapping[str, int], max_mib: 
         if match is not None:
             dtype = DTYPES.get(match["dtype"])
             if dtype is None:
-                raise RecordError(f"{match['dtype']} is no dtype", remedy=nearest(match["dtype"], DTYPES))
+                raise RecordError(f"{match['dtype']} is not a dtype", remedy=nearest(match["dtype"], DTYPES))
             sizes = [part.strip() for part in match["sizes"].split(",") if part.strip()]
             shape = tuple(int(part) if part.isdecimal() else _dim(part, dims) for part in sizes)
             budget.take(math.prod(shape) * dtype.itemsize, parameter.name)

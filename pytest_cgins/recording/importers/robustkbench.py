@@ -89,7 +89,7 @@ def _settings(path: Path, configs: str) -> Iterator[tuple[dict[str, Any], dict[s
     """Arguments of `Model` and of `get_inputs`, one pair a configuration; shared settings win."""
     config = read_json(path)
     if not isinstance(config, dict):
-        raise RecordError(f"{path} is no JSON object", remedy="name a task folder of robust-kbench")
+        raise RecordError(f"{path} is not a JSON object", remedy="name a task folder of robust-kbench")
 
     def listed(kind: str) -> list[dict[str, Any]]:
         found = config.get(f"{configs}_{kind}_configs", config.get(f"single_{kind}_configs"))

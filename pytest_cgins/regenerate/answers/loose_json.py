@@ -39,14 +39,14 @@ AFTER_ITEM = re.compile(r"\"\s*(?:,\s*\"|,?\s*\]\s*(?:,\s*\"[^\"\n\\]{1,300}\"\s
 
 
 class LooseJsonError(ValueError):
-    """A text is no JSON, even read kindly; its message says where."""
+    """A text is not JSON, even read kindly; its message says where."""
 
 
 def loads(text: str) -> Any:
     """What a text says: strictly if it can be, else kindly.
 
     Raises:
-        LooseJsonError: it is no JSON, or an object names a key twice.
+        LooseJsonError: it is not JSON, or an object names a key twice.
     """
     try:
         return json.loads(text, strict=False, object_pairs_hook=_once)

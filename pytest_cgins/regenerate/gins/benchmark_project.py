@@ -59,7 +59,7 @@ def prepare(
     yaml = folder / "cgins.yaml"
     if yaml.exists():
         raise ConfigError(
-            f"{yaml} is there already",
+            f"{yaml} already exists",
             remedy="name a new folder: --out FOLDER; or go on with what began there: cgins runs resume --runs "
             f"{folder / '.cgins' / 'runs'}",
         )
@@ -88,7 +88,7 @@ def settle(config: Config, ran: RunResult) -> tuple[str, ...]:
         What the user should know, one line each.
 
     Raises:
-        RegenerateError: a source is there already, and another one.
+        RegenerateError: a source already exists, and another one.
     """
     if any(result.state in ("waiting", "stopped") for result in ran.results):
         return (f"kernels come into {run_status.shown_path(config.root)} when the run is done",)
@@ -120,7 +120,7 @@ def _import(file: Path, pack: Path) -> None:
     sys.stdout.flush()
     done = subprocess.run(command, check=False)
     if done.returncode:
-        raise RecordError(f"no trace could be made of {file}", remedy="mend what is said above")
+        raise RecordError(f"no trace could be made of {file}", remedy="fix the problems listed above")
 
 
 def _planned(
@@ -158,7 +158,7 @@ def _write(config: Config, target: Target, sources: Mapping[str, str]) -> list[P
         place = top / path
         if os.path.realpath(place) not in own:
             raise RegenerateError(
-                f"{path} is no source of {target.name} in {config.file}", remedy="begin a new run"
+                f"{path} is not a source of {target.name} in {config.file}", remedy="start a new run"
             )
         if place.exists():
             if place.read_bytes() == text.encode():

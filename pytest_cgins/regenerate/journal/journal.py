@@ -14,7 +14,7 @@
         result.json                  what became of it; why it waits, or was stopped, until the run goes on
         final/ or FAILED/          the accepted sources, or the last ones that failed
       proposals/softmax-cpu-cpp/
-      rebased/softmax-cpu-cpp/     the same, measured anew on a base that had moved
+      rebased/softmax-cpu-cpp/     the same, measured again on a base that had moved
 
 A file is written whole or not at all, so a run that was killed goes on from its last file. `run.json` comes when all
 targets are laid out: without it there is no run, and nobody was asked.
@@ -175,9 +175,7 @@ class Journal:
             JournalError: there is none in the folder, or it is damaged.
         """
         if not (folder / "run.json").is_file():
-            raise JournalError(
-                f"{folder} has no run.json", remedy="cgins runs ls shows the runs that there are"
-            )
+            raise JournalError(f"{folder} has no run.json", remedy="cgins runs ls lists the runs")
         record = load(RunRecord, folder / "run.json")
         if record.version > RUN_VERSION:
             raise JournalError(
@@ -196,7 +194,7 @@ class Journal:
         if not locks.flock(handle):
             os.close(handle)
             raise JournalError(
-                f"run {self.record.id} is being worked on by another process", remedy="wait for it, or end it"
+                f"run {self.record.id} is in use by another process", remedy="wait for it, or end it"
             )
         self._lock = handle
         return self
@@ -435,10 +433,10 @@ def load(cls: type[T], file: Path) -> T:
             raise JournalError(f"{file} is larger than {MAX_NBYTES >> 20} MiB", remedy="remove this run")
         return documents.load(cls, file.read_bytes())
     except OSError as error:
-        raise JournalError(f"{file}: {error.strerror}", remedy="restore it, or begin anew") from error
+        raise JournalError(f"{file}: {error.strerror}", remedy="restore it, or start a new run") from error
     except ValueError as error:
         first = str(error).partition("\n")[0]
-        raise JournalError(f"{file} is damaged: {first}", remedy="restore it, or begin anew") from error
+        raise JournalError(f"{file} is damaged: {first}", remedy="restore it, or start a new run") from error
 
 
 def as_text(request: Request) -> str:

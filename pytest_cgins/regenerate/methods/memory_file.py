@@ -25,13 +25,13 @@ def read(file: Path) -> MethodMemory:
     """What is remembered; nothing where there is no file.
 
     Raises:
-        JournalError: the file cannot be read, or is no memory of methods.
+        JournalError: the file cannot be read, or is not a method memory file.
     """
     try:
         if not file.exists():
             return MethodMemory()
         if not file.is_file():
-            raise JournalError(f"{file} is no regular file", remedy="name another one")
+            raise JournalError(f"{file} is not a regular file", remedy="name another one")
         nbytes = file.stat().st_size
         if nbytes > LIMIT_NBYTES:
             raise JournalError(
@@ -42,7 +42,7 @@ def read(file: Path) -> MethodMemory:
         raise JournalError(f"{file}: {error.strerror or error}", remedy="make it readable") from None
     except ValueError as error:
         said = " ".join(str(error).split())[:300]
-        raise JournalError(f"{file} is no memory of methods: {said}", remedy=_REMEDY) from None
+        raise JournalError(f"{file} is not a method memory file: {said}", remedy=_REMEDY) from None
 
 
 def remember(file: Path, tried: Iterable[Tried]) -> MethodMemory:

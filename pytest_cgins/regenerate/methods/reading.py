@@ -55,9 +55,7 @@ def read(file: Path) -> tuple[Method, ...]:
 
 def _method(name: str, value: Value) -> Method:
     if len(name) > 60 or not _ID.fullmatch(name):
-        value.fail(
-            f'"{name}" is no id of a method', remedy="write lower-case words with hyphens: vector-loads"
-        )
+        value.fail(f'"{name}" is not a method id', remedy="write lower-case words with hyphens: vector-loads")
     it = value.mapping(f'method "{name}"')
     it.refuse_unknown(_KEYS)
     device = _device(it)
@@ -171,7 +169,7 @@ def _trigger(value: Value, it: Section) -> Trigger:
     name = metric.text()
     if not is_metric(name):
         metric.fail(
-            f'"{name}" in {told.title} is no metric',
+            f'"{name}" in {told.title} is not a metric',
             remedy=nearest(name, FIGURES)
             or f"name a metric of ncu with its suffix, or one of {', '.join(FIGURES)}",
         )
@@ -209,7 +207,7 @@ def _pattern(value: Value) -> str:
         found = re.compile(text)
     except re.error as error:
         value.fail(
-            f'"{text}" in {value.section.title} is no regular expression: {error}', remedy="correct it"
+            f'"{text}" in {value.section.title} is not a regular expression: {error}', remedy="correct it"
         )
     if found.match(""):
         value.fail(f'"{text}" in {value.section.title} matches anything', remedy="begin with an opcode: HMMA")

@@ -42,7 +42,7 @@ class Registry:
         if found is None:
             raise ConfigError(
                 f'there is no method "{name}"',
-                remedy=nearest(name, self.methods) or "cgins methods ls names those that there are",
+                remedy=nearest(name, self.methods) or "cgins methods ls lists them",
             )
         return found
 
@@ -88,7 +88,7 @@ def _check_names(method: Method, methods: Mapping[str, Method], place: str) -> N
             if name not in methods or name == method.id:
                 raise ConfigError(
                     f'{place}: "{key}" of method "{method.id}" names "{name}", '
-                    f"{'itself' if name == method.id else 'which is no method'}",
+                    f"{'itself' if name == method.id else 'which is not a method'}",
                     remedy=nearest(name, _others(methods, method.id))
                     or "name another method, or leave it out",
                 )

@@ -27,7 +27,7 @@ def commit_of(top: Path, name: str) -> str:
     found = git.read(top, *words, check=False).strip()
     if not found:
         raise ProposalError(
-            f'git knows no commit "{name}" in {top}', remedy="name one that is there, or fetch it first"
+            f'git knows no commit "{name}" in {top}', remedy="name an existing one, or fetch it first"
         )
     return found
 

@@ -36,7 +36,7 @@ def check_new_entry(
     others = sorted(path for path in new if path != config)
     existing = [path for path in others if path in base]
     if existing:
-        raise ProposalError(f"{existing[0]}: is there already, and the kernel is new", remedy=_REMEDY)
+        raise ProposalError(f"{existing[0]}: already exists, and the kernel is new", remedy=_REMEDY)
     if config not in new:
         # Only the entry says which files are the kernel's: without it they could be anybody's.
         raise ProposalError(f"{config}: is not among the files, and {target.name} is new", remedy=_REMEDY)
@@ -49,7 +49,7 @@ def check_new_entry(
     own = _sources(added, root, config)
     foreign = [path for path in others if path not in own]
     if foreign:
-        raise ProposalError(f"{foreign[0]}: is no source of {target.name}", remedy=_REMEDY)
+        raise ProposalError(f"{foreign[0]}: is not a source of {target.name}", remedy=_REMEDY)
     _check_case(others, was, root, config)
     if was is None:
         if len(now.kernels) > 1 or len(entry.implementations) > 1:

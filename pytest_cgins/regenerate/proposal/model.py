@@ -148,9 +148,9 @@ class Proposal(Document):
         digests = (self.patch_digest, self.evidence_digest, self.report_digest, self.guarded_digest)
         for digest in (*digests, *self.files.values(), *filter(None, self.base_digests.values())):
             if not _DIGEST.fullmatch(digest):
-                raise ValueError("digests: one is no sha256 in lower-case hex")
+                raise ValueError("digests: one is not a sha256 in lower-case hex")
         if not _COMMIT.fullmatch(self.base_commit):
-            raise ValueError("base_commit: is no commit")
+            raise ValueError("base_commit: is not a commit")
         command = command_of(self.target, self.held_out_seed, self.config, sandbox=self.sandbox)
         if self.command != command:
             raise ValueError(f"command: is not {command[:300]!a}")

@@ -99,7 +99,7 @@ def _wrong_name(path: str, goal: Goal, config: str) -> str:
         return "" if allowed else f"{CONFIG_NAME} may change only where a new kernel is added to it"
     place = PurePosixPath(name)
     if place.suffix not in SUFFIXES:
-        return f"files with the ending {place.suffix or 'none'!r} are no sources of kernels"
+        return f"files with the ending {place.suffix or 'none'!r} are not sources of kernels"
     if _RUN_BY_OTHERS.fullmatch(name):
         return "other tools run this file by its name, outside of any sandbox"
     if (

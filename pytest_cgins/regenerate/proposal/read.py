@@ -85,7 +85,7 @@ def read(folder: Path) -> Contents:
     for path, old in base.items():
         if digest_of(old) != proposal.base_digests[path]:
             raise ProposalError(
-                f"{PATCH}: what it makes of {path} does not begin at the base's", remedy=REMEDY
+                f"{PATCH}: what it makes of {path} does not start from the base's file", remedy=REMEDY
             )
     check_new_entry(proposal.target, proposal.goal, proposal.config, base, new)
     evidence = _load(SessionReport, text, EVIDENCE, REPORT_VERSION)
@@ -128,7 +128,7 @@ def _check_paths(proposal: Proposal) -> None:
 
 def _require_digest(name: str, content: bytes, wanted: str) -> None:
     if digest_of(content) != wanted:
-        raise ProposalError(f"{name}: has not the sha256 that {PROPOSAL} gives", remedy=REMEDY)
+        raise ProposalError(f"{name}: its sha256 is not the one in {PROPOSAL}", remedy=REMEDY)
 
 
 def _utf8(name: str, content: bytes) -> str:
@@ -158,7 +158,7 @@ def _unreadable(text: bytes, name: str, version: int, error: ValueError) -> Prop
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return ProposalError(f"{name}: is no JSON", remedy=REMEDY)
+        return ProposalError(f"{name}: is not JSON", remedy=REMEDY)
     found = document.get("version") if isinstance(document, dict) else None
     if isinstance(found, int) and found != version:
         return ProposalError(

@@ -1,4 +1,4 @@
-"""A proposal is measured anew on a base that moved, and written again with that evidence."""
+"""A proposal is measured again on a base that moved, and written again with that evidence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pytest_cgins.regenerate.proposing import NOT_SANITIZED, UNCOMMITTED, eviden
 
 LIMIT_S = 3600.0
 """For all that is run."""
-ANEW = "measured anew on "
+ANEW = "measured again on "
 """What the note begins with."""
 
 

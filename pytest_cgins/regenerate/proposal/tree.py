@@ -69,7 +69,7 @@ def check_own_sources(contents: Contents, top: Path) -> None:
     for path in contents.files:
         if os.path.realpath(top / path) not in own:
             raise ProposalError(
-                f"{path}: is no source of {about.target.name}, by {about.config}",
+                f"{path}: is not a source of {about.target.name}, by {about.config}",
                 remedy="list it under sources there, if it is one",
             )
 

@@ -220,7 +220,7 @@ def check_changeable(paths: Iterable[str], contents: Mapping[str, bytes], *, goa
         if len(content) > FILE_LIMIT_NBYTES:
             raise ProposalError(
                 f"{path}: has {counted(len(content), 'byte')}; at most {FILE_LIMIT_NBYTES} are allowed",
-                remedy="part the file",
+                remedy="split the file",
             )
 
 
@@ -231,7 +231,7 @@ def require_absent(folder: Path) -> None:
         ProposalError: something is there.
     """
     if os.path.lexists(folder):
-        raise ProposalError(f"{folder}: is there already", remedy="name a folder that is not there yet")
+        raise ProposalError(f"{folder}: already exists", remedy="name a folder that is not there yet")
 
 
 def _now() -> str:

@@ -91,7 +91,7 @@ def request_in(place: Path) -> Request:
     """What is asked at a place."""
     data = _read(place / REQUEST)
     if data is None:
-        raise JournalError(f"{place / REQUEST} is not there", remedy="begin a new run")
+        raise JournalError(f"{place / REQUEST} is not there", remedy="start a new run")
     return _load(Request, data, place / REQUEST)
 
 

@@ -64,7 +64,7 @@ class Reply:
             Trouble: it is none, or an error in place of one.
         """
         if not isinstance(data, dict):
-            raise Trouble(f"the answer is no JSON object but {type(data).__name__}", retry=True, lost=True)
+            raise Trouble(f"the answer is not a JSON object but {type(data).__name__}", retry=True, lost=True)
         if error := data.get("error"):
             raise of_error_object(error)
         choices = data.get("choices")
@@ -199,7 +199,7 @@ def _parse(data: bytes) -> object:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         shown = data[:120].decode(errors="replace")
-        raise Trouble(f"the answer is no JSON ({error}): {shown!r}", retry=True, lost=True) from None
+        raise Trouble(f"the answer is not JSON ({error}): {shown!r}", retry=True, lost=True) from None
 
 
 def _content(value: object) -> str:

@@ -155,7 +155,7 @@ def read(path: Path) -> Library:
 
 def _read(content: bytes) -> Library:
     if content[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("it is no library of 64 bits")
+        raise ValueError("it is not a library of 64 bits")
     (start,) = struct.unpack_from("<Q", content, 40)
     size, count = struct.unpack_from("<HH", content, 58)
     # type, flags, address, offset, size, link, info, entry size

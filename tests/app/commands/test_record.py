@@ -94,7 +94,7 @@ def test_what_is_no_share_is_refused(script: Path, tmp_path: Path, capsys, text:
     """With a way to write it."""
     with pytest.raises(SystemExit):
         cgins("record", script, "--out", tmp_path / "pack", f"--top-time={text}")
-    assert f"{text!r} is no share: write 80% or 0.8" in capsys.readouterr().err
+    assert f"{text!r} is not a share: write 80% or 0.8" in capsys.readouterr().err
 
 
 def test_a_script_may_exit_and_a_failing_one_leaves_no_pack(script: Path, tmp_path: Path, capsys) -> None:

@@ -55,7 +55,7 @@ def test_markdown_and_counts_are_printed(
 def test_damaged_report_is_a_clear_error(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is no report ends in exit 2, with the file's name and the remedy."""
+    """What is not a report ends in exit 2, with the file's name and the remedy."""
     path = tmp_path / "report.json"
     path.write_bytes(text.encode(errors="surrogateescape"))
     assert cli.main(["summary", str(path)]) == 2
@@ -86,4 +86,4 @@ def test_missing_oversized_and_cramped_are_told(
     assert "--max-bytes: 10 bytes are fewer than" in capsys.readouterr().err
     monkeypatch.setattr(reading, "REPORT_LIMIT_NBYTES", 10)
     assert cli.main(["summary", str(file)]) == 2
-    assert "bytes are no report of ours" in capsys.readouterr().err
+    assert "bytes are not a report of pytest-cgins" in capsys.readouterr().err

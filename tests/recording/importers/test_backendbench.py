@@ -96,7 +96,7 @@ def test_indices_are_within_bounds(
         ("aten.mm.default", "T([4, 9], f32), T([4, 9], f32)", "RuntimeError: mat1 and mat2 shapes"),
         ("aten.sin.default", "T([4096, 4096], f32),", "a tensor of 64 MiB, more than --max-mib"),
         ("aten.sin.default", "__import__('os').system('true'),", "is not on the allow-list"),
-        ("aten.sin.default", "T([-3], f32),", "[-3] are no sizes of a tensor"),
+        ("aten.sin.default", "T([-3], f32),", "[-3] are not sizes of a tensor"),
         ("aten.sin.default", "T([3], f99),", "'f99' is not on the allow-list"),
     ],
 )
@@ -164,11 +164,11 @@ def test_any_text_is_a_call_or_an_error_of_ours(text: str) -> None:
 
 @pytest.mark.parametrize("count", ["many", [1], float("inf")])
 def test_counts_that_are_none(cgins: Callable[..., Any], write: Callable[..., Path], count: Any) -> None:
-    """A count that is no number is an error with its value."""
+    """A count that is not a number is an error with its value."""
     call = {"op_name": "aten.relu.default", "args": "((T([4], f32),), {})", "count": count}
     run = cgins("import", "backendbench", write("ops.json", [call]))
     assert run.code == 2
-    assert "is no count" in run.err
+    assert "is not a count" in run.err
 
 
 def test_lines_that_are_neither_are_told(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:

@@ -58,7 +58,7 @@ def test_a_config_that_is_there_stays(
     write("cgins.yaml", "version: 1\n")
     run = cgins("import", "backendbench", write("o.txt", TEXT), "--config", "cgins.yaml", "--functional")
     assert (tmp_path / "cgins.yaml").read_text() == "version: 1\n"
-    assert "cgins.yaml is there already; add to its traces: pack" in run.out
+    assert "cgins.yaml already exists; add to its traces: pack" in run.out
     assert "      - {name: reference, device: cpu, target: torch:tanh}" in run.out
 
 

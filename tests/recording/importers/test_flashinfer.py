@@ -105,7 +105,7 @@ def test_definitions_that_are_left_out(cgins: Callable[..., Any], trace_set: Cal
     assert "it defines no run" in cgins("import", "flashinfer-bench", "set", "--allow-code").out
     inputs = {**GATHER["inputs"], "x": {"shape": ["rows"], "dtype": "float4_e2m1"}}  # type: ignore[dict-item]
     trace_set(workload("scaled_gather", 4, 3), definition={"inputs": inputs})
-    assert "float4_e2m1 is no dtype" in cgins("import", "flashinfer-bench", "set", "--allow-code").out
+    assert "float4_e2m1 is not a dtype" in cgins("import", "flashinfer-bench", "set", "--allow-code").out
     assert "--allow-code" in cgins("import", "flashinfer-bench", "set").err
 
 
@@ -188,7 +188,7 @@ def test_a_hostile_pack_is_no_code(tmp_path: Path) -> None:
     call = open_pack(tmp_path / "mine").pack.traces[0].call
     hostile = replace(call.arguments[1], name="approximate='none') or print(")
     assert hostile.passed == "keyword"
-    with pytest.raises(RecordError, match="is no name of a parameter"):
+    with pytest.raises(RecordError, match="is not a parameter name"):
         call_of(replace(call, arguments=(call.arguments[0], hostile)))
 
 
@@ -206,4 +206,4 @@ def test_what_the_format_cannot_say(cgins: Callable[..., Any], tmp_path: Path) -
     assert "the op draws random numbers" in run.out
     (tmp_path / "used").mkdir()
     (tmp_path / "used/file").touch()
-    assert "is there already" in cgins("export", "flashinfer-bench", "mine", "--out", "used").err
+    assert "already exists" in cgins("export", "flashinfer-bench", "mine", "--out", "used").err

@@ -99,7 +99,7 @@ def test_a_call_that_cannot_be_recorded_still_gives_its_value(
 
 
 def test_a_file_of_another_form_is_an_error(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
-    """A file that is no list of programs, or no JSON, is named with what it should be."""
+    """A file that is not a list of programs, or no JSON, is named with what it should be."""
     run = cgins("import", "gins", write("p.json", {"name": "p"}))
     assert run.code == 2
     assert "a list of programs should be a list of objects" in run.err

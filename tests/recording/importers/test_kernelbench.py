@@ -132,7 +132,7 @@ def test_a_file_of_the_project_is_not_overwritten(
     source = write("1_Scale.py", SCALE)
     write("references/kb_001_scale.py", "mine = 1\n")
     run = cgins("import", "kernelbench", source, "--allow-code")
-    assert "is there already, and not by `cgins import`" in run.out
+    assert "already exists, and `cgins import` did not write it" in run.out
     assert (tmp_path / "references/kb_001_scale.py").read_text() == "mine = 1\n"
     for batch in (2, 3):
         options = ("--allow-code", "--references", "other", "--set", f"batch_size={batch}")

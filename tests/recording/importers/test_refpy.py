@@ -76,7 +76,7 @@ def test_arguments_by_annotation(cgins: Callable[..., Any], write: Callable[...,
     [
         ("def reference(x):\n    return x\n", '{"M": 1}', "nothing says what its tensors are"),
         ("def ref(x):\n    return x\n", '{"M": 1}', "it defines no reference"),
-        ('def reference(x: "f99[M]"):\n    return x\n', '{"M": 1}', "f99 is no dtype"),
+        ('def reference(x: "f99[M]"):\n    return x\n', '{"M": 1}', "f99 is not a dtype"),
         ('def reference(x: "float32[N]"):\n    return x\n', '{"M": 1}', "--dims has no N"),
         ("def reference(:\n", '{"M": 1}', "is not Python"),
     ],
@@ -95,7 +95,7 @@ def test_dims_and_permission(cgins: Callable[..., Any], write: Callable[..., Pat
     source = write("ref.py", "raise SystemExit(9)")
     assert "--allow-code" in cgins("import", "refpy", source, "--dims", "{}").err
     run = cgins("import", "refpy", source, "--dims", '{"M": "x"}', "--allow-code")
-    assert "is no object of integers" in run.err
+    assert "is not an object of integers" in run.err
 
 
 @pytest.mark.parametrize("value", ["'tight'", "float('nan')", "-1.0"])

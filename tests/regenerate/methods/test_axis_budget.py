@@ -86,7 +86,7 @@ def test_no_share_is_far_from_its_quota(gaps: Gaps) -> None:
 
 
 def test_a_gap_is_a_share() -> None:
-    """A gap that is no share is a mistake of the caller."""
+    """A gap that is not a share is a mistake of the caller."""
     with pytest.raises(ValueError, match=r"the gap of memory is 1\.2: it must be from 0 to 1"):
         Gaps(memory=1.2)
 

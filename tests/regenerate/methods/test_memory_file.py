@@ -69,7 +69,7 @@ def test_telling_twice_changes_nothing(numbers: list[tuple[str, int]]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "is no memory of methods"),
+        ("{", "is not a method memory file"),
         ('{"schema_version": 2, "tried": []}', "schema_version"),
         ('{"schema_version": 1, "tried": [], "more": 1}', "more"),
         ('{"schema_version": 1, "tried": [{"kernel": 3}]}', "kernel"),
@@ -87,7 +87,7 @@ def test_a_damaged_file_is_told_and_left_alone(tmp_path: Path, text: str, said: 
 
 def test_a_folder_is_no_memory(tmp_path: Path) -> None:
     """Something else of that name is told."""
-    with pytest.raises(JournalError, match="is no regular file"):
+    with pytest.raises(JournalError, match="is not a regular file"):
         memory_file.read(tmp_path)
 
 

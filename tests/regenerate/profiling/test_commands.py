@@ -162,7 +162,7 @@ def test_tidy_is_told_when_it_is_not_installed(project: Path, command: Command) 
         (["ablate", "relu", "--without", "x=kernels/relu.cpp"], "name one: cgins evidence ablate relu/cpu-right"),
         (["ablate", "relu/right", "--without", "x=nowhere.cpp"], "nowhere.cpp"),
         (["ablate", "relu/right", "--without", "x"], "is not NAME=FILE"),
-        (["profile", "relu", "--top", "0"], "no number from 1 to 50"),
+        (["profile", "relu", "--top", "0"], "not a number from 1 to 50"),
     ],
 )  # fmt: skip
 def test_wrong_arguments(command: Command, words: list[str], told: str) -> None:
