@@ -455,11 +455,10 @@ class Evaluator:
             return replace(verified, verdict=verdict, output=end.output)
         except InfrastructureError as error:
             raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}") from error
-        peaks = self._peaks.of(case.device)
-        if peaks is not None:
-            entry, timing = self._questions.entry(case), outcome.timing
-            measurement = with_roofline(timing.measurement, pairs[0][0], entry, case, peaks)
-            outcome = replace(outcome, timing=replace(timing, measurement=measurement))
+        entry, measured = self._questions.entry(case), outcome.timing.measurement
+        draw = partial(with_roofline, measured, pairs[0][0], entry, case)
+        measured = self._peaks.roofline(case.device, measured, draw)
+        outcome = replace(outcome, timing=replace(outcome.timing, measurement=measured))
         correctness = outcome.timing.merged(verified.correctness)
         correctness = self._verification.called_elsewhere(correctness, prepared, compiled)
         answers = gate.decide(correctness, outcome.timing.measurement)
@@ -472,7 +471,7 @@ class Evaluator:
             correctness=correctness,
             measurement=outcome.timing.measurement,
             verdict=replace(verdict, numbers={**verdict.numbers, **outcome.timing.numbers}),
-            fail_on=self._questions.entry(case).timing.fail_on,
+            fail_on=entry.timing.fail_on,
         )
 
     def _prepared(self, case: Case) -> Prepared:

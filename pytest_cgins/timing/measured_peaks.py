@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_cgins.core import atomic, documents
@@ -51,6 +51,19 @@ class MeasuredPeaks(Document):
                 raise ValueError(f"no device reaches {rate} a second")
         if not (math.isfinite(self.measured_at_s) and math.isfinite(self.seconds)):
             raise ValueError("a time is not finite")
+
+    def at_least(self, other: MeasuredPeaks) -> MeasuredPeaks:
+        """The larger of each quantity in this and in a later measurement of the same device."""
+        rates = (self.matmul_flops_per_s, other.matmul_flops_per_s)
+        return replace(
+            other,
+            copy_bytes_per_s=max(self.copy_bytes_per_s, other.copy_bytes_per_s),
+            matmul_flops_per_s={
+                name: max(rate.get(name, 0.0) for rate in rates)
+                for name in MATMUL_DTYPES
+                if any(name in rate for rate in rates)
+            },
+        )
 
     def flops_per_s_of(self, dtype: str, *, tf32: bool = False) -> float:
         """Of products in a dtype by torch's name, 0 where none was measured.

@@ -100,6 +100,11 @@ def _declared(
     return nbytes, flops
 
 
+def passes(found: Roofline, cache: Literal["cold", "warm"]) -> bool:
+    """Whether a share is above 1 by more than measurements differ."""
+    return found.share_of_compute > LEEWAY or (found.share_of_bandwidth > LEEWAY and cache == "cold")
+
+
 def _doubts(found: Roofline, cache: Literal["cold", "warm"], declared: DeclaredWork) -> Iterable[str]:
     """What a share above 1 means: work that is not done, or a peak that was measured on a busy device."""
     nbytes_by, flops_by = (
