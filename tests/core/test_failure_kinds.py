@@ -38,11 +38,7 @@ CPU_ALLOCATOR = (
             "Triton Error [CUDA]: an illegal memory access was encountered",
             Reason.ILLEGAL_ADDRESS,
         ),
-        (
-            "AcceleratorError",
-            "CUDA error: device-side assert triggered" + CUDA_ADVICE,
-            Reason.DEVICE_ASSERT,
-        ),
+        ("AcceleratorError", "CUDA error: device-side assert triggered" + CUDA_ADVICE, Reason.DEVICE_ASSERT),
         ("LaunchError", "k.cu: CUDA_ERROR_ASSERT: device-side assert triggered", Reason.DEVICE_ASSERT),
         (
             "OutOfMemoryError",
@@ -55,11 +51,7 @@ CPU_ALLOCATOR = (
             Reason.OUT_OF_MEMORY,
         ),
         ("RuntimeError", "CUDA error: out of memory" + CUDA_ADVICE, Reason.OUT_OF_MEMORY),
-        (
-            "RuntimeError",
-            CPU_ALLOCATOR,
-            Reason.OUT_OF_MEMORY,
-        ),
+        ("RuntimeError", CPU_ALLOCATOR, Reason.OUT_OF_MEMORY),
         ("MemoryError", "", Reason.OUT_OF_MEMORY),
         ("MemoryError", "std::bad_alloc", Reason.OUT_OF_MEMORY),
         (

@@ -72,10 +72,7 @@ class Installed:
 
 @pytest.fixture
 def app(
-    place: Place,
-    keys: tuple[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    place: Place, keys: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Installed]:
     """An App with the key in its variable and no other token; at the end no key and no token was shown or sent."""
     place.twin.api.app_key = keys[1]

@@ -155,10 +155,7 @@ def test_trouble_is_no_reason_for_an_unsigned_commit(
     ids=["unprocessable", "undefined"],
 )
 def test_what_the_api_will_never_take(
-    place: Place,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: dict[str, Any],
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: dict[str, Any]
 ) -> None:
     """A refusal that would come again leaves the commit to git, and is the reason in the note."""
     _fail(monkeypatch, "createCommitOnBranch", error, 99)

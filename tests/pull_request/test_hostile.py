@@ -102,10 +102,7 @@ def test_a_time_that_is_still_to_come(
     _untouched(place)
 
 
-@pytest.mark.parametrize(
-    "base",
-    ["--upload-pack=touch${IFS}here", "refs/heads/main", "HEAD", "f" * 39],
-)
+@pytest.mark.parametrize("base", ["--upload-pack=touch${IFS}here", "refs/heads/main", "HEAD", "f" * 39])
 def test_a_base_that_is_no_commit(place: Place, base: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It is never a word for git."""
     assert place.open(_changed(place.propose(), base_commit=base)) == 2

@@ -225,10 +225,7 @@ def _is_api(request: Request) -> bool:
 
 @pytest.mark.parametrize("name", ["new-app", pytest.param("stale", marks=pytest.mark.exam)])
 def test_an_hours_limit_is_used_up(
-    name: str,
-    places: Places,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From some request on all are refused for an hour: told at once and with what to do, and the next run ends it, with
     nothing doubled."""

@@ -112,11 +112,7 @@ def test_what_is_there_is_done(place: Place, server: Server, before: str | None,
 @STEPS
 @pytest.mark.parametrize("kind", ["lost", "drop"])
 def test_a_lost_answer(
-    place: Place,
-    server: Server,
-    before: str | None,
-    after: str | None,
-    kind: Literal["lost", "drop"],
+    place: Place, server: Server, before: str | None, after: str | None, kind: Literal["lost", "drop"]
 ) -> None:
     """Whether the request was done or not before the connection ended, the branch is as wanted, without an error."""
     _set(place, before)

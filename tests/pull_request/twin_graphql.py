@@ -63,12 +63,7 @@ def answer(api: State, body: dict[str, Any], *, login: str, token: str, reads_on
         return run
 
     resolvers = {
-        "viewer": {
-            "id": f"U_{identity(login)}",
-            "login": login,
-            "name": None,
-            "url": f"{api.url}/{login}",
-        },
+        "viewer": {"id": f"U_{identity(login)}", "login": login, "name": None, "url": f"{api.url}/{login}"},
         "updateRefs": changing(_update_refs),
         "createCommitOnBranch": changing(_create_commit),
     }

@@ -112,9 +112,7 @@ def create_pull(api: State, call: Call) -> tuple[int, Any]:
         raise custom(f"No commits between {body['base']} and {head}")
     if not body.get("title"):
         raise Refusal(
-            422,
-            "Validation Failed",
-            {"resource": "Issue", "code": "missing_field", "field": "title"},
+            422, "Validation Failed", {"resource": "Issue", "code": "missing_field", "field": "title"}
         )
     if body.get("draft") and not api.drafts:
         raise Refusal(422, "Draft pull requests are not supported in this repository.")

@@ -22,11 +22,7 @@ class Refusal(Exception):
     """An answer that is an error."""
 
     def __init__(
-        self,
-        status: int,
-        message: str,
-        *details: dict[str, str] | str,
-        headers: dict[str, str] | None = None,
+        self, status: int, message: str, *details: dict[str, str] | str, headers: dict[str, str] | None = None
     ) -> None:
         super().__init__(message)
         self.status = status

@@ -95,8 +95,7 @@ def test_strides_that_do_not_follow_are_another_family() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 30)), unique=True, max_size=60),
-    st.integers(1, 30),
+    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 30)), unique=True, max_size=60), st.integers(1, 30)
 )
 def test_families_are_disjoint_and_large_enough(pairs: list[tuple[int, int]], other: int) -> None:
     """Whatever two sizes do, a call is in one family at most, and its members differ in one size."""

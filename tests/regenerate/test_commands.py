@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,22 +23,19 @@ ROOT = Path(__file__).parents[2]
 BENCHMARK = ROOT / "example_project" / "benchmarks" / "initial_testing.json"
 NEEDS_SANDBOX = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
 RECORDING = Path(__file__).parent / "conversations" / "initial_testing"
+Ended = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def cgins(*words: str | Path, folder: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """One command in a process of its own, which has to end with this code."""
-    start = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", start, *map(str, words)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+@pytest.fixture
+def ended(cgins: Callable[..., subprocess.CompletedProcess[str]]) -> Ended:
+    """Runs one command, which has to end with this code."""
+
+    def run(*words: str | Path, folder: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = cgins(folder, *map(str, words))
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    return run
 
 
 def gated(project: str, folder: Path) -> str:
@@ -59,14 +56,14 @@ SIN = [
 
 
 @NEEDS_SANDBOX
-def test_a_project_is_made_of_a_benchmark_file_and_gets_another_kernel(tmp_path: Path) -> None:
+def test_a_project_is_made_of_a_benchmark_file_and_gets_another_kernel(tmp_path: Path, ended: Ended) -> None:
     """`cgins run`, then a section llm in its cgins.yaml, `cgins generate` and `cgins proposal apply`: two kernels pass.
 
     The journals of both runs can be listed, shown, exported and resumed.
     """
     (tmp_path / "sin.json").write_text(json.dumps(SIN))
     run = ("run", "sin.json", "--implementation=cpp", f"--cgins-llm=replay:{RECORDING}", "--cgins-no-timing")
-    done = cgins(*run, folder=tmp_path)
+    done = ended(*run, folder=tmp_path)
     assert "cgins: wrote sin/kernels/sin.cpp\n" in done.stderr
     project, runs = tmp_path / "sin", "sin/.cgins/runs"
     (made,) = runs_in(tmp_path / runs)
@@ -78,28 +75,28 @@ def test_a_project_is_made_of_a_benchmark_file_and_gets_another_kernel(tmp_path:
     with (project / "cgins.yaml").open("a") as file:
         file.write("llm: {provider: replay, path: answers, runs: journals}\n")
     words = ("generate", "torch.sin", "--name=sine", "--implementation=cpp", "--cgins-no-timing")
-    done = cgins(*words, folder=project)
+    done = ended(*words, folder=project)
     assert "sine-cpu-cpp: accepted after 1 of 5 attempts" in done.stderr
     (generated,) = runs_in(project / "journals")
-    cgins("proposal", "apply", generated / "proposals" / "sine-cpu-cpp", folder=project)
+    ended("proposal", "apply", generated / "proposals" / "sine-cpu-cpp", folder=project)
     assert "2 passed" in gated("sin", tmp_path)
     assert [entry.name for entry in load(project / "cgins.yaml").kernels] == ["sin", "sine"]
 
-    (listed,) = cgins("runs", "ls", "--runs", runs, folder=tmp_path).stdout.splitlines()
+    (listed,) = ended("runs", "ls", "--runs", runs, folder=tmp_path).stdout.splitlines()
     assert listed.startswith(f"{made.name}  done     1/1 accepted  ")
-    shown = cgins("runs", "show", "--runs", "journals", folder=project).stdout
+    shown = ended("runs", "show", "--runs", "journals", folder=project).stdout
     assert "sine-cpu-cpp: accepted after 1 attempt\n" in shown
     export = ("runs", "export", "--as", "gins", "--out", "gins", "--runs", "journals")
-    files = cgins(*export, folder=project).stdout.splitlines()
+    files = ended(*export, folder=project).stdout.splitlines()
     assert "sin_kernel_final.cpp" in {Path(line).name for line in files}
-    again = cgins("runs", "resume", "--runs", runs, folder=tmp_path).stderr
+    again = ended("runs", "resume", "--runs", runs, folder=tmp_path).stderr
     assert f"cgins: run {made.name} is done" in again
     assert again.endswith("cgins: next: pytest --cgins sin\n")
 
 
 @NEEDS_SANDBOX
 @pytest.mark.exam
-def test_from_a_benchmark_file_to_kernels_in_one_command(tmp_path: Path) -> None:
+def test_from_a_benchmark_file_to_kernels_in_one_command(tmp_path: Path, ended: Ended) -> None:
     """matmul and sin are recorded, written, refused by the compiler once, accepted, and gated; nothing else is needed."""
     run = (
         "run",
@@ -109,18 +106,18 @@ def test_from_a_benchmark_file_to_kernels_in_one_command(tmp_path: Path) -> None
         f"--cgins-llm=replay:{RECORDING}",
         "--cgins-no-timing",
     )
-    done = cgins(*run, "--out", "made", folder=tmp_path)
+    done = ended(*run, "--out", "made", folder=tmp_path)
     assert "5 traces" in done.stdout
     project = tmp_path / "made"
     assert sorted(file.name for file in (project / "kernels").iterdir()) == ["matmul.cpp", "sin.cpp"]
     assert "cgins: wrote made/kernels/matmul.cpp\ncgins: wrote made/kernels/sin.cpp\n" in done.stderr
     assert done.stderr.endswith("cgins: next: pytest --cgins made\n")
     assert "5 passed" in gated("made", tmp_path)
-    shown = cgins("runs", "show", "--runs", "made/.cgins/runs", folder=tmp_path).stdout
+    shown = ended("runs", "show", "--runs", "made/.cgins/runs", folder=tmp_path).stdout
     assert "matmul-cpu-cpp: accepted after 2 attempts\n" in shown
     assert "kernels/matmul.cpp:11:129: error: expected ';'" in shown
     assert "sin-cpu-cpp: accepted after 1 attempt\n" in shown
-    files = cgins(
+    files = ended(
         "runs", "export", "--as", "gins", "--out", "gins", "--runs", "made/.cgins/runs", folder=tmp_path
     )
     assert sorted(Path(line).name for line in files.stdout.splitlines()) == [
@@ -133,19 +130,19 @@ def test_from_a_benchmark_file_to_kernels_in_one_command(tmp_path: Path) -> None
         ),
         *("sin_gold.pt", "sin_inputs.pt", "sin_iter1.log", "sin_kernel_final.cpp"),
     ]
-    again = cgins("runs", "resume", "--runs", "made/.cgins/runs", folder=tmp_path)
+    again = ended("runs", "resume", "--runs", "made/.cgins/runs", folder=tmp_path)
     assert " is done: cgins runs show " in again.stderr
     assert "cgins: next: pytest --cgins made\n" in again.stderr
 
 
 @NEEDS_SANDBOX
 @pytest.mark.exam
-def test_a_run_by_hand_finishes_its_project_when_it_is_resumed(tmp_path: Path) -> None:
+def test_a_run_by_hand_finishes_its_project_when_it_is_resumed(tmp_path: Path, ended: Ended) -> None:
     """Exit 7 while answers are awaited, and the project stays as it is; with the answer resume writes the kernel.
 
     What nobody answers is given up, and does not come into cgins.yaml.
     """
-    done = cgins("run", BENCHMARK, "--implementation=cpp", "--cgins-llm=exchange:hand", "--cgins-no-timing",
+    done = ended("run", BENCHMARK, "--implementation=cpp", "--cgins-llm=exchange:hand", "--cgins-no-timing",
                  folder=tmp_path, code=7)  # fmt: skip
     assert "cgins: kernels come into initial_testing when the run is done\n" in done.stderr
     project, runs = tmp_path / "initial_testing", Path("initial_testing/.cgins/runs")
@@ -156,16 +153,16 @@ def test_a_run_by_hand_finishes_its_project_when_it_is_resumed(tmp_path: Path) -
         RECORDING / "sin-cpu-cpp" / "attempt-01" / "generator.md",
         tmp_path / "hand" / "sin-cpu-cpp" / "attempt-01" / "generator" / "answer.md",
     )
-    cgins("runs", "resume", "--runs", runs, folder=tmp_path, code=7)
+    ended("runs", "resume", "--runs", runs, folder=tmp_path, code=7)
     assert not (project / "kernels").exists()
-    shown = cgins("runs", "show", "--runs", runs, folder=tmp_path).stdout
+    shown = ended("runs", "show", "--runs", runs, folder=tmp_path).stdout
     assert "sin-cpu-cpp: accepted after 1 attempt\n" in shown
     assert "  waits for   hand/matmul-cpu-cpp/attempt-01/generator/answer.md" in shown
-    ended = cgins("runs", "resume", "--runs", runs, "--give-up", folder=tmp_path, code=1)
-    assert "cgins: wrote initial_testing/kernels/sin.cpp\n" in ended.stderr
-    assert "cgins: no kernel for torch.matmul: matmul-cpu-cpp failed\n" in ended.stderr
+    done = ended("runs", "resume", "--runs", runs, "--give-up", folder=tmp_path, code=1)
+    assert "cgins: wrote initial_testing/kernels/sin.cpp\n" in done.stderr
+    assert "cgins: no kernel for torch.matmul: matmul-cpu-cpp failed\n" in done.stderr
     assert [entry.name for entry in load(project / "cgins.yaml").kernels] == ["sin"]
-    (listed,) = cgins("runs", "ls", "--runs", runs, folder=tmp_path).stdout.splitlines()
+    (listed,) = ended("runs", "ls", "--runs", runs, folder=tmp_path).stdout.splitlines()
     assert "  done     1/2 accepted  " in listed
 
 

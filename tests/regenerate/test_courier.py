@@ -237,10 +237,7 @@ def test_what_a_failure_took_is_known_when_it_is_taken_back(tmp_path: Path) -> N
         assert isinstance(outcome(server.base_url, tmp_path, **more), ProviderError)
         took = files.taken_in(place)
         assert took is not None
-        assert (took.prompt_tokens, took.usd) == (
-            2 * 9,
-            pytest.approx((2 * 9 + took.answer_tokens) / 100),
-        )
+        assert (took.prompt_tokens, took.usd) == (2 * 9, pytest.approx((2 * 9 + took.answer_tokens) / 100))
         assert took.answer_tokens > 0
         files.retract_failure(place)
         assert files.failure_in(place) is None

@@ -53,10 +53,7 @@ class Processes:
 
     def more(self, **env: str) -> dict[str, object]:
         """What starts them need to know."""
-        return {
-            "log": self.log,
-            "env": {scripted.MARK: self.mark, "TMPDIR": str(self._temporary), **env},
-        }
+        return {"log": self.log, "env": {scripted.MARK: self.mark, "TMPDIR": str(self._temporary), **env}}
 
     @property
     def said(self) -> str:

@@ -20,9 +20,7 @@ from pytest_cgins.core.errors import ConfigError, ProviderError
 from pytest_cgins.regenerate.model import Answer
 from pytest_cgins.regenerate.provider import files, make, of_settings, written_answers
 from pytest_cgins.regenerate.provider.exchange import Exchange, prompt_text
-from pytest_cgins.regenerate.provider.openai_compatible import (
-    OpenAICompatible,
-)
+from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
 from pytest_cgins.regenerate.provider.replay import Replay, file_of
 from tests.regenerate.provider_help import place_of, request
 

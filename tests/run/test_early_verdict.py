@@ -61,12 +61,7 @@ def test_every_loss_has_its_verdict(error: WorkerError, status: Status, reason: 
     ("error", "contract", "status", "reason"),
     [
         (raised("LaunchError", "k:f raised ValueError: no"), "python", Status.RUNTIME_ERROR, Reason.RAISED),
-        (
-            raised("LaunchError", "relu returned 7: no"),
-            "launcher",
-            Status.RUNTIME_ERROR,
-            Reason.ERROR_CODE,
-        ),
+        (raised("LaunchError", "relu returned 7: no"), "launcher", Status.RUNTIME_ERROR, Reason.ERROR_CODE),
         (
             raised("LaunchError", "relu.cu: relu returned 700, without a message"),
             "launcher",

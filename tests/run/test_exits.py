@@ -22,12 +22,7 @@ from pytest_cgins.run.exits import describe_exit
         (-signal.SIGKILL, "was killed by SIGKILL (killed from outside)", "out of memory", Reason.CRASHED),
         (-signal.SIGUSR1, "was killed by SIGUSR1 (User defined signal 1)", "output", Reason.CRASHED),
         (-200, "was killed by signal 200", "output", Reason.CRASHED),
-        (
-            None,
-            "closed its connection and lived on, and was killed",
-            "descriptors",
-            Reason.CONNECTION_CLOSED,
-        ),
+        (None, "closed its connection and lived on, and was killed", "descriptors", Reason.CONNECTION_CLOSED),
     ],
 )
 def test_every_end_has_words_a_remedy_and_a_reason(

@@ -100,11 +100,7 @@ def test_what_a_process_hands_on_is_not_a_server_s(pool: WorkerPool, change: str
     """Limits, masks and CPUs are those that this process has when a worker is started."""
     before = parent_of(ask(pool, "pid"))
     pool.close()
-    limits, mask, cpus = (
-        resource.getrlimit(resource.RLIMIT_CORE),
-        os.umask(0o077),
-        os.sched_getaffinity(0),
-    )
+    limits, mask, cpus = (resource.getrlimit(resource.RLIMIT_CORE), os.umask(0o077), os.sched_getaffinity(0))
     os.umask(mask)
     if len(cpus) < 2 and change == "cpus":
         pytest.skip("one CPU")
@@ -167,10 +163,7 @@ def test_torch_works_in_a_fork(toy_path: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("module", "why"),
-    [
-        ("threaded", "threads were started by an import"),
-        ("opens_device", "a device was opened by an import"),
-    ],
+    [("threaded", "threads were started by an import"), ("opens_device", "a device was opened by an import")],
 )
 def test_an_import_that_does_not_survive_a_fork_is_not_forked(
     toy_path: dict[str, str], caplog: pytest.LogCaptureFixture, module: str, why: str

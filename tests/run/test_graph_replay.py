@@ -63,8 +63,7 @@ def test_a_replay_that_does_what_calls_do_is_a_graph(held: Callable[..., None]) 
 
 
 @pytest.mark.parametrize(
-    ("replay", "left"),
-    [(None, torch.nan), (lambda arm: written(arm, torch.full_like(SECOND, 3.0)), 3.0)],
+    ("replay", "left"), [(None, torch.nan), (lambda arm: written(arm, torch.full_like(SECOND, 3.0)), 3.0)]
 )
 def test_what_does_something_else_in_a_graph_is_told_with_its_answer(
     held: Callable[..., None], replay: Callable[[Rotating], object] | None, left: float

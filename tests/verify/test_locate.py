@@ -68,8 +68,7 @@ def test_mostly_wrong_rows_say_how_much() -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "text"),
-    [(-1, "last element only"), (0, "first element only"), (5, "one element only")],
+    ("index", "text"), [(-1, "last element only"), (0, "first element only"), (5, "one element only")]
 )
 def test_single_elements(index: int, text: str) -> None:
     """One wrong element, by where it is."""

@@ -65,11 +65,7 @@ def test_each_gain_on_the_way_and_each_round_without_one_leads_to_the_next_stage
 
 def test_a_round_in_which_nothing_came_out_right_is_repeated_in_its_stage():
     """Wrong candidates, their mendings and ablations do not move the stage; those that are asked at once share it."""
-    made = [
-        candidate(1, ask(0, 1)),
-        candidate(2, ask(1, 1, "fix")),
-        candidate(3, ask(0, 1, "regenerate")),
-    ]
+    made = [candidate(1, ask(0, 1)), candidate(2, ask(1, 1, "fix")), candidate(3, ask(0, 1, "regenerate"))]
     tree = Tree(made)
     assert stage_of(ask(0, 1, "regenerate"), tree) == stage_of(ask(0, 2), tree) == "structure"
     assert stage_of(ask(3, 1, "fix"), tree) is None
