@@ -68,7 +68,7 @@ def commit(folder: Path, files: Mapping[str, str], *, branch: str = "main", mess
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bare repository with the project, made once."""
+    """A bare repository with the project, and a clone of it, made once."""
     place = tmp_path_factory.mktemp("template")
     git(place, "init", "--quiet", "--bare", "--initial-branch=main", "bare.git")
     git(place, "clone", "--quiet", "bare.git", "clone")
@@ -80,7 +80,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ".github/workflows/ci.yml": "on: push\n",
     }
     commit(place / "clone", files)
-    return place / "bare.git"
+    shutil.rmtree(place / "clone")
+    git(place, "clone", "--quiet", "bare.git", "clone")
+    return place
 
 
 @dataclass
@@ -213,12 +215,13 @@ def places(
     def made() -> Iterator[Place]:
         folder = tmp_path / f"place-{next(numbers)}"
         bare, clone, other = folder / "bare.git", folder / "clone", folder / "other"
-        shutil.copytree(template, bare)
-        git(folder, "clone", "--quiet", "bare.git", "clone")
+        shutil.copytree(template, folder)
         shutil.copytree(clone, other)
         monkeypatch.chdir(clone)
         with twins.serve(bare) as twin:
-            git(clone, "remote", "set-url", "origin", twin.remote)
+            for copy_of_it, url in ((clone, twin.remote), (other, str(bare))):
+                config = copy_of_it / ".git" / "config"
+                config.write_text(config.read_text().replace(str(template / "bare.git"), url))
             monkeypatch.setenv("GITHUB_SERVER_URL", twin.url)
             yield Place(bare, clone, other, twin, folder / "proposals", make_evaluation)
             assert twin.violations == []

@@ -80,8 +80,7 @@ def emulated(
 ) -> Iterator[Emulated]:
     """A clone in which the test stands, of a repository that the emulator has; `other` pushes there as a person."""
     bare, clone, other = tmp_path / "bare.git", tmp_path / "clone", tmp_path / "other"
-    shutil.copytree(template, bare)
-    git(tmp_path, "clone", "--quiet", "bare.git", "clone")
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     shutil.copytree(clone, other)
     for variable in ("GITHUB_API_URL", "GITHUB_GRAPHQL_URL", "GH_TOKEN"):
         monkeypatch.delenv(variable, raising=False)

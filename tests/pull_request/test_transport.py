@@ -229,7 +229,7 @@ def test_words_of_others_are_no_limit(settled: None, template: Path, name: str) 
     comments = [Comment(number, 1, "ada", body) for number, body in enumerate(said, 1)]
     pulls = [Pull(1, "t", "", "work", "main", False)]
     with (
-        twins.serve(template, name=name, pulls=pulls, comments=comments) as twin,
+        twins.serve(template / "bare.git", name=name, pulls=pulls, comments=comments) as twin,
         closing(Transport(twin.url + API, WRITER)) as transport,
     ):
         found = transport.request("GET", f"/repos/octo/{name}/issues/1/comments")

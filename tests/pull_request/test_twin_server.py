@@ -347,7 +347,7 @@ def test_a_wrong_answer_is_found() -> None:
 def test_the_twin_stands_alone(tmp_path: Path, template: Path) -> None:
     """`python -m tests.pull_request.twin` prints the remote and the page, for a demo."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.pull_request.twin", "--repository", str(template)],
+        [sys.executable, "-m", "tests.pull_request.twin", "--repository", str(template / "bare.git")],
         cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
         text=True,
