@@ -1,53 +1,74 @@
-"""What must be known of element types without importing torch."""
+"""What must be known of element types without importing torch: one table, from which others follow."""
 
 from __future__ import annotations
 
-ITEMSIZE: dict[str, int] = {
-    "bool": 1,
-    "uint8": 1,
-    "int8": 1,
-    "int16": 2,
-    "int32": 4,
-    "int64": 8,
-    "uint16": 2,
-    "uint32": 4,
-    "uint64": 8,
-    "float16": 2,
-    "bfloat16": 2,
-    "float32": 4,
-    "float64": 8,
-    "complex32": 4,
-    "complex64": 8,
-    "complex128": 16,
-    "float8_e4m3fn": 1,
-    "float8_e4m3fnuz": 1,
-    "float8_e5m2": 1,
-    "float8_e5m2fnuz": 1,
-    "float8_e8m0fnu": 1,
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Dtype:
+    """An element type that a trace may hold."""
+
+    name: str
+    """torch's."""
+    short: str
+    """In signatures: `f32`."""
+    nbytes: int
+    """Of an element."""
+    dlpack: int | None = None
+    """DLPack's code, by which launchers are told it; None if they take none."""
+    element: int | None = None
+    """Its number in `cgins_launch.h`, by which device kernels are."""
+    cpp: str = ""
+    """In a launch line, as `dtype(x)`; "" if it is no template argument."""
+    cuda: str = ""
+    """In a launch line, as CUDA's own type, where that is another."""
+    generated: bool = True
+    """Recipes can make it; storages of others keep their bytes."""
+    lowest: float | None = None
+    """Least finite number, if its recipes may hold a mask."""
+    digits: int = 9
+    """Significant decimal digits after which a number of it is known exactly: ⌈1 + p·log10(2)⌉."""
+    limits: tuple[float, float] = (16.0, 1.5)
+    """C and c of the derived tolerance."""
+
+
+_WIDE, _HALF = (64.0, 64.0), (64.0, 4.0)
+_LOWEST_16, _LOWEST_BF16, _LOWEST_32 = -65504.0, -3.3895313892515355e38, -3.4028234663852886e38
+DTYPES: dict[str, Dtype] = {
+    dtype.name: dtype
+    for dtype in (
+        Dtype("bool", "b8", 1, 6, 0x01, "bool"),
+        Dtype("uint8", "u8", 1, 1, 0x21, "unsigned char"),
+        Dtype("int8", "i8", 1, 0, 0x11, "signed char"),
+        Dtype("int16", "i16", 2, 0, 0x12, "short"),
+        Dtype("int32", "i32", 4, 0, 0x14, "int"),
+        Dtype("int64", "i64", 8, 0, 0x18, "long long"),
+        Dtype("uint16", "u16", 2, 1, 0x22, "unsigned short"),
+        Dtype("uint32", "u32", 4, 1, 0x24, "unsigned int"),
+        Dtype("uint64", "u64", 8, 1, 0x28, "unsigned long long"),
+        Dtype("float16", "f16", 2, 2, 0x32, "cgins::float16", "__half", True, _LOWEST_16, 5, _HALF),
+        Dtype("bfloat16", "bf16", 2, 4, 0x42, "cgins::bfloat16", "__nv_bfloat16", True, _LOWEST_BF16, 4),
+        Dtype("float32", "f32", 4, 2, 0x34, "float", lowest=_LOWEST_32, limits=_WIDE),
+        Dtype("float64", "f64", 8, 2, 0x38, "double", limits=_WIDE),
+        Dtype("complex32", "c32", 4, generated=False),
+        Dtype("complex64", "c64", 8, 5, 0x58, "float2", limits=_WIDE),
+        Dtype("complex128", "c128", 16, 5, 0x60, "double2", limits=_WIDE),
+        Dtype("float8_e4m3fn", "f8e4m3fn", 1, element=0x61, generated=False),
+        Dtype("float8_e4m3fnuz", "f8e4m3fnuz", 1, generated=False),
+        Dtype("float8_e5m2", "f8e5m2", 1, element=0x71, generated=False),
+        Dtype("float8_e5m2fnuz", "f8e5m2fnuz", 1, generated=False),
+        Dtype("float8_e8m0fnu", "f8e8m0fnu", 1, generated=False),
+    )
 }
-"""Bytes an element, by torch's name: the dtypes that a trace may hold."""
+"""By torch's name."""
 
-SHORT: dict[str, str] = {
-    "bool": "b8",
-    "bfloat16": "bf16",
-    "float8_e4m3fn": "f8e4m3fn",
-    "float8_e4m3fnuz": "f8e4m3fnuz",
-    "float8_e5m2": "f8e5m2",
-    "float8_e5m2fnuz": "f8e5m2fnuz",
-    "float8_e8m0fnu": "f8e8m0fnu",
-    **{name: name.replace(kind, kind[0]) for kind in ("uint", "int", "float", "complex") for name in ITEMSIZE
-       if name.startswith(kind) and "_" not in name},
-}  # fmt: skip
-"""Names for signatures: `f32`, `bf16`, `i64`."""
-
-INTEGERS = frozenset(name for name in ITEMSIZE if "int" in name)
+ITEMSIZE = {name: dtype.nbytes for name, dtype in DTYPES.items()}
+SHORT = {name: dtype.short for name, dtype in DTYPES.items()}
+INTEGERS = frozenset(name for name in DTYPES if "int" in name)
 """Signed and unsigned integers; bool is not among them."""
-
-GENERATED = INTEGERS | {"bool", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
-"""Dtypes that recipes can make; storages of others keep their bytes."""
-
-LOWEST = {"float16": -65504.0, "bfloat16": -3.3895313892515355e38, "float32": -3.4028234663852886e38}
-"""Least finite numbers of the dtypes whose recipes may hold a mask."""
+GENERATED = frozenset(name for name, dtype in DTYPES.items() if dtype.generated)
+LOWEST = {name: dtype.lowest for name, dtype in DTYPES.items() if dtype.lowest is not None}
 
 MAX_BYTES = 2**33
 """Most bytes that one tensor or storage may claim: 8 GiB."""

@@ -22,9 +22,6 @@ GPU_BUDGET_S, CPU_BUDGET_S = 0.03, 0.1
 FEWEST_RUNS = 3
 CACHES = 8
 """How many times a GPU's last-level cache one buffer of the copy holds."""
-_TORCH_DTYPES = {
-    "float32": torch.float32, "tf32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16,
-}  # fmt: skip
 
 
 def measure(device: str) -> MeasuredPeaks:
@@ -90,7 +87,9 @@ def _matmul_flops_per_s(device: TimedDevice, name: str) -> float:
 def _matrix(size: int, name: str, device: TimedDevice) -> torch.Tensor:
     """Random numbers on a GPU, whose clocks depend on how many bits change; to draw them takes a CPU too long."""
     draw = torch.randn if device.is_accelerator else torch.ones
-    return draw(size, size, device=device.torch_name).to(_TORCH_DTYPES[name])
+    return draw(size, size, device=device.torch_name).to(
+        getattr(torch, "float32" if name == "tf32" else name)
+    )
 
 
 def _best(run: Callable[[], object], device: TimedDevice) -> float:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.building.loading.launcher import POISON_BYTE
+from pytest_cgins.core.layout import dtype_name
 from pytest_cgins.core.model import Check, Reason, WorstElement
 from pytest_cgins.core.text import counted
 from pytest_cgins.verify.expected import ExpectedOutput
@@ -80,16 +81,11 @@ class _Form:
             return (
                 self._elements(Reason.UNWRITTEN, "never written", wrong.reshape(-1)) if wrong.any() else None
             )
-        signed = {
-            torch.uint8: torch.int8,
-            torch.uint16: torch.int16,
-            torch.uint32: torch.int32,
-            torch.uint64: torch.int64,
-        }
         given, right = self.answer, self.output.answer
         least = torch.iinfo(dtype).min
-        if dtype in signed:
-            given, right = (one.contiguous().view(signed[dtype]) for one in (given, right))
+        if not dtype.is_signed:
+            signed = getattr(torch, dtype_name(dtype).removeprefix("u"))
+            given, right = (one.contiguous().view(signed) for one in (given, right))
             least = int.from_bytes(bytes([POISON_BYTE] * dtype.itemsize), "little", signed=True)
         wrong = (given == least) & (right != least)
         if not bool(wrong.any()) or (dtype == torch.uint8 and bool(((given != right) & ~wrong).any())):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
-# Significant decimal digits after which a number of the type is known exactly: ⌈1 + p·log10(2)⌉.
-_DIGITS = {torch.float32: 9, torch.float16: 5, torch.bfloat16: 4}
+from pytest_cgins.core.dtypes import DTYPES
+from pytest_cgins.core.layout import dtype_name
 
 
 def number(value: float | complex, dtype: torch.dtype) -> str:
@@ -18,7 +18,12 @@ def number(value: float | complex, dtype: torch.dtype) -> str:
     assert isinstance(value, float)
     if not math.isfinite(value):
         return repr(value)
-    return repr(value) if dtype == torch.float64 else f"{value:.{_DIGITS.get(dtype, 9)}g}"
+    return repr(value) if dtype == torch.float64 else f"{value:.{_digits(dtype)}g}"
+
+
+def _digits(dtype: torch.dtype) -> int:
+    known = DTYPES.get(dtype_name(dtype), DTYPES["float32"])  # a kernel may answer in any
+    return known.digits
 
 
 def position(flat: int, shape: Sequence[int]) -> tuple[int, ...]:

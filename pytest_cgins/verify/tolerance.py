@@ -32,6 +32,8 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.dtypes import DTYPES
+from pytest_cgins.core.layout import dtype_name
 
 _EXPONENTS = 2048
 _GROUPS = 5
@@ -68,18 +70,14 @@ class Constants:
     rounding dominates and is the same for everybody; bugs that leave the form intact 3800, 180 and 2.0."""
 
 
-SINGLE = Constants(peak=64.0, rms=64.0)
-HALF = Constants(peak=64.0, rms=4.0)
-BRAIN = Constants(peak=16.0, rms=1.5)
 TF32 = Constants(peak=16.0, rms=4.0)
 """Where TF32 is allowed: inputs that are cut off err twice as much as rounded ones, bf16 errs eight times as much."""
 
 
 def constants(dtype: torch.dtype) -> Constants:
-    """C and c for outputs of `dtype`: fp32 and wider; fp16; bf16 and narrower."""
-    if torch.finfo(dtype).bits >= 32:
-        return SINGLE
-    return HALF if dtype == torch.float16 else BRAIN
+    """C and c for outputs of `dtype`."""
+    peak, rms = DTYPES[dtype_name(dtype)].limits
+    return Constants(peak=peak, rms=rms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

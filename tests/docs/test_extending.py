@@ -27,16 +27,59 @@ NEW = {
 }
 """Files that a reader writes."""
 PROJECT = Path(__file__).parents[1] / "plugin" / "project"
-CONFIG = """
+FILES = {
+    "pytest.ini": "[pytest]\n",
+    "wide_ops.py": """
+import pytest_cgins
+
+@pytest_cgins.mark
+def widened(x):
+    return x.float()
+""",
+    "record.py": """
+import pytest_cgins, torch, wide_ops
+
+with pytest_cgins.record("traces/all", ops=["torch.nn.functional.relu", "wide_ops.widened"]):
+    torch.nn.functional.relu(torch.randn(4, 8))
+    wide_ops.widened(torch.randn(4, 8).to(torch.float8_e4m3fn))
+""",
+    "kernels/widened.cpp": """
+// cgins: widened(Tensor x) -> Tensor
+#include <cgins.h>
+#include <cmath>
+extern "C" int widened(const DLTensor* x, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::dtype_of(x) == cgins::Dtype::float8_e4m3fn, "float8_e4m3fn only");
+  CGINS_CHECK(cgins::is_contiguous(x), "contiguous tensors only");
+  const uint8_t* bits = cgins::data<uint8_t>(x);
+  for (int64_t i = 0; i < cgins::numel(x); ++i) {
+    const int exponent = bits[i] >> 3 & 15, mantissa = bits[i] & 7;
+    float y = exponent ? std::ldexp(8.0f + mantissa, exponent - 10) : std::ldexp(float(mantissa), -9);
+    if (exponent == 15 && mantissa == 7) y = NAN;
+#ifdef WRONG
+    y += 1;
+#endif
+    cgins::data<float>(out)[i] = bits[i] & 128 ? -y : y;
+  }
+  return 0;
+}
+""",
+    "cgins.yaml": """
 version: 1
-traces: [traces/tiny]
+traces: [traces/all]
 kernels:
   relu:
     op: torch.nn.functional.relu
     implementations:
       - {name: right, device: simulator, source: kernels/relu.cpp}
       - {name: wrong, device: simulator, source: kernels/relu.cpp, defines: {WRONG: 1}}
-"""
+  widened:
+    op: wide_ops.widened
+    implementations:
+      - {name: right, source: kernels/widened.cpp}
+      - {name: wrong, source: kernels/widened.cpp, defines: {WRONG: 1}}
+""",
+}
+"""A project that needs the new device and the new dtype, beside the kernels of `PROJECT`."""
 
 
 def changed() -> dict[str, str]:
@@ -73,28 +116,32 @@ def test_diffs_apply() -> None:
             ast.parse(source)
 
 
-def test_the_device_gates_kernels(extended: Path, tmp_path: Path) -> None:
-    """A right kernel passes on it and is timed, a wrong one fails."""
-    project = shutil.copytree(PROJECT, tmp_path / "project")
-    subprocess.run([sys.executable, "record_tiny.py"], cwd=project, check=True)
-    (project / "pytest.ini").write_text("[pytest]\n")
-    (project / "cgins.yaml").write_text(CONFIG)
-    command = [
-        sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", "--cgins", "--cgins-device=simulator",
-        "--cgins-json=report.json",
-    ]  # fmt: skip
+@pytest.fixture(scope="module")
+def statuses(extended: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Verdicts of a project that needs the new device and the new dtype, by kernel, device and implementation."""
+    project = Path(shutil.copytree(PROJECT, tmp_path_factory.mktemp("project") / "project"))
+    for name, text in FILES.items():
+        (project / name).write_text(text)
     environment = {**os.environ, "PYTHONPATH": str(extended), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    options = ["--cgins", "--cgins-device=auto", "--cgins-json=report.json"]
+    for words in (["record.py"], ["-m", "pytest", "-p", "pytest_cgins.plugin", *options]):
+        done = subprocess.run(
+            [sys.executable, *words], cwd=project, env=environment, capture_output=True, text=True, timeout=300,
+            check=words == ["record.py"],
+        )  # fmt: skip
     report = json.loads((project / "report.json").read_text())
-    statuses = {
-        (one["case"]["device"], one["case"]["implementation"], one["verdict"]["status"])
+    assert {one["device_name"] for one in report["environments"]} >= {"simulator"}, done.stdout
+    return {
+        "{kernel}/{device}-{implementation}".format_map(one["case"]): one["verdict"]["status"]
         for one in report["evaluations"]
     }
-    assert statuses == {("simulator", "right", "PASSED"), ("simulator", "wrong", "INCORRECT")}, done.stdout
-    assert {one["device_name"] for one in report["environments"]} >= {"simulator"}
-    assert all(one["measurement"] for one in report["evaluations"] if one["verdict"]["status"] == "PASSED")
+
+
+@pytest.mark.parametrize("kernel", ["relu/simulator", "widened/cpu"])
+def test_kernels_are_gated(statuses: dict[str, str], kernel: str) -> None:
+    """On the new device, and on inputs of the new dtype: a right kernel passes, a wrong one fails."""
+    assert statuses[f"{kernel}-right"] == "PASSED"
+    assert statuses[f"{kernel}-wrong"] == "INCORRECT"
 
 
 def test_the_importer_imports(extended: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_cgins.building.contracts.schema import CONTINUED, Schema, comment_text
+from pytest_cgins.core.dtypes import DTYPES
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.expression import Expression, ExpressionError, Kind, kind, parse
 from pytest_cgins.core.text import counted, nearest
@@ -27,13 +28,8 @@ KEYS = (
 )  # fmt: skip
 KERNEL = re.compile(r"((?:[A-Za-z_]\w*::)*[A-Za-z_]\w*)\s*(?:<(.*)>)?", re.DOTALL)
 FLOATING = ("float32", "float64", "float16", "bfloat16")
-DTYPES = {
-    "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int",
-    "int64": "long long", "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long",
-    "float16": "cgins::float16", "bfloat16": "cgins::bfloat16", "float32": "float", "float64": "double",
-    "complex64": "float2", "complex128": "double2",
-}  # fmt: skip
-CUDA_TYPES = {**DTYPES, "float16": "__half", "bfloat16": "__nv_bfloat16"}
+CPP_TYPES = {name: dtype.cpp for name, dtype in DTYPES.items() if dtype.cpp}
+CUDA_TYPES = {name: DTYPES[name].cuda or cpp for name, cpp in CPP_TYPES.items()}
 C_TYPES = {"int": "int64_t", "float": "float", "bool": "bool"}
 MAX_VARIANTS = 64
 OPENING, CLOSING = "([{", ")]}"
@@ -340,13 +336,13 @@ def _template_argument(text: str, schema: Schema, axes: list[Axis]) -> TemplateA
             + (nearest(first, tensors) or f"its tensors are {', '.join(tensors)}")
         )
     for dtype in rest:
-        if dtype not in DTYPES:
+        if dtype not in CPP_TYPES:
             raise ExpressionError(
                 f"{text}: no element type {dtype!r}; "
-                + (nearest(dtype, DTYPES) or f"known: {', '.join(DTYPES)}")
+                + (nearest(dtype, CPP_TYPES) or f"known: {', '.join(CPP_TYPES)}")
             )
     axis = _axis(axes, parse(first), tuple(rest))
-    return TemplateArgument(text=text, axis=axis, types=DTYPES if called[1] == "dtype" else CUDA_TYPES)
+    return TemplateArgument(text=text, axis=axis, types=CPP_TYPES if called[1] == "dtype" else CUDA_TYPES)
 
 
 def _axis(axes: list[Axis], key: Expression, choices: tuple[str | int, ...]) -> int:

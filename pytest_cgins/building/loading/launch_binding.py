@@ -15,6 +15,7 @@ import torch
 
 from pytest_cgins.building.builders.device_image import Function
 from pytest_cgins.building.contracts.launch_line import Launch, LaunchPlan
+from pytest_cgins.core.dtypes import DTYPES
 from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.core.expression import (
     Expression,
@@ -28,11 +29,7 @@ from pytest_cgins.core.text import counted
 
 NUMBER, POINTER, VIEW, ELEMENT = 0x1000, 0x2000, 0x4000, 0xFF  # cgins_launch.h
 VOID = 0x00
-ELEMENTS = {
-    "bool": 0x01, "int8": 0x11, "int16": 0x12, "int32": 0x14, "int64": 0x18, "uint8": 0x21, "uint16": 0x22,
-    "uint32": 0x24, "uint64": 0x28, "float16": 0x32, "bfloat16": 0x42, "float32": 0x34, "float64": 0x38,
-    "complex64": 0x58, "complex128": 0x60, "float8_e4m3fn": 0x61, "float8_e5m2": 0x71,
-}  # fmt: skip
+ELEMENTS = {name: dtype.element for name, dtype in DTYPES.items() if dtype.element is not None}
 # float2 and double2 are complex numbers, or two real ones.
 VECTORS = {("float32", 0x58), ("float64", 0x60)}
 INTEGERS: dict[int, tuple[Any, int, int]] = {

@@ -15,17 +15,13 @@ import torch
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.arguments import call_values, require_defaults, state_values
 from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput
+from pytest_cgins.core.dtypes import DTYPES
 from pytest_cgins.core.errors import ContractError, LaunchError, SourceError
+from pytest_cgins.core.layout import dtype_name
 from pytest_cgins.core.model import CompiledKernel, OpCall, TensorMeta
 from pytest_cgins.core.options import BARE_VARIABLE
 from pytest_cgins.core.text import counted
 
-DLPACK_TYPES = {
-    torch.bool: (6, 8), torch.uint8: (1, 8), torch.uint16: (1, 16), torch.uint32: (1, 32),
-    torch.uint64: (1, 64), torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32),
-    torch.int64: (0, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.float32: (2, 32),
-    torch.float64: (2, 64), torch.complex64: (5, 64), torch.complex128: (5, 128),
-}  # fmt: skip
 _cat = torch.cat  # taken before any kernel is loaded
 LIST_TYPES: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double, "bool": ctypes.c_bool}
 POISON_BYTE = 0xA5
@@ -474,10 +470,10 @@ def dl_data_type(dtype: torch.dtype) -> DLDataType:
     Raises:
         TypeError: the contract has no such element type.
     """
-    if dtype not in DLPACK_TYPES:
+    known = DTYPES.get(dtype_name(dtype))
+    if known is None or known.dlpack is None:
         raise TypeError(f"element type {dtype}")
-    code, bits = DLPACK_TYPES[dtype]
-    return DLDataType(code, bits, 1)
+    return DLDataType(known.dlpack, 8 * known.nbytes, 1)
 
 
 def poison(memory: torch.Tensor) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.core.dtypes import SHORT
 from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.packs import backward
 from pytest_cgins.packs.recipe import seed_of
@@ -24,11 +25,7 @@ from pytest_cgins.recording.importers.expressions import DTYPES, parse
 from pytest_cgins.recording.importers.files import objects, parse_json, read_text
 from pytest_cgins.recording.importers.registry import Importer
 
-ABBREVIATIONS = {
-    "bf16": torch.bfloat16, "f64": torch.float64, "f32": torch.float32, "f16": torch.float16,
-    "c64": torch.complex64, "c128": torch.complex128, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32,
-    "i64": torch.int64, "b8": torch.bool, "u8": torch.uint8,
-}  # fmt: skip
+ABBREVIATIONS = {short: getattr(torch, name) for name, short in SHORT.items() if hasattr(torch, name)}
 FUNCTIONAL = {
     "aten.relu.default": "torch.nn.functional.relu", "aten.gelu.default": "torch.nn.functional.gelu",
     "aten.silu.default": "torch.nn.functional.silu", "aten.mish.default": "torch.nn.functional.mish",

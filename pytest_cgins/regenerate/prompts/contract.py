@@ -8,6 +8,7 @@ from pytest_cgins.building.contracts import launch_line
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.schema import Schema
 from pytest_cgins.building.contracts.source import wants_workspace
+from pytest_cgins.core.dtypes import DTYPES
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.model import Trace
 from pytest_cgins.regenerate.prompts import blocks, calls, schema_line, templating
@@ -16,8 +17,6 @@ from pytest_cgins.verify.probes.registry import switched_on
 
 FIRST_WITH_OWN_FEATURES = 90
 """Of the architectures that have features which later ones lack, and which need an `a` behind the number."""
-LIMITS = {"float32": (64.0, 64.0), "float64": (64.0, 64.0), "float16": (64.0, 4.0), "bfloat16": (16.0, 1.5)}
-"""C and c of the derived rule by output dtype; `verify.tolerance.constants` has them, and imports torch."""
 
 
 def described_contract(context: Context) -> dict[str, object]:
@@ -134,7 +133,7 @@ def _parameters(traces: list[Trace]) -> list[str]:
 def checks(context: Context) -> dict[str, object]:
     """Tolerance and probes in force, for `templates/checks.md`."""
     entry = context.entry
-    dtypes = sorted({trace.dtype for _, trace in context.traces} & LIMITS.keys())
+    dtypes = sorted({trace.dtype for _, trace in context.traces if "float" in trace.dtype})
     excused = {exception.probe for exception in entry.exceptions}
     probes = switched_on("full", excused)
     known = templating.sentences("probes.txt")
@@ -145,7 +144,7 @@ def checks(context: Context) -> dict[str, object]:
     )
     return {
         "dtypes": dtypes,
-        "limits": [(dtype, *LIMITS[dtype]) for dtype in dtypes or ["float32"]],
+        "limits": [(dtype, *DTYPES[dtype].limits) for dtype in dtypes or ["float32"]],
         "probes": probes,
         "tried": [sentence for sentence in sentences if sentence],
         "fixed": [name if dim is None else f"{name}[{dim}]" for name, dim in entry.semantics.fixed],
