@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -32,6 +33,7 @@ class Layout:
     """1-D uint8 tensors on the tensors' device, one a storage index."""
 
 
+@cache
 def dtype_name(dtype: torch.dtype) -> str:
     """Name of a dtype without the prefix: `float32`."""
     return str(dtype).removeprefix("torch.")
@@ -47,17 +49,18 @@ def lay_out(tensors: Sequence[torch.Tensor], *, copy: bool = True) -> Layout:
             a `torch.func` transform).
     """
     plain = [_plain(tensor) for tensor in tensors]
-    storage_of, starts, spans = _group([_byte_range(tensor) for tensor in plain], plain, copy=copy)
+    ranges = [_byte_range(tensor) for tensor in plain]
+    storage_of, starts, spans = _group(ranges, plain, copy=copy)
     metas = tuple(
         TensorMeta(
             dtype=dtype_name(tensor.dtype),
             shape=tuple(tensor.shape),
             stride=tuple(tensor.stride()),
-            offset=(_byte_range(tensor)[1] - starts[index]) // tensor.element_size() if tensor.numel() else 0,
+            offset=(start - starts[index]) // tensor.element_size() if tensor.numel() else 0,
             storage=index,
             requires_grad=original.requires_grad,
         )
-        for original, tensor, index in zip(tensors, plain, storage_of, strict=True)
+        for original, tensor, index, (_, start, _) in zip(tensors, plain, storage_of, ranges, strict=True)
     )
     return Layout(metas, spans)
 

@@ -8,6 +8,7 @@ from the docstrings under the fields.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -110,16 +111,13 @@ class TensorMeta(Document):
     def __post_init__(self) -> None:
         if len(self.shape) != len(self.stride):
             raise ValueError(f"shape {self.shape} and stride {self.stride} differ in length")
-        if any(n < 0 for n in (*self.shape, *self.stride, self.offset, self.storage)):
+        if min((*self.shape, *self.stride, self.offset, self.storage)) < 0:
             raise ValueError(f"negative size, stride, offset or storage in {self}")
 
     @property
     def numel(self) -> int:
         """Number of elements: the product of `shape`."""
-        product = 1
-        for size in self.shape:
-            product *= size
-        return product
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

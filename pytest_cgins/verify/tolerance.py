@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -403,6 +404,7 @@ def _exponent_bins(values: Tensor) -> Tensor:
     return (values.view(torch.int64) >> 52).bitwise_and_(_EXPONENTS - 1)
 
 
+@cache
 def _half_ulp_table(dtype: torch.dtype, device: torch.device) -> Tensor:
     """½ulp in `dtype` of a float64 number with each biased exponent."""
     info = torch.finfo(dtype)
