@@ -88,7 +88,7 @@ def _plain(text: str) -> str:
     text = re.sub(r"process \d+ of \S+", "process N of HOST", text)
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d", "THEN", text)
     text = re.sub(r"waited \d+ s", "waited N s", text)
-    return re.sub(r"for [\d.]+ s:", "for N s:", text).strip()
+    return re.sub(r"after waiting [\d.]+ s:", "after waiting N s:", text).strip()
 
 
 def test_the_header_reads_as_quoted() -> None:

@@ -146,7 +146,7 @@ def test_the_message_says_who_holds_it(start: Start, tmp_path: Path, monkeypatch
         pass
     assert 0.2 <= time.monotonic() - begun < 5
     what = caught.value.what
-    assert what.startswith("gave up timing on gpu-1 for 0.2 s: process ")
+    assert what.startswith("gave up timing on gpu-1 after waiting 0.2 s: process ")
     for pid in holders:
         assert f"process {pid} of " in what
     assert what.count(" (gw7) has been verifying since 20") == 2
