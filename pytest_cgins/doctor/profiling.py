@@ -148,7 +148,7 @@ def probe_counters(ncu: str, toolkit: Toolkit | None) -> Finding:
     return replace(answer, state=state, detail=detail, remedy=remedy)
 
 
-def judge_probe(ran: tools.Ran) -> tuple[State, str, str]:
+def judge_probe(ran: tools.ProgramResult) -> tuple[State, str, str]:
     """State, detail and remedy, from what ncu printed."""
     errors = [line.strip() for line in ran.output.splitlines() if line.startswith("==ERROR==")]
     if "ERR_NVGPUCTRPERM" in ran.output:

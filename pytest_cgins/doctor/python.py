@@ -37,12 +37,12 @@ def interpreter(running: parse.Version = sys.version_info[:3]) -> Finding:
     )
 
 
-def ask_torch() -> tuple[Any, tools.Ran]:
+def ask_torch() -> tuple[Any, tools.ProgramResult]:
     """Import torch in a process of its own: what `probes/torch_devices.py` prints, or None."""
     return tools.probe("torch_devices", limit_s=TORCH_LIMIT_S)
 
 
-def torch(answer: Any, ran: tools.Ran) -> Finding:
+def torch(answer: Any, ran: tools.ProgramResult) -> Finding:
     """Whether torch is there, new enough and importable; `answer` and `ran` are of `ask_torch`."""
     installed = installed_version("torch")
     state: State = "unknown"

@@ -38,7 +38,7 @@ def isolation(*, proc: Path = Path("/proc")) -> tuple[Finding, ...]:
     return (_whole(answer, ran, hint), *parts, _bubblewrap(hint))
 
 
-def _whole(answer: Any, ran: tools.Ran, hint: str) -> Finding:
+def _whole(answer: Any, ran: tools.ProgramResult, hint: str) -> Finding:
     """What `--cgins-sandbox=on` would do: the trial is a whole sandbox with a program in it."""
     ways = answer.get("ways") if isinstance(answer, dict) else None
     tried = ways if isinstance(ways, dict) and all(isinstance(one, str) for one in ways.values()) else {}
@@ -57,7 +57,7 @@ def _whole(answer: Any, ran: tools.Ran, hint: str) -> Finding:
     )
 
 
-def _part(key: str, answer: Any, ran: tools.Ran, hint: str) -> Finding:
+def _part(key: str, answer: Any, ran: tools.ProgramResult, hint: str) -> Finding:
     name, disables = TRIALS[key]
     trouble = answer.get(key) if isinstance(answer, dict) else None
     state: State = "unknown" if not isinstance(trouble, str) else "unusable" if trouble else "ok"

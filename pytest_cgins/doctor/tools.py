@@ -26,7 +26,7 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class ProgramResult:
     """How a program went."""
 
     status: int | None
@@ -43,7 +43,9 @@ class Ran:
         return self.trouble or (lines[-1][:200] if lines else f"exit status {self.status}")
 
 
-def run(command: Sequence[str], *, limit_s: float = LIMIT_S, env: dict[str, str] | None = None) -> Ran:
+def run(
+    command: Sequence[str], *, limit_s: float = LIMIT_S, env: dict[str, str] | None = None
+) -> ProgramResult:
     """Run a program; whatever it does, this returns, and after about `limit_s` seconds at the latest."""
     try:
         process = subprocess.Popen(
@@ -55,7 +57,7 @@ def run(command: Sequence[str], *, limit_s: float = LIMIT_S, env: dict[str, str]
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        return Ran(status=None, output="", trouble=f"{command[0]} cannot be run: {error}")
+        return ProgramResult(status=None, output="", trouble=f"{command[0]} cannot be run: {error}")
     assert process.stdout is not None
     try:
         output, trouble = _read(process.stdout.fileno(), time.monotonic() + limit_s)
@@ -71,7 +73,7 @@ def run(command: Sequence[str], *, limit_s: float = LIMIT_S, env: dict[str, str]
         process.stdout.close()
     if trouble or status is None:
         trouble = f"{Path(command[0]).name} {trouble or 'did not end'} and was killed"
-    return Ran(status=None if trouble else status, output=output, trouble=trouble)
+    return ProgramResult(status=None if trouble else status, output=output, trouble=trouble)
 
 
 def _read(fd: int, deadline: float) -> tuple[str, str]:
@@ -101,7 +103,9 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not _SECRET.search(name)} | {"LC_ALL": "C"}
 
 
-def probe(name: str, *arguments: str, limit_s: float, env: dict[str, str] | None = None) -> tuple[Any, Ran]:
+def probe(
+    name: str, *arguments: str, limit_s: float, env: dict[str, str] | None = None
+) -> tuple[Any, ProgramResult]:
     """Run one of our probe scripts in a process of its own.
 
     Returns:

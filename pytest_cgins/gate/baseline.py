@@ -26,7 +26,7 @@ CONFIG = "cgins.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class BaseComparison:
     """What came of the comparison."""
 
     missing: tuple[tuple[Path, str], ...] = ()
@@ -43,7 +43,7 @@ class Held:
 
 def held_against(
     wanted: str, files: Iterable[Path], *, device: str = "auto", folders: Iterable[Path] = ()
-) -> Held:
+) -> BaseComparison:
     """Compare the cases of files with those that the same files had at the base revision.
 
     Args:
@@ -53,7 +53,7 @@ def held_against(
         folders: of a file that is gone from below one of these, all cases are missing.
     """
     if wanted == NONE:
-        return Held(note=f"--cgins-baseline={NONE}")
+        return BaseComparison(note=f"--cgins-baseline={NONE}")
     folders = [folder.resolve() for folder in folders]
     repositories: dict[Path, list[Path]] = {_repository(folder): [] for folder in folders}
     for file in files:
@@ -61,7 +61,7 @@ def held_against(
     found = [
         _held_in(repository, wanted, members, device, folders) for repository, members in repositories.items()
     ]
-    return Held(
+    return BaseComparison(
         missing=tuple(one for part in found for one in part.missing),
         weaker=tuple(one for part in found for one in part.weaker),
         base=", ".join(dict.fromkeys(part.base for part in found if part.base)),
@@ -76,9 +76,11 @@ def _repository(folder: Path) -> Path:
     return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
 
 
-def _held_in(repository: Path, wanted: str, files: list[Path], device: str, folders: list[Path]) -> Held:
+def _held_in(
+    repository: Path, wanted: str, files: list[Path], device: str, folders: list[Path]
+) -> BaseComparison:
     if not (repository / ".git").exists():
-        return Held(note=f"{repository} is in no git repository", unread=True)
+        return BaseComparison(note=f"{repository} is in no git repository", unread=True)
     try:
         base = resolve(wanted, repository)
         now = [configuration.load(file, require_traces=False, require_sources=False) for file in files]
@@ -88,15 +90,15 @@ def _held_in(repository: Path, wanted: str, files: list[Path], device: str, fold
         gone = [file for file in gone if any(file.is_relative_to(folder) for folder in folders)]
         moved = tuple(settings_files.moved(base, [*folders, *(config.root for config in now)]))
         if not gone and not _changes(base, _specs(base, now)):
-            return Held(base=base.label, weaker=moved)
+            return BaseComparison(base=base.label, weaker=moved)
         written = Checkout(base, default_cache().parent / "revisions", names=(CONFIG, MANIFEST))
         with closing(written) as checkout:
             found = _compared(_Base(checkout), now, gone, device)
             return replace(found, weaker=(*moved, *found.weaker))
     except RevisionError as error:
-        return Held(note=f"{error.what} ({error.remedy})", unread=True)
+        return BaseComparison(note=f"{error.what} ({error.remedy})", unread=True)
     except CginsError as error:  # of the working tree: its files cannot be collected either
-        return Held(note=error.what)
+        return BaseComparison(note=error.what)
 
 
 def _changes(base: Revision, paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -149,7 +151,7 @@ class _Base:
         return Path(os.path.normpath(self.top / os.path.relpath(folder, self._tree)))
 
 
-def _compared(base: _Base, now: Iterable[Config], gone: Iterable[Path], device: str) -> Held:
+def _compared(base: _Base, now: Iterable[Config], gone: Iterable[Path], device: str) -> BaseComparison:
     missing: list[tuple[Path, str]] = []
     notes: list[str] = []
     loosened: list[str] = []
@@ -174,7 +176,7 @@ def _compared(base: _Base, now: Iterable[Config], gone: Iterable[Path], device: 
             loosened += [f"{path}: {line}" for line in weaker(before, config)] if before else []
         has = names.get(file, moved)
         missing += [(file, name) for name in had if name not in has]
-    return Held(
+    return BaseComparison(
         missing=tuple(missing),
         weaker=tuple(loosened),
         base=base.label,

@@ -21,13 +21,13 @@ from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import ALONE
 from pytest_cgins.run.process import Reply
-from pytest_cgins.run.request_clock import Took
+from pytest_cgins.run.request_clock import RequestTime
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
 from pytest_cgins.verify.messages import (
+    EmptyMessage,
     FinishedTiming,
-    Nothing,
     Opened,
     OpenTiming,
     RepeatCalls,
@@ -264,10 +264,10 @@ class CaseTiming:
                 return ""  # no doing of the kernel: the base dies by itself
             raise
 
-    def _repeat(self, task: TimingTask, arm: ArmName, calls: int) -> Took | None:
-        took = self._ask(task, "repeat", RepeatCalls(arm, calls), partial(read, Nothing)).took
+    def _repeat(self, task: TimingTask, arm: ArmName, calls: int) -> RequestTime | None:
+        took = self._ask(task, "repeat", RepeatCalls(arm, calls), partial(read, EmptyMessage)).took
         if arm == "kernel" and not task.kernel:
-            self._ask(task, "look", Nothing(), partial(read, Nothing))
+            self._ask(task, "look", EmptyMessage(), partial(read, EmptyMessage))
         return took
 
     def _course(self, task: TimingTask, prepared: Prepared, *, seed: int) -> Course:
@@ -309,7 +309,7 @@ class CaseTiming:
 
     def _finished(self, task: TimingTask) -> Reply[FinishedTiming]:
         names = [inputs.name for inputs, _ in task.pairs]
-        return self._ask(task, "finish", Nothing(), partial(kernel_timing.read_finished, names=names))
+        return self._ask(task, "finish", EmptyMessage(), partial(kernel_timing.read_finished, names=names))
 
     def _make_ready(self, task: TimingTask) -> None:
         request = task.request

@@ -17,7 +17,7 @@ from statistics import median
 from pytest_cgins.core.figures import percent, ratio
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.core.text import counted
-from pytest_cgins.run.request_clock import Took
+from pytest_cgins.run.request_clock import RequestTime
 from pytest_cgins.timing.measure import Prepared
 from pytest_cgins.timing.sequential import log_e
 
@@ -36,7 +36,7 @@ BUSY_TOLERANCE = 0.02
 BUSY = 0.01
 """Share of a processor from which they are."""
 
-Repeat = Callable[[ArmName, int], Took | None]
+Repeat = Callable[[ArmName, int], RequestTime | None]
 """Has a worker call an arm so many times."""
 
 

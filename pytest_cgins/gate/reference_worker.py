@@ -22,13 +22,13 @@ from pytest_cgins.timing import lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.verify.messages import (
     DevicePeak,
+    EmptyMessage,
     FirstFailure,
     JudgeAnswers,
     Judgement,
     JudgeTiming,
     KernelAnswers,
     Machine,
-    Nothing,
     PreparedCase,
     Question,
     Ready,
@@ -62,7 +62,7 @@ class ReferenceWorker:
     def describe(self) -> Mapping[str, Environment]:
         """The devices of this machine, asked for once."""
         if self._machine is None:
-            self._machine = self._ask("describe", Nothing(), Machine).result
+            self._machine = self._ask("describe", EmptyMessage(), Machine).result
         return self.known
 
     def environment_of(self, device: str) -> Environment:

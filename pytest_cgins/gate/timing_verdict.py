@@ -51,7 +51,7 @@ def decide_timing(
     """
     if verdict.status not in (Status.PASSED, Status.WEAK):
         return verdict
-    told = _Told(measurement=measurement, gate=gate, label=base_label, kernel=kernel)
+    told = _TimingFacts(measurement=measurement, gate=gate, label=base_label, kernel=kernel)
     findings = [_against_base(told, base_state, base_note), *_against_torch(told)]
     findings.sort(key=lambda one: _WORST_FIRST.index(one.status) if one.status in _WORST_FIRST else 9)
     worst = findings[0]
@@ -163,7 +163,7 @@ class _Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _TimingFacts:
     """What all messages are made of."""
 
     measurement: Measurement
@@ -176,7 +176,7 @@ class _Told:
         return f"gate: {{{text}}} under {self.kernel} in cgins.yaml"
 
 
-def _against_base(told: _Told, state: str, note: str) -> _Finding:
+def _against_base(told: _TimingFacts, state: str, note: str) -> _Finding:
     comparison = told.measurement.against("base")
     if comparison is None:
         return _without_base(told, state, note)
@@ -203,7 +203,7 @@ def _against_base(told: _Told, state: str, note: str) -> _Finding:
     )
 
 
-def _without_base(told: _Told, state: str, note: str) -> _Finding:
+def _without_base(told: _TimingFacts, state: str, note: str) -> _Finding:
     if state == "new":
         text = f"nothing to compare its time with: {note or f'{told.label} has no such kernel'}"
         return _Finding(status=Status.NEW, reason=Reason.NO_BASELINE, message=text)
@@ -214,7 +214,7 @@ def _without_base(told: _Told, state: str, note: str) -> _Finding:
     return _Finding(status=Status.PASSED, reason=Reason.OK, message=f"{NOT_HELD}{why}")
 
 
-def _against_torch(told: _Told) -> list[_Finding]:
+def _against_torch(told: _TimingFacts) -> list[_Finding]:
     """What a declared floor adds, if it was missed or left open."""
     comparison = told.measurement.against("torch")
     match found(told.measurement, "torch"):
@@ -327,7 +327,7 @@ def chance(log_e: float) -> str:
     return f"1 in {math.floor(value / 10**digits) * 10**digits:,}"
 
 
-def _slower(told: _Told, first: Comparison) -> str:
+def _slower(told: _TimingFacts, first: Comparison) -> str:
     again = confirmation(told.measurement, "base")
     assert again is not None
     if by_sums(first):
@@ -340,7 +340,7 @@ def _slower(told: _Told, first: Comparison) -> str:
     return "\n".join([head, *_processes(told.measurement, "base")])
 
 
-def _below(told: _Told, first: Comparison) -> str:
+def _below(told: _TimingFacts, first: Comparison) -> str:
     again = confirmation(told.measurement, "torch")
     assert again is not None
     rare = f"; {told_sums(first)}" if by_sums(first) else ""
@@ -381,7 +381,7 @@ def _processes(measurement: Measurement, against: Against) -> list[str]:
     ]
 
 
-def _unconfirmed(told: _Told, first: Comparison) -> str:
+def _unconfirmed(told: _TimingFacts, first: Comparison) -> str:
     again = confirmation(told.measurement, first.against)
     rival = told.label if first.against == "base" else "torch"
     if again is None:
@@ -402,7 +402,7 @@ def _unconfirmed(told: _Told, first: Comparison) -> str:
     )
 
 
-def _undecided(told: _Told, comparison: Comparison, rival: str) -> str:
+def _undecided(told: _TimingFacts, comparison: Comparison, rival: str) -> str:
     if by_sums(comparison):
         assert comparison.sums is not None
         return (
@@ -421,7 +421,7 @@ def _undecided(told: _Told, comparison: Comparison, rival: str) -> str:
     )
 
 
-def _budget(told: _Told, comparison: Comparison) -> str:
+def _budget(told: _TimingFacts, comparison: Comparison) -> str:
     """What would decide it the next time."""
     needed, taken = comparison.power.blocks_needed, len(comparison.log_ratios)
     if needed is None:

@@ -10,7 +10,7 @@ from pytest_cgins.config import ResourceLimits
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Correctness, KernelResources, Reason, Status, Verdict
 from pytest_cgins.core.text import counted
-from pytest_cgins.verify.probes.registry import SPECS
+from pytest_cgins.verify.probes.registry import PROBE_SPECS
 
 WARP_THREADS = 32
 REGISTERS_PER_PARTITION = 16384
@@ -36,9 +36,11 @@ def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict
     """
     numbers = _numbers(correctness, measurement)
     failed = [check for check in correctness.checks if not check.passed]
-    suspect = [probe for probe in correctness.tripped if not failed or SPECS[probe.name].explains]
+    suspect = [probe for probe in correctness.tripped if not failed or PROBE_SPECS[probe.name].explains]
     # A process that the kernel has changed may show anything; a cause says more than what follows from it.
-    suspect.sort(key=lambda probe: (probe.reason is not Reason.TAMPERING, not SPECS[probe.name].explains))
+    suspect.sort(
+        key=lambda probe: (probe.reason is not Reason.TAMPERING, not PROBE_SPECS[probe.name].explains)
+    )
     if suspect:
         return Verdict(
             status=Status.SUSPECT,

@@ -16,7 +16,7 @@ from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.process import Reply
 from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.verify.messages import PreparedCase, Question, RunKernel
-from pytest_cgins.verify.probes.registry import SPECS, wrong_when
+from pytest_cgins.verify.probes.registry import PROBE_SPECS, wrong_when
 
 _DRAWN = frozenset({"sizes", "arguments"})
 """Probes whose inputs differ from run to run in more than their numbers."""
@@ -123,7 +123,7 @@ class VerificationStage:
         for _ in range(2):  # what is told was so in a process that had run nothing else
             if not (wrong := self._wrong_elsewhere(prepared, compiled)):
                 return correctness
-        tripped = replace(held, outcome="tripped", reason=SPECS[held.name].reason, message=wrong)
+        tripped = replace(held, outcome="tripped", reason=PROBE_SPECS[held.name].reason, message=wrong)
         return replace(
             correctness, probes=tuple(tripped if probe is held else probe for probe in correctness.probes)
         )

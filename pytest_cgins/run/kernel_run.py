@@ -19,9 +19,9 @@ from pytest_cgins.run.output import Printed
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
 from pytest_cgins.verify.messages import (
+    EmptyMessage,
     Facts,
     KernelAnswers,
-    Nothing,
     PackedInputs,
     RaisedError,
     Ready,
@@ -122,7 +122,9 @@ class KernelRuns:
 
     def make_ready(self, role: str, device: str, *, timeout_s: float, kernel: str = "") -> None:
         """Have a worker import what it needs, and make the context of a GPU."""
-        self.ask(role, "ready", Ready(device), partial(read, Nothing), timeout_s=timeout_s, kernel=kernel)
+        self.ask(
+            role, "ready", Ready(device), partial(read, EmptyMessage), timeout_s=timeout_s, kernel=kernel
+        )
 
     def has_run(self, role: str, kernel: str) -> bool:
         """Whether a kernel runs next in a process that has run it before."""

@@ -31,7 +31,7 @@ from pytest_cgins.run.limits import Limits, memory_kills
 from pytest_cgins.run.output import Output, Printed
 from pytest_cgins.run.process_tree import ProcessTree
 from pytest_cgins.run.protocol import DONE, DONE_LIMIT_BYTES, START, Channel
-from pytest_cgins.run.request_clock import RequestClock, Took, inner_pid
+from pytest_cgins.run.request_clock import RequestClock, RequestTime, inner_pid
 from pytest_cgins.run.watch import Exceeded, Watch
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Reply(Generic[T]):
     """In the service's order; the caller closes them."""
     printed: Printed = field(default_factory=Printed)
     """What the process printed since the last answer, the ends of it."""
-    took: Took | None = None
+    took: RequestTime | None = None
     """How long the answer took; None of a service that is called in this process."""
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class RequestTime:
     """The time between a request and its answer."""
 
     wall_ns: int
@@ -36,15 +36,15 @@ class RequestClock:
         self._pid = pid
         self._relatives = relatives
 
-    def start(self) -> Callable[[], Took]:
+    def start(self) -> Callable[[], RequestTime]:
         """Begin to measure; the end is when what is given is called."""
         before = self._read()
         wall = time.perf_counter_ns()
 
-        def end() -> Took:
+        def end() -> RequestTime:
             wall_ns = time.perf_counter_ns() - wall
             waited, own, others = (max(0, now - then) for now, then in zip(self._read(), before, strict=True))
-            return Took(wall_ns, waited, own, others)
+            return RequestTime(wall_ns, waited, own, others)
 
         return end
 

@@ -42,9 +42,9 @@ from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.rotation import Rotation, plan
 from pytest_cgins.timing.timer import TWINS, Arms
 from pytest_cgins.verify.messages import (
+    EmptyMessage,
     Facts,
     FinishedTiming,
-    Nothing,
     Opened,
     OpenTiming,
     Ready,
@@ -64,7 +64,7 @@ from pytest_cgins.verify.probes import (
     settings,
     snooping,
 )
-from pytest_cgins.verify.probes.after_timing import Given
+from pytest_cgins.verify.probes.after_timing import ObservedAnswer
 from pytest_cgins.verify.probes.l2_carve_out import CarveOut
 from pytest_cgins.verify.probes.raised import attempt
 from pytest_cgins.verify.probes.watch import Watch
@@ -84,11 +84,11 @@ class TimingService:
         self._opened: _Opened | None = None
 
     @serves(Ready)
-    def ready(self, request: Ready, buffers: list[Buffer]) -> tuple[Nothing, list[Buffer]]:
+    def ready(self, request: Ready, buffers: list[Buffer]) -> tuple[EmptyMessage, list[Buffer]]:
         """Have everything imported, and the context of a GPU made."""
         del buffers
         make_ready(request.device)
-        return Nothing(), []
+        return EmptyMessage(), []
 
     @serves(OpenTiming)
     def open(self, request: OpenTiming, buffers: list[Buffer]) -> tuple[Opened, list[Buffer]]:
@@ -112,25 +112,25 @@ class TimingService:
             return TimedBlocks(tuple(opened.blocks(request.orders))), []
 
     @serves(RepeatCalls)
-    def repeat(self, request: RepeatCalls, buffers: list[Buffer]) -> tuple[Nothing, list[Buffer]]:
+    def repeat(self, request: RepeatCalls, buffers: list[Buffer]) -> tuple[EmptyMessage, list[Buffer]]:
         """Call an arm so many times, for whoever times it from outside."""
         del buffers
         opened = self._require_open()
         with self._fatal_if_raised(opened.device.case_name):
             opened.repeat(request.arm, request.calls)
-        return Nothing(), []
+        return EmptyMessage(), []
 
-    @serves(Nothing)
-    def look(self, request: Nothing, buffers: list[Buffer]) -> tuple[Nothing, list[Buffer]]:
+    @serves(EmptyMessage)
+    def look(self, request: EmptyMessage, buffers: list[Buffer]) -> tuple[EmptyMessage, list[Buffer]]:
         """Look at the answers of the kernel's last calls, after which no other arm was called."""
         del request, buffers
         opened = self._require_open()
         with self._fatal_if_raised(opened.device.case_name):
             opened.look()
-        return Nothing(), []
+        return EmptyMessage(), []
 
-    @serves(Nothing)
-    def finish(self, request: Nothing, buffers: list[Buffer]) -> tuple[FinishedTiming, list[Buffer]]:
+    @serves(EmptyMessage)
+    def finish(self, request: EmptyMessage, buffers: list[Buffer]) -> tuple[FinishedTiming, list[Buffer]]:
         """Have the kernel run on exchanged numbers, and the probes look; gives one buffer an answer."""
         del request, buffers
         opened = self._require_open()
@@ -171,7 +171,7 @@ class _Opened:
         self._probes = frozenset(request.probes)
         self._context = request.sets[0].context
         self._refused: dict[ArmName, str] = {}
-        self._replayed: Given | None = None
+        self._replayed: ObservedAnswer | None = None
         self._is_direct = request.kernel.source.contract in on_stream.DIRECT
         self._carve_out = CarveOut(request.device, on=l2_carve_out.NAME in self._probes)
         self._launch_ns = self.device.launch_ns()  # before a kernel is loaded
@@ -326,7 +326,7 @@ class _Opened:
             self._add("compile", arms, lambda: self._compile_arm(turns))
         return arms
 
-    def _hold(self, copy: TimedCopy) -> list[tuple[Given, list[torch.Tensor]]]:
+    def _hold(self, copy: TimedCopy) -> list[tuple[ObservedAnswer, list[torch.Tensor]]]:
         """Two answers in memory of the kernel's own, whose tensors stay its user's, and what they are now.
 
         Who hands out the same memory in turn has calls on other numbers write to one of two that follow on each other.
@@ -336,7 +336,7 @@ class _Opened:
         answers = [copy.once_more() for _ in range(2)]
         inputs = {*map(address, copy.inputs)}
         return [
-            (Given(copy.name, "held", answer), [*map(snapshot, answer)])
+            (ObservedAnswer(copy.name, "held", answer), [*map(snapshot, answer)])
             for answer in answers
             if inputs.isdisjoint(map(address, answer))
         ]
@@ -357,7 +357,7 @@ class _Opened:
                 # Who is told the stream may be captured on it, unless a number on the host is an input.
                 on_gpu = all(tensor.is_cuda for tensor in first.inputs)
                 if name == "kernel" and self._is_direct and on_gpu and not first.mutates and error.replayed:
-                    self._replayed = Given(other.name, "captured", error.replayed)
+                    self._replayed = ObservedAnswer(other.name, "captured", error.replayed)
                 raise
 
     def _base(self, compiled: CompiledKernel | None, kernels: KernelCache) -> LoadedKernel | None:
@@ -435,7 +435,7 @@ def _short(error: BaseException) -> str:
     return f"{kind_of(error)}: {text}" if text else kind_of(error)
 
 
-def _packed(given: Given) -> Answer:
+def _packed(given: ObservedAnswer) -> Answer:
     header, packed = pack(given.tensors)
     return TimedAnswer(name=given.name, when=given.when, tensors=header, error=given.error), packed
 

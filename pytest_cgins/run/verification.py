@@ -29,9 +29,9 @@ from pytest_cgins.run.trial import SetTrial
 from pytest_cgins.run.worker import become_ordinary, describe
 from pytest_cgins.verify.messages import (
     DeviantAnswer,
+    EmptyMessage,
     Facts,
     KernelAnswers,
-    Nothing,
     PackedInputs,
     RaisedError,
     Ready,
@@ -61,11 +61,11 @@ class VerificationService:
         """What a kernel is loaded and first run in."""
 
     @serves(Ready)
-    def ready(self, request: Ready, buffers: list[Buffer]) -> tuple[Nothing, list[Buffer]]:
+    def ready(self, request: Ready, buffers: list[Buffer]) -> tuple[EmptyMessage, list[Buffer]]:
         """Have the context of a GPU made."""
         del buffers
         make_ready(request.device)
-        return Nothing(), []
+        return EmptyMessage(), []
 
     @serves(RunKernel)
     def run(self, request: RunKernel, buffers: list[Buffer]) -> tuple[KernelAnswers, list[Buffer]]:

@@ -22,7 +22,7 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify import inputs, option_trial
-from pytest_cgins.verify.input_sets import InputSet, Maker
+from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import word
 from pytest_cgins.verify.semantics.entries import ENTRIES
@@ -48,7 +48,7 @@ _IGNORED = -100
 
 
 def sets(  # noqa: PLR0917
-    maker: Maker,
+    builder: InputSetBuilder,
     semantics: Semantics,
     base: InputSet,
     key: str,
@@ -59,7 +59,7 @@ def sets(  # noqa: PLR0917
     """The sets, or none and why.
 
     Args:
-        maker: of the trace.
+        builder: of the trace.
         semantics: of its call.
         base: the set whose numbers are taken.
         key: seed of the session and name of the trace.
@@ -78,22 +78,22 @@ def sets(  # noqa: PLR0917
         changed.append(semantics.names[index])
     made = []
     if changed:
-        one = maker.make(f"other {', '.join(changed)}", tensors, probe=NAME, call=call)
+        one = builder.make(f"other {', '.join(changed)}", tensors, probe=NAME, call=call)
         made.append(replace(one, origin=base))
     if sum(span.nbytes for span in small.layout.spans) <= option_trial.LIMIT_BYTES:
-        made += option_trial.sets(maker, semantics, small, f"{key}/{NAME}", others)
-        made += option_trial.axes(maker, semantics, ranked) if ranked is not None else []
-        made += _scaled(maker, semantics, small, f"{key}/{NAME}")
+        made += option_trial.sets(builder, semantics, small, f"{key}/{NAME}", others)
+        made += option_trial.axes(builder, semantics, ranked) if ranked is not None else []
+        made += _scaled(builder, semantics, small, f"{key}/{NAME}")
     return made, "" if made else "the call has no scalar and no mask that could be another"
 
 
-def _scaled(maker: Maker, semantics: Semantics, small: InputSet, key: str) -> Iterator[InputSet]:
+def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key: str) -> Iterator[InputSet]:
     """fp32 numbers near the ends of what other formats hold: the first argument times a large and a small power of two.
 
     Of torch's own ops that keep their digits there, of which a sine does not.
     """
-    name, metas = word(maker.call), small.layout.metas
-    known = maker.call.op.startswith("torch.") and not is_derived(maker.call.op) and not maker.random
+    name, metas = word(builder.call), small.layout.metas
+    known = builder.call.op.startswith("torch.") and not is_derived(builder.call.op) and not builder.random
     if not known or name not in ENTRIES.keys() - _PERIODIC or {one.dtype for one in metas} - _UNSCALED:
         return
     draw = random.Random(seed_of(key))  # noqa: S311
@@ -103,7 +103,7 @@ def _scaled(maker: Maker, semantics: Semantics, small: InputSet, key: str) -> It
         for index, tensor in [*inputs.data(semantics, tensors)][:1]:
             tensor.mul_(2.0**exponent)
             shown = f"other {semantics.names.get(index, index)} by 2^{exponent}"
-            made = maker.make(shown, tensors, probe=NAME, call=small.call)
+            made = builder.make(shown, tensors, probe=NAME, call=small.call)
             if all(bool(one.answer.isfinite().all()) for one in made.expected.outputs):
                 yield replace(made, origin=small, expected=made.expected.looser(_LOOSER, rms_times=_LOOSER))
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import seed_of, standard_normal
-from pytest_cgins.verify.input_sets import REFUSALS, Maker
+from pytest_cgins.verify.input_sets import REFUSALS, InputSetBuilder
 from pytest_cgins.verify.inputs import is_mask
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
@@ -25,24 +25,24 @@ from pytest_cgins.verify.semantics.entries import ENTRIES
 
 
 def spread(
-    maker: Maker, semantics: Semantics, tensors: Sequence[Tensor], key: str
+    builder: InputSetBuilder, semantics: Semantics, tensors: Sequence[Tensor], key: str
 ) -> tuple[list[Tensor], list[str]]:
     """The tensors, some of them with signs drawn by lot, and the names of these.
 
     Args:
-        maker: of the trace.
+        builder: of the trace.
         semantics: of its call.
         tensors: the fresh ones, on the CPU; left as they are.
         key: seed of the session and name of the trace.
     """
     tensors, names = list(tensors), []
-    chosen = _of_one_sign(maker, semantics, tensors)
-    numbers = _numbers(maker, tensors) if chosen else None
+    chosen = _of_one_sign(builder, semantics, tensors)
+    numbers = _numbers(builder, tensors) if chosen else None
     for index in chosen if numbers is not None else ():
         tried = _copied(tensors)
         lot = torch.from_numpy(standard_normal(seed_of(f"{key}/signs/{index}"), tried[index].numel()))
         tried[index].mul_(torch.sign(lot).reshape(tried[index].shape).to(tried[index].dtype))
-        if _numbers(maker, tried) == numbers:
+        if _numbers(builder, tried) == numbers:
             tensors = tried
             names.append(semantics.names[index])
     return tensors, names
@@ -56,13 +56,13 @@ def note(names: Sequence[str]) -> str:
     )
 
 
-def _of_one_sign(maker: Maker, semantics: Semantics, tensors: Sequence[Tensor]) -> list[int]:
+def _of_one_sign(builder: InputSetBuilder, semantics: Semantics, tensors: Sequence[Tensor]) -> list[int]:
     """Arguments whose sign is kept for want of knowledge; of aliasing ones none."""
     if (
         semantics.real
         or semantics.facts is not None
-        or word(maker.call) in ENTRIES
-        or is_derived(maker.call.op)
+        or word(builder.call) in ENTRIES
+        or is_derived(builder.call.op)
     ):
         return []
     metas = lay_out(tensors, copy=False).metas
@@ -87,11 +87,15 @@ def _copied(tensors: Sequence[Tensor]) -> list[Tensor]:
     return rebuild(layout.metas, layout.spans, "cpu")
 
 
-def _numbers(maker: Maker, tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
+def _numbers(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
     """How many numbers each output has that are finite; None if torch refuses the inputs."""
     try:
         made = answer(
-            maker.call, lay_out(tensors), maker.trace.context, maker.device, mutated=maker.mutated or ()
+            builder.call,
+            lay_out(tensors),
+            builder.trace.context,
+            builder.device,
+            mutated=builder.mutated or (),
         )
     except REFUSALS:
         return None

@@ -25,7 +25,7 @@ from pytest_cgins.core.model import Check, OpCall, Reason
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import ExpectedOutput, as_real
-from pytest_cgins.verify.input_sets import InputSet, Maker
+from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.mistakes import Mistake, as_before, mistakes
 from pytest_cgins.verify.operators import multiply, operators
 from pytest_cgins.verify.reference import widened
@@ -73,11 +73,11 @@ class Diagnosis:
 
 
 def explain(
-    answered: Sequence[Answered], maker: Maker, semantics: Semantics, tolerance: Tolerance
+    answered: Sequence[Answered], builder: InputSetBuilder, semantics: Semantics, tolerance: Tolerance
 ) -> list[Check]:
     """All checks, the failed ones with the mistake that explains all of them, if there is one."""
     checks = [check for one in answered for check in one.checks]
-    found = diagnose(answered, maker, semantics, tolerance)
+    found = diagnose(answered, builder, semantics, tolerance)
     return checks if found is None else [_told(check, found) for check in checks]
 
 
@@ -91,7 +91,7 @@ def _told(check: Check, found: Diagnosis) -> Check:
 
 
 def diagnose(
-    answered: Sequence[Answered], maker: Maker, semantics: Semantics, tolerance: Tolerance
+    answered: Sequence[Answered], builder: InputSetBuilder, semantics: Semantics, tolerance: Tolerance
 ) -> Diagnosis | None:
     """What explains a wrong answer; None if nothing does, or several things do."""
     failed = [one for one in answered if not one.passed]
@@ -102,7 +102,7 @@ def diagnose(
     told = _of_itself(failed)
     if told:
         return Diagnosis(words=told)
-    fits = sorted(_fits(answered, failed, maker, semantics), key=lambda fit: fit.distance)
+    fits = sorted(_fits(answered, failed, builder, semantics), key=lambda fit: fit.distance)
     if fits:
         best = fits[0]
         rivals = [fit for fit in fits if fit.subject != best.subject]
@@ -110,30 +110,30 @@ def diagnose(
             return None
         if best.arithmetic is None:
             return Diagnosis(words=f"It is the right answer to the same call {best.name}.")
-        return _imprecise(best.arithmetic, answered, maker, tolerance)
+        return _imprecise(best.arithmetic, answered, builder, tolerance)
     bits = _representable(failed)
     if bits:
         how = _Imprecision(words=f"Every element has at most {bits}", remedy=_IN_FP32, change=_unchanged)
-        return _imprecise(how, answered, maker, tolerance)
+        return _imprecise(how, answered, builder, tolerance)
     told = _rearranged(failed)
     return Diagnosis(words=told) if told else None
 
 
 def explain_probe(
-    one: Answered, maker: Maker, semantics: Semantics, tolerance: Tolerance
+    one: Answered, builder: InputSetBuilder, semantics: Semantics, tolerance: Tolerance
 ) -> Diagnosis | None:
     """What explains a wrong answer to a probe's set by a kernel that is right on the sets that decide.
 
     Args:
         one: the answer.
-        maker: of the trace.
+        builder: of the trace.
         semantics: of its call.
         tolerance: of the case.
     """
     if one.made.origin is None:
-        return diagnose([one], maker, semantics, tolerance)
+        return diagnose([one], builder, semantics, tolerance)
     for mistake in as_before(one.made, one.made.origin):
-        if one.got and _would_pass(one, mistake, maker.device):
+        if one.got and _would_pass(one, mistake, builder.device):
             words = f"It is the right answer to the same call {mistake.words}."
             return Diagnosis(words=words, reason=Reason.ARGUMENT_IGNORED)
     return Diagnosis(words="", reason=next(check.reason for check in one.checks if not check.passed))
@@ -171,9 +171,9 @@ class _Fit:
 
 
 def _fits(
-    answered: Sequence[Answered], failed: Sequence[Answered], maker: Maker, semantics: Semantics
+    answered: Sequence[Answered], failed: Sequence[Answered], builder: InputSetBuilder, semantics: Semantics
 ) -> Iterator[_Fit]:
-    device = maker.device
+    device = builder.device
     for mistake in mistakes(failed[0].made, semantics, device):
         # One set tells most of them apart from the kernel's.
         distance = max(_distances(failed, lambda one, m=mistake: _with_mistake(one.made, m, device)))  # type: ignore[misc]
@@ -181,7 +181,7 @@ def _fits(
             yield _Fit(name=mistake.words, subject=mistake.subject or mistake.words, distance=distance)
     if any(check.rule == "form" and not check.passed for one in failed for check in one.checks):
         return  # fewer bits make no NaN
-    for how in _imprecisions(failed[0].made, maker):
+    for how in _imprecisions(failed[0].made, builder):
         distance = max(_distances(failed, lambda one, h=how: _with_imprecision(one.made, h, device)))  # type: ignore[misc]
         if distance <= 1 / NEARER:
             yield _Fit(name=how.words, subject=how.words, distance=distance, arithmetic=how)
@@ -287,15 +287,15 @@ def _unchanged(layout: Layout) -> Layout:
     return layout
 
 
-def _imprecisions(made: InputSet, maker: Maker) -> Iterator[_Imprecision]:
+def _imprecisions(made: InputSet, builder: InputSetBuilder) -> Iterator[_Imprecision]:
     """Those that a kernel for this call may have, and that are not allowed."""
     try:
-        products = multiply(operators(made.call, made.layout, made.context, maker.device))
+        products = multiply(operators(made.call, made.layout, made.context, builder.device))
     except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
         return
     single = any(meta.dtype == "float32" for meta in made.layout.metas)
     for bits, few in ((TF32_BITS, _ELEVEN), (BF16_BITS, _EIGHT)):
-        if not single or (maker.tf32 and bits == TF32_BITS):
+        if not single or (builder.tf32 and bits == TF32_BITS):
             continue
         for cut in (False, True):
             words = f"Its error is that of inputs with {few}"
@@ -336,22 +336,22 @@ def _with_imprecision(made: InputSet, how: _Imprecision, device: str) -> Outputs
 
 
 def _imprecise(
-    how: _Imprecision, answered: Sequence[Answered], maker: Maker, tolerance: Tolerance
+    how: _Imprecision, answered: Sequence[Answered], builder: InputSetBuilder, tolerance: Tolerance
 ) -> Diagnosis:
     """The diagnosis, with leave to compute so where that would let the kernel pass."""
     remedy = how.remedy
-    if how.remedy == _IN_FP32 and not maker.tf32 and _passes_with_tf32(answered, maker, tolerance):
+    if how.remedy == _IN_FP32 and not builder.tf32 and _passes_with_tf32(answered, builder, tolerance):
         remedy += ", or allow it in cgins.yaml, with which this case passes: precision: {allow_tf32: true}"
     return Diagnosis(words=f"{how.words}.", remedy=remedy, reason=Reason.LOW_PRECISION)
 
 
-def _passes_with_tf32(answered: Sequence[Answered], maker: Maker, tolerance: Tolerance) -> bool:
+def _passes_with_tf32(answered: Sequence[Answered], builder: InputSetBuilder, tolerance: Tolerance) -> bool:
     """Whether `precision: {allow_tf32: true}` lets every answer pass."""
-    allowing = replace(maker, tf32=True)
+    allowing = replace(builder, tf32=True)
     for one in answered:
         made = one.made
         try:
-            if not multiply(operators(made.call, made.layout, made.context, maker.device)):
+            if not multiply(operators(made.call, made.layout, made.context, builder.device)):
                 return False
             tensors = rebuild(made.layout.metas, made.layout.spans, "cpu")
             gold = [output.gold for output in made.expected.outputs]

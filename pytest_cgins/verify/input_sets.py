@@ -63,7 +63,7 @@ def base_of(core: Sequence[InputSet]) -> InputSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class InputSetBuilder:
     """Makes the input sets of one trace on one device."""
 
     trace: Trace

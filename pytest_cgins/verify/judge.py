@@ -35,13 +35,13 @@ from pytest_cgins.verify.input_sets import InputSet, dense_meta
 from pytest_cgins.verify.messages import (
     AskOutputs,
     DevicePeak,
+    EmptyMessage,
     FirstFailure,
     JudgeAnswers,
     Judgement,
     JudgeTiming,
     KernelAnswers,
     Machine,
-    Nothing,
     OutputMetas,
     PackedInputs,
     PreparedCase,
@@ -57,7 +57,7 @@ from pytest_cgins.verify.probes import after_timing, on_stream, op_callback
 from pytest_cgins.verify.probes.registry import TIMED
 from pytest_cgins.verify.reference import answer, memory_taken
 from pytest_cgins.verify.semantics import Semantics
-from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions
+from pytest_cgins.verify.suspicion import DeviatingRepeat, Permissions, Suspicions
 
 CACHE_BYTES = 1 << 30
 """Memory for preparations that further implementations of the same trace may need; at least one is kept."""
@@ -75,8 +75,8 @@ class JudgeService:
         self._packs: dict[str, _OpenPack] = {}
         self._right: tuple[object, dict[str, str]] = (None, {})
 
-    @serves(Nothing)
-    def describe(self, request: Nothing, buffers: list[Buffer]) -> tuple[Machine, list[Buffer]]:
+    @serves(EmptyMessage)
+    def describe(self, request: EmptyMessage, buffers: list[Buffer]) -> tuple[Machine, list[Buffer]]:
         """Which devices there are."""
         del request, buffers
         kinds = [kind for kind in DEVICES if device_of(kind).count()]
@@ -142,7 +142,7 @@ class JudgeService:
             if not made.probe and after_timing.NAME in suspicions.wanted and core[-1].passed:
                 right[made.expected.name] = answers.digest(made.expected.name)
         self._right = (_key(question), right)
-        checks = diagnosis.explain(core, prepared.maker, prepared.semantics, tolerance)
+        checks = diagnosis.explain(core, prepared.builder, prepared.semantics, tolerance)
         if all(answered.passed for answered in core):
             _take_probes(probes, prepared, suspicions, tolerance)
         else:
@@ -301,7 +301,7 @@ def _take_probes(
     for one in probes:
         found = None
         if not one.passed and one.made.probe in (sizes.NAME, arguments.NAME):
-            found = diagnosis.explain_probe(one, prepared.maker, prepared.semantics, tolerance)
+            found = diagnosis.explain_probe(one, prepared.builder, prepared.semantics, tolerance)
         half = prepared.base.expected
         probing.take_checks(one, suspicions, found, half=half, tolerance=tolerance)
 
@@ -371,11 +371,11 @@ class _Answers:
         """Of the first answer to a set."""
         return timed.digest(self.first[name].tensors, self._buffers[name])
 
-    def seconds(self, expected: dict[str, ExpectedSet]) -> Iterator[Second]:
+    def seconds(self, expected: dict[str, ExpectedSet]) -> Iterator[DeviatingRepeat]:
         """The deviations."""
         for deviant, buffer in self._deviations:
             name = deviant.name
-            yield Second(
+            yield DeviatingRepeat(
                 probe=deviant.probe,
                 expected=expected[name],
                 first=self.tensors(name) if name in self.first else (),

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.packs.recipe import seed_of
-from pytest_cgins.verify.input_sets import REFUSALS, InputSet, Maker
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import word
 from pytest_cgins.verify.semantics.entries import ENTRIES
@@ -53,10 +53,10 @@ def sets(
     return made, "" if made else "no argument could lie elsewhere"
 
 
-def repeated(base: InputSet, semantics: Semantics, maker: Maker) -> list[InputSet]:
+def repeated(base: InputSet, semantics: Semantics, builder: InputSetBuilder) -> list[InputSet]:
     """The set whose first argument is one row many times, at a stride of 0, of ops that take each row by itself."""
     index = next(_movable(base), None)
-    if index is None or word(base.call) not in ENTRIES or maker.random:
+    if index is None or word(base.call) not in ENTRIES or builder.random:
         return []
     shape = base.layout.metas[index].shape
     if len(shape) < 2 or 0 not in semantics.lanes(base.call, index, shape):
@@ -65,7 +65,7 @@ def repeated(base: InputSet, semantics: Semantics, maker: Maker) -> list[InputSe
     tensors[index] = tensors[index][:1].clone().expand(shape)
     name = f"{semantics.names.get(index, index)} repeated"
     try:
-        return [maker.make(name, tensors, probe=NAME, call=base.call)]
+        return [builder.make(name, tensors, probe=NAME, call=base.call)]
     except REFUSALS:
         return []
 

@@ -98,7 +98,7 @@ def serves(
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing(Document):
+class EmptyMessage(Document):
     """A request or an answer without content."""
 
 

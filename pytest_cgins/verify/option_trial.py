@@ -14,7 +14,7 @@ from pytest_cgins.core.model import Argument, OpCall, Value
 from pytest_cgins.packs.call import relocate, with_value
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify.blindness import blind_to
-from pytest_cgins.verify.input_sets import InputSet, Maker
+from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
 
@@ -68,14 +68,14 @@ _SEEN = 0.7
 
 
 def sets(
-    maker: Maker, semantics: Semantics, base: InputSet, key: str, others: Sequence[OpCall]
+    builder: InputSetBuilder, semantics: Semantics, base: InputSet, key: str, others: Sequence[OpCall]
 ) -> list[InputSet]:
     """Each plain argument with another value by itself, then as many at once as torch takes, and all of these but one.
 
     Of a random op, values with which it is none: what is drawn shows no option, and these are compared as of other ops.
 
     Args:
-        maker: of the trace.
+        builder: of the trace.
         semantics: of its call.
         base: the set whose numbers are taken; it is small.
         key: of the probe.
@@ -83,14 +83,14 @@ def sets(
     """
     if base.call.op.endswith("_"):
         return []
-    trial = _Trial(replace(maker, random={}), base, random.Random(seed_of(key)), others)  # noqa: S311
+    trial = _Trial(replace(builder, random={}), base, random.Random(seed_of(key)), others)  # noqa: S311
     fixed = {argument for argument, _ in semantics.declared.fixed}
     arguments = [
         one
         for one in base.call.arguments
         if one.passed != "state"
         and one.name not in fixed
-        and (one.name in _CALMING if maker.random else one.name not in _LEFT)
+        and (one.name in _CALMING if builder.random else one.name not in _LEFT)
     ]
     trial.draw.shuffle(arguments)
     made: list[InputSet] = []
@@ -107,15 +107,15 @@ def sets(
     return [*made, *trial.but_one(together)]
 
 
-def axes(maker: Maker, semantics: Semantics, ranked: InputSet) -> list[InputSet]:
+def axes(builder: InputSetBuilder, semantics: Semantics, ranked: InputSet) -> list[InputSet]:
     """The call in a dimension more along its middle axis, along the outer two, and normalized over two axes, if torch takes it.
 
     Args:
-        maker: of the trace.
+        builder: of the trace.
         semantics: of its call.
         ranked: the set in a dimension more.
     """
-    trial = _Trial(maker, ranked, random.Random(0), ())  # noqa: S311 - nothing is drawn
+    trial = _Trial(builder, ranked, random.Random(0), ())  # noqa: S311 - nothing is drawn
     before = trial.answer([])
     fixed = {argument for argument, _ in semantics.declared.fixed}
     made = [
@@ -162,8 +162,10 @@ Change = tuple[Argument, Tensor | None]
 class _Trial:
     """Asks torch on the CPU, where what is illegal is an exception."""
 
-    def __init__(self, maker: Maker, base: InputSet, draw: random.Random, others: Sequence[OpCall]) -> None:
-        self._maker, self._base, self._others, self.draw = maker, base, others, draw
+    def __init__(
+        self, builder: InputSetBuilder, base: InputSet, draw: random.Random, others: Sequence[OpCall]
+    ) -> None:
+        self._maker, self._base, self._others, self.draw = builder, base, others, draw
         self._torch = base.call.op.startswith("torch.")
 
     def first(self, given: Sequence[Change], argument: Argument) -> tuple[InputSet, list[Change]] | None:

@@ -13,7 +13,7 @@ from pytest_cgins.core.layout import Layout, rebuild
 from pytest_cgins.core.model import Check, Context, OpCall, Value
 from pytest_cgins.verify import operators
 from pytest_cgins.verify.compare import ExpectedSet, compare
-from pytest_cgins.verify.input_sets import InputSet, Maker
+from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import widen
 from pytest_cgins.verify.semantics import Semantics
 
@@ -26,12 +26,12 @@ HALVES = ("float16", "bfloat16")
 # ---- the same numbers in fp32
 
 
-def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[InputSet], str]:
+def sets(builder: InputSetBuilder, semantics: Semantics, base: InputSet) -> tuple[list[InputSet], str]:
     """The numbers of a set in half precision as fp32, or none and why."""
     dtypes = {meta.dtype for meta in base.layout.metas if "float" in meta.dtype}
     if not dtypes & {*HALVES}:
         return [], "the case is not in half precision"
-    if maker.trace.context.autocast:
+    if builder.trace.context.autocast:
         return [], "autocast would cast fp32 back"
     if semantics.facts is not None and "float32" not in semantics.facts.floats:
         return [], "the op does not take fp32"
@@ -42,7 +42,7 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[Input
             replace(argument, value=_in_fp32(argument.value)) for argument in base.call.arguments
         ),
     )
-    return [maker.make(INPUTS, rebuild(wide.metas, wide.spans, "cpu"), probe=NAME, call=call)], ""
+    return [builder.make(INPUTS, rebuild(wide.metas, wide.spans, "cpu"), probe=NAME, call=call)], ""
 
 
 def _in_fp32(value: Value) -> Value:

@@ -28,7 +28,7 @@ from pytest_cgins.verify import (
     random_outputs,
 )
 from pytest_cgins.verify.expected import ExpectedOutput
-from pytest_cgins.verify.input_sets import REFUSALS, InputSet, Maker, base_of
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder, base_of
 from pytest_cgins.verify.op_calls import op_calls
 from pytest_cgins.verify.prepare_options import PrepareOptions
 from pytest_cgins.verify.random_outputs import Domain
@@ -48,7 +48,7 @@ class Preparation:
     """`recorded` first, then `fresh` and `edge`, then those of probes."""
     notes: tuple[str, ...]
     """What a reader must know: a rule that does not apply, a reference that is not fp64."""
-    maker: Maker
+    builder: InputSetBuilder
     """Made the sets, and makes torch's answers to others."""
     semantics: Semantics
     """Of the call."""
@@ -136,7 +136,7 @@ def prepare(  # noqa: PLR0917
     options = replace(options, declared=options.declared | declared_of(trace.call.op))
     semantics, key = of(trace.call, options.declared), f"{seed}/{trace.id}"
     drawn = _drawn(trace, semantics)
-    maker = Maker(
+    builder = InputSetBuilder(
         trace,
         relocate(trace.call, device),
         device,
@@ -154,14 +154,14 @@ def prepare(  # noqa: PLR0917
     else:
         recorded = load_inputs(trace, source, "cpu")
         if options.allow_tf32:
-            maker = _with_tf32(maker, recorded, notes)
+            builder = _with_tf32(builder, recorded, notes)
         try:
-            sets.append(maker.make("recorded", recorded, gold.load(trace, source, device)))
+            sets.append(builder.make("recorded", recorded, gold.load(trace, source, device)))
         except REFUSALS as error:
             raise _refused(trace, device, error) from error
     for name in ("fresh", "edge"):
         try:
-            drawn_sets, told = _draw(name, maker, semantics, recorded, key, first=sets[0] if sets else None)
+            drawn_sets, told = _draw(name, builder, semantics, recorded, key, first=sets[0] if sets else None)
         except REFUSALS as error:
             if not sets:
                 raise _refused(trace, device, error) from error
@@ -172,7 +172,7 @@ def prepare(  # noqa: PLR0917
     notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
     _check_numbers(drawn, options.declared, sets[0], trace.call)
     ingredients = probe_sets.Ingredients(
-        maker=maker,
+        builder=builder,
         semantics=semantics,
         recorded=recorded,
         core=tuple(sets),
@@ -187,7 +187,7 @@ def prepare(  # noqa: PLR0917
         sets=tuple(sets),
         notes=tuple(notes),
         not_run=not_run,
-        maker=maker,
+        builder=builder,
         semantics=semantics,
         at_origin=lambda: _at_origin(trace, source),
     )
@@ -195,7 +195,7 @@ def prepare(  # noqa: PLR0917
 
 def _draw(
     name: str,
-    maker: Maker,
+    builder: InputSetBuilder,
     semantics: Semantics,
     recorded: Sequence[Tensor],
     key: str,
@@ -207,7 +207,7 @@ def _draw(
     Raises:
         Exception: whatever the op raises on them.
     """
-    call, declared = maker.trace.call, maker.declared
+    call, declared = builder.trace.call, builder.declared
     if name == "edge" and first is not None and first.returns_integers:
         # Rows of equal numbers have no one right index of their greatest.
         return [], ["no edge inputs: the op returns integers, and ties may be broken either way"]
@@ -216,7 +216,7 @@ def _draw(
     notes: list[str] = []
     if name == "fresh":
         tensors, signed = both_signs.spread(
-            maker, semantics, inputs.fresh(call, recorded, key, declared), key
+            builder, semantics, inputs.fresh(call, recorded, key, declared), key
         )
         notes += [both_signs.note(signed)] if signed else []
     else:
@@ -224,9 +224,9 @@ def _draw(
     if first is not None and _equal(tensors, recorded):
         return [], [f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"]
     if name == "fresh":
-        return [maker.make(name, tensors)], notes
+        return [builder.make(name, tensors)], notes
     made, told = blindness.edge_set(
-        partial(maker.make, name), partial(inputs.edge, call, recorded, key, declared), semantics, call
+        partial(builder.make, name), partial(inputs.edge, call, recorded, key, declared), semantics, call
     )
     return [made], told
 
@@ -261,17 +261,17 @@ def _check_numbers(drawn: Mapping[int, object], declared: Declared, made: InputS
             )
 
 
-def _with_tf32(maker: Maker, recorded: Sequence[Tensor], notes: list[str]) -> Maker:
-    """A maker that lets TF32 pass, if the op multiplies at all."""
+def _with_tf32(builder: InputSetBuilder, recorded: Sequence[Tensor], notes: list[str]) -> InputSetBuilder:
+    """A builder that lets TF32 pass, if the op multiplies at all."""
     layout = lay_out(recorded, copy=False)
     try:
-        allowed = precision.multiplies(maker.call, layout, maker.trace.context, maker.device)
+        allowed = precision.multiplies(builder.call, layout, builder.trace.context, builder.device)
     except REFUSALS:
-        return maker  # it will say so when the recorded set is made
+        return builder  # it will say so when the recorded set is made
     if not allowed:
-        return maker
+        return builder
     notes.append("products of inputs rounded to TF32 are allowed (cgins.yaml: precision)")
-    return replace(maker, tf32=True)
+    return replace(builder, tf32=True)
 
 
 def _not_compared(trace: Trace) -> list[str]:
@@ -284,9 +284,9 @@ def _not_compared(trace: Trace) -> list[str]:
 
 def _at_origin(trace: Trace, source: BlobSource) -> tuple[ExpectedOutput, ...]:
     device = recording_device(trace)
-    maker = Maker(trace, relocate(trace.call, device), device)
+    builder = InputSetBuilder(trace, relocate(trace.call, device), device)
     recorded = load_inputs(trace, source, "cpu")
-    return maker.make("recorded", recorded, gold.load(trace, source, device)).expected.outputs
+    return builder.make("recorded", recorded, gold.load(trace, source, device)).expected.outputs
 
 
 def _equal(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:

@@ -14,7 +14,7 @@ from pytest_cgins.core.model import OpCall
 from pytest_cgins.packs import backward, call, forward
 from pytest_cgins.verify import arguments, layouts, precision, size_trial, sizes, special
 from pytest_cgins.verify.blindness import blind_to
-from pytest_cgins.verify.input_sets import REFUSALS, InputSet, Maker, base_of
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder, base_of
 from pytest_cgins.verify.prepare_options import PrepareOptions
 from pytest_cgins.verify.semantics import Semantics
 
@@ -25,7 +25,7 @@ Made = tuple[list[InputSet], str]
 class Ingredients:
     """What sets are made of."""
 
-    maker: Maker
+    builder: InputSetBuilder
     """Of the trace."""
     semantics: Semantics
     """Of its call."""
@@ -46,26 +46,29 @@ class Ingredients:
     @cached_property
     def small(self) -> InputSet:
         """The base, or where that is large the same call on smaller arguments, if torch takes any."""
-        if self.maker.random or sum(span.nbytes for span in self.base.layout.spans) <= size_trial.LIMIT_BYTES:
+        if (
+            self.builder.random
+            or sum(span.nbytes for span in self.base.layout.spans) <= size_trial.LIMIT_BYTES
+        ):
             return self.base
-        return size_trial.small(self.maker, self.semantics, self.recorded, self.key) or self.base
+        return size_trial.small(self.builder, self.semantics, self.recorded, self.key) or self.base
 
     @cached_property
     def ranked(self) -> InputSet | None:
         """The call in a dimension more, on small arguments, if torch takes it."""
-        if self.maker.random:
+        if self.builder.random:
             return None
-        return size_trial.ranked(self.maker, self.semantics, self.recorded, self.key)
+        return size_trial.ranked(self.builder, self.semantics, self.recorded, self.key)
 
 
 def make(of: Ingredients, options: PrepareOptions) -> tuple[list[InputSet], dict[str, str], list[str]]:
     """The sets of all probes that are switched on, why others have none, by their names, and which sets tell nothing."""
     makers: dict[str, Callable[[str], Made]] = {
         sizes.NAME: lambda key: sizes.sets(
-            of.maker, of.semantics, of.recorded, key, interpreted=options.interpreted
+            of.builder, of.semantics, of.recorded, key, interpreted=options.interpreted
         ),
         arguments.NAME: lambda key: arguments.sets(
-            of.maker,
+            of.builder,
             of.semantics,
             of.base,
             key,
@@ -78,8 +81,8 @@ def make(of: Ingredients, options: PrepareOptions) -> tuple[list[InputSet], dict
         layouts.NAME: lambda key: (
             layouts.sets(of.base, of.semantics, key) if options.claims else _layouts(of, key)
         ),
-        special.NAME: lambda _: special.sets(of.maker, of.semantics, of.base),
-        precision.NAME: lambda _: precision.sets(of.maker, of.semantics, of.base),
+        special.NAME: lambda _: special.sets(of.builder, of.semantics, of.base),
+        precision.NAME: lambda _: precision.sets(of.builder, of.semantics, of.base),
     }
     sets: list[InputSet] = []
     missing: dict[str, str] = {}
@@ -98,7 +101,7 @@ def make(of: Ingredients, options: PrepareOptions) -> tuple[list[InputSet], dict
 def _layouts(of: Ingredients, key: str) -> Made:
     """The sets in other layouts, and those that nobody claims to take: in a dimension more, and at a stride of 0."""
     made, why = layouts.sets(of.small, of.semantics, key, of.ranked)
-    made += layouts.repeated(of.small, of.semantics, of.maker)
+    made += layouts.repeated(of.small, of.semantics, of.builder)
     return made, "" if made else why
 
 

@@ -18,7 +18,7 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import invoke, relocate, with_value
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.gold import order
-from pytest_cgins.verify.input_sets import InputSet, Maker
+from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.resize import resized
 from pytest_cgins.verify.semantics import Semantics
@@ -71,21 +71,25 @@ def _is_prime(number: int) -> bool:
     return all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
 
 
-def small(maker: Maker, semantics: Semantics, recorded: Sequence[torch.Tensor], key: str) -> InputSet | None:
+def small(
+    builder: InputSetBuilder, semantics: Semantics, recorded: Sequence[torch.Tensor], key: str
+) -> InputSet | None:
     """A set whose arguments are small, for probes that vary something else; None if torch takes none."""
-    places = Places(maker.call, semantics, recorded)
+    places = Places(builder.call, semantics, recorded)
     if places.are_tied:
         return None
-    trial = Trial(maker, semantics, recorded, key, places)
+    trial = Trial(builder, semantics, recorded, key, places)
     return trial.first_legal([trial.small])
 
 
-def ranked(maker: Maker, semantics: Semantics, recorded: Sequence[torch.Tensor], key: str) -> InputSet | None:
+def ranked(
+    builder: InputSetBuilder, semantics: Semantics, recorded: Sequence[torch.Tensor], key: str
+) -> InputSet | None:
     """The set in a dimension more, for probes that vary something else; None if torch takes none."""
-    places = Places(maker.call, semantics, recorded)
+    places = Places(builder.call, semantics, recorded)
     if places.are_tied or not places.batches(semantics):
         return None
-    return Trial(maker, semantics, recorded, key, places).ranked()
+    return Trial(builder, semantics, recorded, key, places).ranked()
 
 
 class Trial:
@@ -93,13 +97,13 @@ class Trial:
 
     def __init__(
         self,
-        maker: Maker,
+        builder: InputSetBuilder,
         semantics: Semantics,
         recorded: Sequence[torch.Tensor],
         key: str,
         places: Places,
     ) -> None:
-        self._maker, self._semantics, self._recorded = maker, semantics, recorded
+        self._maker, self._semantics, self._recorded = builder, semantics, recorded
         self._key, self._places = key, places
         self.refusal = "none"
         self._small: Moves = {}

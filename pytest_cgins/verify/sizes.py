@@ -18,7 +18,7 @@ import torch
 
 from pytest_cgins.packs.modules import is_module_call
 from pytest_cgins.packs.recipe import seed_of
-from pytest_cgins.verify.input_sets import InputSet, Maker
+from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.size_groups import Moves, Places
 from pytest_cgins.verify.size_trial import FEW_ROWS, MOST_ROWS, NAME, Trial
@@ -31,7 +31,7 @@ LARGE = range(1024, 2600)
 
 
 def sets(
-    maker: Maker,
+    builder: InputSetBuilder,
     semantics: Semantics,
     recorded: Sequence[torch.Tensor],
     key: str,
@@ -44,19 +44,19 @@ def sets(
     which single dimensions move; fewer where torch refuses them.
 
     Args:
-        maker: of the trace.
+        builder: of the trace.
         semantics: of its call.
         recorded: argument tensors, on the CPU.
         key: seed of the session and name of the trace.
         interpreted: whether the kernel is, so that many rows, and long ones, take long.
     """
-    places = Places(maker.call, semantics, recorded)
+    places = Places(builder.call, semantics, recorded)
     if places.are_tied:
         return [], "the op changes an argument that shares its memory with another"
     if not places.sizes and not places.batches(semantics):
-        own = ", and those of a module's state belong to it" if is_module_call(maker.call) else ""
+        own = ", and those of a module's state belong to it" if is_module_call(builder.call) else ""
         return [], f"no argument has a size that may change{own}"
-    trial = Trial(maker, semantics, recorded, key, places)
+    trial = Trial(builder, semantics, recorded, key, places)
     found: list[InputSet] = []
 
     def take(made: InputSet | None) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.verify import inputs, operators
-from pytest_cgins.verify.input_sets import REFUSALS, InputSet, Maker
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import word
@@ -30,32 +30,32 @@ MASKED = "rows of infinity"
 _FIRST, _MIDDLE, _LAST = 0.0, 0.5, 1.0  # of a row: an online softmax begins with its maximum at -inf
 
 
-def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[InputSet], str]:
+def sets(builder: InputSetBuilder, semantics: Semantics, base: InputSet) -> tuple[list[InputSet], str]:
     """The set, or none and why.
 
     Args:
-        maker: of the trace.
+        builder: of the trace.
         semantics: of its call.
         base: the set whose numbers are taken.
     """
-    if is_derived(maker.call.op):
+    if is_derived(builder.call.op):
         return [], "what a gradient of NaN is depends on the formula"
     if base.call.op.startswith("torch.") and word(base.call) in DISTINCT:
-        return _nearly_all_masked(maker, semantics, base)
+        return _nearly_all_masked(builder, semantics, base)
     positions = any("int" in meta.dtype for meta in base.outputs)
     if positions or (semantics.chooses and not semantics.entry.nan_wins):
         return [], "the op chooses among elements, and NaN is neither greater nor less than any"
-    names = operators.operators(base.call, base.layout, base.context, maker.device)
+    names = operators.operators(base.call, base.layout, base.context, builder.device)
     if operators.spread(names):
         return [], "NaN spreads as the algorithm has it: transformed tiles and direct sums differ"
     plain = _tensors(base)
-    rows = _Rows.of(maker, semantics, plain)
+    rows = _Rows.of(builder, semantics, plain)
     if rows is None:
         return [], "no argument holds numbers that may be replaced"
     # Three products of halves make one of fp32, and infinity minus infinity is NaN there.
     its_own = base.call.op.startswith("torch.") and not operators.multiply(names)
-    chosen = _unambiguous(maker, base, rows) if its_own else []
-    masked = _fully_masked(maker, semantics, base)
+    chosen = _unambiguous(builder, base, rows) if its_own else []
+    masked = _fully_masked(builder, semantics, base)
     # What comes of NaN in a row that lets nothing through nobody says: the first row of a mask is not the last.
     row = rows.count - 1 if masked else rows.count // 2
     # x86 makes the negative one of 0 * inf.
@@ -63,7 +63,7 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[Input
     tensors = _tensors(base)
     rows.put(tensors, nans)
     # A query of NaN has no greatest score, and torch's own kernels take it for one that sees no key.
-    if not operators.attend(names) and _makes_nan(maker, base, tensors):
+    if not operators.attend(names) and _makes_nan(builder, base, tensors):
         chosen = [*nans, *chosen]
     if not chosen and not masked:
         return [], "torch itself makes a number of NaN, or has no one answer to it"
@@ -71,10 +71,12 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[Input
     rows.put(tensors, chosen)
     for index in masked:
         _block(tensors[index])
-    return [maker.make(INPUTS, tensors, probe=NAME, patterns_only=True)], ""
+    return [builder.make(INPUTS, tensors, probe=NAME, patterns_only=True)], ""
 
 
-def _nearly_all_masked(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[InputSet], str]:
+def _nearly_all_masked(
+    builder: InputSetBuilder, semantics: Semantics, base: InputSet
+) -> tuple[list[InputSet], str]:
     """The set with two numbers and infinities in a row, as logits that were masked: each place is chosen once, all the same."""
     tensors = _tensors(base)
     chosen = next((one for _, one in inputs.data(semantics, tensors) if one.numel()), None)
@@ -82,7 +84,7 @@ def _nearly_all_masked(maker: Maker, semantics: Semantics, base: InputSet) -> tu
         return [], "no argument holds numbers that may be replaced"
     for row, infinity in ((-1, math.inf), (0, -math.inf)):
         chosen[(row,) * (chosen.ndim - 1)][2:] = infinity
-    return [maker.make(MASKED, tensors, probe=NAME, patterns_only=True)], ""
+    return [builder.make(MASKED, tensors, probe=NAME, patterns_only=True)], ""
 
 
 Special = tuple[float, int, float]
@@ -97,12 +99,12 @@ class _Rows:
         self.count = int(lanes.max()) + 1
 
     @classmethod
-    def of(cls, maker: Maker, semantics: Semantics, tensors: Sequence[Tensor]) -> _Rows | None:
+    def of(cls, builder: InputSetBuilder, semantics: Semantics, tensors: Sequence[Tensor]) -> _Rows | None:
         found = [(index, one) for index, one in inputs.data(semantics, tensors) if one.numel()]
         if not found:
             return None
         index, tensor = found[0]
-        return cls(index, inputs.lanes_of(semantics, maker.call, index, tensor).expand(tensor.shape))
+        return cls(index, inputs.lanes_of(semantics, builder.call, index, tensor).expand(tensor.shape))
 
     def put(self, tensors: Sequence[Tensor], specials: Sequence[Special]) -> None:
         for value, row, share in specials:
@@ -114,7 +116,7 @@ def _tensors(base: InputSet) -> list[Tensor]:
     return rebuild(base.layout.metas, base.layout.spans, "cpu")
 
 
-def _unambiguous(maker: Maker, base: InputSet, rows: _Rows) -> list[Special]:
+def _unambiguous(builder: InputSetBuilder, base: InputSet, rows: _Rows) -> list[Special]:
     """Infinities of which torch makes no NaN, together or alone."""
     if rows.count < 2:
         return []
@@ -122,18 +124,18 @@ def _unambiguous(maker: Maker, base: InputSet, rows: _Rows) -> list[Special]:
     for tried in ([positive, negative] if rows.count > 2 else [positive], [positive], [negative]):
         tensors = _tensors(base)
         rows.put(tensors, tried)
-        if not _makes_nan(maker, base, tensors):
+        if not _makes_nan(builder, base, tensors):
             return tried
     return []
 
 
-def _fully_masked(maker: Maker, semantics: Semantics, base: InputSet) -> list[int]:
+def _fully_masked(builder: InputSetBuilder, semantics: Semantics, base: InputSet) -> list[int]:
     """Masks of which torch takes a row that lets nothing through."""
     masks = list(_masks(semantics, base))
     tensors = _tensors(base)
     for index in masks:
         _block(tensors[index])
-    return masks if masks and not _makes_nan(maker, base, tensors) else []
+    return masks if masks and not _makes_nan(builder, base, tensors) else []
 
 
 def _masks(semantics: Semantics, base: InputSet) -> Iterator[int]:
@@ -148,9 +150,9 @@ def _block(mask: Tensor) -> None:
     mask[(0,) * (mask.ndim - 1)] = False if mask.dtype == torch.bool else -torch.inf
 
 
-def _makes_nan(maker: Maker, base: InputSet, tensors: Sequence[Tensor]) -> bool:
+def _makes_nan(builder: InputSetBuilder, base: InputSet, tensors: Sequence[Tensor]) -> bool:
     try:
-        made = answer(base.call, lay_out(tensors), base.context, maker.device, mutated=base.mutated)
+        made = answer(base.call, lay_out(tensors), base.context, builder.device, mutated=base.mutated)
     except REFUSALS:
         return True
     return any(bool(torch.isnan(one).any()) for one in made if one.is_floating_point())

@@ -30,7 +30,7 @@ from pytest_cgins.verify.probes import (
     repeat,
     snooping,
 )
-from pytest_cgins.verify.probes.registry import SPECS
+from pytest_cgins.verify.probes.registry import PROBE_SPECS
 
 FACTS: Mapping[str, Callable[[Any], str]] = {
     integrity.NAME: integrity.judge,
@@ -60,7 +60,7 @@ class Permissions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Second:
+class DeviatingRepeat:
     """An answer that deviates from the first one to the same inputs."""
 
     probe: str
@@ -145,7 +145,7 @@ class Suspicions:
             return memory_use.judge(facts, self.own_memory)
         return FACTS[probe](facts)
 
-    def take_second(self, second: Second) -> None:
+    def take_second(self, second: DeviatingRepeat) -> None:
         """An answer that was given later, or to the same tensors with other numbers."""
         on = f"{second.expected.name} inputs"
         if second.error:
@@ -168,14 +168,14 @@ class Suspicions:
         else:
             self._repeat(second, on)
 
-    def _repeat(self, second: Second, on: str) -> None:
+    def _repeat(self, second: DeviatingRepeat, on: str) -> None:
         if not self._may_differ(second):
             self.trip(
                 second.probe,
                 f"two answers to the same {on} differ ({_differing(second)}){self._repeatable(second)}",
             )
 
-    def _fresh_memory(self, second: Second, on: str) -> None:
+    def _fresh_memory(self, second: DeviatingRepeat, on: str) -> None:
         if self._right(second):
             return  # not repeatable, but of these inputs
         late = "late_work" in self.found  # the cause: until it is there, the memory holds the answer before
@@ -194,7 +194,7 @@ class Suspicions:
                 Reason.NOT_REPEATABLE,
             )
 
-    def _repeatable(self, second: Second) -> str:
+    def _repeatable(self, second: DeviatingRepeat) -> str:
         """What the second answer is by itself, and what would let it pass, if anything would."""
         if self._right(second):
             return (
@@ -205,7 +205,7 @@ class Suspicions:
         look = "\n→ look for races in shared memory: --cgins-sanitize=racecheck" if on_gpu else ""
         return f"; the second is not within the tolerance{look}"
 
-    def _may_differ(self, second: Second) -> bool:
+    def _may_differ(self, second: DeviatingRepeat) -> bool:
         """Whether the op, or the kernel's entry, allows the answer to differ from the first one as it does."""
         if any(output.draws is not None for output in second.expected.outputs) or _differs_in_ties(second):
             return self._right(second)
@@ -214,7 +214,7 @@ class Suspicions:
             return self._right(second)
         return allowed.kind == "explicit" and _close(second, allowed)
 
-    def _right(self, second: Second) -> bool:
+    def _right(self, second: DeviatingRepeat) -> bool:
         return bool(second.given) and accepts(
             second.expected, [as_real(tensor) for tensor in second.given], self.tolerance
         )
@@ -223,11 +223,11 @@ class Suspicions:
         """One result a probe, in the registry's order."""
         excused = {one.probe: one.reason for one in self.permissions.exceptions}
         results = []
-        for name in SPECS:
+        for name in PROBE_SPECS:
             if name in excused:
                 results.append(Probe(name=name, outcome="excused", reason=Reason.OK, message=excused[name]))
             elif name in self.found:
-                reason = self.reasons.get(name, SPECS[name].reason)
+                reason = self.reasons.get(name, PROBE_SPECS[name].reason)
                 first, *more = self.found[name]
                 line, newline, rest = first.partition("\n")
                 message = f"{line} (and {len(more)} more){newline}{rest}" if more else first
@@ -241,7 +241,7 @@ class Suspicions:
         return tuple(results)
 
 
-def _differs_in_ties(second: Second) -> bool:
+def _differs_in_ties(second: DeviatingRepeat) -> bool:
     """Whether two answers may be two orders of equal values: all but these are the same, bit for bit."""
     expected = second.expected
     if len(second.first) != len(second.given) or len(second.given) != len(expected.outputs):
@@ -252,7 +252,7 @@ def _differs_in_ties(second: Second) -> bool:
     return all(output.indices is not None or all_same([old], [new]) for old, new, output in pairs)
 
 
-def _differing(second: Second) -> str:
+def _differing(second: DeviatingRepeat) -> str:
     """How much of an answer differs from the first one, and by how much at most."""
     if len(second.first) != len(second.given) or not second.given:
         return f"{counted(len(second.given), 'tensor')} instead of {len(second.first)}"
@@ -273,7 +273,7 @@ def _differing(second: Second) -> str:
     return "no element"
 
 
-def _close(second: Second, allowed: Repeatability) -> bool:
+def _close(second: DeviatingRepeat, allowed: Repeatability) -> bool:
     return len(second.first) == len(second.given) and all(
         old.shape == new.shape
         and old.dtype == new.dtype

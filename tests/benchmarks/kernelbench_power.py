@@ -33,7 +33,7 @@ from pytest_cgins.packs.values import decode
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import as_real
-from pytest_cgins.verify.input_sets import REFUSALS, InputSet, Maker
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
 from pytest_cgins.verify.power import permuted
 from pytest_cgins.verify.prepare import Preparation, prepare
 
@@ -168,7 +168,7 @@ def _signed(prepared: Preparation, device: str, forge: Forge) -> tuple[bool, str
         signs = torch.randint(0, 2, tensors[index].shape, generator=lot) * 2 - 1
         tensors[index].copy_(tensors[index].abs() * signs)
     try:
-        made = Maker(prepared.trace, prepared.call, device).make("signed", tensors)
+        made = InputSetBuilder(prepared.trace, prepared.call, device).make("signed", tensors)
         forged: list[Any] = forge(made)
     except REFUSALS as error:
         return False, f"torch does not take inputs of both signs: {_first_line(error)}"

@@ -122,7 +122,7 @@ def test_probe_without_tools(tool: FakeTool) -> None:
 
 def test_probe_that_hangs() -> None:
     """A profiler that was killed at its limit says nothing about permissions."""
-    ran = tools.Ran(status=None, output="", trouble="ncu did not end in time and was killed")
+    ran = tools.ProgramResult(status=None, output="", trouble="ncu did not end in time and was killed")
     state, detail, _ = profiling.judge_probe(ran)
     assert state == "unknown"
     assert "did not end in time" in detail

@@ -10,7 +10,7 @@ from pytest_cgins.doctor import python, tools
 from pytest_cgins.doctor.findings import Finding
 
 CPU = {"version": "2.13.0+cpu", "path": "/torch/__init__.py", "cuda": None, "hip": None, "devices": []}
-DONE = tools.Ran(status=0, output="")
+DONE = tools.ProgramResult(status=0, output="")
 
 
 def test_interpreter() -> None:
@@ -37,13 +37,13 @@ def test_torch(version: str, cuda: str | None, state: str, detail: str) -> None:
 
 def test_torch_that_does_not_import(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed one that fails is unusable with its error, an absent one missing, one that hangs unknown."""
-    failed = tools.Ran(status=1, output="Traceback …\nImportError: libcudart.so.12: cannot open\n")
+    failed = tools.ProgramResult(status=1, output="Traceback …\nImportError: libcudart.so.12: cannot open\n")
     found = python.torch(None, failed)
     assert (found.state, found.detail) == (
         "unusable",
         "import torch: ImportError: libcudart.so.12: cannot open",
     )
-    hung = tools.Ran(status=None, output="", trouble="python did not end in time and was killed")
+    hung = tools.ProgramResult(status=None, output="", trouble="python did not end in time and was killed")
     assert python.torch(None, hung).state == "unknown"
     monkeypatch.setattr(python, "installed_version", lambda _: "")
     assert python.torch(None, failed).state == "missing"
@@ -70,7 +70,9 @@ def test_triton_interpreter(
     monkeypatch: pytest.MonkeyPatch, answer: object, status: int | None, state: str
 ) -> None:
     """It has to give the right answer."""
-    ran = tools.Ran(status=status, output="RuntimeError: no", trouble="" if status is not None else "late")
+    ran = tools.ProgramResult(
+        status=status, output="RuntimeError: no", trouble="" if status is not None else "late"
+    )
     monkeypatch.setattr(tools, "probe", lambda *_args, **_options: (answer, ran))
     monkeypatch.setattr(python, "installed_version", lambda _: "3.6.0")
     triton, interpreter = python.triton()

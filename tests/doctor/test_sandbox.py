@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
-    ran = tools.Ran(status=0, output="something")
+    ran = tools.ProgramResult(status=0, output="something")
     monkeypatch.setattr(tools, "probe", lambda *_args, **_options: (answer, ran))
 
 

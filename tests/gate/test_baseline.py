@@ -13,7 +13,7 @@ import torch
 import pytest_cgins
 from pytest_cgins.building.revision.merge_base import MERGE_BASE, NONE, TARGETS
 from pytest_cgins.gate import baseline
-from pytest_cgins.gate.baseline import Held, held_against
+from pytest_cgins.gate.baseline import BaseComparison, held_against
 
 TEXT = """\
 version: 1
@@ -68,7 +68,7 @@ def file(packs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "cgins.yaml"
 
 
-def names(held: Held) -> list[str]:
+def names(held: BaseComparison) -> list[str]:
     """Missing cases without the digests in their signatures."""
     return [name.rpartition("-")[0] for _, name in held.missing]
 
@@ -84,7 +84,7 @@ def test_nothing_is_missing_where_nothing_changed(file: Path, monkeypatch: pytes
     """Files as they are at the base revision are compared by git alone: nothing is written or parsed again."""
     monkeypatch.setattr(baseline, "Checkout", None)
     commit_id = git(file.parent, "rev-parse", "HEAD")
-    assert held_against(MERGE_BASE, [file]) == Held(base=f"{commit_id[:10]} (merge-base with main)")
+    assert held_against(MERGE_BASE, [file]) == BaseComparison(base=f"{commit_id[:10]} (merge-base with main)")
 
 
 def test_what_is_gone_is_named(file: Path) -> None:
@@ -174,10 +174,10 @@ def test_a_shallow_clone_names_the_remedy(file: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_compared_is_told(file: Path, tmp_path: Path) -> None:
     """No repository, no baseline wanted, a base that this version cannot read: a note, and nothing is missing."""
     outside = Path(shutil.copytree(file.parent, tmp_path / "outside")) / "cgins.yaml"
-    assert held_against(MERGE_BASE, [outside]) == Held(
+    assert held_against(MERGE_BASE, [outside]) == BaseComparison(
         note=f"{outside.parent} is in no git repository", unread=True
     )
-    assert held_against(NONE, [file]) == Held(note="--cgins-baseline=none")
+    assert held_against(NONE, [file]) == BaseComparison(note="--cgins-baseline=none")
     file.write_text("version: 1\nwrong: 1\n")
     commit(file.parents[1])
     file.write_text(TEXT)

@@ -28,7 +28,7 @@ from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
-from pytest_cgins.run.request_clock import Took
+from pytest_cgins.run.request_clock import RequestTime
 from pytest_cgins.timing.block import LETTER_ARMS
 from pytest_cgins.verify.messages import OpenTiming, PackedInputs
 
@@ -65,10 +65,10 @@ class Worker:
     changes: dict[str, Any] = field(default_factory=dict)
     """Of the answer to `open`."""
 
-    def took(self, params: dict[str, Any]) -> Took:
+    def took(self, params: dict[str, Any]) -> RequestTime:
         """Of calls in a row."""
         ns = (NS | self.ns | self.true_ns)[params["arm"]]
-        return Took(wall_ns=round(ns * params["calls"]), waited_ns=0, own_ns=0, others_ns=0)
+        return RequestTime(wall_ns=round(ns * params["calls"]), waited_ns=0, own_ns=0, others_ns=0)
 
 
 class Pool:
@@ -120,7 +120,7 @@ class Pool:
                 self.alone = params
             way = "fenced-loop" if self.alone["fenced"] else worker.alone_method
             answer: Reply[Any] = Reply({"arms": ["kernel", "torch"], **OPENED, "method": way}, ())
-            took = Took(
+            took = RequestTime(
                 wall_ns=round(worker.alone_ns * params.get("calls", 0)), waited_ns=0, own_ns=0, others_ns=0
             )
             return answer if method == "open" else Reply({}, (), took=took)

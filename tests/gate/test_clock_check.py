@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.gate.clock_check import OutsideClock
-from pytest_cgins.run.request_clock import Took
+from pytest_cgins.run.request_clock import RequestTime
 from pytest_cgins.timing.measure import Prepared
 
 CALL_NS = 100_000
@@ -17,10 +17,10 @@ CALL_NS = 100_000
 def clock(slower: float, others: float) -> OutsideClock:
     """Of a process in which calls take so many times as long, and whose other threads have such a share of a processor."""
 
-    def repeat(arm: ArmName, calls: int) -> Took:
+    def repeat(arm: ArmName, calls: int) -> RequestTime:
         del arm
         ns = int(slower * CALL_NS * calls)
-        return Took(wall_ns=ns, waited_ns=0, own_ns=ns, others_ns=int(others * ns))
+        return RequestTime(wall_ns=ns, waited_ns=0, own_ns=ns, others_ns=int(others * ns))
 
     arms: tuple[ArmName, ...] = ("kernel", "base")
     prepared = Prepared(

@@ -18,7 +18,7 @@ from pytest_cgins.core.model import (
     Verdict,
 )
 from pytest_cgins.gate.verdict import decide, decide_resources, match, plain_name, resident_warps
-from pytest_cgins.verify.probes.registry import SPECS
+from pytest_cgins.verify.probes.registry import PROBE_SPECS
 
 GOOD = Check(
     rule="gold", inputs="recorded", passed=True, reason=Reason.OK, message="", share=0.25, compared=8
@@ -302,7 +302,7 @@ def test_nothing_grows_against_itself(functions: list[KernelResources]) -> None:
 
 def suspect(name: str, message: str = "seen") -> Probe:
     """A probe that tripped, with its usual reason."""
-    return Probe(name=name, outcome="tripped", reason=SPECS[name].reason, message=message)
+    return Probe(name=name, outcome="tripped", reason=PROBE_SPECS[name].reason, message=message)
 
 
 def test_a_probe_that_trips_makes_a_right_kernel_suspect() -> None:
@@ -327,12 +327,14 @@ def test_a_cause_comes_before_what_follows_from_it() -> None:
     assert (verdict.reason, verdict.message) == (Reason.STALE_ANSWER, "kept\nalso repeat: differs")
 
 
-@pytest.mark.parametrize("name", sorted(SPECS))
+@pytest.mark.parametrize("name", sorted(PROBE_SPECS))
 def test_a_wrong_kernel_is_called_by_the_probe_that_explains_it(name: str) -> None:
     """Stale answers or late work are why numbers are wrong; a leak or a race of its own is not."""
     verdict = decide(Correctness(checks=(GOOD, BAD), power=(), probes=(suspect(name),)), None)
     expected = (
-        (Status.SUSPECT, SPECS[name].reason) if SPECS[name].explains else (Status.INCORRECT, BAD.reason)
+        (Status.SUSPECT, PROBE_SPECS[name].reason)
+        if PROBE_SPECS[name].explains
+        else (Status.INCORRECT, BAD.reason)
     )
     assert (verdict.status, verdict.reason) == expected
 

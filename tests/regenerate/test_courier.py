@@ -149,7 +149,7 @@ def test_answers_that_are_lost_again_and_again(tmp_path: Path) -> None:
     """After three lost answers a request is given up, with what to do."""
     with LlmServer() as server:
         place = place_of(tmp_path, request())
-        files.note_lost(place, files.Lost(count=3, tries=3))
+        files.note_lost(place, files.LostAnswers(count=3, tries=3))
         provider = _provider(server)
         with pytest.raises(ProviderError, match="was lost 3 times") as raised:
             provider.ask(request(), place)
@@ -258,11 +258,11 @@ def test_a_failure_that_is_taken_back_twice(tmp_path: Path) -> None:
     for _ in range(2):
         files.write_json(place / files.ERROR, failure)
         files.retract_failure(place)
-        assert files.lost_in(place) == files.Lost(tries=4, usage=usage)
+        assert files.lost_in(place) == files.LostAnswers(tries=4, usage=usage)
     files.write_json(place / files.ERROR, replace(failure, tries=5, usage=None))
     assert files.taken_in(place) == usage
     files.retract_failure(place)
-    assert files.lost_in(place) == files.Lost(tries=5, usage=usage)
+    assert files.lost_in(place) == files.LostAnswers(tries=5, usage=usage)
 
 
 def test_a_disk_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ from pytest_cgins.config import IndexOutput, ProbeException, Repeatability, Tole
 from pytest_cgins.core.model import PROBES, Check, Context, Probe, Reason
 from pytest_cgins.verify.indices import indices_of
 from pytest_cgins.verify.messages import SetAnswer
-from pytest_cgins.verify.probes.registry import SPECS
+from pytest_cgins.verify.probes.registry import PROBE_SPECS
 from pytest_cgins.verify.random_outputs import draw
-from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions
+from pytest_cgins.verify.suspicion import DeviatingRepeat, Permissions, Suspicions
 from tests.verify.helpers import expected_output, expected_set
 
 RIGHT = torch.linspace(-2, 2, 24).reshape(4, 6)
@@ -30,9 +30,9 @@ def outcome(found: Suspicions, name: str) -> Probe:
     return next(probe for probe in found.probes() if probe.name == name)
 
 
-def second(probe: str, given: torch.Tensor | None, error: str = "") -> Second:
+def second(probe: str, given: torch.Tensor | None, error: str = "") -> DeviatingRepeat:
     """A deviation from the right answer."""
-    return Second(
+    return DeviatingRepeat(
         probe=probe,
         expected=expected_set(expected_output(RIGHT.double())),
         first=[RIGHT],
@@ -44,7 +44,7 @@ def second(probe: str, given: torch.Tensor | None, error: str = "") -> Second:
 def test_without_a_finding_every_probe_holds() -> None:
     """One result a probe, in the registry's order."""
     results = suspicions().probes()
-    assert [one.name for one in results] == list(SPECS)
+    assert [one.name for one in results] == list(PROBE_SPECS)
     assert {one.outcome for one in results} == {"held"}
 
 
@@ -126,7 +126,7 @@ def test_a_declared_bound_is_held_against_the_difference(
     other[0, 0] += distance
     found = suspicions(repeatability=allowed)
     found.take_second(
-        Second(
+        DeviatingRepeat(
             probe="repeat",
             expected=expected_set(expected_output(first.double())),
             first=[first],
@@ -188,7 +188,7 @@ def test_another_order_of_equal_values_is_no_deviation(
     )
     found = suspicions()
     found.take_second(
-        Second(
+        DeviatingRepeat(
             probe=probe,
             expected=expected_set(right, pointing),
             first=[right.answer, own],
@@ -269,7 +269,9 @@ def test_a_bound_applies_to_any_type(dtype: torch.dtype, atol: float, outcome_th
     first, given = torch.zeros(4).to(dtype), torch.ones(4).to(dtype)
     expected = expected_set(expected_output(torch.zeros(4).double()))
     found = suspicions(repeatability=Repeatability(kind="explicit", atol=atol))
-    found.take_second(Second(probe="repeat", expected=expected, first=[first], given=[given], error=""))
+    found.take_second(
+        DeviatingRepeat(probe="repeat", expected=expected, first=[first], given=[given], error="")
+    )
     assert outcome(found, "repeat").outcome == outcome_then
 
 

@@ -24,7 +24,7 @@ from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.core.options import BASELINE
 from pytest_cgins.gate import evidence
-from pytest_cgins.gate.baseline import Held, held_against
+from pytest_cgins.gate.baseline import BaseComparison, held_against
 
 RUNS_KERNELS = frozenset({"cgins_kernel", "cgins_benchmark"})
 """Fixtures with which a user's test runs a kernel without making an evaluation."""
@@ -99,7 +99,7 @@ class Coverage:
             told_only=not (target_branch() or option("--cgins-baseline")),
         )
 
-    def _held(self, places: Iterable[Path]) -> Held:
+    def _held(self, places: Iterable[Path]) -> BaseComparison:
         """Cases against the baseline that is wanted; in a pull request settings against its base, whatever its files name."""
         option = self._config.getoption
         wanted = option("--cgins-baseline") or _declared(self._files) or BASELINE

@@ -124,7 +124,7 @@ def _opened(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _OpenResult:
     """What `cgins pull-request open` came to."""
 
     line: str
@@ -139,13 +139,13 @@ class _Told:
     """What was not done as wished."""
 
 
-def _open(folder: Path, environment: Mapping[str, str], words: Sequence[str]) -> _Told:
+def _open(folder: Path, environment: Mapping[str, str], words: Sequence[str]) -> _OpenResult:
     done = _run(["pull-request", "open", "--proposal", str(folder), *words], environment, LIMIT_S)
     try:
         told = json.loads(done.stdout)
     except ValueError:
-        return _Told(line=_said(done), is_open=False)
-    return _Told(
+        return _OpenResult(line=_said(done), is_open=False)
+    return _OpenResult(
         line=_line(told["line"]),
         is_open=done.returncode == 0,
         state=told["state"],

@@ -27,7 +27,7 @@ SHAPE = '{"files": {"PATH": "TEXT"}} or {"edits": [{"path": "PATH", "search": "O
 
 
 @dataclass(slots=True)
-class Said:
+class JsonAnswer:
     """What a JSON answer says."""
 
     files: list[tuple[str, str]] = field(default_factory=list)
@@ -74,7 +74,7 @@ def _is_answer(text: str) -> bool:
     return isinstance(first, dict) and bool(set(first) & TOP_KEYS)
 
 
-def read(text: str, own: Sequence[str], *, is_certain: bool) -> Said | None:
+def read(text: str, own: Sequence[str], *, is_certain: bool) -> JsonAnswer | None:
     """What a JSON text says.
 
     Args:
@@ -101,7 +101,7 @@ def read(text: str, own: Sequence[str], *, is_certain: bool) -> Said | None:
             code="broken-json",
             remedy='escape quotes and backslashes in texts (\\", \\\\), or answer with fenced blocks instead',
         ) from None
-    said = Said()
+    said = JsonAnswer()
     is_read = _read_value(value, own, said)
     if is_read and (said.files or said.edits or said.line_edits):
         return said
@@ -114,7 +114,7 @@ def _mentions_answer(text: str) -> bool:
     return re.search(r"\"(?:files|edits|changes|path|content|code|search|start_line)\"\s*:", text) is not None
 
 
-def _read_value(value: Any, own: Sequence[str], said: Said) -> bool:
+def _read_value(value: Any, own: Sequence[str], said: JsonAnswer) -> bool:
     if isinstance(value, list):
         return all(isinstance(item, dict) and _read_item(item, own, said) for item in value)
     if not isinstance(value, dict):
@@ -131,7 +131,7 @@ def _read_value(value: Any, own: Sequence[str], said: Said) -> bool:
     return done or _read_item(value, own, said)
 
 
-def _read_files(value: Any, own: Sequence[str], said: Said) -> bool:
+def _read_files(value: Any, own: Sequence[str], said: JsonAnswer) -> bool:
     if isinstance(value, list):
         return _read_value(value, own, said)
     if not isinstance(value, dict):
@@ -144,7 +144,7 @@ def _read_files(value: Any, own: Sequence[str], said: Said) -> bool:
     return True
 
 
-def _read_item(item: Mapping[str, Any], own: Sequence[str], said: Said) -> bool:
+def _read_item(item: Mapping[str, Any], own: Sequence[str], said: JsonAnswer) -> bool:
     if isinstance(item.get("edits"), list) and _first(item, PATH_KEYS) is not None:
         inner = [
             {"path": _first(item, PATH_KEYS), **each} for each in item["edits"] if isinstance(each, dict)

@@ -33,12 +33,12 @@ _BOOT = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ChildResult:
     """How a process went."""
 
     answer: dict[str, Any]
     """What it wrote; {} if it wrote nothing."""
-    ran: tools.Ran
+    ran: tools.ProgramResult
     """Status and output, those of a program around it included."""
 
     @property
@@ -51,7 +51,7 @@ class Told:
         return ""
 
 
-class Begun:
+class StartedChild:
     """A process that was started, and stops before it does anything on the device.
 
     Args:
@@ -66,7 +66,7 @@ class Begun:
         self, command: Sequence[str], *, answer: Path, ready: Path, go: Path, limit_s: float
     ) -> None:
         self._answer, self._ready, self._go = answer, ready, go
-        self._ran: list[tools.Ran] = []
+        self._ran: list[tools.ProgramResult] = []
         self._thread = threading.Thread(
             target=lambda: self._ran.append(tools.run(command, limit_s=limit_s)), daemon=True
         )
@@ -77,7 +77,7 @@ class Begun:
         while self._thread.is_alive() and not (self._ready.exists() and self._ready.stat().st_size):
             self._thread.join(POLL_S)
 
-    def go(self) -> Told:
+    def go(self) -> ChildResult:
         """Let it go on, and wait for its end."""
         self._go.touch()
         self._thread.join()
@@ -85,7 +85,7 @@ class Begun:
             told = json.loads(self._answer.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             told = {}
-        return Told(answer=told if isinstance(told, dict) else {}, ran=self._ran[0])
+        return ChildResult(answer=told if isinstance(told, dict) else {}, ran=self._ran[0])
 
 
 class Child:
@@ -140,11 +140,11 @@ class Child:
         """What Triton compiled in it."""
         return tuple(sorted(self._triton.rglob("*.cubin")))
 
-    def run(self, mode: Mode, *, around: Around = lambda command: command) -> Told:
+    def run(self, mode: Mode, *, around: Around = lambda command: command) -> ChildResult:
         """Run it once; see `begin`."""
         return self.begin(mode, around=around).go()
 
-    def begin(self, mode: Mode, *, around: Around = lambda command: command) -> Begun:
+    def begin(self, mode: Mode, *, around: Around = lambda command: command) -> StartedChild:
         """Start the process, which stops before it does anything on the device.
 
         Args:
@@ -161,7 +161,7 @@ class Child:
         # `env -i`: what looks like a secret, or tells of a test, is not inherited.
         words = [f"{name}={value}" for name, value in variables.items()]
         command = [shutil.which("env") or "/usr/bin/env", "-i", *words]
-        return Begun(
+        return StartedChild(
             [*command, *self._fenced(around([sys.executable, "-u", "-c", boot]))],
             answer=answer,
             ready=ready,

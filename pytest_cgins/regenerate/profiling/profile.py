@@ -20,7 +20,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.profiling import compile_report, metrics
 from pytest_cgins.regenerate.profiling import ncu as tool
-from pytest_cgins.regenerate.profiling.child import Begun, Child, Told
+from pytest_cgins.regenerate.profiling.child import Child, ChildResult, StartedChild
 from pytest_cgins.regenerate.profiling.metric_table import EXTRAS
 from pytest_cgins.regenerate.profiling.model import (
     EVIDENCE_VERSION,
@@ -151,14 +151,14 @@ class Profiler:
         self._timeline(told, found)
         self._counters(child, case, under_ncu, found)
 
-    def _begin_counters(self, child: Child, extra: tuple[str, ...]) -> Begun | None:
+    def _begin_counters(self, child: Child, extra: tuple[str, ...]) -> StartedChild | None:
         if self._ncu is None:
             return None
         return child.begin(
             "range", around=partial(self._ncu.around, report=child.folder / REPORT, extra=extra)
         )
 
-    def _timeline(self, told: Told, found: _Findings) -> None:
+    def _timeline(self, told: ChildResult, found: _Findings) -> None:
         found.notes += _notes(told)
         if told.trouble:
             found.degraded.append(f"timeline: the kernel does not run by itself: {told.trouble}")
@@ -173,7 +173,7 @@ class Profiler:
                 "timeline: torch's profiler saw nothing on the GPU: CUPTI may not look here"
             )
 
-    def _counters(self, child: Child, case: Case, begun: Begun | None, found: _Findings) -> None:
+    def _counters(self, child: Child, case: Case, begun: StartedChild | None, found: _Findings) -> None:
         program = self._ncu
         if program is None or begun is None:
             found.degraded.append(NO_NCU)
@@ -271,7 +271,7 @@ def main_kernel(kernels: Sequence[ProfiledKernel]) -> ProfiledKernel:
     return max(kernels, key=lambda one: one.time_share)
 
 
-def _notes(told: Told) -> list[str]:
+def _notes(told: ChildResult) -> list[str]:
     notes = told.answer.get("notes", [])
     return [str(note)[:500] for note in notes] if isinstance(notes, list) else []
 

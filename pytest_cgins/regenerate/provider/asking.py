@@ -17,7 +17,7 @@ from pytest_cgins.regenerate.provider import failures as troubles
 from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider.courier_order import Order
 from pytest_cgins.regenerate.provider.failures import LIMIT_NBYTES, Trouble
-from pytest_cgins.regenerate.provider.files import MOST_LOST, Failure, Lost
+from pytest_cgins.regenerate.provider.files import MOST_LOST, Failure, LostAnswers
 from pytest_cgins.regenerate.provider.prices import priced
 from pytest_cgins.regenerate.provider.reply import Reply
 
@@ -54,7 +54,7 @@ class Asking:
         key: str,
         *,
         alone: Event,
-        lost: Lost,
+        lost: LostAnswers,
         tell: Callable[[str], None],
     ) -> None:
         self._order = order

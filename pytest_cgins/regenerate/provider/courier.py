@@ -32,7 +32,7 @@ from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider.asking import Asking
 from pytest_cgins.regenerate.provider.courier_order import Order
 from pytest_cgins.regenerate.provider.failures import scrubbed
-from pytest_cgins.regenerate.provider.files import Failure, Lost
+from pytest_cgins.regenerate.provider.files import Failure, LostAnswers
 from pytest_cgins.regenerate.provider.prices import priced
 
 _PARENT_EVERY_S = 1.0
@@ -86,12 +86,12 @@ def settle(order: Order, alone: threading.Event) -> None:
         _keep(place, outcome)
 
 
-def _more(lost: Lost, usages: Sequence[Usage], order: Order) -> Lost:
+def _more(lost: LostAnswers, usages: Sequence[Usage], order: Order) -> LostAnswers:
     """With so many more answers that are lost."""
     usage = lost.usage
     for one in usages:
         usage = priced(replies.total(usage, one) if usage is not None else one, order.price)
-    return Lost(count=lost.count + len(usages), tries=lost.tries + len(usages), usage=usage)
+    return LostAnswers(count=lost.count + len(usages), tries=lost.tries + len(usages), usage=usage)
 
 
 def _unforeseen(error: Exception, key: str, asking: Asking | None) -> Failure:

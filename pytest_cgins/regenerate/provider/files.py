@@ -56,7 +56,7 @@ class Failure(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost(Document):
+class LostAnswers(Document):
     """What a request has taken so far without an answer, apart from its failure, if that stands."""
 
     count: int = 0
@@ -113,13 +113,13 @@ def retract_failure(place: Path) -> None:
     (place / SENT).unlink(missing_ok=True)
 
 
-def lost_in(place: Path) -> Lost:
+def lost_in(place: Path) -> LostAnswers:
     """What was asked in vain at a place."""
     data = _read(place / LOST)
-    return Lost() if data is None else _load(Lost, data, place / LOST)
+    return LostAnswers() if data is None else _load(LostAnswers, data, place / LOST)
 
 
-def note_lost(place: Path, lost: Lost) -> None:
+def note_lost(place: Path, lost: LostAnswers) -> None:
     """Keep what was asked in vain so far; what was sent has been dealt with."""
     if lost != lost_in(place):
         write(place / LOST, documents.dump(lost))

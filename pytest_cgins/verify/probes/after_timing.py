@@ -74,7 +74,7 @@ class TimedCopy(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ObservedAnswer:
     """An answer to a set of inputs, during or after timing."""
 
     name: str
@@ -111,11 +111,11 @@ class Repeats:
             if _now() >= end:
                 return
 
-    def given(self) -> Iterator[Given]:
+    def given(self) -> Iterator[ObservedAnswer]:
         """Of the sets that had more than one answer, the first and the one that is farthest from it."""
         for name, (_, answer) in self._farthest.items():
-            yield Given(name, "among", self._first[name])
-            yield Given(name, "among", answer)
+            yield ObservedAnswer(name, "among", self._first[name])
+            yield ObservedAnswer(name, "among", answer)
 
     def _take(self, name: str, answer: list[torch.Tensor]) -> None:
         self.calls += 1
@@ -145,17 +145,17 @@ def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).abs().nan_to_num(float("inf")).masked_fill(alike, 0.0).max())
 
 
-def last(copies: Iterable[TimedCopy]) -> Iterator[Given]:
+def last(copies: Iterable[TimedCopy]) -> Iterator[ObservedAnswer]:
     """For each set of inputs the answer of one of its last timed calls, as far as it is known."""
     seen: set[str] = set()
     for copy in copies:
         if copy.is_left and copy.name not in seen:
             seen.add(copy.name)
             tensors, error = attempt(copy.answer_left)
-            yield Given(copy.name, "last", tensors, error)
+            yield ObservedAnswer(copy.name, "last", tensors, error)
 
 
-def after(copies: Iterable[TimedCopy]) -> Iterator[Given]:
+def after(copies: Iterable[TimedCopy]) -> Iterator[ObservedAnswer]:
     """For each set of inputs the answer of one more call; the calls follow on each other as closely as timed ones."""
     first: dict[str, TimedCopy] = {}
     for copy in copies:
@@ -165,4 +165,4 @@ def after(copies: Iterable[TimedCopy]) -> Iterator[Given]:
     called = [attempt(copy.call_prepared) for copy in first.values()]
     for copy, (result, error) in zip(first.values(), called, strict=True):
         answer = ([], error) if error else attempt(partial(copy.finished, result))
-        yield Given(copy.name, "after", *answer)
+        yield ObservedAnswer(copy.name, "after", *answer)

@@ -11,7 +11,7 @@ from pytest_cgins.core.options import SANITIZERS
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class ProbeSpec:
     """One probe."""
 
     reason: Reason
@@ -22,34 +22,34 @@ class Spec:
     """Whether it is the cause where answers are wrong, too: the verdict then names the probe."""
 
 
-SPECS = {
-    "on_stream": Spec(Reason.NOT_ON_STREAM),  # the cause of most that others see then
-    "poison": Spec(Reason.UNWRITTEN),
-    "guards": Spec(Reason.OUT_OF_BOUNDS),
-    "inputs_unchanged": Spec(Reason.INPUT_CHANGED),
-    "repeat": Spec(Reason.NOT_REPEATABLE, explains=False),
-    "fresh_memory": Spec(Reason.STALE_ANSWER),
-    "late_work": Spec(Reason.LATE_WORK),
-    "plain_outputs": Spec(Reason.LAZY_OUTPUT),
-    "op_callback": Spec(Reason.OP_CALLBACK),
-    "libraries": Spec(Reason.OP_CALLBACK),
-    "integrity": Spec(Reason.TAMPERING),
-    "snooping": Spec(Reason.SNOOPING),
-    "memory_use": Spec(Reason.MEMORY_USE, explains=False),
-    "memory_leak": Spec(Reason.MEMORY_LEAK, explains=False),
-    "sizes": Spec(Reason.SIZE_DEPENDENT, fast=False, explains=False),
-    "arguments": Spec(Reason.ARGUMENT_IGNORED, fast=False, explains=False),
-    "layouts": Spec(Reason.LAYOUT_DEPENDENT, fast=False, explains=False),
-    "special_values": Spec(Reason.NAN_PATTERN, fast=False, explains=False),
-    "second_precision": Spec(Reason.HIDDEN_BY_PRECISION, fast=False, explains=False),
-    "after_timing": Spec(Reason.WRONG_AFTER_TIMING),
-    "content_cache": Spec(Reason.STALE_ANSWER),
-    "physical_floor": Spec(Reason.TOO_FAST),
-    "l2_carve_out": Spec(Reason.L2_CARVE_OUT),
-    "memcheck": Spec(Reason.MEMCHECK),
-    "racecheck": Spec(Reason.RACECHECK),
-    "initcheck": Spec(Reason.INITCHECK),
-    "synccheck": Spec(Reason.SYNCCHECK),
+PROBE_SPECS = {
+    "on_stream": ProbeSpec(Reason.NOT_ON_STREAM),  # the cause of most that others see then
+    "poison": ProbeSpec(Reason.UNWRITTEN),
+    "guards": ProbeSpec(Reason.OUT_OF_BOUNDS),
+    "inputs_unchanged": ProbeSpec(Reason.INPUT_CHANGED),
+    "repeat": ProbeSpec(Reason.NOT_REPEATABLE, explains=False),
+    "fresh_memory": ProbeSpec(Reason.STALE_ANSWER),
+    "late_work": ProbeSpec(Reason.LATE_WORK),
+    "plain_outputs": ProbeSpec(Reason.LAZY_OUTPUT),
+    "op_callback": ProbeSpec(Reason.OP_CALLBACK),
+    "libraries": ProbeSpec(Reason.OP_CALLBACK),
+    "integrity": ProbeSpec(Reason.TAMPERING),
+    "snooping": ProbeSpec(Reason.SNOOPING),
+    "memory_use": ProbeSpec(Reason.MEMORY_USE, explains=False),
+    "memory_leak": ProbeSpec(Reason.MEMORY_LEAK, explains=False),
+    "sizes": ProbeSpec(Reason.SIZE_DEPENDENT, fast=False, explains=False),
+    "arguments": ProbeSpec(Reason.ARGUMENT_IGNORED, fast=False, explains=False),
+    "layouts": ProbeSpec(Reason.LAYOUT_DEPENDENT, fast=False, explains=False),
+    "special_values": ProbeSpec(Reason.NAN_PATTERN, fast=False, explains=False),
+    "second_precision": ProbeSpec(Reason.HIDDEN_BY_PRECISION, fast=False, explains=False),
+    "after_timing": ProbeSpec(Reason.WRONG_AFTER_TIMING),
+    "content_cache": ProbeSpec(Reason.STALE_ANSWER),
+    "physical_floor": ProbeSpec(Reason.TOO_FAST),
+    "l2_carve_out": ProbeSpec(Reason.L2_CARVE_OUT),
+    "memcheck": ProbeSpec(Reason.MEMCHECK),
+    "racecheck": ProbeSpec(Reason.RACECHECK),
+    "initcheck": ProbeSpec(Reason.INITCHECK),
+    "synccheck": ProbeSpec(Reason.SYNCCHECK),
 }
 """By name, in the order in which reports list them."""
 ALWAYS = ("poison", "guards", "inputs_unchanged", "on_stream", "physical_floor")
@@ -70,7 +70,7 @@ def switched_on(level: str, excused: Iterable[str] = (), *, sanitize: Iterable[s
     """
     levels = {
         "full": [name for name in PROBES if name not in SANITIZED],
-        "fast": [name for name in PROBES if name not in SANITIZED and SPECS[name].fast],
+        "fast": [name for name in PROBES if name not in SANITIZED and PROBE_SPECS[name].fast],
         "off": ALWAYS,
     }
     skipped = set(excused)

@@ -91,7 +91,7 @@ def test_works_without_our_own_requirements() -> None:
         "import sys\n"
         "for name in ('pydantic', 'rich', 'platformdirs', 'yaml', 'filelock'): sys.modules[name] = None\n"
         "from pytest_cgins.doctor import examine, python, tools\n"
-        "tools.probe = lambda *_, **__: (None, tools.Ran(status=None, output='', trouble='not asked'))\n"
+        "tools.probe = lambda *_, **__: (None, tools.ProgramResult(status=None, output='', trouble='not asked'))\n"
         "from pytest_cgins.app.cli import main\n"
         "sys.exit(main(['doctor', *sys.argv[1:]]))"
     )
