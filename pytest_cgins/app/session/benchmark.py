@@ -13,7 +13,7 @@ import pytest
 from pytest_cgins.app.session.benchmark_records import BenchmarkRecords, Timing
 from pytest_cgins.app.session.run import GateSession
 from pytest_cgins.timing import lock, stats
-from pytest_cgins.timing.devices import TimedDevice, timed_device
+from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.timer import Arms
 
 LEAST_BATCHES = 6
@@ -55,14 +55,15 @@ class Benchmark:
         timed = timed_device(device)
         builds = GateSession.of(self._item.config).builds.ahead
         with builds.quiet(), lock.timing(timed.lock_key(), wait_s=self._lock_wait_s), timed.current():
-            timing = _time(lambda: function(*args, **kwargs), timed, budget_s)
+            timing = _time(lambda: function(*args, **kwargs), device, budget_s)
         self._item.user_properties.append(("cgins_median_ns_per_call", timing.median_ns_per_call))
         BenchmarkRecords.of(self._item.config).add_callable(self._item, timing)
         return timing
 
 
-def _time(function: Callable[[], Any], device: TimedDevice, budget_s: float) -> Timing:
+def _time(function: Callable[[], Any], name: str, budget_s: float) -> Timing:
     """Time batches until the budget is spent, with the timer that the gate has for the device."""
+    device = timed_device(name)
     arms: Arms = {"kernel": lambda _: function()}
     timer, notes = device.make_timer(arms, copies=1, limit_s=budget_s / LEAST_BATCHES)
     end = time.perf_counter() + budget_s
@@ -74,7 +75,7 @@ def _time(function: Callable[[], Any], device: TimedDevice, budget_s: float) -> 
     device.synchronize()  # a block more may be under way
     spread = stats.quartiles(samples)
     return Timing(
-        device=device.case_name,
+        device=name,
         method=timer.method,
         calls_per_batch=timer.calls["kernel"],
         samples_ns_per_call=tuple(samples),
