@@ -35,6 +35,12 @@ def _adapter(cls: type[T]) -> TypeAdapter[T]:
     return _ADAPTERS[cls]
 
 
+def prepare(*classes: type) -> None:
+    """Make now what reads and writes these dataclasses, so that processes which are forked later have it."""
+    for cls in classes:
+        _adapter(cls)
+
+
 def dump(document: object, *, indent: int | None = None) -> str:
     """JSON text of a `model` dataclass; lone surrogates, which no JSON can have, are spelled out."""
     import json

@@ -13,6 +13,7 @@ import torch
 from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.building.loading.launcher import put_nothing_around
+from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
@@ -45,6 +46,9 @@ from pytest_cgins.verify.probes.memory_leak import Leak
 from pytest_cgins.verify.probes.memory_use import Meter
 from pytest_cgins.verify.probes.trial import Deviation
 from pytest_cgins.verify.probes.watch import Watch
+
+# Once in the server that forks workers, of which each kernel has its own.
+documents.prepare(RunKernel, KernelAnswers)
 
 _Answer = tuple[SetAnswer, Buffer]
 _Deviant = tuple[DeviantAnswer, Buffer]
