@@ -23,6 +23,7 @@ from pytest_cgins.config import load
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import InfrastructureError, RevisionError
 from pytest_cgins.core.model import CompiledKernel
+from tests.repository import commit, git
 
 CPP = """\
 // cgins: scale(Tensor input) -> Tensor
@@ -91,18 +92,6 @@ os._exit(0)
 Of = Callable[..., BaseKernel]
 
 
-def git(folder: Path, *words: str) -> str:
-    settings = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", *settings, *words], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def commit(folder: Path) -> str:
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", "as it is")
-    return git(folder, "rev-parse", "HEAD")
-
-
 @pytest.fixture(autouse=True)
 def _no_precompiled_header(monkeypatch: pytest.MonkeyPatch) -> None:
     """Making it takes longer than the few builds here would save."""
@@ -118,7 +107,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    git(folder.parent, "init", "-q", "-b", "main")
     commit(folder.parent)
     return folder
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -19,14 +18,7 @@ from pytest_cgins.building.revision.merge_base import (
     resolve,
 )
 from pytest_cgins.core.errors import RevisionError
-
-
-def git(folder: Path, *words: str) -> str:
-    settings = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
-    settings += ["-c", "protocol.file.allow=always"]
-    return subprocess.run(
-        ["git", *settings, *words], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.strip()
+from tests.repository import git
 
 
 def commit(folder: Path, name: str, text: str) -> str:

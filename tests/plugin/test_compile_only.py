@@ -17,6 +17,7 @@ from pytest_cgins.config import load
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import Reason, Status, Verdict
 from pytest_cgins.gate.compilation import Compiler
+from tests.repository import commit, git
 
 from .conftest import Run
 
@@ -74,11 +75,6 @@ WIDE = FREE.replace("[40]", "[56]").replace("< 40", "< 56").replace("% 40", "% 5
 OPTIONS = ("--cgins", "--cgins-compile-only", "--cgins-arch=sm_80,sm_90", "--cgins-json=report.json")
 
 
-def git(folder: Path, *words: str) -> None:
-    settings = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *settings, *words], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A project below the top folder of a repository, committed on main with the frugal kernel."""
@@ -91,9 +87,7 @@ def repository(tmp_path: Path) -> Path:
     (folder / "cgins.yaml").write_text(CONFIG)
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_user.py").write_text("def test_it(cgins_case): raise AssertionError\n")
-    git(folder.parent, "init", "-q", "-b", "main")
-    git(folder.parent, "add", ".")
-    git(folder.parent, "commit", "-q", "-m", "base")
+    commit(folder.parent)
     return folder
 
 

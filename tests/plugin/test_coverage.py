@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import marshal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ import pytest
 
 from pytest_cgins.app.session.coverage import Coverage, _is_given
 from pytest_cgins.building.revision.merge_base import TARGETS
+from tests.repository import commit, git
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -34,9 +34,7 @@ CUDA = "  relu: {op: torch.nn.functional.relu, source: kernels/relu.cu}\n"
 def repository(project: Path) -> Path:
     """The project with one kernel more at the base revision: `relu`, on a GPU."""
     (project / "cgins.yaml").write_text(ONE + CUDA)
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "base"]):
-        git = ["git", "-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
-        subprocess.run([*git, *words], cwd=project, check=True)
+    commit(project)
     (project / "cgins.yaml").write_text(ONE)
     return project
 
@@ -107,10 +105,8 @@ def test_a_deleted_file_that_was_ignored_is_not_missing(repository: Path, run: C
     old.parent.mkdir()
     old.write_text(ONE.replace("traces/tiny", "../traces/tiny").replace("[tiny_ops.py]", "[]"))
     (repository / "cgins.yaml").write_text(ONE + CUDA)
-    for words in (["add", "-f", "-A"], ["commit", "-q", "-m", "more"]):
-        subprocess.run(
-            ["git", "-c", "user.name=T", "-c", "user.email=t@localhost", *words], cwd=repository, check=True
-        )
+    git(repository, "add", "-f", "-A")
+    git(repository, "commit", "-q", "-m", "more")
     old.unlink()
     (repository / "test_own.py").write_text("def test_own():\n    pass\n")
     assert run(repository, *FAST, "-k", "own").document()["missing"] == []

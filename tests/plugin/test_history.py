@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import pytest
 from pytest_cgins.building.revision.merge_base import TARGETS
 from pytest_cgins.report.git_branch import BRANCH_VARIABLES
 from pytest_cgins.report.history_file import read
+from tests.repository import commit, git
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -29,18 +29,11 @@ kernels:
 """
 
 
-def git(folder: Path, *words: str) -> None:
-    settings = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *settings, *words], cwd=folder, check=True)
-
-
 @pytest.fixture
 def repository(project: Path) -> Path:
     """The project with one kernel, committed on main."""
     (project / "cgins.yaml").write_text(ONE)
-    git(project, "init", "-q", "-b", "main")
-    git(project, "add", "-A")
-    git(project, "commit", "-q", "-m", "base")
+    commit(project)
     return project
 
 

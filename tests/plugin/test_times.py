@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+
+from tests.repository import commit
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -91,23 +92,6 @@ def write(
         **({"gate": gate} if gate else {}),
     }
     (project / "cgins.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-
-
-def commit(project: Path) -> str:
-    """Commit everything; gives the commit."""
-
-    def git(*words: str) -> str:
-        settings = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
-        done = subprocess.run(
-            ["git", *settings, *words], cwd=project, check=True, capture_output=True, text=True
-        )
-        return done.stdout.strip()
-
-    if not (project / ".git").exists():
-        git("init", "-q")
-    git("add", "-A")
-    git("commit", "-q", "-m", "base")
-    return git("rev-parse", "HEAD")
 
 
 def by_kernel(found: Run) -> dict[str, Any]:

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from pytest_cgins.report.git_branch import place
-
-
-def git(folder: Path, *words: str) -> str:
-    told = subprocess.run(
-        ["git", "-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false", *words],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return told.stdout.strip()
+from tests.repository import commit, git
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     (tmp_path / "file").write_text("1")
-    git(tmp_path, "init", "-q", "-b", "main")
-    git(tmp_path, "add", "-A")
-    git(tmp_path, "commit", "-q", "-m", "one")
+    commit(tmp_path)
     return tmp_path
 
 
