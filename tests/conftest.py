@@ -31,6 +31,7 @@ from pytest_cgins.core.model import (
 )
 from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run.pool import WorkerPool
+from tests.forked_python import CGINS, TORCH, ForkedPython, gate_python
 
 pytest_plugins = ["pytester"]
 TESTS = Path(__file__).parent
@@ -157,6 +158,28 @@ def no_shared_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
 def _locks(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Locks of devices for each test process: runs of pytest that one starts take turns, those of others go on."""
     os.environ["CGINS_LOCK_DIR"] = str(tmp_path_factory.mktemp("locks"))
+
+
+@pytest.fixture(scope="session")
+def forked_python() -> ForkedPython:
+    """Runs pytest and `cgins` without their imports."""
+    return gate_python()
+
+
+@pytest.fixture(scope="session")
+def forked_cgins(forked_python: ForkedPython) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a command in a process of its own: its words, and `cwd` and `env` as of `ForkedPython.run`."""
+
+    def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return forked_python.run([*CGINS, *words], **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def forked_torch() -> ForkedPython:
+    """Runs programs that import torch, and need not."""
+    return ForkedPython(TORCH)
 
 
 @pytest.fixture(scope="session")

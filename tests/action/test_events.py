@@ -22,6 +22,8 @@ PERSON = {
     for what, value in (("NAME", "Ada"), ("EMAIL", "ada@team.example"))
 }
 
+QUICK = {"working_directory": "my project", "pytest_args": "-k right", "timing": "false", "cache": "false"}
+
 
 def git(folder: Path, *words: str) -> str:
     environment = {**os.environ, **PERSON, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -222,10 +224,7 @@ def test_action_on_each_event(runner: Runner, server: Server, tmp_path: Path, na
         workspace,
         tmp_path / "temp",
         event=replace(event, sha=commit),
-        working_directory="my project",
-        pytest_args="-k right",
-        timing="false",
-        cache="false",
+        **QUICK,
     )
     assert (job.code, job.outputs["base"]) == ((1, server.tip) if pull else (0, "")), job.log
     assert ("<strong>Missing cases</strong>" in job.summary) == pull
@@ -241,10 +240,7 @@ def history_run(runner: Runner, server: Server, folder: Path, event: Event) -> J
         workspace,
         folder / "temp",
         event=replace(event, sha=server.tip),
-        working_directory="my project",
-        pytest_args="-k right",
-        cache="false",
-        history="../history.jsonl",
+        **{**QUICK, "timing": "true", "history": "../history.jsonl"},
     )
 
 
@@ -274,10 +270,7 @@ def test_packs_come_from_the_cache_or_the_run_fails(runner: Runner, recorded: Pa
             workspace,
             tmp_path / f"temp {name}",
             services=services,
-            working_directory="my project",
-            pytest_args="-k right",
-            timing="false",
-            cache="false",
+            **QUICK,
             packs=str(workspace / blobs),
             packs_key="packs-1",
         )
@@ -305,10 +298,7 @@ def test_packs_that_were_changed_in_the_cache_gate_nothing(
         workspace,
         tmp_path / "temp",
         services=services,
-        working_directory="my project",
-        pytest_args="-k right",
-        timing="false",
-        cache="false",
+        **QUICK,
         packs=str(blobs),
         packs_key="packs-1",
     )
@@ -329,10 +319,7 @@ def test_a_pull_request_does_not_choose_what_it_is_compared_with(
         workspace,
         tmp_path / "temp",
         event=replace(events.event("pull_request"), sha=server.merge),
-        working_directory="my project",
-        pytest_args="-k right",
-        timing="false",
-        cache="false",
+        **QUICK,
     )
     assert (job.code, job.outputs["base"]) == (1, server.tip), job.log
     assert "<strong>Missing cases</strong>" in job.summary

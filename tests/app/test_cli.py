@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,9 @@ from pytest_cgins import __version__
 from pytest_cgins.app import cli
 from pytest_cgins.app.commands import schema
 from pytest_cgins.core.errors import ConfigError
+from tests.forked_python import CGINS, ForkedPython
 
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
-    )
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_version_is_told_without_heavy_imports() -> None:
@@ -58,10 +55,12 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("cgins ann", {""}),
     ],
 )
-def test_bash_completes_commands_options_and_files(line: str, offered: set[str], tmp_path: Path) -> None:
+def test_bash_completes_commands_options_and_files(
+    line: str, offered: set[str], tmp_path: Path, forked_cgins: Command
+) -> None:
     """Commands, options, their choices and paths; commands of pipelines are not offered."""
     (tmp_path / "pack.json").touch()
-    script = run("completion", "bash").stdout
+    script = forked_cgins("completion", "bash").stdout
     done = subprocess.run(
         ["bash", "-c", COMPLETE, "bash", *line.split(" ")],
         cwd=tmp_path,
@@ -74,9 +73,9 @@ def test_bash_completes_commands_options_and_files(line: str, offered: set[str],
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_have_a_script(shell: str) -> None:
+def test_other_shells_have_a_script(shell: str, forked_cgins: Command) -> None:
     """It has every command and leaves out none of its options; where the shell is here, it reads the script."""
-    done = run("completion", shell)
+    done = forked_cgins("completion", shell)
     assert done.returncode == 0, done.stderr
     assert all(word in done.stdout for word in ("traces", "audit", "record"))
     assert "strict" in done.stdout
@@ -84,33 +83,33 @@ def test_other_shells_have_a_script(shell: str) -> None:
         subprocess.run([program, "-n"], input=done.stdout, text=True, check=True)
 
 
-def test_an_unknown_shell_is_refused() -> None:
+def test_an_unknown_shell_is_refused(forked_cgins: Command) -> None:
     """With the shells that there are."""
-    done = run("completion", "bsh")
+    done = forked_cgins("completion", "bsh")
     assert done.returncode == 2
     assert 'bsh is not known → did you mean "bash"?' in done.stderr
 
 
-def test_help_lists_all_commands() -> None:
+def test_help_lists_all_commands(forked_cgins: Command) -> None:
     """The subcommands of traces and kernels are there."""
-    done = run("--help")
+    done = forked_cgins("--help")
     assert done.returncode == 0
     for command in ("record", "traces", "build", "schema"):
         assert command in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["recrod"], ["--cgins"]])
-def test_wrong_arguments_are_exit_2(arguments: list[str]) -> None:
+def test_wrong_arguments_are_exit_2(arguments: list[str], forked_cgins: Command) -> None:
     """No command, an unknown one, an unknown option: usage on stderr."""
-    done = run(*arguments)
+    done = forked_cgins(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("usage: cgins")
 
 
-def test_own_errors_are_messages(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_own_errors_are_messages(tmp_path_factory: pytest.TempPathFactory, forked_cgins: Command) -> None:
     """An error of ours is its text on stderr and exit 2, not a traceback."""
     missing = tmp_path_factory.mktemp("empty") / "nowhere"
-    done = run("traces", "show", str(missing))
+    done = forked_cgins("traces", "show", str(missing))
     assert done.returncode == 2
     assert done.stderr.startswith("cgins: ")
     assert "nowhere" in done.stderr
@@ -190,34 +189,38 @@ def test_a_locale_without_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
         (["docter"], "doctor"),
     ],
 )
-def test_a_misspelt_word_is_guessed(words: list[str], guess: str) -> None:
+def test_a_misspelt_word_is_guessed(words: list[str], guess: str, forked_cgins: Command) -> None:
     """Of commands, their own commands, and values of options."""
-    done = run(*words)
+    done = forked_cgins(*words)
     assert done.returncode == 2
     assert done.stderr.endswith(f'is not known → did you mean "{guess}"?\n')
 
 
-def test_a_word_like_none_lists_what_there_is() -> None:
+def test_a_word_like_none_lists_what_there_is(forked_cgins: Command) -> None:
     """What is offered is what the word stands for."""
-    assert "is not known → there are ls, show, verify" in run("traces", "zzz").stderr
+    assert "is not known → there are ls, show, verify" in forked_cgins("traces", "zzz").stderr
 
 
-def test_commands_of_pipelines_are_not_in_the_first_help() -> None:
+def test_commands_of_pipelines_are_not_in_the_first_help(forked_cgins: Command) -> None:
     """They run as ever, and `cgins help --all` lists them."""
-    first, whole = run("--help").stdout, run("help", "--all").stdout
+    first, whole = forked_cgins("--help").stdout, forked_cgins("help", "--all").stdout
     for command in cli.PLUMBING:
         assert f"\n    {command} " not in first
         assert f"\n    {command} " in whole
-        assert run(command, "--help").returncode == 0
-    assert run("help").stdout == first
+        assert forked_cgins(command, "--help").returncode == 0
+    assert forked_cgins("help").stdout == first
 
 
-def test_schema_lines_of_ops() -> None:
+def test_schema_lines_of_ops(forked_torch: ForkedPython) -> None:
     """By any name that people have for an op; a misspelt one is guessed."""
-    assert run("schema", "--op", "F.silu").stdout == "// cgins: silu(Tensor self) -> Tensor\n"
-    assert "// cgins: topk(Tensor self, int k," in run("schema", "--op", "topk").stdout
-    assert "// cgins: add(Tensor self, Tensor other" in run("schema", "--op", "aten::add").stdout
-    missed = run("schema", "--op", "tpok")
+
+    def forked_cgins(*words: str) -> subprocess.CompletedProcess[str]:
+        return forked_torch.run([*CGINS, *words])
+
+    assert forked_cgins("schema", "--op", "F.silu").stdout == "// cgins: silu(Tensor self) -> Tensor\n"
+    assert "// cgins: topk(Tensor self, int k," in forked_cgins("schema", "--op", "topk").stdout
+    assert "// cgins: add(Tensor self, Tensor other" in forked_cgins("schema", "--op", "aten::add").stdout
+    missed = forked_cgins("schema", "--op", "tpok")
     assert missed.returncode == 2
     assert "did you mean torch.topk" in missed.stderr
-    assert run("schema").returncode == 2
+    assert forked_cgins("schema").returncode == 2

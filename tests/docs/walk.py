@@ -11,7 +11,6 @@ import re
 import runpy
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 
 from pytest_cgins.app import cli
 from pytest_cgins.building.revision.merge_base import TARGETS
+from tests.forked_python import gate_python
 
 _BLOCK = re.compile(r"(?m)^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.DOTALL)
 _FILE = re.compile(r"`(?P<file>[\w./]+)`:\s*$")
@@ -118,14 +118,7 @@ def _pytest(command: Command, _: pytest.CaptureFixture[str]) -> str:
     ours = ("CI", *TARGETS)  # of a pull request of this repository, not of the document's
     kept = (name for name in os.environ if not name.startswith("PYTEST_") and name not in ours)
     environment = {name: os.environ[name] for name in kept}
-    finished = subprocess.run(
-        [sys.executable, "-m", *shlex.split(command.line)],
-        env={**environment, "COLUMNS": "100"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    finished = gate_python().run(["-m", *shlex.split(command.line)], env={**environment, "COLUMNS": "100"})
     failed = " failed" in command.quoted
     assert finished.returncode == int(failed), finished.stdout + finished.stderr
     return re.sub(r"(?m)^=+ | =+$", "", finished.stdout)

@@ -6,14 +6,14 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.forked_python import ForkedPython
 
 SOURCE = Path(__file__).parent / "project"
 
@@ -58,7 +58,7 @@ class Run:
 
 
 @pytest.fixture(scope="session")
-def run() -> Callable[..., Run]:
+def run(forked_python: ForkedPython) -> Callable[..., Run]:
     """Runs pytest in a process of its own, in a folder, with our plugin and no other."""
     environment = {
         **os.environ,
@@ -68,17 +68,9 @@ def run() -> Callable[..., Run]:
     for name in ("CI", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
         environment.pop(name, None)
 
-    def run(folder: Path, *options: str, env: dict[str, str] | None = None) -> Run:
-        command = [sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", *options]
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=environment | (env or {}),
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+    def run(folder: Path, *options: str, env: dict[str, str] | None = None, forked: bool = True) -> Run:
+        words = ["-m", "pytest", "-p", "pytest_cgins.plugin", *options]
+        done = forked_python.run(words, cwd=folder, env=environment | (env or {}), forked=forked)
         return Run(code=done.returncode, out=done.stdout + done.stderr, folder=folder)
 
     return run
@@ -92,11 +84,11 @@ def project(recorded: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def full_run(recorded: Path, made_once: Callable[..., Path], run: Callable[..., Run]) -> Run:
-    """All cases of the project once, in one process."""
+    """All cases of the project once, in one process, which is started as users start it."""
     options = ["--cgins", "--cgins-seed=7", "-v", "-rfEs", "--cgins-json=report.json", "--junitxml=junit.xml"]
 
     def make(folder: Path) -> None:
-        done = run(shutil.copytree(recorded, folder / "project"), *options)
+        done = run(shutil.copytree(recorded, folder / "project"), *options, forked=False)
         (folder / "ended.json").write_text(json.dumps([done.code, done.out]))
 
     folder = made_once("full", make)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.app import cli
+from tests.forked_python import ForkedPython
 
 if TYPE_CHECKING:
     import pytest
@@ -87,11 +86,11 @@ def statuses(project: Path, run: Callable[..., Run]) -> dict[str, str]:
 
 
 def test_a_trace_is_weak_in_both_or_in_neither(
-    tmp_path: Path, run: Callable[..., Run], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, run: Callable[..., Run], forked_torch: ForkedPython, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Constants, answers without elements, unused arguments, integers, equal slices, a user's own tolerance."""
     (tmp_path / "ops.py").write_text(OPS)
-    subprocess.run([sys.executable, "-c", RECORD], cwd=tmp_path, check=True)
+    assert forked_torch.run(["-c", RECORD], cwd=tmp_path).returncode == 0
     names = [
         line.split("(")[0][4:]
         for line in OPS.splitlines()

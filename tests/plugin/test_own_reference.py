@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.forked_python import ForkedPython
 from tests.plugin.conftest import Run
 
 MODULES = """
@@ -43,10 +42,12 @@ with torch.no_grad(), pytest_cgins.record("pack", ops=[f"modules.{name}" for nam
 """
 
 
-def test_modules_pass_as_their_own_kernels(tmp_path: Path, run: Callable[..., Run]) -> None:
+def test_modules_pass_as_their_own_kernels(
+    tmp_path: Path, run: Callable[..., Run], forked_torch: ForkedPython
+) -> None:
     """One sets what it reads, one returns a view into something larger, one takes 400 MiB; timed, too."""
     (tmp_path / "modules.py").write_text(MODULES)
-    subprocess.run([sys.executable, "-c", RECORD], cwd=tmp_path, check=True)
+    assert forked_torch.run(["-c", RECORD], cwd=tmp_path).returncode == 0
     kernels = "".join(
         f"  {name}: {{op: modules.{name}, device: cpu, target: 'modules:{name}.forward', sources: [modules.py],\n"
         "    probes: {op_callback: {off: it is the op itself}}}\n"

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-CGINS = [sys.executable, "-c", "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"]
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
-def cgins(folder: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*CGINS, *words],
-        cwd=folder,
-        env=os.environ | (env or {}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_a_missing_source_stops_its_own_kernel_alone(project: Path, run: Callable[..., object]) -> None:
+def test_a_missing_source_stops_its_own_kernel_alone(
+    project: Path, run: Callable[..., Any], forked_cgins: Callable[..., Any]
+) -> None:
     """The others are gated and built; the missing one is a BUILD_ERROR with the line that names it, and a guess."""
     (project / "kernels/threshold.cpp").rename(project / "kernels/thresholds.cpp")
     done = run(
@@ -38,14 +27,14 @@ def test_a_missing_source_stops_its_own_kernel_alone(project: Path, run: Callabl
     }
     message = done.evaluations()["threshold/cpp f32-3x5-fbcb"]["verdict"]["message"]
     assert message == 'cgins.yaml:13: no such file: kernels/threshold.cpp\n→ did you mean "thresholds.cpp"?'
-    built = cgins(project, "build", "relu", "threshold")
+    built = forked_cgins("build", "relu", "threshold", cwd=project)
     assert "threshold/cpp (cpu)" in built.stdout
     assert "relu/right (cpu)" in built.stdout
     assert "no such file: kernels/threshold.cpp" in built.stdout + built.stderr
 
 
 @pytest.mark.parametrize("ini", [True, False])
-def test_pytest_below_a_cgins_yaml_finds_it(project: Path, run: Callable[..., object], ini: bool) -> None:
+def test_pytest_below_a_cgins_yaml_finds_it(project: Path, run: Callable[..., Any], ini: bool) -> None:
     """Its items have names by which they run again; a folder that has a file of its own takes that one."""
     if not ini:
         (project / "pytest.ini").unlink()
@@ -60,26 +49,26 @@ def test_pytest_below_a_cgins_yaml_finds_it(project: Path, run: Callable[..., ob
     assert "scaled" not in run(below, "--cgins", "--collect-only", "-q").out
 
 
-def test_paths_on_the_command_line_are_all_that_is_taken(project: Path, run: Callable[..., object]) -> None:
+def test_paths_on_the_command_line_are_all_that_is_taken(project: Path, run: Callable[..., Any]) -> None:
     """Whoever names a folder gets what is in it."""
     (project / "kernels/deep").mkdir()
     assert "no tests" in run(project, "--cgins", "--collect-only", "-q", "kernels/deep").out
 
 
-def test_commands_below_a_cgins_yaml_find_it(project: Path) -> None:
+def test_commands_below_a_cgins_yaml_find_it(project: Path, forked_cgins: Callable[..., Any]) -> None:
     """`cgins schema` and the others that take a file take the nearest one above."""
     below = project / "kernels/deep"
     below.mkdir()
-    done = cgins(below, "schema", "threshold")
+    done = forked_cgins("schema", "threshold", cwd=below)
     assert done.returncode == 0, done.stderr
     assert "threshold(Tensor input" in done.stdout
     (project / ".cgins/runs").mkdir(parents=True)
-    assert "no run in ../../.cgins/runs" in cgins(below, "runs", "ls").stderr
+    assert "no run in ../../.cgins/runs" in forked_cgins("runs", "ls", cwd=below).stderr
 
 
 @pytest.mark.parametrize("name", [b"f\xffold", "prüf核".encode()])
 def test_a_path_that_the_locale_cannot_encode_is_an_error_with_a_remedy(
-    project: Path, run: Callable[..., object], name: bytes
+    project: Path, run: Callable[..., Any], forked_cgins: Callable[..., Any], name: bytes
 ) -> None:
     """No INTERNALERROR and no traceback: what is wrong, and what to do, in the shell and in pytest."""
     folder = Path(shutil.move(project, Path(os.fsdecode(os.fsencode(project.parent) + b"/" + name))))
@@ -87,7 +76,7 @@ def test_a_path_that_the_locale_cannot_encode_is_an_error_with_a_remedy(
     remedy = "set PYTHONUTF8=1, or a locale such as C.UTF-8" if utf8 else "rename it"
     for said in (
         run(folder, "--cgins", "-q", "--cgins-json=report.json", env=ASCII).out,
-        cgins(folder, "build", env=ASCII).stderr,
+        forked_cgins("build", cwd=folder, env=os.environ | ASCII).stderr,
     ):
         assert "INTERNALERROR" not in said
         assert "Traceback" not in said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cgins.run.sandbox.fence import Sandbox
+from tests.repository import commit, git
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -44,7 +44,6 @@ Negative numbers become 0, all others stay.
 >>>>>>> REPLACE
 ```
 """
-CGINS = "import sys; from pytest_cgins.app.cli import main; sys.exit(main(sys.argv[1:]))"
 EXCHANGE = "relu-cpu-cpp/attempt-01/generator"
 
 
@@ -53,17 +52,10 @@ def broken(project: Path) -> Path:
     """The project, committed, with a kernel that somebody broke afterwards."""
     (project / "cgins.yaml").write_text(YAML)
     (project / ".gitignore").write_text(".cgins/\n__pycache__/\n")
-    git(project, "init", "-q", "-b", "main")
-    git(project, "add", "-A")
-    git(project, "commit", "-qm", "right")
+    commit(project)
     source = project / "kernels/relu.cpp"
     source.write_text(source.read_text().replace(RIGHT, WRONG))
     return project
-
-
-def git(folder: Path, *words: str) -> None:
-    identity = ("-c", "user.name=t", "-c", "user.email=t@localhost")
-    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
 
 
 def recorded_answer(folder: Path, text: str = ANSWER) -> Path:
@@ -125,7 +117,9 @@ def test_a_source_that_includes_a_file_from_outside_cannot_be_built(
     assert not any(b"hush_4711" in file.read_bytes() for file in told)
 
 
-def test_waiting_for_answers(broken: Path, run: Callable[..., Run], tmp_path: Path) -> None:
+def test_waiting_for_answers(
+    broken: Path, run: Callable[..., Run], forked_cgins: Callable[..., Any], tmp_path: Path
+) -> None:
     """With the exchange the prompt is written, the run ends with 7, and `cgins runs resume` ends it.
 
     The journal lies in the folder of `--cgins-runs`, has what else was asked for, and what is printed names it. A commit
@@ -146,13 +140,7 @@ def test_waiting_for_answers(broken: Path, run: Callable[..., Run], tmp_path: Pa
     assert f"to go on: {again}" in found.out
     (exchange / EXCHANGE / "answer.md").write_text(ANSWER)
     git(broken, "commit", "--allow-empty", "-qm", "meanwhile")
-    done = subprocess.run(
-        [sys.executable, "-c", CGINS, "runs", "resume", folder.name, "--runs", str(runs)],
-        cwd=broken,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forked_cgins("runs", "resume", folder.name, "--runs", str(runs), cwd=broken)
     assert done.returncode == 0, done.stderr
     assert json.loads((folder / "relu-cpu-cpp" / "result.json").read_text())["state"] == "accepted"
 

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.forked_python import CGINS
+
 LONG = "a_kernel_whose_name_is_much_longer_than_any_column_of_a_table_in_a_narrow_terminal"
-CGINS = [sys.executable, "-c", "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"]
 COMMANDS = ["traces ls traces", "traces show traces/tiny", "cache ls", "doctor"]
 
 
@@ -27,31 +29,31 @@ def long_names(project: Path) -> Path:
     return project
 
 
-def printed(folder: Path, command: str, columns: int) -> str:
-    environment = {**os.environ, "COLUMNS": str(columns), "CGINS_CACHE_DIR": str(folder / "builds")}
-    done = subprocess.run(
-        [*CGINS, *command.split()],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return re.sub(r"[\d.]+ (s|min|ms|[KMGT]iB)\b", "-", done.stdout + done.stderr)
+@pytest.fixture
+def printed(long_names: Path, forked_cgins: Callable[..., Any]) -> Callable[[str, int], str]:
+    """What a command prints where the environment says how wide lines are."""
+
+    def printed(command: str, columns: int) -> str:
+        environment = {**os.environ, "COLUMNS": str(columns), "CGINS_CACHE_DIR": str(long_names / "builds")}
+        done = forked_cgins(*command.split(), cwd=long_names, env=environment)
+        return re.sub(r"[\d.]+ (s|min|ms|[KMGT]iB)\b", "-", done.stdout + done.stderr)
+
+    return printed
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_a_command_prints_to_a_log_is_folded_nowhere(long_names: Path, command: str) -> None:
+def test_what_a_command_prints_to_a_log_is_folded_nowhere(
+    printed: Callable[[str, int], str], command: str
+) -> None:
     """Each name and each remedy can be searched for, however wide the environment says that lines are."""
     if command == "cache ls":
-        printed(long_names, "build", 80)
-        assert LONG in printed(long_names, command, 40)
-    assert printed(long_names, command, 40) == printed(long_names, command, 100_000)
+        printed("build", 80)
+        assert LONG in printed(command, 40)
+    assert printed(command, 40) == printed(command, 100_000)
 
 
 def test_the_section_of_a_run_without_a_terminal_is_folded_nowhere(
-    long_names: Path, run: Callable[..., object]
+    long_names: Path, run: Callable[..., Any]
 ) -> None:
     """The whole name of a kernel is in the table of kernels, on one line."""
     done = run(long_names, "--cgins", "--cgins-no-timing", "--cgins-seed=1", env={"COLUMNS": "80"})
@@ -63,7 +65,7 @@ def test_a_terminal_shows_the_whole_name(long_names: Path) -> None:
     """What has no room in a column goes on in the next line."""
     environment = {**os.environ, "COLUMNS": "40", "TERM": "xterm"}
     shown, end = pty.openpty()
-    command = [*CGINS, "traces", "show", "traces/tiny"]
+    command = [sys.executable, *CGINS, "traces", "show", "traces/tiny"]
     with subprocess.Popen(command, cwd=long_names, env=environment, stdout=end, stderr=end) as process:
         process.wait(timeout=60)
     os.close(end)

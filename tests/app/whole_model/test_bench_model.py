@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pytest_cgins.app.whole_model import workload
 from pytest_cgins.app.whole_model.bench import changes_with, difference
 from pytest_cgins.app.whole_model.document import ModelBench
 from pytest_cgins.core import documents
+from tests.forked_python import CGINS, ForkedPython
 
 RELU = """
 // cgins: relu(Tensor input) -> Tensor
@@ -87,6 +89,9 @@ kernels:
 """
 
 
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, and kernels for some of its ops."""
@@ -103,11 +108,20 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    call = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
     return subprocess.run(
-        [sys.executable, "-c", call, "bench-model", *words, "--device", "cpu"],
+        [sys.executable, *CGINS, "bench-model", *words, "--device", "cpu"],
         cwd=folder, env={**os.environ, "COLUMNS": "240", "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def refused(project: Path, forked_torch: ForkedPython) -> Command:
+    """As `command`, for what times nothing."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return forked_torch.run([*CGINS, "bench-model", *words, "--device", "cpu"], cwd=project)
+
+    return run
 
 
 def test_kernels_are_swapped_in_and_the_model_is_timed(project: Path) -> None:
@@ -158,9 +172,9 @@ def test_right_kernels_change_nothing(project: Path) -> None:
         (("models:make", "--kernel", "broken"), "refused kernels/broken.cpp"),
     ],
 )
-def test_what_cannot_be_run_is_told(project: Path, words: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_run_is_told(refused: Command, words: tuple[str, ...], told: str) -> None:
     """Each mistake has its message, and costs no traceback."""
-    done = command(project, *words)
+    done = refused(*words)
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
