@@ -185,7 +185,7 @@ def test_no_timing_beside_a_compiler(
         try:
             return call(role, *rest, **options)  # type: ignore[arg-type]
         finally:
-            if role == "timing" and rest[0] != "ready":
+            if role.startswith("timing") and rest[0] != "ready":
                 timed.append((began, time.time()))
 
     evaluator.pool.call = noted  # type: ignore[method-assign, assignment]
