@@ -9,6 +9,7 @@ import pytest
 from pytest_cgins.core.model import Reason
 from tests.adversarial import project
 from tests.adversarial.specimens import ADVERSARIAL, Specimen, collect
+from tests.selected import selected
 
 SPECIMENS = [one for one in collect(ADVERSARIAL) if "sandbox" not in one.flags]
 SESSION_WAYS = {3, 19, 20}
@@ -20,16 +21,20 @@ def _parameters(device: str) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[project.Gate]:
-    """All of them, in one project, with default settings."""
-    with project.gate(tmp_path_factory.mktemp("adversarial"), SPECIMENS) as opened:
+def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[project.Gate]:
+    """All that are tested, in one project, with default settings."""
+    folder, specimens = tmp_path_factory.mktemp("adversarial"), selected(request, "specimen")
+    with project.workers_are_forked(), project.gate(folder, specimens) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def gpu_gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[project.Gate]:
+def gpu_gate(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[project.Gate]:
     """Those that need a GPU."""
-    with project.gate(tmp_path_factory.mktemp("adversarial-gpu"), SPECIMENS, device="cuda") as opened:
+    folder, specimens = tmp_path_factory.mktemp("adversarial-gpu"), selected(request, "specimen")
+    with project.gate(folder, specimens, device="cuda") as opened:
         yield opened
 
 

@@ -10,14 +10,16 @@ from pytest_cgins.core.model import Status
 from tests.adversarial import project
 from tests.adversarial.specimens import HONEST, Specimen, collect
 from tests.planted import edits
+from tests.selected import selected
 
 SPECIMENS = collect(HONEST)
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[project.Gate]:
-    """All of them, in one project, with default settings."""
-    with project.gate(tmp_path_factory.mktemp("honest"), SPECIMENS) as opened:
+def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[project.Gate]:
+    """All that are tested, in one project, with default settings."""
+    folder, specimens = tmp_path_factory.mktemp("honest"), selected(request, "specimen")
+    with project.workers_are_forked(), project.gate(folder, specimens) as opened:
         yield opened
 
 
