@@ -10,42 +10,32 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pytest_cgins import __version__
-from pytest_cgins.app.commands import (
-    annotate,
-    build,
-    cache,
-    calibrate,
-    comment,
-    doctor,
-    evidence_ablate,
-    export,
-    history,
-    merge,
-    methods,
-    profile,
-    report,
-    runs_resume,
-    runs_verifiers,
-    traces_judge,
-    traces_maintenance,
-)
-from pytest_cgins.app.commands import bench_model as whole_model
-from pytest_cgins.app.commands import evidence as profiling
-from pytest_cgins.app.commands import generate as regenerate
-from pytest_cgins.app.commands import import_export as importers
-from pytest_cgins.app.commands import proposal as proposal_commands
-from pytest_cgins.app.commands import pull_request as github
-from pytest_cgins.app.commands import record as trace
-from pytest_cgins.app.commands import schema as kernels
-from pytest_cgins.app.commands import traces_audit as verify
+from pytest_cgins.app.commands import export, import_export
+from pytest_cgins.app.commands.options import Subparsers, command
 from pytest_cgins.core import logs, waiting
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.text import nearest
 
+COMMANDS = (
+    "record profile import_export build schema cache doctor report merge history calibrate evidence bench_model "
+    "generate proposal methods pull_request annotate comment"
+)
+"""Modules of `app.commands`, in the order in which the help lists what they add."""
+WITHIN = {
+    "traces_maintenance": "record",
+    "traces_audit": "record",
+    "traces_judge": "record",
+    "export": "import_export",
+    "evidence_ablate": "evidence",
+    "runs_resume": "generate",
+    "runs_verifiers": "generate",
+}
+"""Modules that add to what another one has added."""
 PLUMBING = ("summary", "merge", "annotate", "comment", "proposal")
 """Commands that the GitHub Action and other pipelines call, and people seldom."""
 SHELLS = ("bash", "zsh", "fish")
@@ -60,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The command's own exit code; 2 after an error of ours or of the arguments; 130 after Ctrl-C.
     """
     words = sys.argv[1:] if argv is None else argv
-    parser = _parser(importers.FORMATS_FOR.intersection(words))
+    parser = _parser(import_export.FORMATS_FOR.intersection(words))
     arguments = parser.parse_args(export.kind_first(words))
     if isinstance(sys.stdout, io.TextIOWrapper):
         # In a locale without arrows they are spelled out.
@@ -93,31 +83,11 @@ def _parser(formats_for: frozenset[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pytest-cgins {__version__}")
     logs.add_option(parser)
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    traces = trace.add_parsers(subparsers)
-    traces_maintenance.add_parsers(traces)
-    verify.add_parsers(traces)
-    traces_judge.add_parser(traces)
-    profile.add_parsers(subparsers)
-    exports = importers.add_parsers(subparsers, formats_for)
-    build.add_parsers(subparsers)
-    kernels.add_parsers(subparsers)
-    export.add_parser(exports)
-    cache.add_parsers(subparsers)
-    doctor.add_parsers(subparsers)
-    report.add_parsers(subparsers)
-    merge.add_parser(subparsers)
-    history.add_parsers(subparsers)
-    calibrate.add_parsers(subparsers)
-    evidence_ablate.add_parser(profiling.add_parsers(subparsers))
-    whole_model.add_parsers(subparsers)
-    runs = regenerate.add_parsers(subparsers)
-    runs_resume.add_parser(runs)
-    runs_verifiers.add_parser(runs)
-    proposal_commands.add_parsers(subparsers)
-    methods.add_parsers(subparsers)
-    github.add_parsers(subparsers)
-    annotate.add_parser(subparsers)
-    comment.add_parser(subparsers)
+    added: dict[str, Any] = {}
+    for name in (*COMMANDS.split(), *WITHIN):
+        module = import_module(f"pytest_cgins.app.commands.{name}")
+        more = (formats_for,) if name == "import_export" else ()
+        added[name] = module.add_parsers(added.get(WITHIN.get(name, ""), subparsers), *more)
     _add_completion(parser, subparsers)
     _hide_plumbing(parser, subparsers)
     return parser
@@ -152,9 +122,7 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
-def _add_completion(
-    parser: argparse.ArgumentParser, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
-) -> None:
+def _add_completion(parser: argparse.ArgumentParser, subparsers: Subparsers) -> None:
     """`cgins completion SHELL`: a script for a shell, from the commands as they are declared here."""
 
     def run(arguments: argparse.Namespace) -> int:
@@ -164,14 +132,12 @@ def _add_completion(
         print(shtab.complete(parser, shell=arguments.shell))
         return 0
 
-    completion = subparsers.add_parser(
-        "completion",
-        help="print a script that completes commands and options in your shell",
-        description='Print a script for a shell. In bash: eval "$(cgins completion bash)"; in zsh, after compinit: '
+    completion = command(
+        subparsers, "completion  print a script that completes commands and options in your shell", run,
+        'Print a script for a shell. In bash: eval "$(cgins completion bash)"; in zsh, after compinit: '
         'eval "$(cgins completion zsh)"; in fish: cgins completion fish | source.',
-    )
+    )  # fmt: skip
     completion.add_argument("shell", choices=SHELLS)
-    completion.set_defaults(run=run)
 
 
 def _complete_paths(parser: argparse.ArgumentParser, files: object) -> None:
@@ -184,9 +150,7 @@ def _complete_paths(parser: argparse.ArgumentParser, files: object) -> None:
             action.complete = files  # type: ignore[attr-defined]
 
 
-def _hide_plumbing(
-    parser: argparse.ArgumentParser, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
-) -> None:
+def _hide_plumbing(parser: argparse.ArgumentParser, subparsers: Subparsers) -> None:
     """Leave commands that pipelines use out of the first help; `cgins help --all` lists them."""
     everything = subparsers._choices_actions
     listed = [one for one in everything if one.dest not in PLUMBING]
@@ -196,9 +160,8 @@ def _hide_plumbing(
         parser.print_help()
         return 0
 
-    helper = subparsers.add_parser("help", help="this list; with --all, the commands of pipelines too")
+    helper = command(subparsers, "help  this list; with --all, the commands of pipelines too", run)
     helper.add_argument("--all", action="store_true", help="list every command")
-    helper.set_defaults(run=run)
     listed.append(everything[-1])
     subparsers._choices_actions = listed
 

@@ -53,12 +53,7 @@ class BotCommit:
 
 def message(contribution: Contribution, parent: str, tree: str) -> str:
     """The message of a commit of the bot's."""
-    values = {
-        PROPOSAL: contribution.proposal,
-        MADE: contribution.made,
-        BASE: parent,
-        TREE: tree,
-    }
+    values = {PROPOSAL: contribution.proposal, MADE: contribution.made, BASE: parent, TREE: tree}
     lines = "\n".join(f"{key}: {value}" for key, value in values.items())
     return f"{contribution.title}\n\n{_WORDS}\n\n{lines}\n"
 

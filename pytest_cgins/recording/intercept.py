@@ -35,11 +35,7 @@ class Interceptor(TorchFunctionMode):
         self._opened: dict[Callable[..., Any], Callable[..., Any] | None] = {}
 
     def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Torch calls this for every op while the mode is active; the mode itself is off inside."""
         kwargs = kwargs or {}

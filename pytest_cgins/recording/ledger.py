@@ -253,14 +253,7 @@ class Ledger:
     def outcome(self) -> Outcome:
         """What is to become traces."""
         units = self._units()
-        candidates = [
-            Candidate(
-                unit.members[0].call.op,
-                unit.seconds(),
-                len(unit.chosen),
-            )
-            for unit in units
-        ]
+        candidates = [Candidate(unit.members[0].call.op, unit.seconds(), len(unit.chosen)) for unit in units]
         chosen = select(candidates, share=self._share, max_per_op=self._limit)
         left_out = [unit for unit, traces in zip(units, chosen.traces, strict=True) if not traces]
         return Outcome(

@@ -273,12 +273,7 @@ class Recording:
         if new or take:
             with neutral():
                 storages = inputs.describe(
-                    op,
-                    inputs.names_of(call),
-                    tensors,
-                    layout,
-                    tier=self.options.tier,
-                    add=self._writer.add,
+                    op, inputs.names_of(call), tensors, layout, tier=self.options.tier, add=self._writer.add
                 )
             self._ledger.refer(blobs_of(storages))
             if new:

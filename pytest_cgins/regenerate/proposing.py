@@ -96,7 +96,7 @@ def evidence(trial: Trial, started_at: str, base: str) -> SessionReport:
         started_at: ISO 8601.
         base: the revision that times were held against; "" for none.
     """
-    made = document.session_report(
+    return document.session_report(
         trial.evaluations,
         trial.environments,
         version=trial.evaluations[0].tested.cgins if trial.evaluations[0].tested else "",
@@ -104,8 +104,8 @@ def evidence(trial: Trial, started_at: str, base: str) -> SessionReport:
         started_at=datetime.fromisoformat(started_at),
         seconds=trial.seconds,
         exit_status=0,
+        base_revision=base,
     )
-    return replace(made, base_revision=base)
 
 
 def _notes(answers: tuple[Answer, ...], trial: Trial) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.core import atomic, documents
-from pytest_cgins.core.model import REPORT_VERSION, Compilation, Environment, Evaluation, SessionReport, Shard
+from pytest_cgins.core.model import REPORT_VERSION, Compilation, Environment, Evaluation, SessionReport
 
 
 def session_report(
@@ -20,12 +20,10 @@ def session_report(
     started_at: datetime,
     seconds: float,
     exit_status: int,
-    strict: bool = False,
     compilations: Iterable[Compilation] = (),
-    suite_tests: int = 0,
-    shard: Shard | None = None,
+    **others: Any,
 ) -> SessionReport:
-    """Put together what a session found; `version` is that of pytest-cgins, `started_at` is in UTC."""
+    """Put together what a session found; `version` is that of pytest-cgins, `started_at` is in UTC; `others` as they are."""
     return SessionReport(
         version=REPORT_VERSION,
         cgins=version,
@@ -35,10 +33,8 @@ def session_report(
         exit_status=exit_status,
         environments=tuple(environments),
         evaluations=tuple(sorted(evaluations, key=lambda evaluation: evaluation.label)),
-        strict=strict,
         compilations=tuple(sorted(compilations, key=lambda compilation: compilation.name)),
-        suite_tests=suite_tests,
-        shard=shard,
+        **others,
     )
 
 

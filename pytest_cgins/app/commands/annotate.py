@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_cgins.app.commands.options import Subparsers, command, option
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
     parser = command(
         subparsers,

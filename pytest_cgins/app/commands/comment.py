@@ -16,7 +16,7 @@ NO_REPORT = "## cgins: no report\n\nThe run for this commit left no report: its 
 """Instead of verdicts that are not of the pull request's head any more."""
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
     parser = command(
         subparsers,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FILE = "attribution.json"
 
 
-def add_parser(kinds: Subparsers) -> None:
+def add_parsers(kinds: Subparsers) -> None:
     """Add the subcommand to those of `cgins evidence`."""
     from pytest_cgins.app.commands import evidence
 

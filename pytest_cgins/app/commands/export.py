@@ -26,7 +26,7 @@ def kind_first(words: Sequence[str]) -> list[str]:
     return listed
 
 
-def add_parser(kinds: Subparsers) -> None:
+def add_parsers(kinds: Subparsers) -> None:
     """Add the kind `torch-library` to `cgins export`."""
     export = command(
         kinds,

@@ -167,11 +167,7 @@ def _require_somebody(llm: str) -> None:
 
 
 def _ran(
-    arguments: argparse.Namespace,
-    config: Config,
-    planned: Sequence[NewKernel],
-    *,
-    made_project: bool = False,
+    arguments: argparse.Namespace, config: Config, planned: Sequence[NewKernel], *, made_project: bool = False
 ) -> RunResult | None:
     from pytest_cgins.building.revision.merge_base import NONE
     from pytest_cgins.regenerate import run, run_setup

@@ -9,7 +9,7 @@ from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.core.text import counted
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
     merge = command(
         subparsers,

@@ -47,9 +47,7 @@ def project_of(pack: Path) -> list[Path]:
     return [] if found is None else [found.parent]
 
 
-def add_parsers(
-    subparsers: Subparsers,
-) -> Subparsers:
+def add_parsers(subparsers: Subparsers) -> Subparsers:
     """Add the commands about traces to the `cgins` command line; gives those of `cgins traces`."""
     _add_record(subparsers)
     traces = subparsers.add_parser("traces", help="look at trace packs").add_subparsers(required=True)
@@ -129,19 +127,9 @@ def record(args: argparse.Namespace) -> int:
         raise RecordError(f"{args.script} is not a file", remedy="name the Python script that runs the model")
     try:
         with _as_script(args.script, args.arguments):
-            recording = recording_of(
-                args.out,
-                args.ops,
-                args.tier,
-                args.name,
-                args.max_per_op,
-                backward=args.backward,
-                lengths=args.lengths,
-                level=args.level,
-                top_time=args.top_time,
-                progress=sys.stderr.isatty(),
-            )
-            with recording:
+            words = ["ops", "tier", "name", "max_per_op", "backward", "lengths", "level", "top_time"]
+            given = {word: getattr(args, word) for word in words}
+            with recording_of(args.out, **given, progress=sys.stderr.isatty()) as recording:
                 _run(args.script)
     except _ScriptFailed as failure:
         print(f"{args.script} {failure}: nothing was recorded", file=sys.stderr)

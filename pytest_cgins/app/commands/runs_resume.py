@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_cgins.regenerate.run_status import RunResult
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins runs` parser."""
     from pytest_cgins.app.commands.generate import add_run
 

@@ -7,7 +7,7 @@ import argparse
 from pytest_cgins.app.commands.options import Subparsers, command, flag
 
 
-def add_parser(runs: Subparsers) -> None:
+def add_parsers(runs: Subparsers) -> None:
     """Add `verifiers` to `cgins runs`."""
     from pytest_cgins.app.commands.generate import add_run
 
@@ -43,12 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     for one in found:
         score = one.score
-        opinions = (
-            score.right_and_said_so
-            + score.wrong_and_said_right
-            + score.right_and_doubted
-            + score.wrong_and_doubted
-        )
+        opinions = sum(documents.dump_python(score).values())
         table.add_row(
             one.model or "by hand", one.question, _share(score.precision), _share(score.recall),
             str(score.right_and_doubted), str(score.wrong_and_said_right), str(opinions),

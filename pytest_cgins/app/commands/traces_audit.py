@@ -118,12 +118,7 @@ def _kernels(folder: Path) -> list[KernelEntry]:
 
 def _document(audit: TraceAudit) -> dict[str, object]:
     document: dict[str, object] = documents.dump_python(audit)
-    return {
-        **document,
-        "weak": audit.weak,
-        "exploitable": audit.exploitable,
-        "tripped": list(audit.tripped),
-    }
+    return {**document, "weak": audit.weak, "exploitable": audit.exploitable, "tripped": list(audit.tripped)}
 
 
 def _print(folder: Path, audits: list[TraceAudit], random: list[str]) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLDER = ".cgins/judged"
 
 
-def add_parser(traces: Subparsers) -> None:
+def add_parsers(traces: Subparsers) -> None:
     """Add `judge` to `cgins traces`."""
     parser = command(
         traces,

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.app.session.run import GateSession
+from pytest_cgins.app.session.run import ENDED, GateSession
 from pytest_cgins.core.errors import HistoryError
 from pytest_cgins.core.text import counted
 from pytest_cgins.report import history, history_file
 from pytest_cgins.report.git_branch import place
-
-ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 class SessionHistory:

@@ -20,14 +20,7 @@ from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.reference_worker import REFERENCE_TIMEOUT_S
 from pytest_cgins.gate.verification_stage import role_of
 from pytest_cgins.report import escape
-from pytest_cgins.verify.messages import (
-    AskOutputs,
-    KernelAnswers,
-    OutputMetas,
-    PackedInputs,
-    RunKernel,
-    read,
-)
+from pytest_cgins.verify.messages import AskOutputs, KernelAnswers, OutputMetas, PackedInputs, RunKernel, read
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,12 +34,7 @@ class RemoteKernel:
     """
 
     def __init__(
-        self,
-        evaluator: Evaluator,
-        *,
-        kernel: str,
-        implementation: str | None,
-        timeout_s: float,
+        self, evaluator: Evaluator, *, kernel: str, implementation: str | None, timeout_s: float
     ) -> None:
         self._evaluator = evaluator
         self._pool = evaluator.pool

@@ -34,6 +34,11 @@ from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.report import document, exit_code, summary, terminal
 from pytest_cgins.run import environment
 
+ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+"""Exit codes of a run that was not broken off."""
+GIVEN_AGAIN = "strict device no-timing timeout probes isolation sandbox baseline compare suite-tests sanitize"
+"""Options that a failing item is run again with."""
+USUAL = {"device": "auto", "timeout": TIMEOUT_S, "probes": PROBE_LEVELS[0], "isolation": "process"}
 UNISOLATED = (
     "cgins: no isolation: kernels run in pytest's own process. A crash ends the run, and --cgins-timeout and other "
     "limits hold for nothing"
@@ -186,20 +191,11 @@ class GateSession:
         """Shell command that runs an item again on the same inputs, from the folder where pytest began."""
         option = self.config.getoption
         words = ["pytest", "--cgins", f"--cgins-seed={self.seed}"]
-        words += ["--cgins-strict"] if self.strict else []
-        words += [f"--cgins-device={option('--cgins-device')}"] * (option("--cgins-device") != "auto")
-        words += ["--cgins-no-timing"] if option("--cgins-no-timing") else []
-        words += [f"--cgins-timeout={option('--cgins-timeout')}"] * (option("--cgins-timeout") != TIMEOUT_S)
-        words += [f"--cgins-probes={option('--cgins-probes')}"] * (
-            option("--cgins-probes") != PROBE_LEVELS[0]
-        )
-        isolation = option("--cgins-isolation")
-        words += [f"--cgins-isolation={isolation}"] * (isolation != "process")
-        words += ["--cgins-sandbox=on"] * (self._sandbox is not None)
-        words += [f"--cgins-baseline={base}" for base in [option("--cgins-baseline")] if base]
-        words += [f"--cgins-compare={','.join(what)}" for what in [option("--cgins-compare")] if what]
-        words += [f"--cgins-suite-tests={tests}" for tests in [option("--cgins-suite-tests")] if tests]
-        words += [f"--cgins-sanitize={','.join(tools)}" for tools in [option("--cgins-sanitize")] if tools]
+        for name in GIVEN_AGAIN.split():
+            value = "on" * (self._sandbox is not None) if name == "sandbox" else option(f"--cgins-{name}")
+            if value and value != USUAL.get(name):
+                value = ",".join(value) if isinstance(value, tuple) else value
+                words.append(f"--cgins-{name}" if value is True else f"--cgins-{name}={value}")
         path = relpath(item.path, self.config.invocation_params.dir)
         node = item.nodeid.partition("::")[2]
         return shlex.join([*words, f"{path}::{node}"])
@@ -275,18 +271,10 @@ class GateSession:
             compilations=self._results.compilations,
             suite_tests=self.config.getoption("--cgins-suite-tests"),
             shard=self._shard,
-        )
-        self._report = replace(
-            self._report,
             other_failures=max(0, session.testsfailed - self._results.case_failures),
             stopped=bool(session.shouldfail),
         )
-        ended = exitstatus in (
-            pytest.ExitCode.OK,
-            pytest.ExitCode.TESTS_FAILED,
-            pytest.ExitCode.NO_TESTS_COLLECTED,
-        )
-        if ended and not (self._compile_only or self.config.option.collectonly):
+        if exitstatus in ENDED and not (self._compile_only or self.config.option.collectonly):
             self._report = self._coverage.examined(self._report)
             if session.exitstatus in (pytest.ExitCode.OK, exit_code.INFRASTRUCTURE):
                 session.exitstatus = exit_code.settled(self._report, int(session.exitstatus))

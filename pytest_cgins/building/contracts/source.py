@@ -26,11 +26,7 @@ from pytest_cgins.core.text import nearest
 
 
 def find(
-    config: Config,
-    kernel: KernelEntry,
-    implementation: Implementation,
-    *,
-    path: Sequence[str] | None = None,
+    config: Config, kernel: KernelEntry, implementation: Implementation, *, path: Sequence[str] | None = None
 ) -> KernelSource:
     """Read and check the sources of one implementation.
 

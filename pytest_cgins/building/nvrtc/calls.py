@@ -98,11 +98,7 @@ def compile(  # noqa: A001 - the field's word
     check(nvrtc, status, "nvrtcCreateProgram")
     try:
         for expression in expressions:
-            check(
-                nvrtc,
-                nvrtc.nvrtcAddNameExpression(program, expression.encode()),
-                "nvrtcAddNameExpression",
-            )
+            check(nvrtc, nvrtc.nvrtcAddNameExpression(program, expression.encode()), "nvrtcAddNameExpression")
         keep = _ask(nvrtc, program, is_late)
         words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         status = _with_deep_stack(lambda: int(nvrtc.nvrtcCompileProgram(program, len(options), words)))

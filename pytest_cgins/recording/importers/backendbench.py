@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import ast
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +92,8 @@ def collect(
         except Exception as error:  # noqa: BLE001 - torch refuses arguments in many ways
             collector.leave_out(entry, error)
             continue
-        call = _bound(op, moved_args, moved_kwargs)
+        call = partial(backward.resolve(op), *moved_args, **moved_kwargs)
         collector.record(entry, op, call, max(1, recorded.count))
-
-
-def _bound(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
-    return lambda: backward.resolve(op)(*args, **kwargs)
 
 
 def _lines(source: Path, collector: Collector) -> Iterator[Recorded]:
@@ -233,9 +231,7 @@ class _Reader:
     def _tensor(self, shape: Any, dtype: torch.dtype, stride: Any) -> torch.Tensor:
         sizes, steps = _sizes(shape), None if stride is None else _sizes(stride)
         if steps is None:
-            extent = 1
-            for size in sizes:
-                extent *= size
+            extent = math.prod(sizes)
         else:
             extent = 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
             extent = extent if all(sizes) else 0
@@ -305,7 +301,7 @@ _BOUNDS: dict[str, Callable[[tuple[Any, ...]], int]] = {
         ("index", "index_put", "_unsafe_index", "_unsafe_index_put"), lambda args: _smallest(args[0])
     ),
     **dict.fromkeys(
-        (
+        [
             "index_select",
             "index_add",
             "index_copy",
@@ -314,7 +310,7 @@ _BOUNDS: dict[str, Callable[[tuple[Any, ...]], int]] = {
             "scatter",
             "scatter_add",
             "scatter_reduce",
-        ),
+        ],
         lambda args: _size(args[0], args[1]),
     ),
     **dict.fromkeys(("take", "bincount"), lambda args: args[0].numel()),

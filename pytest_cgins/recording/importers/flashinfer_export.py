@@ -195,14 +195,7 @@ def _definition(
 
 
 def _stored(
-    trace: Trace,
-    call: Call,
-    reader: PackReader,
-    *,
-    out: Path,
-    path: str,
-    made: Exported,
-    values: bool,
+    trace: Trace, call: Call, reader: PackReader, *, out: Path, path: str, made: Exported, values: bool
 ) -> dict[str, Any]:
     """The input specifications of a trace's tensors; values that matter are written to a file."""
     kept = {

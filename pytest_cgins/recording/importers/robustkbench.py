@@ -109,14 +109,7 @@ class _Task:
     """One direction of one task."""
 
     def __init__(
-        self,
-        entry: str,
-        module: ModuleType,
-        op: str,
-        collector: Collector,
-        *,
-        device: str,
-        max_mib: float,
+        self, entry: str, module: ModuleType, op: str, collector: Collector, *, device: str, max_mib: float
     ) -> None:
         self._entry = entry
         self._module = module
