@@ -153,7 +153,7 @@ def test_a_reader_that_has_enough() -> None:
         "import sys\nfrom pytest_cgins.app import cli\n"
         "class Endless:\n    @staticmethod\n    def add_parsers(subparsers):\n"
         "        subparsers.add_parser('endless').set_defaults(run=lambda _: [print('x' * 99) for _ in range(99999)])\n"
-        "cli.kernels = Endless\nsys.exit(cli.main(['endless']))"
+        "sys.modules['pytest_cgins.app.commands.comment'] = Endless\nsys.exit(cli.main(['endless']))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

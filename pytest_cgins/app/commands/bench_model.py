@@ -9,9 +9,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins import config as configuration
 from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.building.contracts.source import find
+from pytest_cgins.building.loading.imports import import_from
+from pytest_cgins.config import Config, TimingGate
+from pytest_cgins.config.model import Implementation, KernelEntry
+from pytest_cgins.core import documents
+from pytest_cgins.core.console import import_path, new_table, print_table
 from pytest_cgins.core.device import DEVICES, device_of, require_device, usable_device
+from pytest_cgins.core.errors import CginsError, ConfigError
+from pytest_cgins.core.options import BARE_VARIABLE
 from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
@@ -19,9 +28,6 @@ if TYPE_CHECKING:
 
     from pytest_cgins.app.whole_model.document import ModelBench
     from pytest_cgins.building.loading.callable import LoadedKernel
-    from pytest_cgins.config import Config
-    from pytest_cgins.config.model import Implementation, KernelEntry
-    from pytest_cgins.core.errors import CginsError
 
 FILE = Path(".cgins/model_bench.json")
 NOT_COMPARED = "the model's outputs are not tensors of one form, and were not compared"
@@ -57,10 +63,6 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Swap, compare, time, write, print; exit status 1 if outputs are not finite that are so without kernels."""
-    from pytest_cgins import config as configuration
-    from pytest_cgins.core import documents
-    from pytest_cgins.core.options import BARE_VARIABLE
-
     # Before launchers are imported: outputs are timed as a user would have them, without guards and poison.
     os.environ[BARE_VARIABLE] = "1"
     config = configuration.load(arguments.config, require_traces=False)
@@ -76,9 +78,6 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
     from pytest_cgins.app.whole_model import bench, workload
     from pytest_cgins.app.whole_model.document import MODEL_BENCH_VERSION, ModelBench, SwappedKernel
     from pytest_cgins.app.whole_model.swap import Swap
-    from pytest_cgins.building.loading.imports import import_from
-    from pytest_cgins.config import TimingGate
-    from pytest_cgins.core.console import import_path
     from pytest_cgins.regenerate.profiling import bench as ratios
     from pytest_cgins.timing.environment import describe
 
@@ -115,7 +114,6 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
 
 def _chosen(config: Config, wanted: list[str], device: str) -> list[tuple[KernelEntry, Implementation]]:
     """An implementation a kernel; of an op that several kernels replace, the first one's."""
-    from pytest_cgins.core.errors import ConfigError
     from pytest_cgins.regenerate.profiling import selection
 
     if wanted:
@@ -147,9 +145,7 @@ def _loaded(
         CginsError: one cannot be built or loaded, and `all_of_them` are wanted.
     """
     from pytest_cgins.building.build_queue import BuildQueue
-    from pytest_cgins.building.contracts.source import find
     from pytest_cgins.building.loading.callable import load
-    from pytest_cgins.core.errors import CginsError
     from pytest_cgins.packs.backward import resolve
     from pytest_cgins.packs.ops import qualified_name, trust
 
@@ -180,7 +176,6 @@ def _leave_out(label: str, error: CginsError, left_out: list[str], *, all_of_the
 
 
 def _show(made: ModelBench) -> None:
-    from pytest_cgins.core.console import new_table, print_table
     from pytest_cgins.core.figures import time_ns
 
     table: Table = new_table("kernel", "op", ">calls swapped", ">left to torch", "why")

@@ -11,16 +11,18 @@ from contextlib import closing
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from pytest_cgins import __version__
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.schema import add_config_option
-from pytest_cgins.config import load_without_traces, select
+from pytest_cgins.building.contracts.source import find
+from pytest_cgins.config import Config, Implementation, KernelEntry, load_without_traces, select
+from pytest_cgins.core import documents
 from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import CginsError, ConfigError
+from pytest_cgins.core.model import Compilation, KernelSource, SessionReport
 
 if TYPE_CHECKING:
     from pytest_cgins.building.build_queue import BuildQueue
-    from pytest_cgins.config import Config, Implementation, KernelEntry
-    from pytest_cgins.core.model import Compilation, SessionReport
 
 
 NO_BASELINE = "none"
@@ -109,9 +111,6 @@ def _build(
     to_stderr: bool = False,
 ) -> int:
     """Build for this machine; a line an implementation, in the order of the file."""
-    from pytest_cgins.building.contracts.source import find
-    from pytest_cgins.core.model import KernelSource
-
     out = sys.stderr if to_stderr else sys.stdout
     sources: list[KernelSource | CginsError] = []
     for kernel, implementation in chosen:
@@ -143,7 +142,6 @@ def _compile(
     config: Config, chosen: list[KernelEntry], arguments: argparse.Namespace, ahead: BuildQueue
 ) -> int:
     """Build for the architectures that are named; a line a build."""
-    from pytest_cgins.core import documents
     from pytest_cgins.gate.compilation import Compiler
 
     started_at, started = datetime.now(timezone.utc), time.monotonic()
@@ -167,7 +165,6 @@ def _compile(
 
 
 def _report(found: list[Compilation], started_at: datetime, seconds: float, status: int) -> SessionReport:
-    from pytest_cgins import __version__
     from pytest_cgins.report import document
 
     return document.session_report(

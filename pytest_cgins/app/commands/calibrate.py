@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.schema import add_config_option
-from pytest_cgins.config import select
+from pytest_cgins.config import Config, load, select
+from pytest_cgins.core import documents
 from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import ConfigError, InfrastructureError
+from pytest_cgins.core.model import Case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_cgins.config import Config
-    from pytest_cgins.core.model import Case
     from pytest_cgins.gate.calibrate import Plan
     from pytest_cgins.gate.calibration import Calibration
     from pytest_cgins.gate.evaluate import Evaluator
@@ -72,8 +72,6 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         InfrastructureError: the device is not there or not to be had, or no kernel could be timed.
         OSError: the calibration cannot be kept.
     """
-    from pytest_cgins.config import load
-    from pytest_cgins.core import documents
     from pytest_cgins.gate import calibration
     from pytest_cgins.gate.calibrate import Plan
     from pytest_cgins.report import calibration_table

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.config import load, load_without_traces
+from pytest_cgins.core import atomic, documents
+from pytest_cgins.core.console import print_table
 from pytest_cgins.core.device import DEVICES
 
 if TYPE_CHECKING:
@@ -156,7 +159,6 @@ def run_env(arguments: argparse.Namespace) -> int:
 
 
 def _preflight(arguments: argparse.Namespace) -> Sequence[Preflight]:
-    from pytest_cgins.config import load
     from pytest_cgins.regenerate.profiling import environment
 
     return environment.preflight(load(arguments.config), arguments.kernels) if arguments.kernels else ()
@@ -185,7 +187,6 @@ def run_bench(arguments: argparse.Namespace) -> int:
 
 
 def _timed(arguments: argparse.Namespace, *, baseline: str = NO_BASELINE, compile_arm: bool = False) -> Timed:
-    from pytest_cgins.config import load
     from pytest_cgins.regenerate.profiling import timed
 
     return timed.evaluate(
@@ -196,7 +197,6 @@ def _timed(arguments: argparse.Namespace, *, baseline: str = NO_BASELINE, compil
 
 def run_profile(arguments: argparse.Namespace) -> int:
     """Profile, write, print; what is missing is told and fails nothing."""
-    from pytest_cgins.config import load
     from pytest_cgins.gate.evaluate import Evaluator
     from pytest_cgins.regenerate.profiling import ncu, profile, render, selection
 
@@ -229,7 +229,6 @@ def run_sass(arguments: argparse.Namespace) -> int:
 
 def run_tidy(arguments: argparse.Namespace) -> int:
     """Look, write, print; findings fail nothing."""
-    from pytest_cgins.config import load_without_traces
     from pytest_cgins.regenerate.profiling import environment, render, selection, tidy
 
     config = load_without_traces(arguments.config)
@@ -260,8 +259,6 @@ def write(document: object, arguments: argparse.Namespace, name: str) -> Path:
     Raises:
         OSError: it cannot be kept.
     """
-    from pytest_cgins.core import atomic, documents
-
     place = folder(arguments) / name
     atomic.write_text(place, documents.dump(document, indent=1) + "\n")
     say(str(place))
@@ -270,8 +267,6 @@ def write(document: object, arguments: argparse.Namespace, name: str) -> Path:
 
 def show(parts: Iterable[Table | str]) -> None:
     """Print tables and lines."""
-    from pytest_cgins.core.console import print_table
-
     for part in parts:
         if isinstance(part, str):
             print(part)
@@ -293,7 +288,6 @@ def _seed(arguments: argparse.Namespace) -> int:
 
 def _profiles(file: Path) -> tuple[CaseProfile, ...]:
     """Of an earlier `cgins evidence profile`; () if there was none, or of another version."""
-    from pytest_cgins.core import documents
     from pytest_cgins.regenerate.profiling.model import ProfileEvidence
 
     try:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins import config as configuration
 from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.core.errors import ConfigError
 
@@ -50,7 +51,6 @@ def add_parsers(kinds: Subparsers) -> None:
 
 def run_ablate(arguments: argparse.Namespace) -> int:
     """Try each variant; exit status 1 if one could not be built or timed."""
-    from pytest_cgins import config as configuration
     from pytest_cgins.app.commands import evidence
     from pytest_cgins.gate.calibration import Calibrations
     from pytest_cgins.regenerate import ablation, run_setup

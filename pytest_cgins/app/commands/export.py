@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.config import load
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest
 
@@ -54,7 +55,6 @@ def run_export(arguments: argparse.Namespace) -> int:
     import sys
 
     from pytest_cgins.building.torch_library import package
-    from pytest_cgins.config import load
 
     config = load(arguments.config, require_traces=False)
     known = {kernel.name: kernel for kernel in config.kernels}

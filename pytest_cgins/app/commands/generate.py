@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins import config as configuration
 from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.config import Config
 from pytest_cgins.core.errors import ConfigError, JournalError
 from pytest_cgins.core.options import RUNS_FOLDER
-from pytest_cgins.core.text import upwards
+from pytest_cgins.core.text import nearest, upwards
 
 if TYPE_CHECKING:
-    from pytest_cgins.config import Config
     from pytest_cgins.regenerate.journal.journal import Journal
     from pytest_cgins.regenerate.new_kernel import NewKernel
     from pytest_cgins.regenerate.run_status import RunResult
@@ -113,7 +114,6 @@ def _add_asked(parser: argparse.ArgumentParser) -> None:
 
 def run_generate(arguments: argparse.Namespace) -> int:
     """Generate; the exit code is that of `run_setup.exit_code`."""
-    from pytest_cgins import config as configuration
     from pytest_cgins.regenerate import new_kernel, run_setup
     from pytest_cgins.regenerate.project_copy import top_of
 
@@ -240,7 +240,6 @@ def _summary(journal: Journal, name: str) -> str:
     Raises:
         JournalError: the run has no such target, or it was not searched for.
     """
-    from pytest_cgins.core.text import nearest
     from pytest_cgins.regenerate.search import summary, summary_text
 
     names = [target.name for target in journal.record.targets]
@@ -281,7 +280,6 @@ def run_folder(arguments: argparse.Namespace) -> Path:
     Raises:
         JournalError: there is none.
     """
-    from pytest_cgins.core.text import nearest
     from pytest_cgins.regenerate.journal.journal import runs_in
 
     runs: Path = arguments.runs

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
+from pytest_cgins.core import documents
 from pytest_cgins.core.options import HISTORY_FILE
 from pytest_cgins.core.text import counted
 
@@ -40,7 +41,6 @@ def run_history(arguments: argparse.Namespace) -> int:
     Raises:
         HistoryError: the file cannot be read, or is damaged.
     """
-    from pytest_cgins.core import documents
     from pytest_cgins.report import history_file, trend, trend_table
     from pytest_cgins.report.history import HISTORY_VERSION
 

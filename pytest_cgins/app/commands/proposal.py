@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
+from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.core.text import counted
 
@@ -68,7 +69,6 @@ def run_show(arguments: argparse.Namespace) -> int:
     Raises:
         ProposalError: it is damaged or hostile.
     """
-    from pytest_cgins.core import documents
     from pytest_cgins.regenerate.proposal import text as proposal_text
     from pytest_cgins.regenerate.proposal.read import read
 

@@ -7,10 +7,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
+from pytest_cgins.config import Config
 from pytest_cgins.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pytest_cgins.config import Config
     from pytest_cgins.regenerate.journal.journal import Journal
     from pytest_cgins.regenerate.run_status import RunResult
 

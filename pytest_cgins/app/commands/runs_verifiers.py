@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag
+from pytest_cgins.core import documents
+from pytest_cgins.core.console import new_table, print_table
 
 
 def add_parsers(runs: Subparsers) -> None:
@@ -23,8 +25,6 @@ def run(arguments: argparse.Namespace) -> int:
     import json
 
     from pytest_cgins.app.commands.generate import run_folder
-    from pytest_cgins.core import documents
-    from pytest_cgins.core.console import new_table, print_table
     from pytest_cgins.regenerate.journal.journal import Journal
     from pytest_cgins.regenerate.search.verifiers import scores
 

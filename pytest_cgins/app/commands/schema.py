@@ -7,7 +7,12 @@ import os
 from pathlib import Path
 
 from pytest_cgins.app.commands.options import Subparsers, command, option
-from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.building.contracts import launch_line
+from pytest_cgins.building.contracts import schema as schemas
+from pytest_cgins.building.contracts.source import read, wants_workspace
+from pytest_cgins.building.contracts.torch_schema import overloads
+from pytest_cgins.config import load_without_traces, select
+from pytest_cgins.core.errors import ConfigError, SourceError
 from pytest_cgins.core.text import upwards
 
 
@@ -37,10 +42,6 @@ def add_config_option(parser: argparse.ArgumentParser, what: str = "") -> None:
 
 def run_schema(arguments: argparse.Namespace) -> int:
     """Print the prototypes of a kernel's launchers and device kernels, or of one source file."""
-    from pytest_cgins.building.contracts import launch_line
-    from pytest_cgins.building.contracts import schema as schemas
-    from pytest_cgins.building.contracts.source import read, wants_workspace
-
     if arguments.op:
         return _print_schemas_of(arguments.op)
     if not arguments.kernel:
@@ -63,9 +64,6 @@ def run_schema(arguments: argparse.Namespace) -> int:
 
 def _print_schemas_of(name: str) -> int:
     """Print a line for each overload of an op that the language of schema lines can say."""
-    from pytest_cgins.building.contracts import schema as schemas
-    from pytest_cgins.building.contracts.torch_schema import overloads
-    from pytest_cgins.core.errors import SourceError
     from pytest_cgins.packs import ops
 
     full = ops.full_names(name)
@@ -88,7 +86,6 @@ def _print_schemas_of(name: str) -> int:
 
 
 def _launchers(config: Path, kernel: str) -> list[Path]:
-    from pytest_cgins.config import load_without_traces, select
 
     entry = select(load_without_traces(config), [kernel])[0]
     files = [i.sources[0] for i in entry.implementations if i.contract in ("launcher", "device")]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.record import add_trust, project_of, trust_named
+from pytest_cgins.config import KernelEntry, load
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import import_path, new_table, print_failures, print_table
 from pytest_cgins.core.device import DEVICES, device_of
@@ -17,7 +18,6 @@ from pytest_cgins.core.text import counted, upwards
 from pytest_cgins.packs.store import PackReader, open_pack
 
 if TYPE_CHECKING:
-    from pytest_cgins.config import KernelEntry
     from pytest_cgins.verify.audit import TraceAudit
 
 
@@ -63,7 +63,6 @@ def _audit(
     reader: PackReader, folder: Path, args: argparse.Namespace
 ) -> tuple[list[TraceAudit], list[str], list[TraceError]]:
     """Audits, traces that draw random numbers, and what failed."""
-    from pytest_cgins.config import KernelEntry
     from pytest_cgins.verify.audit import audit as audit_trace
     from pytest_cgins.verify.prepare_options import PrepareOptions
 
@@ -97,8 +96,6 @@ def _audit(
 
 def _kernels(folder: Path) -> list[KernelEntry]:
     """One kernel of each op, tolerance and semantics of the nearest cgins.yaml that names the pack."""
-    from pytest_cgins.config import load
-
     file = upwards(folder.resolve())
     if file is None:
         return []

@@ -9,9 +9,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins import config as configuration
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.core import documents
+from pytest_cgins.core.console import new_table, print_table
+from pytest_cgins.core.errors import PackError
+from pytest_cgins.core.model import Trace
 from pytest_cgins.core.text import counted
+from pytest_cgins.packs.store import read_manifest
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.task_judge import Opinion, Task
@@ -39,9 +45,6 @@ def add_parsers(traces: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask, print; exit status 7 if answers are awaited that come by hand."""
-    from pytest_cgins import config as configuration
-    from pytest_cgins.core import documents
-    from pytest_cgins.core.errors import PackError
     from pytest_cgins.regenerate import provider, run_setup, task_judge
 
     config = configuration.load(arguments.config, require_traces=False)
@@ -74,8 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tasks(folder: Path, root: Path, text: str) -> list[Task]:
-    from pytest_cgins.core.model import Trace
-    from pytest_cgins.packs.store import read_manifest
     from pytest_cgins.regenerate.task_judge import Task
 
     pack = read_manifest(folder)
@@ -87,7 +88,6 @@ def _tasks(folder: Path, root: Path, text: str) -> list[Task]:
 
 
 def _print(opinions: list[Opinion]) -> None:
-    from pytest_cgins.core.console import new_table, print_table
 
     words = {True: "yes", False: "no", None: "not said"}
     table = new_table("pack", "op", "redundant", "inefficient", "why")
