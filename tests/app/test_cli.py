@@ -172,7 +172,7 @@ def test_a_locale_without_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
         "import sys\nfrom pytest_cgins.app import cli\n"
         "class Arrow:\n    @staticmethod\n    def add_parsers(subparsers):\n"
         "        subparsers.add_parser('arrow').set_defaults(run=lambda _: print('\\u2192'))\n"
-        "cli.kernels = Arrow\nsys.exit(cli.main(['arrow']))"
+        "sys.modules['pytest_cgins.app.commands.comment'] = Arrow\nsys.exit(cli.main(['arrow']))"
     )
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
