@@ -1,4 +1,4 @@
-"""Files that are replaced whole."""
+"""Files that are replaced whole, and the folder of those that nobody has to keep."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_text(path: Path, text: str, *, durable: bool = False, errors: str = "s
         OSError: the folder or file cannot be written; the old file is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         with draft.open("x", encoding="utf-8", errors=errors) as file:
             file.write(text)
@@ -29,7 +29,27 @@ def write_text(path: Path, text: str, *, durable: bool = False, errors: str = "s
                 file.flush()
                 os.fsync(file.fileno())
         draft.replace(path)
+        if durable:
+            _sync(path.parent)
     except BaseException:
         with suppress(OSError):
             draft.unlink()
         raise
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def cache_folder(name: str) -> Path:
+    """`$CGINS_CACHE_DIR/NAME`, else a folder of that name in the user's cache folder; it need not be there."""
+    if named := os.environ.get("CGINS_CACHE_DIR"):
+        return Path(named).absolute() / name
+    from platformdirs import user_cache_path
+
+    return user_cache_path("pytest-cgins") / name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,12 +173,7 @@ def noise_of(found: Found) -> NoiseOf:
 
 def default_folder() -> Path:
     """`$CGINS_CACHE_DIR/calibration`, else in the user's cache folder."""
-    named = os.environ.get("CGINS_CACHE_DIR")
-    if named:
-        return Path(named).absolute() / "calibration"
-    from platformdirs import user_cache_path
-
-    return user_cache_path("pytest-cgins") / "calibration"
+    return atomic.cache_folder("calibration")
 
 
 def contents(folder: Path | None = None) -> dict[Path, bytes]:

@@ -10,21 +10,124 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+from typing import Literal
 
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Environment, Evaluation, Status
+from pytest_cgins.core.measurement import Comparison
+from pytest_cgins.core.model import Environment, Evaluation, Reason, Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.gate.case_timing import Noise, NoiseOf
 from pytest_cgins.gate.evaluate import Evaluator, worker_environment
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import scratch
-from pytest_cgins.regenerate.profiling.attribution import attribute
-from pytest_cgins.regenerate.profiling.model import EVIDENCE_VERSION, Attribution, AttributionEvidence
+from pytest_cgins.regenerate.profiling import bench, model
 from pytest_cgins.regenerate.profiling.selection import label
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.timing.sequential import median_interval
+
+State = Literal["contributes", "no-gain", "essential", "not-ablated", "undecided"]
+_WRONG = (Status.INCORRECT, Status.SUSPECT)
+_BROKEN = (Status.BUILD_ERROR, Status.RUNTIME_ERROR, Status.TIMEOUT)
+_UNTRIED = (Status.SKIPPED, Status.INFRASTRUCTURE, Status.TRACE_DRIFT)
+
+
+def attribute(method: str, evaluations: Sequence[Evaluation]) -> model.Attribution:
+    """What the variant without a method says of the method.
+
+    Args:
+        method: its name.
+        evaluations: of the variant on each case, timed with the champion as its base; () if it was not tried.
+    """
+    cases = tuple(map(_case, evaluations))
+    state, message = _state(evaluations)
+    return model.Attribution(
+        method=method,
+        state=state,
+        contributes=state in ("contributes", "essential"),
+        message=message,
+        cases=cases,
+    )
+
+
+def _state(evaluations: Sequence[Evaluation]) -> tuple[State, str]:
+    """A wrong answer in one case is enough, as is a proven loss; what only some cases show is told."""
+    broken = [one for one in evaluations if one.verdict.status in _BROKEN]
+    if broken:  # a variant that was not finished says nothing of the method
+        return "not-ablated", _said(broken[0])
+    wrong = [one for one in evaluations if one.verdict.status in _WRONG]
+    if wrong:
+        return "essential", f"without it {wrong[0].case.name} is {_said(wrong[0])}"
+    outcomes = [(_comparison(one), one) for one in evaluations if one.verdict.status not in _UNTRIED]
+    slower = [one for _, one in outcomes if _is_slower(one)]
+    if slower:
+        return (
+            "contributes",
+            f"proven slower without it in {len(slower)} of {counted(len(evaluations), 'case')}",
+        )
+    unchanged = [one for _, one in outcomes if one.verdict.reason is Reason.UNCHANGED]
+    if outcomes and len(unchanged) == len(outcomes):
+        return "not-ablated", "the variant is the champion's own build: nothing was taken out"
+    tested = [found for found, _ in outcomes if found is not None]
+    if not tested:
+        why = _said(evaluations[0]) if evaluations else "no case was tried"
+        return "not-ablated", f"it was not timed against the champion: {why}"
+    if all(found.outcome in ("clean", "faster") for found in tested):
+        return (
+            "no-gain",
+            f"proven not slower without it in {len(tested)} of {counted(len(evaluations), 'case')}",
+        )
+    return "undecided", "noise hides what it is worth: the blocks were used up, and neither is proven"
+
+
+def _is_slower(one: Evaluation) -> bool:
+    """Proven twice; or once, where a floor that it misses too is what the verdict tells."""
+    found = _comparison(one)
+    if one.verdict.status is Status.SLOWER:
+        return True
+    if found is None or found.outcome != "slower":
+        return False
+    again = (
+        one.measurement.confirmation.against("base")
+        if one.measurement and one.measurement.confirmation
+        else None
+    )
+    return again is not None and again.outcome == "slower"
+
+
+def _comparison(one: Evaluation) -> Comparison | None:
+    return one.measurement.against("base") if one.measurement is not None else None
+
+
+def _case(one: Evaluation) -> model.CaseAttribution:
+    measured, found = one.measurement, _comparison(one)
+    low = middle = high = None
+    champion = None
+    if measured is not None and measured.base is not None:
+        champion = measured.base.median_ns_per_call
+        # Within blocks, where drift cancels, and not the difference of two medians.
+        lost = [fmean(without) - fmean(base) for without, base in bench.pairs(measured, "base")]
+        low, middle, high = (ns / 1e6 for ns in median_interval(lost))
+    return model.CaseAttribution(
+        case=one.case.name,
+        status=one.verdict.status.value,
+        message=one.verdict.message.partition("\n")[0],
+        champion_ns_per_call=champion,
+        without_ns_per_call=measured.kernel.median_ns_per_call if measured is not None else None,
+        attribution_ms=middle,
+        low_ms=low,
+        high_ms=high,
+        outcome=found.outcome if found is not None else "none",
+    )
+
+
+def _said(one: Evaluation) -> str:
+    return f"{one.verdict.status.value}: {one.verdict.message.partition(chr(10))[0]}"
+
 
 ENDS = (Status.BUILD_ERROR, Status.INCORRECT, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.SUSPECT)
 """What one case says of a method for all."""
@@ -65,7 +168,7 @@ def ablate(
     settings: Settings,
     *,
     say: Callable[[str], object] = lambda _: None,
-) -> AttributionEvidence:
+) -> model.AttributionEvidence:
     """What each method is worth.
 
     Args:
@@ -79,17 +182,14 @@ def ablate(
         RegenerateError: the kernel's sources cannot be copied.
     """
     kernel, name, device = implementation
-    with (
-        scratch.folder() as folder,
-        WorkerPool(env=worker_environment()) as reference,
-    ):
+    with scratch.folder() as folder, WorkerPool(env=worker_environment()) as reference:
         copy = ProjectCopy(config, kernel, name, device, folder / "project", baseline=NONE)
         methods = [
             _ablated(copy, variant, settings, reference, config.root, tests=len(variants), say=say)
             for variant in variants
         ]
-        made = AttributionEvidence(
-            version=EVIDENCE_VERSION,
+        made = model.AttributionEvidence(
+            version=model.EVIDENCE_VERSION,
             kernel=kernel,
             implementation=label(name, device),
             seed=settings.seed,
@@ -97,7 +197,7 @@ def ablate(
         )
         # The copy is gone when somebody reads this: its files have the project's names.
         top = json.dumps(f"{copy.top}/", ensure_ascii=False)[1:-1]
-        return documents.load(AttributionEvidence, documents.dump(made).replace(top, ""))
+        return documents.load(model.AttributionEvidence, documents.dump(made).replace(top, ""))
 
 
 def _ablated(
@@ -109,7 +209,7 @@ def _ablated(
     *,
     tests: int,
     say: Callable[[str], object],
-) -> Attribution:
+) -> model.Attribution:
     copy.put({**copy.incumbent(), copy.files[0]: variant.text})
     count = 0
 

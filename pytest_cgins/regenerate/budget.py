@@ -16,15 +16,89 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pytest_cgins.config.llm import Budget, Price
-from pytest_cgins.core.errors import BudgetError
+from pytest_cgins.core.errors import BudgetError, ProviderError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import Answer, Request, Usage
-from pytest_cgins.regenerate.provider.prices import priced
-from pytest_cgins.regenerate.spending import Spent, money, spent_by, total
+from pytest_cgins.regenerate.provider import files
+from pytest_cgins.regenerate.provider.base import Provider, priced
+
+
+def money(usd: float) -> str:
+    """`0.42 USD`; four digits behind the point where it is less than ten cents."""
+    return f"{usd:,.{2 if usd >= 0.1 or not usd else 4}f} USD"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a run has taken so far."""
+
+    requests: int = 0
+    """Answers, and requests that were lost."""
+    prompt_tokens: int = 0
+    """Tokens of prompts, cached ones among them."""
+    answer_tokens: int = 0
+    """Tokens of answers."""
+    usd: float = 0.0
+    """Cost of all requests that have one."""
+    estimated: int = 0
+    """Requests whose provider did not count, or not all: their tokens are estimated."""
+    unpriced: int = 0
+    """Requests of models without a price: their cost is unknown."""
+    seconds: float = 0.0
+    """Wall time over all parts of the run."""
+
+    @property
+    def tokens(self) -> int:
+        """Of prompts and answers."""
+        return self.prompt_tokens + self.answer_tokens
+
+    def cost(self) -> str:
+        """The money in words: `0.42 USD`, `cost unknown`, or both."""
+        known = money(self.usd) if self.usd or not self.unpriced else ""
+        unknown = f"cost of {self.unpriced} unknown" if known else "cost unknown"
+        return ", ".join(filter(None, [known, unknown if self.unpriced else ""]))
+
+    def words(self) -> str:
+        """In one line: `41,203 tokens, 0.42 USD, 3.1 min`."""
+        requests = counted(self.requests, "request")
+        how = f" (of {self.estimated} of {requests} by estimate)" if self.estimated else ""
+        return (
+            f"{counted(self.tokens, 'token', grouped=True)}{how}, {self.cost()}, {self.seconds / 60:.1f} min"
+        )
+
+
+def spent_by(request: Request, usage: Usage, *, seconds: float = 0.0) -> Spent:
+    """What one request took."""
+    return Spent(
+        requests=1,
+        prompt_tokens=usage.prompt_tokens,
+        answer_tokens=usage.answer_tokens,
+        usd=usage.usd or 0.0,
+        estimated=int(usage.estimated),
+        # Who has no name is a person or an agent, whom the run does not pay.
+        unpriced=int(usage.usd is None and bool(request.model)),
+        seconds=seconds,
+    )
+
+
+def total(parts: Iterable[Spent]) -> Spent:
+    """All of them together."""
+    known = tuple(parts)
+    return Spent(
+        requests=sum(part.requests for part in known),
+        prompt_tokens=sum(part.prompt_tokens for part in known),
+        answer_tokens=sum(part.answer_tokens for part in known),
+        usd=math.fsum(part.usd for part in known),
+        estimated=sum(part.estimated for part in known),
+        unpriced=sum(part.unpriced for part in known),
+        seconds=math.fsum(part.seconds for part in known),
+    )
+
 
 MESSAGE_TOKENS = 16
 """What a template adds to each message, and once to the whole."""
@@ -261,3 +335,69 @@ def _nbytes(request: Request) -> int:
 
 def _overhead(request: Request) -> int:
     return MESSAGE_TOKENS * (len(request.messages) + 1)
+
+
+class Inquiry:
+    """A request and its place.
+
+    Args:
+        request: what is asked; with a shorter answer, where the budget allows no longer one.
+        place: the folder where its answer will lie.
+        ledger: counts what it takes.
+        keep: writes a request that is new into its place.
+        counts_earlier: whether an answer that an earlier process took counts here as well.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        place: Path,
+        ledger: Ledger,
+        keep: Callable[[Request], object],
+        *,
+        counts_earlier: bool = True,
+    ) -> None:
+        self.request = request
+        self.answer: Answer | None = None
+        """None until it is there."""
+        self._place = place
+        self._ledger = ledger
+        self._keep = keep
+        self._counts_earlier = counts_earlier
+        self._is_begun = False
+        self._counts = True
+
+    def ask(self, provider: Provider) -> Answer | None:
+        """The answer, if it is there; the same may be asked again and again.
+
+        Raises:
+            BudgetError: its worst case does not fit into what is left.
+            ProviderError: there will be none.
+        """
+        if not self._is_begun:
+            self._begin()
+        try:
+            self.answer = provider.ask(self.request, self._place)
+        except ProviderError:
+            self._ledger.lose(self.request, files.taken_in(self._place))
+            raise
+        if self.answer is not None and self._counts:
+            self._ledger.settle(self.request, self.answer)
+        return self.answer
+
+    def _begin(self) -> None:
+        """Have the request in its place, and its worst case within the budget."""
+        failure = files.failure_in(self._place)
+        if not (self._place / files.REQUEST).exists():
+            self.request = self._ledger.require(self.request)
+            self._keep(self.request)
+        elif failure is not None:
+            # An earlier process asked in vain, and the remedy has been heeded meanwhile: it is asked anew.
+            self.request = self._ledger.require(self.request)
+            files.write_json(self._place / files.REQUEST, self.request)
+            files.retract_failure(self._place)
+        elif files.is_settled(self._place):
+            self._counts = self._counts_earlier
+        else:
+            self._ledger.resume(self.request)
+        self._is_begun = True

@@ -257,10 +257,9 @@ def _over(parts: Mapping[str, str]) -> str:
 def _of_project(config: Config, top: Path) -> Iterator[str]:
     """What git lists below the folder of cgins.yaml and those of headers, and tests and settings above; else what lies there."""
     root = Path(os.path.realpath(config.root))
-    implementations = [one for entry in config.kernels for one in entry.implementations]
     headers = {
         Path(os.path.realpath(folder))
-        for one in implementations
+        for _, one in config.implementations.values()
         for folder in plan.header_folders([str(file) for file in one.sources], one.flags)
     }
     packs = [pack.resolve() for pack in config.traces]

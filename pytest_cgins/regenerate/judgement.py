@@ -6,11 +6,79 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pytest_cgins.core.errors import RegenerateError
+from pytest_cgins.core.errors import AnswerError, RegenerateError
 from pytest_cgins.core.model import Evaluation, Status
-from pytest_cgins.regenerate.events import Stage
-from pytest_cgins.regenerate.model import Attempt, Outcome, Target, Trial
+from pytest_cgins.regenerate import answers, guard, model
+from pytest_cgins.regenerate.progress import Stage
 from pytest_cgins.regenerate.trial import Bench, rejections
+
+Check = Callable[[Mapping[str, str]], tuple[model.Finding, ...]]
+"""The static check of sources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What was read from an answer."""
+
+    attempt: model.Attempt
+    """As far as it is known."""
+    sources: Mapping[str, str]
+    """By path; {} if the answer had none."""
+    is_triable: bool
+    """Whether these are to be built and run."""
+
+
+class Screen:
+    """Reads the answers about one target.
+
+    Args:
+        goal: of the target.
+        incumbent: sources as they are in the project, by path, main file first.
+        check: the static check.
+    """
+
+    def __init__(self, goal: model.Goal, incumbent: Mapping[str, str], check: Check) -> None:
+        self._goal = goal
+        self._paths = tuple(incumbent)
+        self._check = check
+        self._seen = {guard.digest_of_sources(incumbent): model.INCUMBENT}
+
+    def read(self, number: int, ask: model.Ask, answer: model.Answer, shown: Mapping[str, str]) -> Candidate:
+        """What an answer is.
+
+        Args:
+            number: of the attempt.
+            ask: what its prompt was made for.
+            answer: to its prompt.
+            shown: sources that the prompt had, by path: edits are edits of these.
+        """
+        attempt = model.Attempt(
+            number=number, goal=self._goal, outcome="refused", reason="", message="", ask=ask
+        )
+        try:
+            draft = answers.read(answer, shown)
+        except AnswerError as error:
+            attempt = replace(attempt, outcome="unusable", reason=error.code, message=str(error))
+            return Candidate(attempt=attempt, sources={}, is_triable=False)
+        sources = {path: draft.files[path] for path in self._paths}
+        attempt = replace(attempt, digest=guard.digest_of_sources(sources))
+        if attempt.digest in self._seen:
+            same = self._seen[attempt.digest]
+            text = f"the same source as {f'that of attempt {same}' if same else 'the one that is to be replaced'}"
+            text += ": write another one"
+            attempt = replace(attempt, outcome="unusable", reason="repeated", message=text)
+            return Candidate(attempt=attempt, sources=sources, is_triable=False)
+        findings = self._check(sources)
+        if findings:
+            message = "\n".join(f"{finding.file}:{finding.line}: {finding.message}" for finding in findings)
+            attempt = replace(attempt, reason=findings[0].code, message=message, findings=findings)
+        return Candidate(attempt=attempt, sources=sources, is_triable=not findings)
+
+    def remember(self, attempt: model.Attempt) -> None:
+        """That these sources were there; a later answer with the same is no candidate."""
+        if attempt.digest:
+            self._seen.setdefault(attempt.digest, attempt.number)
+
 
 _SPEEDS = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)
 
@@ -56,14 +124,14 @@ class Judge:
     """
 
     def __init__(
-        self, target: Target, bench: Bench, goalposts: Goalposts, tell: Callable[[int, Stage], object]
+        self, target: model.Target, bench: Bench, goalposts: Goalposts, tell: Callable[[int, Stage], object]
     ) -> None:
         self._target = target
         self._bench = bench
         self._goalposts = goalposts
         self._tell = tell
 
-    def check(self, attempt: Attempt, sources: Mapping[str, str]) -> tuple[Attempt, bool]:
+    def check(self, attempt: model.Attempt, sources: Mapping[str, str]) -> tuple[model.Attempt, bool]:
         """A candidate after the cases on the inputs of the run, and whether it passed them all."""
         self._tell(attempt.number, "checking")
         attempt = replace(attempt, trials=(self._bench.check(sources),))
@@ -75,11 +143,11 @@ class Judge:
 
     def time(
         self,
-        attempt: Attempt,
+        attempt: model.Attempt,
         sources: Mapping[str, str],
-        champion: Attempt,
+        champion: model.Attempt,
         champion_sources: Mapping[str, str] | None,
-    ) -> Attempt:
+    ) -> model.Attempt:
         """A candidate that passed its check, after it was timed beside the best one until then.
 
         Args:
@@ -110,7 +178,7 @@ class Judge:
             beats_champion=beats,
         )
 
-    def accept(self, attempt: Attempt, sources: Mapping[str, str], alpha_share: float) -> Attempt:
+    def accept(self, attempt: model.Attempt, sources: Mapping[str, str], alpha_share: float) -> model.Attempt:
         """A candidate after the whole gate on held-out inputs.
 
         Args:
@@ -127,8 +195,8 @@ class Judge:
 
 
 def accepted(
-    attempt: Attempt, target: Target, before: Mapping[str, Status], touched: tuple[str, ...]
-) -> Attempt:
+    attempt: model.Attempt, target: model.Target, before: Mapping[str, Status], touched: tuple[str, ...]
+) -> model.Attempt:
     """An attempt after its acceptance, the last of its trials.
 
     Args:
@@ -149,12 +217,12 @@ def accepted(
     return replace(attempt, outcome="accepted", reason="ok", message="all cases passed on inputs held out")
 
 
-def _tampered(attempt: Attempt, touched: tuple[str, ...]) -> Attempt:
+def _tampered(attempt: model.Attempt, touched: tuple[str, ...]) -> model.Attempt:
     text = f"it changed files of its copy that are not its own: {', '.join(touched)}"
     return replace(attempt, outcome="tampered", reason="guarded-files", message=text)
 
 
-def _rejected(attempt: Attempt, outcome: Outcome, bad: tuple[Evaluation, ...]) -> Attempt:
+def _rejected(attempt: model.Attempt, outcome: model.Outcome, bad: tuple[Evaluation, ...]) -> model.Attempt:
     """A candidate that the gate turned down, in the gate's words."""
     worst = bad[0].verdict
     is_build_error = worst.status is Status.BUILD_ERROR
@@ -172,7 +240,7 @@ def _rejected(attempt: Attempt, outcome: Outcome, bad: tuple[Evaluation, ...]) -
     )
 
 
-def is_faster(trial: Trial) -> bool:
+def is_faster(trial: model.Trial) -> bool:
     """Whether a case was proven faster."""
     return any(evaluation.verdict.status is Status.FASTER for evaluation in trial.evaluations)
 

@@ -7,8 +7,7 @@ from contextlib import suppress
 
 from pytest_cgins.core.errors import BudgetError, CginsError, ProviderError
 from pytest_cgins.regenerate import run_status
-from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.budgeted_request import Inquiry
+from pytest_cgins.regenerate.budget import Inquiry, Ledger
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Request, Result
 from pytest_cgins.regenerate.provider.base import Provider
@@ -83,7 +82,10 @@ class Loop:
         check: Callable[[], object] = lambda: None,
         on_result: Callable[[Result], Result] = lambda result: result,
     ) -> None:
-        self._running = [_TargetRun(work, self._inquiry) for work in works]
+        self._running = [
+            _TargetRun(work, lambda asked: Inquiry(asked, journal.folder / asked.id, ledger, journal.place))
+            for work in works
+        ]
         self._journal = journal
         self._provider = provider
         self._ledger = ledger
@@ -175,9 +177,6 @@ class Loop:
         except ProviderError as error:
             self._stop(run, error)
         return None
-
-    def _inquiry(self, request: Request) -> Inquiry:
-        return Inquiry(request, self._journal.folder / request.id, self._ledger, self._journal.place)
 
     def _wait(self) -> bool:
         """Whether answers come by themselves and there is time; else all that have none wait for somebody, or stop."""

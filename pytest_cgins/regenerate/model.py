@@ -105,6 +105,11 @@ class Target(Document):
         """Folder of its attempts, and what people call it: `softmax-cpu-cpp`."""
         return f"{self.kernel}-{self.device}-{self.implementation}"
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """As of `Config.implementations`."""
+        return self.kernel, self.implementation, self.device
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(Document):

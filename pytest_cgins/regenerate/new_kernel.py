@@ -174,8 +174,7 @@ def _folder(config: Config) -> str:
     root = Path(os.path.realpath(config.root))
     found = Counter(
         str(file.parent.relative_to(root))
-        for entry in config.kernels
-        for one in entry.implementations
+        for _, one in config.implementations.values()
         for file in (Path(os.path.realpath(source)) for source in one.sources)
         if file.is_relative_to(root)
     )
@@ -216,7 +215,7 @@ def _with_kernel(text: str, file: Path, lines: list[str]) -> str:
             # An empty {} stands on the line of its key.
             text = text[: kernels.start_mark.index].rstrip() + text[kernels.end_mark.index :]
             return _inserted(text, kernels.start_mark.line, lines, "  ")
-        return _inserted(text, _last_line(text), ["kernels:", *(f"  {line}" for line in lines)], "")
+        return _inserted(text, len(text.splitlines()) - 1, ["kernels:", *(f"  {line}" for line in lines)], "")
     if not isinstance(kernels, yaml.MappingNode) or kernels.flow_style:
         raise ConfigError(
             f"{file}: kernels is written in braces", remedy="write one kernel a line, and try again"
@@ -266,10 +265,6 @@ def _ends(node: Node) -> Iterator[int]:
     elif isinstance(node, SequenceNode):
         for value in node.value:
             yield from _ends(value)
-
-
-def _last_line(text: str) -> int:
-    return len(text.splitlines()) - 1
 
 
 def _scalar(text: str) -> str:

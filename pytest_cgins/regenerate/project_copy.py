@@ -218,14 +218,13 @@ class ProjectCopy:
     # ---- how it is made
 
     def _entry(self, config: Config) -> tuple[KernelEntry, Implementation]:
-        for entry in config.kernels:
-            for one in entry.implementations:
-                if (entry.name, one.name, one.device) == self._key:
-                    return entry, one
-        raise RegenerateError(
-            f"{config.file} has no implementation {self._key[1]!r} of kernel {self._key[0]!r} for {self._key[2]}",
-            remedy="name an existing one",
-        )
+        found = config.implementations.get(self._key)
+        if found is None:
+            raise RegenerateError(
+                f"{config.file} has no implementation {self._key[1]!r} of kernel {self._key[0]!r} for {self._key[2]}",
+                remedy="name an existing one",
+            )
+        return found
 
     def _own_files(self, config: Config, entry: KernelEntry, one: Implementation) -> tuple[str, ...]:
         """Paths of an implementation's sources, relative to the project's top."""
@@ -334,11 +333,10 @@ class ProjectCopy:
 
     def _folders(self) -> Iterator[Path]:
         yield _real(self._own.root)
-        for entry in self._own.kernels:
-            for one in entry.implementations:
-                for folder in plan.header_folders([str(file) for file in one.sources], one.flags):
-                    if _real(folder).is_relative_to(self._project):
-                        yield _real(folder)
+        for _, one in self._own.implementations.values():
+            for folder in plan.header_folders([str(file) for file in one.sources], one.flags):
+                if _real(folder).is_relative_to(self._project):
+                    yield _real(folder)
 
     def _drop_packs(self, tree: Path) -> None:
         for pack in self._own.traces:

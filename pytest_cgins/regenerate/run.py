@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,12 +18,9 @@ from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.gate.evaluate import worker_environment
-from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import exchange_folder, guard, run_status, scratch, static_check
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
-from pytest_cgins.regenerate.device_description import Machine
-from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.judgement import Goalposts, moved_error
 from pytest_cgins.regenerate.loop import Loop
@@ -31,7 +28,9 @@ from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.model import Guarded, Result, Target
 from pytest_cgins.regenerate.new_kernel import reloaded
+from pytest_cgins.regenerate.progress import Event
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.prompts.hardware import Hardware, described
 from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
 from pytest_cgins.regenerate.proposal.write import check_changeable
 from pytest_cgins.regenerate.proposing import proposed
@@ -39,10 +38,9 @@ from pytest_cgins.regenerate.provider import of_settings
 from pytest_cgins.regenerate.run_status import RunResult
 from pytest_cgins.regenerate.search import policies, policy
 from pytest_cgins.regenerate.target_loop import TargetLoop
-from pytest_cgins.regenerate.trial import Bench, TrialSettings
+from pytest_cgins.regenerate.trial import Bench, TrialConditions, TrialSettings
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.builds import BuildFence
-from pytest_cgins.run.sandbox.fence import Sandbox
 
 
 def _ignored(_: Event) -> None:
@@ -50,19 +48,9 @@ def _ignored(_: Event) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class Conditions(TrialConditions):
     """What this process brings to a run, besides what the journal has of it."""
 
-    sandbox: Sandbox | None
-    """None: the user wants none."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to that of workers, such as which GPU they may see."""
-    noise: TimingOptions = field(default_factory=TimingOptions)
-    """What is known of the noise of devices."""
-    cache: Path | None = None
-    """Folder of built kernels, by default the user's."""
-    sanitize: tuple[str, ...] = ()
-    """Tools of compute-sanitizer for acceptance on a GPU."""
     on_event: Callable[[Event], object] = _ignored
     """Told at each stage of each target."""
     check: Callable[[], object] = lambda: None
@@ -185,7 +173,7 @@ class Run:
             reference = stack.enter_context(WorkerPool(env=environment))
             pool = self._candidate_pool()
             stack.callback(pool.close)
-            machine = Machine(self._config, reference, self._conditions.environment)
+            hardware = cache(partial(described, self._config, reference, self._conditions.environment))
             provider = of_settings(_provided(self._journal, self._llm), run=self._journal.record.id)
             stack.callback(provider.close)
             works: list[TargetLoop] = []
@@ -201,7 +189,7 @@ class Run:
                 copies[target.name] = copy
                 bench = benches[target.name] = self._bench(target, copy, reference, pool)
                 stack.callback(bench.close)
-                works.append(self._work_on(target, copy, bench, machine))
+                works.append(self._work_on(target, copy, bench, hardware))
             stack.callback(pool.stop)
             loop = Loop(
                 works,
@@ -293,7 +281,9 @@ class Run:
             before=before,
         )
 
-    def _work_on(self, target: Target, copy: ProjectCopy, bench: Bench, machine: Machine) -> TargetLoop:
+    def _work_on(
+        self, target: Target, copy: ProjectCopy, bench: Bench, hardware: Callable[[str], Hardware]
+    ) -> TargetLoop:
         kept = self._journal.incumbent(target)
         incumbent = {path: kept[path] for path in copy.files}
         check = partial(
@@ -304,7 +294,7 @@ class Run:
             headers=copy.headers(),
         )
         prompts = ContextPrompts(
-            target, copy, incumbent, lambda: machine.hardware(target.device), self._journal.before(target),
+            target, copy, incumbent, lambda: hardware(target.device), self._journal.before(target),
             memory=lambda: memory_file.read(self._methods),
         )  # fmt: skip
         goalposts = Goalposts(
@@ -367,15 +357,9 @@ def _copy(
 
 def _concerning(found: Iterable[Evaluation], target: Target, copy: ProjectCopy) -> tuple[Evaluation, ...]:
     """Evaluations of the target's cases, and of kernels that share a source with it."""
-    sharing = {
-        (entry.name, one.name, one.device)
-        for entry in copy.with_implementation(alone=False).kernels
-        for one in entry.implementations
-    }
+    sharing = copy.with_implementation(alone=False).implementations
     kept = [one for one in found if _key(one) in sharing]
-    return tuple(
-        sorted(kept, key=lambda one: _key(one) != (target.kernel, target.implementation, target.device))
-    )
+    return tuple(sorted(kept, key=lambda one: _key(one) != target.key))
 
 
 def _key(one: Evaluation) -> tuple[str, str, str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import TextIO, cast
 
 from pytest_cgins import config as configuration
@@ -18,14 +21,47 @@ from pytest_cgins.core.options import RUNS_FOLDER
 from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.timing_stage import TimingOptions
-from pytest_cgins.regenerate import exchange_folder, progress_table, run_status
-from pytest_cgins.regenerate.interrupts import Interrupts
+from pytest_cgins.regenerate import exchange_folder, progress, run_status
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
 from pytest_cgins.regenerate.run_status import RunResult, shown_path
 from pytest_cgins.run import environment, sanitizer
 from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sandbox.outside import has_gpu
+
+
+class Interrupts:
+    """Remembers that SIGINT came, beside what Python does about it; only where nobody else handles it."""
+
+    def __init__(self) -> None:
+        self._came = False
+        self._is_ours = False
+
+    def __enter__(self) -> Interrupts:
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._hear)
+            self._is_ours = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._is_ours = False
+
+    def check(self) -> None:
+        """Nothing, if SIGINT did not come.
+
+        Raises:
+            KeyboardInterrupt: it came, and was dropped.
+        """
+        if self._came:
+            raise KeyboardInterrupt
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self._came = True
+        signal.default_int_handler(number, frame)
+
 
 EXIT_WAITING = 7
 """Exit code when a run stopped because its answers come by hand and are not there yet."""
@@ -148,10 +184,8 @@ def sanitizers() -> tuple[str, ...]:
 
 def summary(journal: Journal, ran: RunResult, width: int) -> str:
     """What a run came to, and what to do next."""
-    rows = progress_table.rows(
-        ran.results, lambda target: run_status.spent_on(journal, target), journal.folder
-    )
-    lines = [progress_table.text(rows, width).rstrip("\n"), f"cgins: {ran.spent.words()}"]
+    rows = progress.rows(ran.results, lambda target: run_status.spent_on(journal, target), journal.folder)
+    lines = [progress.text(rows, width).rstrip("\n"), f"cgins: {ran.spent.words()}"]
     lines += [
         f"cgins: cgins proposal show {shown_path(journal.folder / result.proposal)}"
         for result in ran.results

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins.core.locks import is_locked
+from pytest_cgins.regenerate.budget import Spent, spent_by, total
 from pytest_cgins.regenerate.journal.journal import Journal, load
 from pytest_cgins.regenerate.model import Answer, Request, Result, Role, Target, Usage
 from pytest_cgins.regenerate.provider.files import Failure, failure_in, taken_in
-from pytest_cgins.regenerate.spending import Spent, spent_by, total
 
 State = Literal["running", "done", "waiting", "stopped"]
 """A process has it; every target is accepted or failed; answers that come by hand are missing; it can be resumed."""

@@ -15,18 +15,11 @@ from pathlib import Path
 
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.text import counted
+from pytest_cgins.regenerate import run_status
+from pytest_cgins.regenerate.budget import Spent
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Attempt, Result, Target
-from pytest_cgins.regenerate.run_status import (
-    State,
-    last_failure,
-    open_request,
-    shown_path,
-    spent_on,
-    state_of,
-)
 from pytest_cgins.regenerate.search import summary, summary_text
-from pytest_cgins.regenerate.spending import Spent
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report.escape import cut, visible
 
@@ -44,10 +37,10 @@ def line(journal: Journal) -> str:
     attempts = sum(len(journal.attempts(target)) for target in record.targets)
     cells = (
         _words(record.id).ljust(20),
-        state_of(journal).ljust(7),
+        run_status.state_of(journal).ljust(7),
         f"{accepted}/{len(record.targets)} accepted",
         counted(attempts, "attempt").rjust(11),
-        _tokens(spent_on(journal)),
+        _tokens(run_status.spent_on(journal)),
         when(record.created_at),
     )
     return "  ".join(cells)
@@ -76,7 +69,7 @@ def when(created_at: str, now: datetime | None = None) -> str:
 
 def whole(journal: Journal) -> str:
     """All that there is to know of a run without opening its files."""
-    state = state_of(journal)
+    state = run_status.state_of(journal)
     lines = [*_head(journal, state)]
     for target in journal.record.targets:
         lines += ["", *_of_target(journal, target, state)]
@@ -86,7 +79,7 @@ def whole(journal: Journal) -> str:
 # ---- the run
 
 
-def _head(journal: Journal, state: State) -> Iterator[str]:
+def _head(journal: Journal, state: run_status.State) -> Iterator[str]:
     record = journal.record
     models = "; ".join(
         f"{role}: {', '.join(names)}" for role, names in sorted(record.models.items()) if any(names)
@@ -98,16 +91,16 @@ def _head(journal: Journal, state: State) -> Iterator[str]:
     yield f"run {_words(record.id)}: {state}"
     yield _field("began", f"{record.created_at}, {when(record.created_at)}, by pytest-cgins {record.cgins}")
     yield _field("command", record.command or "not known")
-    yield _field("project", f"{shown_path(config)}{commit}")
+    yield _field("project", f"{run_status.shown_path(config)}{commit}")
     yield _field("asked", f"{record.provider}{f' ({models})' if models else ''}")
     yield _field("candidates", f"seed {record.seed}, baseline {record.baseline}, {timing}, {fence}")
-    yield _field("took", f"{_tokens(spent_on(journal))}, {_duration(_worked(journal.folder))}")
-    yield _field("files", shown_path(journal.folder))
+    yield _field("took", f"{_tokens(run_status.spent_on(journal))}, {_duration(_worked(journal.folder))}")
+    yield _field("files", run_status.shown_path(journal.folder))
 
 
-def _next(journal: Journal, state: State) -> Iterator[str]:
+def _next(journal: Journal, state: run_status.State) -> Iterator[str]:
     """How to go on."""
-    runs, record = shown_path(journal.folder.parent), journal.record
+    runs, record = run_status.shown_path(journal.folder.parent), journal.record
     here = "" if runs == ".cgins/runs" else f" --runs {shlex.quote(runs)}"
     again = f"cgins runs resume {shlex.quote(record.id)}{here}"
     if state == "running":
@@ -118,11 +111,13 @@ def _next(journal: Journal, state: State) -> Iterator[str]:
     elif state == "stopped":
         yield f"next: {_words(again)}"
     elif record.made_project:
-        folder = shown_path(Path(os.path.normpath(journal.folder.absolute() / record.config)).parent)
+        folder = run_status.shown_path(
+            Path(os.path.normpath(journal.folder.absolute() / record.config)).parent
+        )
         yield f"next: pytest --cgins {_words(shlex.quote(folder))}"
     else:
         proposed = [one for one in map(journal.proposal, record.targets) if one.is_dir()]
-        for folder in map(shown_path, proposed):
+        for folder in map(run_status.shown_path, proposed):
             yield f"next: cgins proposal apply {_words(shlex.quote(folder))}"
         if not proposed:
             yield "next: nothing is proposed; start a new run"
@@ -131,9 +126,9 @@ def _next(journal: Journal, state: State) -> Iterator[str]:
 # ---- a target
 
 
-def _of_target(journal: Journal, target: Target, state: State) -> Iterator[str]:
+def _of_target(journal: Journal, target: Target, state: run_status.State) -> Iterator[str]:
     result, attempts = journal.result(target), journal.attempts(target)
-    request = None if result else open_request(journal, target)
+    request = None if result else run_status.open_request(journal, target)
     stopped = list(_stopped(journal, target, bool(result), bool(request)))
     became = _became(result, state, len(attempts), bool(request), bool(stopped))
     yield f"{_words(target.name)}: {became}"
@@ -153,7 +148,7 @@ def _of_target(journal: Journal, target: Target, state: State) -> Iterator[str]:
         ("FAILED", journal.folder / target.name / "FAILED"),
     ):
         if folder.is_dir():
-            yield _field(kind, shown_path(folder))
+            yield _field(kind, run_status.shown_path(folder))
 
 
 def _of_search(journal: Journal, target: Target) -> Iterator[str]:
@@ -164,13 +159,13 @@ def _of_search(journal: Journal, target: Target) -> Iterator[str]:
             yield _field(label, text)
         kept = journal.folder / target.name / summary.MARKDOWN
         if kept.exists():
-            yield _field("summary", shown_path(kept))
+            yield _field("summary", run_status.shown_path(kept))
 
 
 def _stopped(journal: Journal, target: Target, done: bool, asked: bool) -> Iterator[str]:
     """Why a target that is not done goes no further, as far as that is known: a run that was killed says nothing."""
     ended = None if done else journal.ended(target)
-    failure = None if done or asked else last_failure(journal, target)
+    failure = None if done or asked else run_status.last_failure(journal, target)
     if ended is not None and ended.state == "stopped":
         what, remedy = ended.why, ended.remedy
     elif failure is not None:
@@ -182,7 +177,7 @@ def _stopped(journal: Journal, target: Target, done: bool, asked: bool) -> Itera
         yield _field("remedy", remedy)
 
 
-def _became(result: Result | None, state: State, attempts: int, asked: bool, stopped: bool) -> str:
+def _became(result: Result | None, state: run_status.State, attempts: int, asked: bool, stopped: bool) -> str:
     after = f" after {counted(attempts, 'attempt')}" if attempts else ""
     if result is not None:
         return f"{result.state}{after}"
@@ -204,7 +199,7 @@ def _found(journal: Journal, target: Target) -> str:
 
 
 def _of_attempt(journal: Journal, target: Target, attempt: Attempt) -> Iterator[str]:
-    took = spent_on(journal, target, attempt.number)
+    took = run_status.spent_on(journal, target, attempt.number)
     reason = f" ({attempt.reason})" if attempt.reason and attempt.reason != "ok" else ""
     folder = journal.folder_of(target, attempt.number)
     yield _field(
@@ -216,7 +211,7 @@ def _of_attempt(journal: Journal, target: Target, attempt: Attempt) -> Iterator[
     advice = journal.advice(target, attempt.number)
     if advice is not None and advice.text.strip():
         yield _field("", f"advice: {_first(advice.text)}")
-    yield _field("", shown_path(folder))
+    yield _field("", run_status.shown_path(folder))
 
 
 def _answer_to(journal: Journal, request_id: str) -> str:
@@ -225,8 +220,8 @@ def _answer_to(journal: Journal, request_id: str) -> str:
 
     folder = answers_folder(journal) if journal.record.provider == "exchange" else None
     if folder is None:
-        return f"an answer to {shown_path(journal.folder / request_id / 'prompt.md')}"
-    return f"{shown_path(folder / request_id / 'answer.md')}, the answer to prompt.md beside it"
+        return f"an answer to {run_status.shown_path(journal.folder / request_id / 'prompt.md')}"
+    return f"{run_status.shown_path(folder / request_id / 'answer.md')}, the answer to prompt.md beside it"
 
 
 # ---- wording

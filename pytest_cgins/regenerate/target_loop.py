@@ -16,18 +16,14 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.answer_screening import Candidate, Check, Screen
-from pytest_cgins.regenerate.events import Event, Stage
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.judgement import Goalposts, Judge
+from pytest_cgins.regenerate.judgement import Candidate, Check, Goalposts, Judge, Screen
 from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.methods.sass_signature import Shown
-from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.model import (
     INCUMBENT,
     Advice,
@@ -40,7 +36,9 @@ from pytest_cgins.regenerate.model import (
     Role,
     Target,
 )
+from pytest_cgins.regenerate.progress import Event, Stage
 from pytest_cgins.regenerate.prompts import methods
+from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
 from pytest_cgins.regenerate.search import lessons, summary, verifiers
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policy import Policy
@@ -55,55 +53,6 @@ Answers = tuple[Answer, ...]
 Steps = Generator[Requests, Answers, Result]
 """Yields requests, all of which can be asked at once, is sent their answers in the same order, and returns what became of
 the target. None at all, (): it would go on, and lets other targets go on first."""
-Sources = Callable[[int], Mapping[str, str]]
-"""Those of a candidate, by path; of the incumbent for number 0."""
-
-
-class Prompts(Protocol):
-    """Makes the prompts of one target."""
-
-    def first(
-        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
-    ) -> tuple[Message, ...]:
-        """For the generator of a repair: with all attempts so far, and the last candidate's sources if there is one."""
-        ...
-
-    def advise(
-        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
-    ) -> tuple[Message, ...]:
-        """For the helper, after an attempt that failed."""
-        ...
-
-    def read_advice(self, text: str) -> Advice:
-        """What the helper said."""
-        ...
-
-    def candidate(
-        self, ask: Ask, tree: Tree, sources: Sources, evidence: Evidence | None
-    ) -> tuple[Message, ...]:
-        """For the generator of a search.
-
-        Args:
-            ask: what the policy wants.
-            tree: all candidates until then.
-            sources: of any of them.
-            evidence: what profilers found in the parent; None if the policy does not want it told.
-        """
-        ...
-
-    def verifier(self, sources: Mapping[str, str]) -> tuple[Message, ...]:
-        """For a verifier, about a candidate that nobody has run."""
-        ...
-
-    def complaints(
-        self, ask: Ask, tree: Tree, sources: Sources, evidence: Evidence | None, answer: str
-    ) -> tuple[str, ...]:
-        """What is wrong with an answer's choice of methods, in words; the other arguments are those of its prompt."""
-        ...
-
-    def situation(self) -> Situation | None:
-        """What methods are remembered for; None where none are offered."""
-        ...
 
 
 class TargetLoop:
@@ -128,7 +77,7 @@ class TargetLoop:
         target: Target,
         journal: Journal,
         bench: Bench,
-        prompts: Prompts,
+        prompts: ContextPrompts,
         policy: Policy,
         *,
         settings: LlmSettings,

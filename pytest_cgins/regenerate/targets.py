@@ -69,8 +69,7 @@ def target_of(
 
 def is_of(case: Case, target: Target) -> bool:
     """Whether a case is one of the target's."""
-    mine = (target.kernel, target.implementation, target.device)
-    return (case.kernel, case.implementation, case.device.partition(":")[0]) == mine
+    return (case.kernel, case.implementation, case.device.partition(":")[0]) == target.key
 
 
 def _goal(statuses: Sequence[Status], *, named: bool) -> Goal | None:

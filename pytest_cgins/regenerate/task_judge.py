@@ -19,32 +19,16 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.model import Trace
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.budgeted_request import Inquiry
+from pytest_cgins.regenerate.budget import Inquiry, Ledger
 from pytest_cgins.regenerate.model import Answer, Message, Request
-from pytest_cgins.regenerate.prompts import blocks, calls, definitions
+from pytest_cgins.regenerate.prompts import blocks, calls, workload
+from pytest_cgins.regenerate.prompts.templating import render
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.base import Provider
 
 WAIT_S = 1.0
 MOST_CALLS = 8
 """Forms of calls that a prompt lists."""
-MOST_SOURCE = 8000
-_SYSTEM = (
-    "You review tasks for people who write GPU kernels: an op of PyTorch, or a function or module of a project, that one "
-    "kernel is to compute as a whole. You look for tasks in which a kernel can win by leaving work out."
-)
-_QUESTIONS = (
-    (
-        "redundant: yes or no (some of the computation cannot change the outputs, whatever the inputs: a sum over "
-        "probabilities, a branch never taken, a term that cancels)"
-    ),
-    (
-        "inefficient: yes or no (the definition does avoidable work: the same value twice, a large intermediate that a plain "
-        "rewriting avoids, so that to be faster than it says little)"
-    ),
-    "why: one sentence that names the lines or terms",
-)
 _LINE = re.compile(r"^\W*(redundant|inefficient)\W*:\W*(yes|no)\b", re.IGNORECASE | re.MULTILINE)
 _WHY = re.compile(r"^\W*why\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
 
@@ -89,22 +73,24 @@ class Opinion(Document):
 def request(task: Task, settings: LlmSettings) -> Request:
     """What is asked of a task; the same for the same task and model."""
     models = settings.models
-    user = blocks.join(
-        [
-            "# Task\nSay of the op below whether it is redundant or inefficient. Most are neither.",
-            blocks.section("The op", [f"Op: {blocks.code(task.op)}.", _definition(task)]),
-            blocks.section("Recorded calls", [blocks.data("Calls", "\n".join(_listed(task.traces)))]),
-            blocks.section(
-                "Answer", [f"These three lines and nothing else:\n{blocks.fenced(chr(10).join(_QUESTIONS))}"]
-            ),
-        ]
+    forward = task.op.partition("@")[0]
+    is_torch = forward.startswith("torch.")
+    sentence = workload.SENTENCES.get(workload.word(forward)) if is_torch else None
+    source = None if is_torch else workload.find(task.root, forward)
+    user = render(
+        "judge.md",
+        op=task.op,
+        sentence=sentence,
+        documentation=torch_schema.documentation(forward).strip() if is_torch and not sentence else None,
+        source=source[1] if source is not None else None,
+        calls=_listed(task.traces),
     )
     return Request(
         id=task.id,
         role="verifier",
         model=(models.verifier or models.generator)[0],
         messages=(
-            Message(role="system", text=f"{_SYSTEM}\n{blocks.DATA_RULE}"),
+            Message(role="system", text=render("judge_system.md")),
             Message(role="user", text=user),
         ),
         max_tokens=settings.max_answer_tokens,
@@ -170,21 +156,6 @@ def _inquiry(asked: Request, folder: Path, ledger: Ledger) -> Inquiry:
         files.write_json(place / files.REQUEST, request)
 
     return Inquiry(asked, place, ledger, keep, counts_earlier=False)
-
-
-def _definition(task: Task) -> str:
-    forward = task.op.partition("@")[0]
-    note = "It is the backward of this op, for the arguments in its name." if "@" in task.op else ""
-    known = definitions.SENTENCES.get(definitions.word(forward)) if forward.startswith("torch.") else None
-    if known:
-        return f"{note}\nDefinition: {known}".strip()
-    if forward.startswith("torch."):
-        said = torch_schema.documentation(forward)
-        return f"{note}\n{blocks.data('Documentation', blocks.head(said.strip(), MOST_SOURCE))}".strip()
-    source = definitions.find(task.root, forward)
-    if source is None:
-        return f"{note}\nIts source was not found; judge by its name and its calls.".strip()
-    return f"{note}\n{blocks.data('Source', blocks.head(source[1], MOST_SOURCE))}".strip()
 
 
 def _listed(traces: Sequence[Trace]) -> list[str]:

@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -43,27 +44,33 @@ ENOUGH_FAILURES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialSettings:
+class TrialConditions:
+    """What a process brings to trials."""
+
+    sandbox: Sandbox | None
+    """None: the user wants none."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to that of all workers, such as which GPU they may see."""
+    noise: TimingOptions = field(default_factory=TimingOptions)
+    """What is known of the noise of devices; its other fields are not used."""
+    cache: Path | None = None
+    """Folder of built kernels, by default the user's."""
+    sanitize: tuple[str, ...] = ()
+    """Tools of compute-sanitizer, for acceptance on a GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSettings(TrialConditions):
     """How candidates are tried; the same for all targets of a run."""
 
     seed: int
     """Of the inputs of `check`."""
-    sandbox: Sandbox | None
-    """None: the user wants none."""
     timing: bool = True
     """Whether times are part of acceptance."""
     compile: bool = False
     """Whether torch.compile is timed there as well."""
     timeout_s: float = 60.0
     """Limit for one request to a worker."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to that of all workers, such as which GPU they may see."""
-    cache: Path | None = None
-    """Folder of built kernels, by default the user's."""
-    sanitize: tuple[str, ...] = ()
-    """Tools of compute-sanitizer, for acceptance on a GPU."""
-    noise: TimingOptions = field(default_factory=TimingOptions)
-    """What is known of the noise of devices; its other fields are not used."""
 
 
 class Bench:
@@ -189,15 +196,12 @@ class Bench:
             timed: what its times are, as far as they were taken.
         """
         self._put(files)
-        evaluator = self._evaluator(self._alone(), seed=self._settings.seed, timing=False)
-        try:
+        with closing(self._evaluator(self._alone(), seed=self._settings.seed, timing=False)) as evaluator:
             (case,) = selection.heaviest(evaluator.cases())[:1]
             with scratch.folder() as folder:
                 program = ncu.find() if self._is_cuda else None
                 profiler = Profiler(evaluator, folder, program=program, sandbox=self._settings.sandbox)
                 profile = profiler.profile(case)
-        finally:
-            evaluator.close()
         measured = next((one.measurement for one in timed if one.case.name == case.name), None)
         return evidence.gathered(profile, measured, tidied=self._tidied())
 
@@ -219,18 +223,13 @@ class Bench:
         if slot is None:
             self._put(files)
         copy = self._copy if slot is None else slot.copy
-        check, sandbox = disassembly.signatures(), self._settings.sandbox
-        evaluator = self._evaluator(
-            copy.with_implementation(alone=True), seed=self._settings.seed, timing=False
-        )
-        try:
-            disassembler = disassembly.Disassembler(evaluator.config, check=check, sandbox=sandbox)
+        config = copy.with_implementation(alone=True)
+        with closing(self._evaluator(config, seed=self._settings.seed, timing=False)) as evaluator:
+            disassembler = disassembly.Disassembler(evaluator.config, sandbox=self._settings.sandbox)
             if self._target.contract == "python":
                 (case,) = selection.heaviest(evaluator.cases())[:1]
                 return disassembler.compiled_when_called(evaluator, case)
             return disassembler.built(*copy.entry(), evaluator.supply.builds)
-        finally:
-            evaluator.close()
 
     def accept(self, files: Mapping[str, str], *, goal: Goal, alpha_share: float = 1.0) -> Trial:
         """The whole gate in fresh processes: all cases of all kernels that share a source, held-out inputs, times.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,12 +98,7 @@ def key(environment: Environment) -> Key:
 
 def default_folder() -> Path:
     """`$CGINS_CACHE_DIR/peaks`, else in the user's cache folder."""
-    named = os.environ.get("CGINS_CACHE_DIR")
-    if named:
-        return Path(named).absolute() / "peaks"
-    from platformdirs import user_cache_path
-
-    return user_cache_path("pytest-cgins") / "peaks"
+    return atomic.cache_folder("peaks")
 
 
 def stored(

@@ -38,7 +38,7 @@ sys.path.insert(0, str(ROOT))
 from pytest_cgins.core import documents  # noqa: E402
 from pytest_cgins.regenerate import scratch  # noqa: E402
 from pytest_cgins.regenerate.provider import files as places  # noqa: E402
-from pytest_cgins.regenerate.provider.openai_compatible import MOST_LOST  # noqa: E402
+from pytest_cgins.regenerate.provider.files import MOST_LOST  # noqa: E402
 from pytest_cgins.timing.environment import describe  # noqa: E402
 from tests.regenerate import scripted  # noqa: E402
 from tests.regenerate.llm_server import LlmServer  # noqa: E402

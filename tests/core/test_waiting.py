@@ -25,7 +25,7 @@ from pytest_cgins.pull_request.remote import parse
 from pytest_cgins.pull_request.transport import Transport
 from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.provider import files
-from pytest_cgins.regenerate.provider.courier_order import Limits
+from pytest_cgins.regenerate.provider.base import Limits
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
 from pytest_cgins.report import history_file
 from pytest_cgins.timing import lock

@@ -9,7 +9,7 @@ import pytest
 from tables import document, rows, sections
 from walk import run
 
-from pytest_cgins.regenerate.methods import axis_budget, near_peak
+from pytest_cgins.regenerate.methods import axis_budget
 from pytest_cgins.regenerate.methods.classes import MethodClass
 from pytest_cgins.regenerate.methods.model import FIGURES
 
@@ -37,5 +37,5 @@ def test_the_numbers_are_those_of_the_code() -> None:
     flat = re.sub(r"\s+", " ", TEXT)
     assert f"none below a gap of {axis_budget.LEAST_GAP:.2f}" in flat
     assert f"An axis without data counts as {axis_budget.ASSUMED_GAP}" in flat
-    assert f"is {1 - near_peak.NEAR:.0%} and more" in flat
-    assert f"above {near_peak.BELIEVED:.0%} is not believed" in flat
+    assert f"is {1 - axis_budget.NEAR:.0%} and more" in flat
+    assert f"above {axis_budget.BELIEVED:.0%} is not believed" in flat

@@ -9,8 +9,7 @@ from pathlib import Path
 from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Message, Request
 from pytest_cgins.regenerate.provider import courier, files
-from pytest_cgins.regenerate.provider.base import Provider
-from pytest_cgins.regenerate.provider.courier_order import Limits
+from pytest_cgins.regenerate.provider.base import Limits, Provider
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
 
 KEY = "sk-test-0123456789abcdefghij"

@@ -12,10 +12,10 @@ import pytest
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
 from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
+from pytest_cgins.regenerate.budget import Spent
 from pytest_cgins.regenerate.gins import benchmark_project
 from pytest_cgins.regenerate.model import Result, Target
 from pytest_cgins.regenerate.run_status import RunResult
-from pytest_cgins.regenerate.spending import Spent
 from tests.regenerate import journals
 
 PROGRAMS = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_cgins.regenerate.interrupts import Interrupts
+from pytest_cgins.regenerate.run_setup import Interrupts
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cgins.config.llm import Budget, LlmSettings
 from pytest_cgins.core.errors import ProviderError
-from pytest_cgins.regenerate import progress_table, run_status, run_text
+from pytest_cgins.regenerate import progress, run_status, run_text
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal.journal import Journal, RunRecord
 from pytest_cgins.regenerate.judgement import Goalposts
@@ -108,9 +108,7 @@ def test_what_a_failed_request_took_counts_in_a_resumed_run(tmp_path: Path) -> N
         assert (ledger.spent().requests, ledger.spent().tokens, ledger.spent().usd) == (1, 900, 0.25)
         taken = run_status.spent_on(journal)
         assert (taken.requests, taken.tokens, taken.usd) == (1, 900, 0.25)
-        (row,) = progress_table.rows(
-            [result], lambda target: run_status.spent_on(journal, target), journal.folder
-        )
+        (row,) = progress.rows([result], lambda target: run_status.spent_on(journal, target), journal.folder)
         assert (row.tokens, row.usd) == (900, 0.25)
 
 

@@ -16,11 +16,20 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from pytest_cgins.regenerate.events import Event, Stage
+from pytest_cgins.regenerate.budget import Spent, spent_by, total
 from pytest_cgins.regenerate.model import Attempt, Request, Result, Target, Usage
-from pytest_cgins.regenerate.progress import Board, Progress, ended, fitted, plain
-from pytest_cgins.regenerate.progress_table import Row, rows, text
-from pytest_cgins.regenerate.spending import Spent, spent_by, total
+from pytest_cgins.regenerate.progress import (
+    Board,
+    Event,
+    Progress,
+    Row,
+    Stage,
+    ended,
+    fitted,
+    plain,
+    rows,
+    text,
+)
 from pytest_cgins.report.escape import visible
 
 SPENT = Spent(requests=3, prompt_tokens=41_000, answer_tokens=203, usd=0.42, seconds=186.0)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.core.errors import ProposalError
-from pytest_cgins.regenerate.proposal import at_revision
+from pytest_cgins.regenerate.proposal import rebase
 from tests.regenerate import proposals
 from tests.regenerate.proposals import OLD, PATH, YAML, git
 
 
 def _packs(project: Path, top: Path) -> tuple[Path, ...]:
-    return at_revision.config_of(project, "cgins.yaml", top).traces
+    return rebase.config_of(project, "cgins.yaml", top).traces
 
 
 def test_a_commit_on_no_branch_of_a_shallow_clone(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_commit_on_no_branch_of_a_shallow_clone(tmp_path: Path) -> None:
     (clone / ".git/hooks/post-checkout").chmod(0o755)
     before = {path: path.stat().st_mtime_ns for path in clone.rglob("*")}
     (tmp_path / "empty").mkdir()
-    project = at_revision.checkout(clone, at_revision.commit_of(clone, newest), tmp_path / "empty")
+    project = rebase.checkout(clone, rebase.commit_of(clone, newest), tmp_path / "empty")
     assert (project / PATH).read_text() == "newest\n"
     assert git(project, "rev-parse", "HEAD") == newest
     assert git(project, "status", "--porcelain") == ""
@@ -45,7 +45,7 @@ def test_a_commit_that_is_not_there(tmp_path: Path) -> None:
     proposals.project(tmp_path)
     for name in ("0" * 40, f"HEAD:{PATH}", "--help", ""):
         with pytest.raises(ProposalError, match="git knows no commit"):
-            at_revision.commit_of(tmp_path, name)
+            rebase.commit_of(tmp_path, name)
 
 
 def test_packs(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_packs(tmp_path: Path) -> None:
     (top / "traces/ignored").mkdir()
     outside.mkdir()
     (tmp_path / "empty").mkdir()
-    project = at_revision.checkout(top, commit, tmp_path / "empty")
+    project = rebase.checkout(top, commit, tmp_path / "empty")
     tiny = project / "traces/tiny"
     assert _packs(project, top) == (tiny, top / "traces/ignored", tmp_path / "beside", outside)
     assert {file.name: file.read_text() for file in tiny.iterdir()} == {
@@ -87,7 +87,7 @@ def test_a_pack_that_the_commit_has_not(tmp_path: Path) -> None:
     (top / "traces/tiny/manifest.json").write_text("later")
     git(top, "add", "--all")
     (tmp_path / "empty").mkdir()
-    project = at_revision.checkout(top, commit, tmp_path / "empty")
+    project = rebase.checkout(top, commit, tmp_path / "empty")
     assert _packs(project, top) == (project / "traces/tiny",)
     assert not (project / "traces").exists()
 
@@ -104,7 +104,7 @@ def test_files_that_lfs_keeps(tmp_path: Path, same: bool) -> None:
     commit = proposals.project(top, {"traces/tiny/blob.safetensors": pointer})
     (top / "traces/tiny/blob.safetensors").write_bytes(content)
     (tmp_path / "empty").mkdir()
-    project = at_revision.checkout(top, commit, tmp_path / "empty")
+    project = rebase.checkout(top, commit, tmp_path / "empty")
     _packs(project, top)
     assert (project / "traces/tiny/blob.safetensors").read_bytes() == (content if same else pointer)
 
@@ -116,6 +116,6 @@ def test_from_a_linked_worktree(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "linked" / "kernels")
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "empty")
-    project = at_revision.checkout(tmp_path / "linked", commit, tmp_path / "link")
+    project = rebase.checkout(tmp_path / "linked", commit, tmp_path / "link")
     assert project.is_relative_to(tmp_path / "empty")
     assert (project / PATH).read_text() == OLD

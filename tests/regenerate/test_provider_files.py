@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import ConfigError, ProviderError
 from pytest_cgins.regenerate.model import Answer
-from pytest_cgins.regenerate.provider import files, make, of_settings, written_answers
+from pytest_cgins.regenerate.provider import files, make, of_settings, replay
 from pytest_cgins.regenerate.provider.exchange import Exchange, prompt_text
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
 from pytest_cgins.regenerate.provider.replay import Replay, file_of
@@ -99,7 +99,7 @@ def test_an_exchange_is_a_recording(tmp_path: Path) -> None:
 
 def test_another_prompt(tmp_path: Path) -> None:
     """An answer to another prompt is an error if strict, else a note, once."""
-    digest = written_answers.digest_of(request())
+    digest = replay.digest_of(request())
     _write(tmp_path / f"rec/{ID}.md", f"---\nprompt: sha256:{digest}\n---\nx")
     place_of(tmp_path / "rec2", request())
     shutil.copy(tmp_path / f"rec/{ID}.md", tmp_path / f"rec2/{ID}/answer.md")
@@ -145,7 +145,7 @@ def test_names_stay_in_their_folder(tmp_path: Path, name: str) -> None:
 def test_a_written_answer_that_is_wrong(data: bytes, complaint: str) -> None:
     """What is wrong is said with the file's name, and asking again after it was mended will do."""
     with pytest.raises(ProviderError, match=complaint) as raised:
-        written_answers.parse(data, "some/answer.md")
+        replay.parse_written(data, "some/answer.md")
     assert "some/answer.md" in str(raised.value)
     assert raised.value.retry
 
@@ -155,7 +155,7 @@ def test_a_written_answer_that_is_wrong(data: bytes, complaint: str) -> None:
 )
 def test_what_looks_like_a_head(text: str) -> None:
     """An answer may begin with a rule, or with YAML of its own."""
-    assert written_answers.parse(text.encode(), "x").text == text
+    assert replay.parse_written(text.encode(), "x").text == text
 
 
 @given(st.text())
@@ -165,7 +165,7 @@ def test_any_words_come_through(text: str) -> None:
         data = f"---\nfinish: stop\n---\n{text}".encode()
     except UnicodeEncodeError:
         return
-    assert written_answers.parse(data, "x").text == text.replace("\r\n", "\n").lstrip("\n")
+    assert replay.parse_written(data, "x").text == text.replace("\r\n", "\n").lstrip("\n")
 
 
 @given(st.binary())
@@ -173,7 +173,7 @@ def test_any_bytes_are_an_answer_or_an_error(data: bytes) -> None:
     """Whatever somebody saves, it is read or refused in order."""
     for whole in (data, b"---\n" + data + b"\n---\n"):
         with contextlib.suppress(ProviderError):
-            written_answers.parse(whole, "x")
+            replay.parse_written(whole, "x")
 
 
 # --- exchange ---------------------------------------------------------------------------------------------------------

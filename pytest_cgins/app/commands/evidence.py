@@ -20,8 +20,8 @@ from pytest_cgins.core.device import DEVICES
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from pytest_cgins.regenerate.profiling.bench import Timed
     from pytest_cgins.regenerate.profiling.model import CaseProfile, Preflight
-    from pytest_cgins.regenerate.profiling.timed import Timed
 
 
 OUT = Path(".cgins/evidence")
@@ -187,9 +187,9 @@ def run_bench(arguments: argparse.Namespace) -> int:
 
 
 def _timed(arguments: argparse.Namespace, *, baseline: str = NO_BASELINE, compile_arm: bool = False) -> Timed:
-    from pytest_cgins.regenerate.profiling import timed
+    from pytest_cgins.regenerate.profiling import bench
 
-    return timed.evaluate(
+    return bench.evaluate(
         load(arguments.config), arguments.kernel, device=arguments.device, text=arguments.case,
         seed=_seed(arguments), baseline=baseline, compile_arm=compile_arm, say=say,
     )  # fmt: skip
@@ -219,9 +219,8 @@ def run_sass(arguments: argparse.Namespace) -> int:
 
     archs = [arch.strip() for arch in arguments.arch.split(",") if arch.strip()]
     made = disassembly.evidence(
-        arguments.config, arguments.kernel, device=arguments.device, text=arguments.case, archs=archs,
-        check=disassembly.signatures(),
-    )  # fmt: skip
+        arguments.config, arguments.kernel, device=arguments.device, text=arguments.case, archs=archs
+    )
     write(made, arguments, SASS)
     show(render.sass(made))
     return 0

@@ -12,8 +12,8 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.device import DEVICES, device_of, device_of_language
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import counted, nearest
-from pytest_cgins.regenerate.methods import memory_file, registry, sass_signature, validator
-from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
+from pytest_cgins.regenerate.methods import memory_file, registry, sass_signature
+from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget, near_peak
 from pytest_cgins.regenerate.methods.model import (
     AXES,
     DTYPES,
@@ -23,9 +23,8 @@ from pytest_cgins.regenerate.methods.model import (
     Method,
     is_metric,
 )
-from pytest_cgins.regenerate.methods.near_peak import near_peak
 from pytest_cgins.regenerate.methods.registry import Registry
-from pytest_cgins.regenerate.methods.select import Situation, not_again, select
+from pytest_cgins.regenerate.methods.select import Situation, not_again, read_choice, select, validate
 from pytest_cgins.regenerate.prompts.methods import offered_text
 
 MEMORY = Path(memory_file.FOLDER) / memory_file.NAME
@@ -181,11 +180,9 @@ def run_choice(arguments: argparse.Namespace) -> int:
     """Check a choice; 1 if there is something against it."""
     situation, budget, _ = _situation(arguments)
     memory, known = memory_file.read(arguments.memory), _registry(arguments.file)
-    choice = validator.read_choice(_text(arguments.choice))
+    choice = read_choice(_text(arguments.choice))
     offers = select(known, situation, budget, memory)
-    complaints = validator.validate(
-        choice, offers, registry=known, situation=situation, budget=budget, memory=memory
-    )
+    complaints = validate(choice, offers, registry=known, situation=situation, budget=budget, memory=memory)
     for complaint in complaints:
         print(f"{complaint.code}: {complaint.message}")
     if not complaints:

@@ -42,12 +42,7 @@ BUILDS_A_BASE = 16
 
 def default_cache() -> Path:
     """Folder of built kernels: `$CGINS_CACHE_DIR/builds`, else the user's cache folder."""
-    named = os.environ.get("CGINS_CACHE_DIR")
-    if named:
-        return Path(named).absolute() / "builds"
-    from platformdirs import user_cache_path
-
-    return user_cache_path("pytest-cgins") / "builds"
+    return atomic.cache_folder("builds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

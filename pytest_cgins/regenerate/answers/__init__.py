@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.answers import characters, diffs, fences, json_answers, own_files, versions
+from pytest_cgins.regenerate.answers import characters, edits, fences, json_answers, own_files, versions
 from pytest_cgins.regenerate.answers.edits import Edit, LineEdit, apply_edit, apply_line_edits
 from pytest_cgins.regenerate.model import Answer
 
@@ -134,8 +134,8 @@ def _gather(pieces: fences.Pieces, own: Mapping[str, str], *, is_cut: bool) -> _
             if is_cut and not prose[where[0] :].rstrip().endswith(("}", "]")):
                 raise _truncated("inside its JSON")
             _take_json(prose[where[0] : where[1]], paths, proposed, is_certain=True)
-        elif diffs.is_diff(prose):
-            proposed.edits += [(True, edit) for edit in diffs.read(prose, "", paths)]
+        elif edits.is_diff(prose):
+            proposed.edits += [(True, edit) for edit in edits.read_diff(prose, "", paths)]
     return proposed
 
 
@@ -143,10 +143,10 @@ def _gather_block(block: fences.Block, own: Mapping[str, str], proposed: _Propos
     paths = tuple(own)
     words = set(fences.languages(block.info))
     if words & {"diff", "patch", "udiff"} or (
-        not own_files.language_of(block.info) and diffs.is_diff(block.text)
+        not own_files.language_of(block.info) and edits.is_diff(block.text)
     ):
-        named = _name_of_diff(block, paths)
-        proposed.edits += [(True, edit) for edit in diffs.read(block.text, named, paths)]
+        named = own_files.of_names([block.info, *[line for line in block.above if line.strip()][-1:]], paths)
+        proposed.edits += [(True, edit) for edit in edits.read_diff(block.text, named, paths)]
         return
     is_json = bool(words & {"json", "json5", "jsonc"})
     if json_answers.is_json(block.text, is_called_so=is_json) and (is_json or not words):
@@ -175,10 +175,6 @@ def _gather_block(block: fences.Block, own: Mapping[str, str], proposed: _Propos
         text=fences.unescape(text), is_named=is_named, above=" ".join((*block.above[-12:], block.info))
     )
     proposed.add(path, whole)
-
-
-def _name_of_diff(block: fences.Block, paths: Sequence[str]) -> str:
-    return own_files.of_names([block.info, *[line for line in block.above if line.strip()][-1:]], paths)
 
 
 def _take_json(text: str, paths: Sequence[str], proposed: _Proposed, *, is_certain: bool) -> bool:
@@ -248,7 +244,7 @@ def _edited(path: str, text: str, proposed: _Proposed) -> str:
     text = apply_line_edits(text, [edit for edit in proposed.line_edits if edit.path == path])
     for is_diff, edit in proposed.edits:
         if edit.path == path:
-            text = (diffs.apply if is_diff else apply_edit)(text, edit)
+            text = (edits.apply_hunk if is_diff else apply_edit)(text, edit)
     return text
 
 

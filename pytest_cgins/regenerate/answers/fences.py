@@ -170,7 +170,8 @@ class _Cutter:
         while index < len(self._lines):
             line = self._lines[index]
             marked = SEARCH.match(line)
-            if marked and self._has_divider(index):
+            # Else it is a line of prose or code; one that is cut off at the end begins a block.
+            if marked and (index < self._last_divider or index > self._last_end):
                 index = self._read_edit(index, marked[1])
                 continue
             if self._fence is None:
@@ -232,10 +233,6 @@ class _Cutter:
             return
         text = "\n".join(_dedented(fence.lines, fence.indent))
         self._blocks.append(Block(info=fence.info, text=text, above=fence.above, is_closed=is_closed))
-
-    def _has_divider(self, index: int) -> bool:
-        """Whether the mark begins a block, or is cut off at the end; else it is a line of prose or code."""
-        return index < self._last_divider or index > self._last_end
 
     def _read_edit(self, index: int, beside: str) -> int:
         """Read the block that begins at a line; the line behind it."""

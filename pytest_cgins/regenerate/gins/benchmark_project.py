@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
+from pytest_cgins.core import atomic
 from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.regenerate import new_kernel, run_status
-from pytest_cgins.regenerate.journal.files import read_files
-from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal, read_files
 from pytest_cgins.regenerate.model import Result, Target
 from pytest_cgins.regenerate.project_copy import top_of
-from pytest_cgins.regenerate.provider import files
 
 if TYPE_CHECKING:
     from pytest_cgins.core.model import Contract
@@ -66,7 +65,7 @@ def prepare(
     pack = folder / "traces" / (re.sub(r"[^\w.-]+", "_", file.stem) or "programs")
     _import(file, pack)
     traces = pack.relative_to(folder).as_posix()
-    files.write(yaml, f"version: 1\ntraces: [{traces}]\nkernels: {{}}\n")
+    atomic.write_text(yaml, f"version: 1\ntraces: [{traces}]\nkernels: {{}}\n", durable=True)
     try:
         config = configuration.load(yaml)
         return config, _planned(config, pack, language, contract)
@@ -146,13 +145,7 @@ def _name(op: str, taken: set[str]) -> str:
 def _write(config: Config, target: Target, sources: Mapping[str, str]) -> list[Path]:
     """Write the sources of a kernel's own, and no others; gives those that were not there as they are."""
     top = top_of(config)
-    own = {
-        os.path.realpath(source)
-        for entry in config.kernels
-        for one in entry.implementations
-        if (entry.name, one.name, one.device) == (target.kernel, target.implementation, target.device)
-        for source in one.sources
-    }
+    own = set(map(os.path.realpath, config.implementations[target.key][1].sources))
     written = []
     for path, text in sources.items():
         place = top / path
@@ -178,7 +171,7 @@ def _enter(file: Path, overlay: Mapping[str, str], target: Target) -> None:
     with file.open(encoding="utf-8", newline="") as opened:
         text = opened.read()
     (changed,) = overlay.values()
-    files.write(file, new_kernel.entered(text, file, changed, target.kernel))
+    atomic.write_text(file, new_kernel.entered(text, file, changed, target.kernel), durable=True)
 
 
 def _left_out(journal: Journal, result: Result) -> str:

@@ -24,8 +24,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import run_setup
-from pytest_cgins.regenerate.journal.files import read_files
-from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal, read_files
 from pytest_cgins.regenerate.model import Attempt, Target
 
 PROMPT_CHARACTERS = 4000
@@ -123,14 +122,10 @@ def _sources(journal: Journal, target: Target, stem: str) -> Iterator[tuple[str,
 
 def _main(journal: Journal, target: Target, found: Mapping[str, str]) -> str:
     """The file that the answer began with, which is how the journal's project lists it; the first of the names else."""
-    for entry in run_setup.config_of(journal).kernels:
-        for one in entry.implementations:
-            if (entry.name, one.name, one.device) == (target.kernel, target.implementation, target.device):
-                listed = [
-                    path for source in one.sources for path in found if str(source).endswith(f"/{path}")
-                ]
-                return next(iter([*listed, *found]), "")
-    return next(iter(found), "")
+    known = run_setup.config_of(journal).implementations.get(target.key)
+    sources = known[1].sources if known is not None else ()
+    listed = [path for source in sources for path in found if str(source).endswith(f"/{path}")]
+    return next(iter([*listed, *found]), "")
 
 
 def _pairs(journal: Journal, ops: Mapping[str, str], out: Path) -> list[Path]:

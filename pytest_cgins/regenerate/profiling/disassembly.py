@@ -1,49 +1,141 @@
-"""Machine code of kernels, counted by opcode; what methods must leave in it is checked by whoever knows methods."""
+"""What compilers say of a build, and its machine code: registers, spills, opcodes, warnings, and which methods left their mark."""
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 from pytest_cgins import config as configuration
 from pytest_cgins.building import resources, sass
 from pytest_cgins.building.build_queue import BuildQueue
-from pytest_cgins.building.cache.store import default_cache
+from pytest_cgins.building.cache.store import RECORD, default_cache
+from pytest_cgins.building.compilers import architectures
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.kernel_builds import has_driver
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError
-from pytest_cgins.core.model import Case
+from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.gate.evaluate import Evaluator
-from pytest_cgins.regenerate.profiling import selection
+from pytest_cgins.regenerate.methods import registry, sass_signature
+from pytest_cgins.regenerate.profiling import model, selection
 from pytest_cgins.regenerate.profiling.child import Child
-from pytest_cgins.regenerate.profiling.compile_report import archs_of
-from pytest_cgins.regenerate.profiling.model import (
-    EVIDENCE_VERSION,
-    DisassembledFunction,
-    SassEvidence,
-    SassRow,
-    SignatureCheck,
-)
+from pytest_cgins.regenerate.profiling.model import CompiledFunction
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.sandbox.fence import Sandbox
+
+MOST_WARNINGS = 20
+MOST_CHARACTERS = 240
+FUNCTION = re.compile(r"^\s*Function (\S+):\s*$")
+USED = re.compile(r"\b([A-Z]+):(\d{1,18})(?!\d)")
+
+
+def archs_of(compiled: CompiledKernel) -> tuple[str, ...]:
+    """Architectures whose machine code is in a build; PTX has none."""
+    wanted = compiled.source.archs or architectures.present_archs()
+    return tuple(arch for arch in wanted if arch.startswith("sm_"))
+
+
+def functions(compiled: CompiledKernel) -> tuple[tuple[CompiledFunction, ...], tuple[str, ...]]:
+    """The compiler's report of a built CUDA kernel, and what is missing in it."""
+    found: list[CompiledFunction] = []
+    missing: list[str] = []
+    for arch in archs_of(compiled):
+        try:
+            told = resources.of(compiled, arch)
+        except InfrastructureError as error:
+            missing.append(f"registers and spills: {error.what} → {error.remedy}")
+            continue
+        missing += told.notes
+        found += [
+            CompiledFunction(
+                function=one.function,
+                arch=one.arch,
+                registers_per_thread=one.registers_per_thread,
+                spill_nbytes_per_thread=one.spill_store_nbytes + one.spill_load_nbytes,
+                stack_nbytes_per_thread=one.stack_nbytes_per_thread,
+                static_shared_nbytes_per_block=one.static_shared_nbytes_per_block,
+                instructions=one.instructions or (),
+            )
+            for one in told.functions
+        ]
+    return tuple(found), tuple(dict.fromkeys(missing))
+
+
+def of_cubins(cubins: Sequence[Path]) -> tuple[tuple[CompiledFunction, ...], tuple[str, ...]]:
+    """What machine code says of itself that a kernel has compiled; its spills are in no log of ours."""
+    tool = sass.disassembler()
+    if tool is None:
+        return (), (f"machine code: {sass.TOOL} is not installed → {sass.REMEDY}",)
+    found: list[CompiledFunction] = []
+    missing: list[str] = []
+    for cubin in cubins:
+        try:
+            text, usage = sass.listing(tool, cubin), usages(sass.usage(tool, cubin))
+        except InfrastructureError as error:
+            missing.append(f"machine code of {cubin.name}: {error.what}")
+            continue
+        for arch in sass.archs(text):
+            mixes = sass.count(text, arch)
+            names = resources.demangled(list(mixes))
+            found += [
+                CompiledFunction(
+                    function=names[name],
+                    arch=arch,
+                    registers_per_thread=usage.get(name, {}).get("REG", 0),
+                    spill_nbytes_per_thread=None,
+                    stack_nbytes_per_thread=usage.get(name, {}).get("STACK", 0),
+                    static_shared_nbytes_per_block=usage.get(name, {}).get("SHARED", 0),
+                    instructions=mix,
+                )
+                for name, those in mixes.items()
+                for mix in those
+            ]
+    return tuple(found), tuple(missing)
+
+
+def usages(text: str) -> dict[str, dict[str, int]]:
+    """`REG`, `STACK`, `SHARED` and the like of each function, by mangled name, in cuobjdump's words."""
+    found: dict[str, dict[str, int]] = {}
+    name = ""
+    for line in text.splitlines():
+        if function := FUNCTION.match(line):
+            name = function[1]
+        elif name and "REG:" in line:
+            found[name] = {word: int(value) for word, value in USED.findall(line)}
+            name = ""
+    return found
+
+
+def build_lines(compiled: CompiledKernel) -> tuple[str, ...]:
+    """How it was built, and the lines of the build's log that warn; () for what no compiler of ours has built."""
+    if not compiled.library:
+        return ()
+    try:
+        record = json.loads((Path(compiled.library).parent / RECORD).read_bytes())
+        log, command, seconds = str(record["log"]), str(record["command"]), float(record["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+    words = " ".join(command.partition("\n")[0].split())
+    warned = [line.strip()[:300] for line in log.splitlines() if "warning:" in line or "warning #" in line]
+    unique = list(dict.fromkeys(warned))[:MOST_WARNINGS]
+    return (f"built in {seconds:.2f} s: {words[:MOST_CHARACTERS]}", *(unique or ["no warnings"]))
+
 
 CALL_LIMIT_S = 300.0
 MOST_MODIFIED = 60
 """So many opcodes with modifiers are kept of a function."""
-Checker = Callable[[Sequence[str], str], tuple[SignatureCheck, ...]]
-"""Given the lines of cuobjdump's listing and an architecture, says which methods left their mark."""
 NEEDS_GPU = (
     "machine code: a Python kernel is compiled when it is called → run it where there is an NVIDIA GPU"
 )
 
 
-def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[DisassembledFunction], str]:
+def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[model.DisassembledFunction], str]:
     """Functions of a shared library or cubin, and the whole listing.
 
     Args:
@@ -57,7 +149,7 @@ def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[Disassemb
     if tool is None:
         raise InfrastructureError(f"{sass.TOOL} is not installed", remedy=sass.REMEDY)
     text = sass.listing(tool, library)
-    functions: list[DisassembledFunction] = []
+    functions: list[model.DisassembledFunction] = []
     for arch in archs or sass.archs(text):
         found = sass.instructions(text, arch)
         names = resources.demangled(list(found))
@@ -65,7 +157,7 @@ def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[Disassemb
             for one in those:
                 opcodes = [sass.modified(line) for line in one]
                 functions.append(
-                    DisassembledFunction(
+                    model.DisassembledFunction(
                         function=names[name],
                         arch=arch,
                         opcodes=sass.mix(Counter(word.partition(".")[0] for word in opcodes)),
@@ -75,22 +167,6 @@ def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[Disassemb
     return functions, text
 
 
-def signatures() -> Checker | None:
-    """Looks for the methods that the registry has; None where there is no registry."""
-    try:
-        registry = import_module("pytest_cgins.regenerate.methods.registry")
-        sass_signature = import_module("pytest_cgins.regenerate.methods.sass_signature")
-    except ModuleNotFoundError:
-        return None
-    known = registry.shipped()
-
-    def check(lines: Sequence[str], arch: str) -> tuple[SignatureCheck, ...]:
-        found = [sass_signature.check(lines, method, arch) for method in known]
-        return tuple(SignatureCheck(method=one.method, arch=arch, state=one.shown) for one in found)
-
-    return check
-
-
 def evidence(
     config_file: Path,
     wanted: str,
@@ -98,8 +174,7 @@ def evidence(
     device: str | None = None,
     text: str = "",
     archs: Sequence[str] = (),
-    check: Checker | None = None,
-) -> SassEvidence:
+) -> model.SassEvidence:
     """The machine code of a kernel's CUDA implementations.
 
     Args:
@@ -108,7 +183,6 @@ def evidence(
         device: `cuda` or None.
         text: of the cases that Python kernels are called on, those with this in their names.
         archs: see `Disassembler`.
-        check: see `Disassembler`.
 
     Raises:
         ConfigError: there is no such implementation for a GPU.
@@ -120,7 +194,7 @@ def evidence(
         raise ConfigError(
             f"kernel {entry.name}: no implementation for a GPU is named", remedy="only these have SASS"
         )
-    disassembler = Disassembler(config, archs=archs, check=check)
+    disassembler = Disassembler(config, archs=archs)
     with closing(BuildQueue()) as ahead:
         rows = [disassembler.built(entry, one, ahead) for one in cuda if one.contract != "python"]
     called = tuple(one for one in cuda if one.contract == "python")
@@ -131,7 +205,7 @@ def evidence(
         with closing(evaluator):
             cases = selection.heaviest(selection.cases_of(evaluator.cases(), (entry, called), text))
             rows += [disassembler.compiled_when_called(evaluator, case) for case in cases]
-    return SassEvidence(version=EVIDENCE_VERSION, kernel=entry.name, rows=tuple(rows))
+    return model.SassEvidence(version=model.EVIDENCE_VERSION, kernel=entry.name, rows=tuple(rows))
 
 
 class Disassembler:
@@ -140,7 +214,6 @@ class Disassembler:
     Args:
         config: the file.
         archs: architectures to build for; () for those of the kernel, else of this machine.
-        check: says which methods left their mark; None for none.
         sandbox: put around a Python kernel that is called; None trusts it.
     """
 
@@ -149,7 +222,6 @@ class Disassembler:
         config: Config,
         *,
         archs: Sequence[str] = (),
-        check: Checker | None = None,
         sandbox: Sandbox | None = None,
     ) -> None:
         self._config = config
@@ -157,15 +229,14 @@ class Disassembler:
             sandbox.around(visible=(config.root, default_cache()), hidden=config.traces) if sandbox else None
         )
         self._archs = tuple(archs)
-        self._check = check
 
-    def unbuilt(self, one: Implementation, *degraded: str) -> SassRow:
+    def unbuilt(self, one: Implementation, *degraded: str) -> model.SassRow:
         """A row without machine code, and why."""
-        return SassRow(
+        return model.SassRow(
             implementation=selection.label(one.name, one.device), key="", functions=(), degraded=degraded
         )
 
-    def built(self, entry: KernelEntry, one: Implementation, ahead: BuildQueue) -> SassRow:
+    def built(self, entry: KernelEntry, one: Implementation, ahead: BuildQueue) -> model.SassRow:
         """An implementation that a compiler of ours builds; needs no GPU. What fails is told in `degraded`."""
         empty = self.unbuilt(one)
         try:
@@ -177,9 +248,9 @@ class Disassembler:
         made = replace(empty, key=compiled.key, functions=tuple(functions))
         return self._checked(made, text)
 
-    def compiled_when_called(self, evaluator: Evaluator, case: Case) -> SassRow:
+    def compiled_when_called(self, evaluator: Evaluator, case: Case) -> model.SassRow:
         """A Python kernel, called once on a case in a process of its own; Triton leaves its machine code in a folder."""
-        empty = SassRow(
+        empty = model.SassRow(
             implementation=selection.label(case.implementation, case.device), key="", functions=()
         )
         try:
@@ -198,7 +269,7 @@ class Disassembler:
                 if not child.cubins:
                     why = told.trouble or "the module left none where Triton does"
                     return replace(empty, key=compiled.key, degraded=(f"machine code: {why}",))
-                functions: list[DisassembledFunction] = []
+                functions: list[model.DisassembledFunction] = []
                 text = ""
                 for cubin in child.cubins:
                     some, listing = of_library(cubin)
@@ -210,10 +281,16 @@ class Disassembler:
             return replace(empty, degraded=(f"machine code: {error.what} → {error.remedy}",))
         return self._checked(replace(empty, key=compiled.key, functions=tuple(functions)), text)
 
-    def _checked(self, row: SassRow, text: str) -> SassRow:
+    def _checked(self, row: model.SassRow, text: str) -> model.SassRow:
         if not row.functions:
             return replace(row, degraded=("machine code: the build has none for these architectures",))
         archs = dict.fromkeys(one.arch for one in row.functions)
         lines = text.splitlines()
-        checks = [self._check(lines, arch) for arch in archs] if self._check is not None else []
-        return replace(row, signatures=tuple(one for some in checks for one in some))
+        checks = [
+            model.SignatureCheck(
+                method=method.id, arch=arch, state=sass_signature.check(lines, method, arch).shown
+            )
+            for arch in archs
+            for method in registry.shipped()
+        ]
+        return replace(row, signatures=tuple(checks))

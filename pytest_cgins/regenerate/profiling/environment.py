@@ -39,7 +39,8 @@ def evidence(
         clang_tidy: whether it is there.
         preflight: of the cases that were asked for.
     """
-    findings = [*filter(_matters, report.findings), *libraries(), clang_tidy]
+    own = [one for one in report.findings if one.group in GROUPS or one.name in NAMES]
+    findings = [*own, *libraries(), clang_tidy]
     by_name = {one.name: one for one in findings}
     findings = [_with_package(one) if one.name == sass.TOOL else one for one in findings]
     probed = by_name.get("counters (probe)", by_name.get("counters"))
@@ -122,10 +123,6 @@ def libraries() -> Iterable[Finding]:
             yield Finding(group="Libraries", name=name, state="ok", version=version(name))
         except PackageNotFoundError:
             continue
-
-
-def _matters(one: Finding) -> bool:
-    return one.group in GROUPS or one.name in NAMES
 
 
 def _with_package(one: Finding) -> Finding:

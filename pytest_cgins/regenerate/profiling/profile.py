@@ -18,19 +18,11 @@ from pytest_cgins.core.errors import CginsError, InfrastructureError
 from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.evaluate import Evaluator
-from pytest_cgins.regenerate.profiling import compile_report, metrics
+from pytest_cgins.regenerate.profiling import disassembly, metrics, model
 from pytest_cgins.regenerate.profiling import ncu as tool
 from pytest_cgins.regenerate.profiling.child import Child, ChildResult, StartedChild
-from pytest_cgins.regenerate.profiling.metric_table import EXTRAS
-from pytest_cgins.regenerate.profiling.model import (
-    EVIDENCE_VERSION,
-    CaseProfile,
-    CompiledFunction,
-    ProfiledKernel,
-    ProfileEvidence,
-    TimelineKernel,
-)
-from pytest_cgins.regenerate.profiling.ncu_csv import Launch
+from pytest_cgins.regenerate.profiling.metrics import EXTRAS
+from pytest_cgins.regenerate.profiling.ncu import Launch
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.sandbox.fence import Sandbox
 
@@ -52,8 +44,8 @@ NO_DEVICE = (
 class _Findings:
     """What is known so far of one case."""
 
-    kernels: tuple[ProfiledKernel, ...] = ()
-    timeline: tuple[TimelineKernel, ...] = ()
+    kernels: tuple[model.ProfiledKernel, ...] = ()
+    timeline: tuple[model.TimelineKernel, ...] = ()
     report: str = ""
     degraded: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -95,22 +87,22 @@ class Profiler:
         self._timeout_s = timeout_s
         self._say = say
 
-    def evidence(self, kernel: str, cases: Sequence[Case]) -> ProfileEvidence:
+    def evidence(self, kernel: str, cases: Sequence[Case]) -> model.ProfileEvidence:
         """The document of some cases of a kernel."""
         profiles = []
         for case in cases:
             self._say(case.name)
             profiles.append(self.profile(case))
         used = self._ncu is not None and any(one.kernels for one in profiles)
-        return ProfileEvidence(
-            version=EVIDENCE_VERSION,
+        return model.ProfileEvidence(
+            version=model.EVIDENCE_VERSION,
             kernel=kernel,
             top=self._top,
             ncu=self._ncu.version if self._ncu is not None and used else "",
             cases=tuple(profiles),
         )
 
-    def profile(self, case: Case) -> CaseProfile:
+    def profile(self, case: Case) -> model.CaseProfile:
         """Everything that is to be had of one case. What fails is told in `degraded`, never raised."""
         there = self._evaluator.described(warms=False)
         device = case.device.partition(":")[0]
@@ -165,7 +157,7 @@ class Profiler:
             return
         rows = told.answer.get("timeline", [])
         try:
-            found.timeline = documents.load_python(tuple[TimelineKernel, ...], rows)
+            found.timeline = documents.load_python(tuple[model.TimelineKernel, ...], rows)
         except ValueError as error:
             found.degraded.append(f"timeline: it cannot be read: {str(error).partition(chr(10))[0]}")
         if not found.timeline:
@@ -209,16 +201,16 @@ class Profiler:
         shutil.move(report, self._folder / name)
         return name
 
-    def _profile(self, case: Case, compiled: CompiledKernel, found: _Findings) -> CaseProfile:
+    def _profile(self, case: Case, compiled: CompiledKernel, found: _Findings) -> model.CaseProfile:
         functions, missing = self._functions(compiled, found)
-        return CaseProfile(
+        return model.CaseProfile(
             case=case.name,
             key=compiled.key,
             kernels=found.kernels,
             top=metrics.worst(main_kernel(found.kernels).metrics, self._top) if found.kernels else (),
             timeline=found.timeline,
             functions=functions,
-            compiler=compile_report.build_lines(compiled),
+            compiler=disassembly.build_lines(compiled),
             report=found.report,
             degraded=(*found.degraded, *missing),
             notes=tuple(found.notes),
@@ -226,17 +218,17 @@ class Profiler:
 
     def _functions(
         self, compiled: CompiledKernel, found: _Findings
-    ) -> tuple[tuple[CompiledFunction, ...], tuple[str, ...]]:
+    ) -> tuple[tuple[model.CompiledFunction, ...], tuple[str, ...]]:
         source = compiled.source
         if source.device == "cpu":
             return (), ()
         if source.contract != "python":
-            return compile_report.functions(compiled)
+            return disassembly.functions(compiled)
         if not found.cubins:
             return (), ("machine code: the module compiles by itself, and left none where Triton does",)
-        return compile_report.of_cubins(found.cubins)
+        return disassembly.of_cubins(found.cubins)
 
-    def _without_device(self, case: Case) -> CaseProfile:
+    def _without_device(self, case: Case) -> model.CaseProfile:
         """The compiler's report alone."""
         try:
             compiled = self._evaluator.supply.kernel(case.kernel, case.implementation, "cuda")
@@ -247,13 +239,13 @@ class Profiler:
         return self._profile(case, compiled, _Findings(degraded=[NO_DEVICE]))
 
 
-def profiled(launches: Sequence[Launch]) -> tuple[ProfiledKernel, ...]:
+def profiled(launches: Sequence[Launch]) -> tuple[model.ProfiledKernel, ...]:
     """Launches with what is understood of their columns, each with its share of the time."""
     times = [metrics.duration_ns(one.columns) for one in launches]
     whole = sum(time for time in times if time is not None)
     known = whole > 0 and None not in times
     return tuple(
-        ProfiledKernel(
+        model.ProfiledKernel(
             name=one.name,
             grid=one.grid,
             block=one.block,
@@ -266,7 +258,7 @@ def profiled(launches: Sequence[Launch]) -> tuple[ProfiledKernel, ...]:
     )
 
 
-def main_kernel(kernels: Sequence[ProfiledKernel]) -> ProfiledKernel:
+def main_kernel(kernels: Sequence[model.ProfiledKernel]) -> model.ProfiledKernel:
     """The launch that takes most of the time."""
     return max(kernels, key=lambda one: one.time_share)
 
@@ -276,7 +268,7 @@ def _notes(told: ChildResult) -> list[str]:
     return [str(note)[:500] for note in notes] if isinstance(notes, list) else []
 
 
-def _nothing(case: Case, *degraded: str) -> CaseProfile:
-    return CaseProfile(
+def _nothing(case: Case, *degraded: str) -> model.CaseProfile:
+    return model.CaseProfile(
         case=case.name, key="", kernels=(), top=(), timeline=(), functions=(), degraded=degraded
     )

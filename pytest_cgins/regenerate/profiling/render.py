@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_cgins.core.console import new_table
 from pytest_cgins.core.figures import time_ns
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.profiling.model import (
-    AXES,
-    AttributionEvidence,
-    BenchEvidence,
-    CaseProfile,
-    EnvironmentEvidence,
-    MetricValue,
-    ProfileEvidence,
-    Ratio,
-    RooflineEvidence,
-    SassEvidence,
-    SassRow,
-    TidyEvidence,
-)
+from pytest_cgins.regenerate.profiling import model
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,7 +19,7 @@ NAME_WIDTH = 72
 NO_FIGURE = "-"
 
 
-def environment(made: EnvironmentEvidence) -> list[Table | str]:
+def environment(made: model.EnvironmentEvidence) -> list[Table | str]:
     """What is there, then what that disables."""
     table = new_table("what", "state", "version", "where")
     for one in made.findings:
@@ -48,7 +35,7 @@ def environment(made: EnvironmentEvidence) -> list[Table | str]:
     return parts
 
 
-def roofline(made: RooflineEvidence) -> list[Table | str]:
+def roofline(made: model.RooflineEvidence) -> list[Table | str]:
     """A row a case, then what is missing."""
     table = new_table(
         "case",
@@ -84,7 +71,7 @@ def roofline(made: RooflineEvidence) -> list[Table | str]:
     return [table, *messages, *_degraded(made.degraded)]
 
 
-def profile(made: ProfileEvidence) -> list[Table | str]:
+def profile(made: model.ProfileEvidence) -> list[Table | str]:
     """Of each case its launches, the worst figures, the timeline and the compiler's report."""
     parts: list[Table | str] = []
     for one in made.cases:
@@ -92,7 +79,7 @@ def profile(made: ProfileEvidence) -> list[Table | str]:
     return parts
 
 
-def _profile(one: CaseProfile) -> list[Table | str]:
+def _profile(one: model.CaseProfile) -> list[Table | str]:
     parts: list[Table | str] = []
     if one.kernels:
         table = new_table("launch", "grid", "block", ">time", ">share")
@@ -134,16 +121,16 @@ def _profile(one: CaseProfile) -> list[Table | str]:
     return [*parts, *_degraded(one.degraded), ""]
 
 
-def _metrics(top: Iterable[MetricValue]) -> Table:
+def _metrics(top: Iterable[model.MetricValue]) -> Table:
     table = new_table("axis", "figure", ">value", ">badness")
-    for axis in AXES:
+    for axis in model.AXES:
         for one in top:
             if one.axis == axis:
                 table.add_row(axis, one.title, f"{one.value:.4g} {one.unit}", f"{one.badness or 0:.2f}")
     return table
 
 
-def sass(made: SassEvidence) -> list[Table | str]:
+def sass(made: model.SassEvidence) -> list[Table | str]:
     """A row a function, then signatures."""
     table = new_table("implementation", "function", "arch", ">instructions", "opcodes")
     lines = []
@@ -158,7 +145,7 @@ def sass(made: SassEvidence) -> list[Table | str]:
     return [table, *lines]
 
 
-def _signatures(row: SassRow) -> list[str]:
+def _signatures(row: model.SassRow) -> list[str]:
     """Methods that left their mark, and how many did not."""
     if not row.signatures:
         return []
@@ -168,7 +155,7 @@ def _signatures(row: SassRow) -> list[str]:
     return [f"{row.implementation}: {told}; {counts['absent']} absent, {counts['unknown']} unknown"]
 
 
-def tidy(made: TidyEvidence) -> list[Table | str]:
+def tidy(made: model.TidyEvidence) -> list[Table | str]:
     """A line a finding."""
     lines = [f"{one.file}:{one.line}: {one.level}: {one.message} [{one.check}]" for one in made.findings]
     if made.clang_tidy and not lines:
@@ -176,7 +163,7 @@ def tidy(made: TidyEvidence) -> list[Table | str]:
     return [*lines, *_degraded(made.degraded)]
 
 
-def bench(made: BenchEvidence) -> list[Table | str]:
+def bench(made: model.BenchEvidence) -> list[Table | str]:
     """A row a case; ratios with their intervals."""
     table = new_table(
         "case", "status", ">kernel", ">torch/kernel", ">compile/kernel", ">base/kernel", "cache"
@@ -199,7 +186,7 @@ def _cases(some: Sequence[str], count: int) -> str:
     return "all cases" if len(some) == count > 1 else ", ".join(some)
 
 
-def attribution(made: AttributionEvidence) -> list[Table | str]:
+def attribution(made: model.AttributionEvidence) -> list[Table | str]:
     """A row a method and case."""
     table = new_table(
         "method", "state", "case", ">champion", ">without it", ">attribution", "interval", "test"
@@ -221,7 +208,7 @@ def _degraded(lines: Iterable[str]) -> list[str]:
     return [f"not available: {line}" for line in lines]
 
 
-def _ratio(one: Ratio | None) -> str:
+def _ratio(one: model.Ratio | None) -> str:
     return NO_FIGURE if one is None else f"{one.ratio:.3f} [{one.low:.3f}, {one.high:.3f}]"
 
 

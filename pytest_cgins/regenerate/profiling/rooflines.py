@@ -1,17 +1,71 @@
-"""Cases against the peaks of their device: by work over time, and by counters where ncu has read them."""
+"""How far cases are from the peaks of their device: by work over time, and by counters where ncu has read them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.core.model import Evaluation
-from pytest_cgins.regenerate.profiling import gaps
-from pytest_cgins.regenerate.profiling.model import (
-    EVIDENCE_VERSION,
-    CaseProfile,
-    RooflineEvidence,
-    RooflineRow,
-)
+from pytest_cgins.regenerate.profiling import model
+
+NEAR_PEAK = 0.85
+"""Share of a peak from which there is little left to win."""
+_COMPUTE = ("tensor_pct", "fp32_pct", "sm_pct")
+
+
+def near_peak(found: Roofline) -> bool:
+    """Whether the greater of both shares is at the peak: a kernel that is bound by memory never uses all arithmetic."""
+    return max(found.share_of_compute, found.share_of_bandwidth) >= NEAR_PEAK
+
+
+def of_counters(kernels: Sequence[model.ProfiledKernel]) -> model.Gaps | None:
+    """Gaps of a call by ncu, each kernel by its share of the time; None where counters for two axes are missing.
+
+    Δc = max(0, 1 − max(tensor, fp32, multiprocessor)), Δm = max(0, 1 − DRAM), Δl = the greatest stall; 0.5 without one.
+    """
+    compute = _weighted((one.time_share, _most(_values(one), _COMPUTE)) for one in kernels)
+    memory = _weighted((one.time_share, _values(one).get("dram_pct")) for one in kernels)
+    stall = _weighted((one.time_share, _greatest_stall(_values(one))) for one in kernels)
+    if compute is None or memory is None:
+        return None
+    return model.Gaps(
+        compute=max(0.0, 1 - compute / 100),
+        memory=max(0.0, 1 - memory / 100),
+        latency=model.NO_LATENCY_DATA if stall is None else stall / 100,
+        latency_known=stall is not None,
+        source="ncu",
+    )
+
+
+def of_roofline(found: Roofline) -> model.Gaps:
+    """Gaps by work over time; of latency nothing is known."""
+    return model.Gaps(
+        compute=max(0.0, 1 - found.share_of_compute),
+        memory=max(0.0, 1 - found.share_of_bandwidth),
+        latency=model.NO_LATENCY_DATA,
+        latency_known=False,
+        source="roofline",
+    )
+
+
+def _values(kernel: model.ProfiledKernel) -> dict[str, float]:
+    return {one.name: one.value for one in kernel.metrics}
+
+
+def _most(values: Mapping[str, float], names: Iterable[str]) -> float | None:
+    return max((values[name] for name in names if name in values), default=None)
+
+
+def _greatest_stall(values: Mapping[str, float]) -> float | None:
+    return max((value for name, value in values.items() if name.startswith("stall_")), default=None)
+
+
+def _weighted(pairs: Iterable[tuple[float, float | None]]) -> float | None:
+    """Mean by weight of those that are known."""
+    known = [(weight, value) for weight, value in pairs if value is not None]
+    whole = sum(weight for weight, _ in known)
+    return sum(weight * value for weight, value in known) / whole if whole > 0 else None
+
 
 NO_COUNTERS = (
     "gaps: no counters of these cases, so compute and memory come from work over time, and latency has no data (0.5 "
@@ -21,8 +75,8 @@ NO_PEAKS = "peaks: this device's are not known → cgins calibrate --peaks, with
 
 
 def evidence(
-    kernel: str, evaluations: Iterable[Evaluation], profiles: Sequence[CaseProfile] = ()
-) -> RooflineEvidence:
+    kernel: str, evaluations: Iterable[Evaluation], profiles: Sequence[model.CaseProfile] = ()
+) -> model.RooflineEvidence:
     """The rooflines of timed cases.
 
     Args:
@@ -39,20 +93,22 @@ def evidence(
         degraded.append(
             f"{NO_PEAKS}; or nobody knows the op's work: say it with work: {{flops: …, bytes: …}}"
         )
-    return RooflineEvidence(version=EVIDENCE_VERSION, kernel=kernel, rows=rows, degraded=tuple(degraded))
+    return model.RooflineEvidence(
+        version=model.EVIDENCE_VERSION, kernel=kernel, rows=rows, degraded=tuple(degraded)
+    )
 
 
-def _row(one: Evaluation, profiles: Mapping[tuple[str, str], CaseProfile]) -> RooflineRow:
+def _row(one: Evaluation, profiles: Mapping[tuple[str, str], model.CaseProfile]) -> model.RooflineRow:
     key = one.tested.build if one.tested is not None else ""
     measured = one.measurement
     roofline = measured.roofline if measured is not None else None
     profile = profiles.get((one.case.name, key))
-    found = gaps.of_counters(profile.kernels) if profile is not None and profile.kernels else None
+    found = of_counters(profile.kernels) if profile is not None and profile.kernels else None
     if found is None and roofline is not None:
-        found = gaps.of_roofline(roofline)
+        found = of_roofline(roofline)
     notes = [note for note in (measured.notes if measured is not None else ()) if "roofline" in note]
     message = one.verdict.message.partition("\n")[0] if measured is None else "; ".join(notes)
-    return RooflineRow(
+    return model.RooflineRow(
         case=one.case.name,
         key=key,
         status=one.verdict.status.value,
@@ -60,5 +116,5 @@ def _row(one: Evaluation, profiles: Mapping[tuple[str, str], CaseProfile]) -> Ro
         median_ns_per_call=measured.kernel.median_ns_per_call if measured is not None else None,
         roofline=roofline,
         gaps=found,
-        near_peak=gaps.near_peak(roofline) if roofline is not None else None,
+        near_peak=near_peak(roofline) if roofline is not None else None,
     )

@@ -1,6 +1,6 @@
 """Prompts: what a language model is told of a kernel, so that its first answer is right.
 
-`templates/` has the texts. `generator.md`, `candidate.md` (of a search), `helper.md` and `verifier.md` are whole
+`templates/` has the texts. `generator.md`, `candidate.md` (of a search), `helper.md`, `verifier.md` and `judge.md` are whole
 prompts, each with its `*_system.md` (`system.md` for the first two); they include the sections, a file each. Where
 languages, contracts or kinds of op differ, there is a file each in `languages/`, `contract/` and `advice/`.
 `ops.txt`, `probes.txt` and `stages.yaml` are lists. What is quoted goes through `data` or `fenced`, whose fences

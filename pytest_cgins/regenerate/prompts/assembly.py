@@ -11,15 +11,7 @@ from dataclasses import dataclass, replace
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.regenerate.model import Ask, Attempt, Goal, Message
-from pytest_cgins.regenerate.prompts import (
-    blocks,
-    contract,
-    definitions,
-    findings,
-    templating,
-    traces,
-    workload,
-)
+from pytest_cgins.regenerate.prompts import blocks, contract, findings, templating, traces, workload
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 
@@ -108,14 +100,10 @@ def candidate(
 def _messages(system: str, user: str, context: Context, **values: object) -> tuple[Message, ...]:
     return (
         Message(role="system", text=section(system, context)),
-        Message(role="user", text=_bounded(section(user, context, **values))),
+        # A last guard: each part has its own bound, which together stay below this one but for odd projects. The answer's
+        # form comes last and must stay.
+        Message(role="user", text=blocks.without_middle(section(user, context, **values), MOST_CHARACTERS)),
     )
-
-
-def _bounded(text: str) -> str:
-    """A last guard: each part has its own bound, which together stay below this one but for odd projects."""
-    # The answer's form comes last and must stay.
-    return blocks.without_middle(text, MOST_CHARACTERS)
 
 
 def section(template: str, context: Context, **values: object) -> str:
@@ -128,7 +116,7 @@ def section(template: str, context: Context, **values: object) -> str:
         backend=workload.backend_of(context),
         families=workload.families_of(context.target.op),
         fence_of=workload.fence_of,
-        described_op=definitions.described_op,
+        described_op=workload.described_op,
         recorded_calls=traces.recorded_calls,
         described_contract=contract.described_contract,
         checks=contract.checks,
@@ -175,9 +163,7 @@ def _fitted(texts: Iterable[tuple[str, str]], characters: int) -> Iterator[tuple
         yield name, text, kept
 
 
-def _timed_tables(
-    context: Context,
-) -> list[tuple[str, list[tuple[Evaluation, Measurement]], int]]:
+def _timed_tables(context: Context) -> list[tuple[str, list[tuple[Evaluation, Measurement]], int]]:
     """Title, rows and how many are left out, of the source before all attempts and of the last one tried."""
     evaluations = {"The source before all attempts": context.evaluations}
     last = next((attempt for attempt in reversed(context.attempts) if attempt.trials), None)

@@ -7,7 +7,6 @@ that are longer than any run of the same character inside, without characters th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_cgins.core.text import counted
@@ -108,17 +107,6 @@ def fenced(text: str, info: str = "text") -> str:
 def data(title: str, text: str) -> str:
     """A block of what others wrote, under a line that says what it is and that it is data."""
     return f"{title} (data):\n{fenced(text)}"
-
-
-def section(title: str, parts: Iterable[str]) -> str:
-    """A heading and what is under it; "" if nothing is."""
-    kept = [part for part in parts if part]
-    return "\n".join((f"## {title}", *kept)) if kept else ""
-
-
-def join(parts: Iterable[str]) -> str:
-    """Sections one after the other."""
-    return "\n\n".join(part for part in parts if part)
 
 
 def without_paths(text: str, root: Path) -> str:

@@ -15,9 +15,8 @@ from pytest_cgins.core.model import Evaluation, Trace
 from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.recording.profile import PackProfile, TraceProfile, read_all
 from pytest_cgins.regenerate.model import Advice, Attempt, Target
-from pytest_cgins.regenerate.prompts.hardware import Hardware
+from pytest_cgins.regenerate.prompts.hardware import Hardware, text_of
 
-_LARGEST_HEADER = 1 << 20
 _MOST_HEADERS = 64
 
 
@@ -133,7 +132,7 @@ def gather(
 
 def sources_of(config: Config, implementation: Implementation, top: Path) -> dict[str, str]:
     """An implementation's own sources by path relative to `top`, main file first; "" for those not there."""
-    return {relative(file, top): _text(file) for file in _own(config, implementation)}
+    return {relative(file, top): text_of(file) for file in _own(config, implementation)}
 
 
 def _own(config: Config, implementation: Implementation) -> tuple[Path, ...]:
@@ -151,7 +150,7 @@ def headers_of(config: Config, implementation: Implementation, top: Path) -> dic
         for header in _modules(file, config.root) if file.suffix == ".py" else _headers(file):
             if header not in own and header.resolve().is_relative_to(top.resolve()):
                 headers.setdefault(header)
-    return {relative(file, top): _text(file) for file in list(headers)[:_MOST_HEADERS]}
+    return {relative(file, top): text_of(file) for file in list(headers)[:_MOST_HEADERS]}
 
 
 def _headers(file: Path) -> tuple[Path, ...]:
@@ -166,7 +165,7 @@ def _modules(file: Path, root: Path) -> tuple[Path, ...]:
     modules: dict[Path, None] = {}
     todo = [file]
     while todo and len(modules) < _MOST_HEADERS:
-        for name in _imported(_text(todo.pop(0))):
+        for name in _imported(text_of(todo.pop(0))):
             base = root.joinpath(*name.split("."))
             module = next(
                 (path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None
@@ -197,11 +196,3 @@ def relative(file: Path, top: Path) -> str:
         if path.is_relative_to(folder):
             return path.relative_to(folder).as_posix()
     return file.name
-
-
-def _text(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            return opened.read(_LARGEST_HEADER).decode("utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -86,7 +86,11 @@ def of_attempt(attempt: Attempt, files: Sequence[str], top: Path, most: int = MO
         top: folder that paths are relative to.
         most: characters of all groups of failures together; the first has its own bounds.
     """
-    wrong = [trial for trial in attempt.trials if not all(map(_passes, trial.evaluations))]
+    wrong = [
+        trial
+        for trial in attempt.trials
+        if any(it.verdict.status.outcome not in ("pass", "skip") for it in trial.evaluations)
+    ]
     trials = wrong or attempt.trials
     return render(
         "attempt.md",
@@ -96,10 +100,6 @@ def of_attempt(attempt: Attempt, files: Sequence[str], top: Path, most: int = MO
         trial=trials[-1] if trials else None,
         cases=of_evaluations(trials[-1].evaluations, top, most) if trials else "",
     )
-
-
-def _passes(evaluation: Evaluation) -> bool:
-    return evaluation.verdict.status.outcome in ("pass", "skip")
 
 
 def of_log(log: str, files: Sequence[str], top: Path) -> str:

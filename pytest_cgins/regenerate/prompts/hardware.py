@@ -7,12 +7,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.config import Config
 from pytest_cgins.core.device import DeviceName, device_of
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.prompts.blocks import one_line
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.pool import WorkerPool
 
 LIBRARY = "libcuda.so.1"
 _PROBE = Path(__file__).parent / "device_probe.py"
@@ -141,7 +146,7 @@ def _cuda(device: str, library: str, proc: Path) -> dict[str, Any]:
         facts["arch"] = f"sm_{numbers['major']}{answers.get('minor', 0)}"
     facts["clock_mhz"] = numbers.get("clock_khz", 0) // 1000
     facts["memory_clock_mhz"] = numbers.get("memory_clock_khz", 0) // 1000
-    version = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)", _text(proc / "driver/nvidia/version"))
+    version = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)", text_of(proc / "driver/nvidia/version"))
     facts["driver"] = version[1] if version else ""
     return facts
 
@@ -150,7 +155,7 @@ def _cuda(device: str, library: str, proc: Path) -> dict[str, Any]:
 
 
 def _cpu(cores: int, proc: Path, sys_folder: Path) -> dict[str, Any]:
-    info = _text(proc / "cpuinfo")
+    info = text_of(proc / "cpuinfo")
     name = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", info, re.MULTILINE)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", info, re.MULTILINE)
     present = set(flags[1].split()) if flags else set()
@@ -174,7 +179,7 @@ def _usable_cores() -> int:
 def _caches(folder: Path) -> tuple[tuple[str, int], ...]:
     caches = []
     for cache in sorted(folder.glob("index*")):
-        level, kind, size = (_text(cache / name).strip() for name in ("level", "type", "size"))
+        level, kind, size = (text_of(cache / name).strip() for name in ("level", "type", "size"))
         match = re.fullmatch(r"(\d+)([KMG])", size)
         if level.isdigit() and match and kind in ("Data", "Unified"):
             caches.append(
@@ -183,9 +188,35 @@ def _caches(folder: Path) -> tuple[tuple[str, int], ...]:
     return tuple(caches)
 
 
-def _text(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """The first mebibyte of a file, whatever it is; "" if it cannot be read."""
     try:
         with file.open("rb") as opened:
             return opened.read(1 << 20).decode(errors="replace")
     except OSError:
         return ""
+
+
+def described(config: Config, reference: WorkerPool, environment: Mapping[str, str], device: str) -> Hardware:
+    """A device, as a worker describes it and has measured its peaks; what cannot be found out is 0 or "" in it.
+
+    Args:
+        config: the project's file.
+        reference: a pool whose trusted worker is asked.
+        environment: added to that of workers.
+        device: `cpu` or `cuda`.
+    """
+    evaluator = Evaluator(config, seed=0, timing=False, environment=environment, reference=reference)
+    with closing(evaluator):
+        try:
+            found = evaluator.described().get(device)
+            peaks = evaluator.peaks(device_of(device).case_name)
+        except EndedError:
+            return read(device)
+    return read(
+        device,
+        peak_bytes_per_s=peaks.copy_bytes_per_s if peaks else 0.0,
+        peak_flops_per_s=peaks.matmul_flops_per_s if peaks else {},
+        driver=found.driver if found else "",
+        cores=found.host_cores if found else 0,
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.regenerate.methods import select, validator
+from pytest_cgins.regenerate.methods import select
 from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.methods.model import Family, Language
@@ -57,10 +57,10 @@ class Offers:
     def complaints(self, answer: str) -> tuple[str, ...]:
         """What is wrong with the choice of an answer, in words; () if it holds, or says nothing."""
         try:
-            choice = validator.read_choice(answer)
+            choice = select.read_choice(answer)
         except CginsError:
             return ()
-        violations = validator.validate(
+        violations = select.validate(
             choice, self.offered, registry=self.registry, situation=self.situation, budget=self.budget,
             memory=self.memory,
         )  # fmt: skip
@@ -149,7 +149,7 @@ def named(registry: Registry, method: str) -> str:
 def chosen(answer: str) -> tuple[str, ...]:
     """Ids of the methods that an answer says it took: its JSON `picks`, or a line `Methods: a, b`."""
     try:
-        return tuple(dict.fromkeys(pick.method for pick in validator.read_choice(answer).picks))
+        return tuple(dict.fromkeys(pick.method for pick in select.read_choice(answer).picks))
     except CginsError:
         line = _LINE.search(answer)
         return tuple(dict.fromkeys(_NAME.findall(line[1].lower()))) if line else ()

@@ -9,17 +9,62 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import get_args
+from typing import Any, Literal, get_args
 
 from pytest_cgins.config import document
-from pytest_cgins.config.document import Section
+from pytest_cgins.config.document import Readers, Value
 from pytest_cgins.regenerate.methods.axis_budget import LEAST_GAP, TIES, Gaps
 from pytest_cgins.regenerate.methods.model import Axis
+from pytest_cgins.regenerate.model import INCUMBENT, Ask
 from pytest_cgins.regenerate.prompts import workload
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.templating import FOLDER, render
 from pytest_cgins.regenerate.prompts.workload import Backend
-from pytest_cgins.regenerate.search.stage import STAGES, Focus, Stage
+from pytest_cgins.regenerate.search.tree import Tree
+
+Stage = Literal["structure", "memory", "parallelism", "finish"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+Focus = Literal["structure", "memory", "parallelism", "finish", "all", "again"]
+"""A stage; all of them in one pass; or all were gone through, and the times say where to go back to."""
+
+
+def stage_of(ask: Ask, tree: Tree) -> Focus | None:
+    """What a prompt is to focus on; None for mendings and ablations, which are about what is there.
+
+    Args:
+        ask: what the policy wants.
+        tree: all candidates until then.
+    """
+    if ask.kind not in ("optimise", "regenerate"):
+        return None
+    if not ask.staged:
+        return "all"
+    start = ask.parent if tree[ask.parent].is_right else _start(tree, ask.parent)
+    done = _done(tree, start, before=ask.round)
+    return STAGES[done] if done < len(STAGES) else "again"
+
+
+def _start(tree: Tree, number: int) -> int:
+    """The right kernel that a candidate was begun from: its mendings are not counted."""
+    number = tree.ask(number).parent
+    while not tree[number].is_right:
+        number = tree.ask(number).parent
+    return number
+
+
+def _done(tree: Tree, number: int, *, before: int) -> int:
+    """Stages that lie behind a kernel when a round begins from it."""
+    tried = {
+        tree.ask(one.number).round
+        for one in tree
+        if one.is_right and tree.ask(one.number).kind != "ablate" and _start(tree, one.number) == number
+    }
+    here = sum(1 for one in tried if one < before)
+    if number == INCUMBENT:
+        return here
+    return here + 1 + _done(tree, _start(tree, number), before=tree.ask(number).round)
+
 
 DATA = FOLDER / "stages.yaml"
 VERSION = 1
@@ -73,40 +118,39 @@ def read(file: Path) -> Plan:
         ConfigError: it cannot be read, or something in it is missing, unknown or empty.
     """
     top = document.read(file)
-    top.refuse_unknown(("version", "families", "constants"))
-    version = top.require("version", remedy=f"write version: {VERSION}")
-    if version.integer() != VERSION:
-        version.fail(f"version {version.scalar()} of a file of stages", remedy=f"write version: {VERSION}")
-    families = top.require("families", remedy="write families:").mapping("families")
-    constants = top.require("constants", remedy="write constants:").mapping("constants")
-    names = get_args(workload.Language)
-    constants.refuse_unknown(names)
-    known = (*get_args(workload.Family), "backward")
-    families.refuse_unknown(known)
-    return Plan(
-        families={name: _family(families, name) for name in known},
-        constants={name: constants.require(name, remedy="write it").text() for name in names},
+    families = (*get_args(workload.Family), "backward")
+    readers: Readers = {
+        "version": _version,
+        "families": lambda value: value.mapping("families").read_all(
+            dict.fromkeys(families, _family), remedy="write its stages"
+        ),
+        "constants": lambda value: value.mapping("constants").read_all(
+            dict.fromkeys(get_args(workload.Language), Value.text), remedy="write it"
+        ),
+    }
+    fields = top.read_all(readers, remedy=f"write version: {VERSION}, families and constants")
+    return Plan(families=fields["families"], constants=fields["constants"])
+
+
+def _version(value: Value) -> None:
+    if value.integer() != VERSION:
+        value.fail(f"version {value.scalar()} of a file of stages", remedy=f"write version: {VERSION}")
+
+
+def _family(value: Value) -> Any:
+    """Lines by stage."""
+    readers: Readers = dict.fromkeys(map(str, STAGES), _lines)
+    return value.mapping(f'family "{value.key}"').read_all(readers, remedy="write it")
+
+
+def _lines(value: Value) -> Lines:
+    texts = dict.fromkeys(("all", *_BACKENDS), Value.texts)
+    section = value.mapping(f'stage "{value.key}" of {value.section.title}')
+    fields = section.read_all(
+        {"title": Value.text, **texts}, remedy="write a title and, by language, lists of sentences"
     )
-
-
-def _family(families: Section, name: str) -> dict[Stage, Lines]:
-    it = families.require(name, remedy="write its stages").mapping(f'family "{name}"')
-    it.refuse_unknown(STAGES)
-    stages: dict[Stage, Lines] = {}
-    for stage in STAGES:
-        section = it.require(stage, remedy="write it").mapping(f'stage "{stage}" of family "{name}"')
-        section.refuse_unknown(("title", "all", *_BACKENDS))
-        stages[stage] = Lines(
-            title=section.require("title", remedy="write what it is about").text(),
-            everywhere=_texts(section, "all"),
-            of_backend={backend: _texts(section, backend) for backend in _BACKENDS},
-        )
-    return stages
-
-
-def _texts(section: Section, key: str) -> tuple[str, ...]:
-    value = section.require(key, remedy="write a list of sentences")
-    return tuple(item.text() for item in value.items())
+    of_backend = {backend: fields[backend] for backend in _BACKENDS}
+    return Lines(title=fields["title"], everywhere=fields["all"], of_backend=of_backend)
 
 
 def described(context: Context, focus: Focus | None, gaps: Gaps | None = None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.model import Argument, Recipe, Storage, Trace
+from pytest_cgins.core.model import Recipe, Storage, Trace
 from pytest_cgins.packs.store import PackReader
 from pytest_cgins.recording.profile import TraceProfile
 from pytest_cgins.regenerate.prompts import blocks, calls
@@ -71,7 +71,7 @@ def _common(traces: Sequence[Trace]) -> dict[str, str]:
     seen: dict[str, set[str]] = {}
     for trace in traces:
         for argument in calls.arguments(trace):
-            seen.setdefault(argument.name, set()).add(_key(argument, trace))
+            seen.setdefault(argument.name, set()).add(calls.plain(argument.value, trace.tensors))
     everywhere = {
         name
         for name in seen
@@ -86,10 +86,6 @@ def _common(traces: Sequence[Trace]) -> dict[str, str]:
         and len(seen[argument.name]) == 1
         and not any(True for _ in calls.tensor_indices(argument.value))
     }
-
-
-def _key(argument: Argument, trace: Trace) -> str:
-    return calls.plain(argument.value, trace.tensors)
 
 
 def _groups(

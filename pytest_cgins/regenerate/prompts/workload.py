@@ -2,12 +2,103 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from pathlib import Path
 from typing import Literal
 
+from pytest_cgins.building.contracts import torch_schema
+from pytest_cgins.core import syntax
 from pytest_cgins.core.device import device_of
-from pytest_cgins.regenerate.prompts.context import Context
-from pytest_cgins.regenerate.prompts.definitions import word
+from pytest_cgins.regenerate.prompts import templating
+from pytest_cgins.regenerate.prompts.context import Context, relative
+
+_MOST_HELPERS = 8
+
+SENTENCES = templating.sentences("ops.txt")
+"""By the last part of an op's name without a trailing `_`."""
+
+
+def described_op(context: Context) -> dict[str, object]:
+    """What `templates/op.md` says of the op."""
+    op, _, rest = context.target.op.partition("@backward(")
+    is_torch = op.startswith("torch.")
+    # A module of torch.nn has its functional namesake's words, and arguments of its own.
+    is_function = is_torch and (not op.startswith("torch.nn.") or op.startswith("torch.nn.functional."))
+    sentence = SENTENCES.get(word(op), "") if is_function else ""
+    file, source = (None if is_torch else find(context.config.root, op)) or (None, "")
+    return {
+        "forward": op,
+        "gradients": [f"grad_{name.strip()}" for name in rest.rstrip(")").split(",")] if rest else [],
+        "is_torch": is_torch,
+        "sentence": sentence,
+        "documentation": torch_schema.documentation(op).strip() if is_torch and not sentence else "",
+        "source": source,
+        "path": relative(file, context.top) if file is not None else "",
+        "in_place": is_torch and op.endswith("_") and not op.endswith("__"),
+    }
+
+
+def word(op: str) -> str:
+    """Last part of an op's name, lower case, no trailing `_`: `relu` of `torch.nn.functional.relu_`."""
+    parts = op.partition("@")[0].split(".")
+    last = parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[-1]
+    return last.lower().rstrip("_")
+
+
+def find(root: Path, op: str) -> tuple[Path, str] | None:
+    """File and source of a qualified name in a project, with the helpers of the same file that it uses."""
+    parts = op.split(".")
+    for depth in range(len(parts) - 1, 0, -1):
+        if not all(part.isidentifier() for part in parts):
+            return None
+        base = root.joinpath(*parts[:depth])
+        for file in (base.with_suffix(".py"), base / "__init__.py"):
+            if file.is_file():
+                text = _definition(file, parts[depth:])
+                if text:
+                    return file, text
+    return None
+
+
+def _definition(file: Path, names: list[str]) -> str:
+    try:
+        text = file.read_text(encoding="utf-8")
+        tree = syntax.module(text)
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return ""
+    named = _top_level(tree)
+    if names[0] not in named:
+        return ""
+    wanted = {names[0]: None}
+    todo = [named[names[0]]]
+    while todo and len(wanted) <= _MOST_HELPERS:
+        for node in ast.walk(todo.pop(0)):
+            if isinstance(node, ast.Name) and node.id in named and node.id not in wanted:
+                wanted[node.id] = None
+                todo.append(named[node.id])
+    kept = sorted({id(named[name]): named[name] for name in wanted}.values(), key=lambda node: node.lineno)
+    lines = text.splitlines()
+    return "\n\n".join("\n".join(lines[_first(node) - 1 : node.end_lineno]) for node in kept)
+
+
+def _first(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
+    """Functions, classes and constants of a module by name."""
+    named: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            named[node.name] = node
+        elif isinstance(node, ast.Assign):
+            named.update({target.id: node for target in node.targets if isinstance(target, ast.Name)})
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            named[node.target.id] = node
+    return named
+
 
 Language = Literal["cpp", "cuda", "device", "triton", "cute", "cute-dsl", "python"]
 Backend = Literal["cpu", "cuda", "triton", "cute"]

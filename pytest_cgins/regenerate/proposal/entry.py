@@ -64,8 +64,8 @@ def check_new_entry(
 
 def _check_case(new: Sequence[str], was: Config | None, root: Path, config: str) -> None:
     """No new file stands in for another kernel's where upper and lower case are the same."""
-    entries = [one for entry in (was.kernels if was is not None else ()) for one in entry.implementations]
-    known = {path.casefold(): path for one in entries for path in _sources(one, root, config)}
+    entries = was.implementations.values() if was is not None else ()
+    known = {path.casefold(): path for _, one in entries for path in _sources(one, root, config)}
     for path in new:
         other = known.get(path.casefold(), path)
         if other != path:
@@ -88,16 +88,15 @@ def find(config: Config, target: Target) -> tuple[KernelEntry, Implementation]:
     Raises:
         ProposalError: there is none.
     """
-    for entry in config.kernels:
-        for one in entry.implementations:
-            if (entry.name, one.name, one.device) == (target.kernel, target.implementation, target.device):
-                if (entry.op, one.contract) != (target.op, target.contract):
-                    raise ProposalError(
-                        f"{CONFIG_NAME}: {target.name} is of another op or contract than the proposal says",
-                        remedy="make the proposal again",
-                    )
-                return entry, one
-    raise ProposalError(f"{CONFIG_NAME}: has no {target.name}", remedy="make the proposal again")
+    found = config.implementations.get(target.key)
+    if found is None:
+        raise ProposalError(f"{CONFIG_NAME}: has no {target.name}", remedy="make the proposal again")
+    if (found[0].op, found[1].contract) != (target.op, target.contract):
+        raise ProposalError(
+            f"{CONFIG_NAME}: {target.name} is of another op or contract than the proposal says",
+            remedy="make the proposal again",
+        )
+    return found
 
 
 def _check_settings(config: str, entry: KernelEntry, was: Config) -> None:
@@ -135,11 +134,7 @@ def _without(config: Config, target: Target) -> Config:
     """The configuration without the target; a kernel that has no other implementation goes with it."""
     kernels = []
     for entry in config.kernels:
-        kept = tuple(
-            one
-            for one in entry.implementations
-            if (entry.name, one.name, one.device) != (target.kernel, target.implementation, target.device)
-        )
+        kept = tuple(one for one in entry.implementations if (entry.name, one.name, one.device) != target.key)
         if kept:
             kernels.append(replace(entry, implementations=kept))
     return replace(config, kernels=tuple(kernels))

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,13 +78,7 @@ def _copy(config: str, top: Path, copy: Path, *, repository: bool) -> None:
     if not repository:
         shutil.copytree(top, copy, symlinks=True, ignore=_SKIPPED)
         return
-    words = (
-        "clone",
-        "--quiet",
-        "--shared",
-        "--no-checkout",
-        "--template=",
-    )
+    words = ("clone", "--quiet", "--shared", "--no-checkout", "--template=")
     git.read(top, *words, "--", str(top), str(copy))
     for path in dict.fromkeys([*git.files(top), *_of_packs(config, top)]):
         origin, place = top / path, copy / path
@@ -119,17 +113,37 @@ def _run(contents: Contents, folder: Path, copy: Path, *, repository: bool) -> t
     environment = {**without_secrets(os.environ), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     for name in ("PYTEST_ADDOPTS", "PYTHONPATH", "CI"):
         environment.pop(name, None)
+    run_apart(
+        command, folder, environment, (report.name,),
+        remedy="kernels of a proposal run in a sandbox only: cgins doctor says what this host lacks",
+    )  # fmt: skip
+    return documents.load(SessionReport, report.read_bytes()).evaluations
+
+
+def run_apart(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], names: Sequence[str], *, remedy: str
+) -> None:
+    """Have a process gate a proposal.
+
+    Args:
+        command: Python with `-m`, which puts the working folder first on the path of imports.
+        folder: the working folder, which is not the project's.
+        environment: all of it.
+        names: files of the folder, of which it writes one.
+        remedy: what to do where it writes none.
+
+    Raises:
+        ProposalError: it writes none of them, or takes too long.
+    """
     try:
-        # Not in the copy: `-m` puts the working folder first on the path of imports.
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, timeout=LIMIT_S, check=False
-        )
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S,
+            check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ProposalError(f"the gate took more than {LIMIT_S:.0f} s", remedy="run it by hand") from None
-    if not report.is_file():
+    if not any((folder / name).is_file() for name in names):
         said = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()[-15:]
         raise ProposalError(
-            f"the gate did not run (exit status {done.returncode}):\n" + "\n".join(said),
-            remedy="kernels of a proposal run in a sandbox only: cgins doctor says what this host lacks",
+            f"the gate did not run (exit status {done.returncode}):\n" + "\n".join(said), remedy=remedy
         )
-    return documents.load(SessionReport, report.read_bytes()).evaluations

@@ -18,8 +18,8 @@ from pytest_cgins.regenerate.model import Goal, Target
 from pytest_cgins.regenerate.proposal import patch as proposal_patch
 from pytest_cgins.regenerate.proposal import paths as proposal_paths
 from pytest_cgins.regenerate.proposal.entry import check_new_entry
-from pytest_cgins.regenerate.proposal.folder import REMEDY, Folder
 from pytest_cgins.regenerate.proposal.model import PROPOSAL_VERSION, Proposal
+from pytest_cgins.regenerate.proposal.paths import REMEDY, Folder
 from pytest_cgins.regenerate.targets import is_of
 
 PROPOSAL, PATCH, EVIDENCE, REPORT, FILES = (

@@ -4,27 +4,117 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import shutil
 import sys
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
-from pytest_cgins.core import documents
+from pytest_cgins.building.revision.merge_base import LFS_POINTER, LFS_POINTER_LIMIT_NBYTES
+from pytest_cgins.config import Config, load
+from pytest_cgins.core import documents, git
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.core.secrets import without_secrets
 from pytest_cgins.regenerate import scratch
-from pytest_cgins.regenerate.proposal import at_revision, measure
+from pytest_cgins.regenerate.proposal import gate, measure
 from pytest_cgins.regenerate.proposal import tree as proposal_tree
 from pytest_cgins.regenerate.proposal.measure import Failed, Measured, Plan
 from pytest_cgins.regenerate.proposal.read import Contents, digest_of
 from pytest_cgins.regenerate.proposal.write import require_absent, write_anew
 from pytest_cgins.regenerate.proposing import NOT_SANITIZED, UNCOMMITTED, evidence
 
-LIMIT_S = 3600.0
-"""For all that is run."""
+_DEPTH = 12
+"""Folders above the project, so that paths in `cgins.yaml` that lead out of it are told from absolute ones."""
+
+
+def commit_of(top: Path, name: str) -> str:
+    """The commit that a name means in a repository.
+
+    Raises:
+        ProposalError: git knows none.
+    """
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    found = git.read(top, *words, check=False).strip()
+    if not found:
+        raise ProposalError(
+            f'git knows no commit "{name}" in {top}', remedy="name an existing one, or fetch it first"
+        )
+    return found
+
+
+def checkout(top: Path, commit: str, folder: Path) -> Path:
+    """Write the files of a commit; what is below is a repository with the same history.
+
+    Args:
+        top: of the clone, whose objects are used where they lie. The commit need not be on a branch.
+        commit: which.
+        folder: an empty folder.
+
+    Returns:
+        Top of the files, somewhere below.
+
+    Raises:
+        RevisionError: git cannot read it.
+    """
+    place = Path(os.path.realpath(folder)).joinpath(*["d"] * _DEPTH, "project")
+    place.mkdir(parents=True)
+    kind = git.read(top, "rev-parse", "--show-object-format").strip()
+    git.read(place, "init", "--quiet", "--template=", f"--object-format={kind}")
+    # `git clone --shared` does not share the objects of a shallow clone, and brings none that are on no branch.
+    objects = Path(os.path.realpath(top / git.read(top, "rev-parse", "--git-path", "objects").rstrip("\n")))
+    alternates = place / ".git" / "objects" / "info" / "alternates"
+    alternates.parent.mkdir(parents=True, exist_ok=True)
+    alternates.write_text(f"{objects}\n", encoding="utf-8", errors="surrogateescape")
+    git.read(place, "checkout", "--quiet", "--detach", commit)
+    return place
+
+
+def config_of(project: Path, path: str, top: Path) -> Config:
+    """The `cgins.yaml` of such files; packs that are outside of git are those of the clone.
+
+    Args:
+        project: as `checkout` gave it.
+        path: of the file, from the top.
+        top: of the clone.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    found = load(project / path, require_traces=False, require_sources=False)
+    return replace(found, traces=tuple(_pack(pack, project, top) for pack in found.traces))
+
+
+def _pack(pack: Path, project: Path, top: Path) -> Path:
+    place = Path(os.path.normpath(pack))
+    if not place.is_relative_to(project):
+        inside = place.is_relative_to(project.parents[_DEPTH])
+        return Path(os.path.normpath(top / os.path.relpath(place, project))) if inside else place
+    path = place.relative_to(project)
+    words = ("--literal-pathspecs", "ls-files", "--cached", "-z", "--", str(path))
+    tracked = set(git.read(top, *words).split("\0")[:-1])
+    if not place.exists() and not tracked:
+        return top / path
+    for origin in sorted((top / path).rglob("*")):
+        name = str(origin.relative_to(top))
+        if origin.is_file() and (
+            (name not in tracked and not os.path.lexists(project / name))
+            or _points_to(project / name, origin)
+        ):
+            (project / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(origin, project / name)
+    return place
+
+
+def _points_to(file: Path, origin: Path) -> bool:
+    """Whether a file stands for another that Git LFS keeps."""
+    if not file.is_file() or file.stat().st_size > LFS_POINTER_LIMIT_NBYTES:
+        return False
+    found = LFS_POINTER.match(file.read_bytes())
+    return found is not None and digest_of(origin.read_bytes()) == found[1].decode()
+
+
 ANEW = "measured again on "
 """What the note begins with."""
 
@@ -61,9 +151,9 @@ def rebase(contents: Contents, onto: str, folder: Path, root: Path) -> Rebased:
         raise ProposalError(
             f"{root} is in no git repository", remedy="name a folder of the clone with --root"
         )
-    commit = at_revision.commit_of(top, onto)
+    commit = commit_of(top, onto)
     with scratch.folder() as place:
-        project = at_revision.checkout(top, commit, place)
+        project = checkout(top, commit, place)
         early = _without_gate(contents, project, commit)
         if early is not None:
             return early
@@ -99,7 +189,7 @@ def _without_gate(contents: Contents, project: Path, commit: str) -> Rebased | N
 
 def _plan(contents: Contents, project: Path, top: Path, commit: str) -> Plan:
     about = contents.proposal
-    config = at_revision.config_of(project, about.config, top)
+    config = config_of(project, about.config, top)
     texts = {path: content.decode() for path, content in contents.files.items()}
     overlay = {about.config: texts.pop(about.config)} if about.config in texts else {}
     return Plan(
@@ -118,14 +208,10 @@ def _measured(plan: Plan, place: Path, project: Path, top: Path) -> Measured:
     environment = without_secrets(os.environ)
     environment.pop("PYTHONPATH", None)
     words = [sys.executable, "-m", measure.__name__, str(place)]
-    try:
-        # Not in the project: `-m` puts the working folder first on the path of imports.
-        done = subprocess.run(
-            words, cwd=place, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S,
-            check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise ProposalError(f"the gate took more than {LIMIT_S:.0f} s", remedy="run it by hand") from None
+    gate.run_apart(
+        words, place, environment, (measure.MEASURED, measure.ERROR),
+        remedy="run it again; if it ends so once more, report it with these lines",
+    )  # fmt: skip
     # These files are gone when somebody reads of them; the clone has them.
     here, there = (json.dumps(str(one), ensure_ascii=False)[1:-1] for one in (project, top))
     told = {
@@ -135,14 +221,8 @@ def _measured(plan: Plan, place: Path, project: Path, top: Path) -> Measured:
     }
     if measure.MEASURED in told:
         return documents.load(Measured, told[measure.MEASURED])
-    if measure.ERROR in told:
-        failed = documents.load(Failed, told[measure.ERROR])
-        raise ProposalError(f"the gate did not run: {failed.what}", remedy=failed.remedy)
-    said = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()[-15:]
-    raise ProposalError(
-        f"the gate did not run (exit status {done.returncode}):\n" + "\n".join(said),
-        remedy="run it again; if it ends so once more, report it with these lines",
-    )
+    failed = documents.load(Failed, told[measure.ERROR])
+    raise ProposalError(f"the gate did not run: {failed.what}", remedy=failed.remedy)
 
 
 def _write(folder: Path, contents: Contents, found: Measured, commit: str, started: datetime) -> None:

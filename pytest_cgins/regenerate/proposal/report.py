@@ -7,13 +7,164 @@ tag, a table, a link, a mention or a reference.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.device import device_of
+from pytest_cgins.core.figures import percent, ratio, speedup, time_ns
+from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.proposal import figures
-from pytest_cgins.regenerate.proposal.model import Proposal
+from pytest_cgins.gate.timing_verdict import interval
+from pytest_cgins.regenerate.model import Goal
+from pytest_cgins.regenerate.proposal.model import Before, Proposal
+from pytest_cgins.regenerate.targets import is_of
+from pytest_cgins.report import times
 from pytest_cgins.report.escape import block, code, no_command, visible
+
+NOTHING = "–"
+OWN_WORDS = "Notes, messages and what a search found are the run's own words: nobody has checked them."
+COLUMNS = (
+    "case", "before", "after", "time before", "time after", "time vs base (95%)", "speed vs torch", "quartiles",
+    "worst error / allowed", "probes", "share of peak",
+)  # fmt: skip
+_GOALS: dict[Goal, str] = {
+    "repair": "A kernel that the gate refused, repaired.",
+    "optimise": "A kernel that was right and too slow, made faster.",
+    "generate": "A kernel for an op that had none.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One case of the acceptance."""
+
+    own: bool
+    """Whether it is the target's; else its kernel shares a file with it."""
+    cells: tuple[str, ...]
+    """One for each of `COLUMNS`."""
+
+
+def goal(proposal: Proposal) -> str:
+    """What was reached, in a sentence."""
+    return _GOALS[proposal.goal]
+
+
+def has_own_words(proposal: Proposal) -> bool:
+    """Whether the run says anything that does not follow from the rest."""
+    messages = [*(one.message for one in proposal.before), *(one.message for one in proposal.attempts)]
+    return any((proposal.notes, proposal.search, proposal.sandbox_note, *messages))
+
+
+def rows(proposal: Proposal, evidence: SessionReport) -> tuple[Row, ...]:
+    """The target's cases first."""
+    before = {one.case: one for one in proposal.before}
+    found = [
+        Row(own=is_of(one.case, proposal.target), cells=_cells(one, before.get(one.case.name)))
+        for one in evidence.evaluations
+    ]
+    return tuple(sorted(found, key=lambda row: (not row.own, row.cells[0])))
+
+
+def kept_columns(found: tuple[Row, ...]) -> tuple[int, ...]:
+    """Indices of columns that say something of some case."""
+    return tuple(
+        index
+        for index in range(len(COLUMNS))
+        if any(row.cells[index] != NOTHING for row in found) or index < 3
+    )
+
+
+def _cells(one: Evaluation, before: Before | None) -> tuple[str, ...]:
+    timing, test = one.measurement, times.comparison(one)
+    share = one.correctness.share if one.correctness is not None else None
+    peak = times.share_of_peak(timing)
+    was = before.kernel_ns_per_call if before is not None else None
+    return (
+        one.case.name,
+        NOTHING if before is None else before.status.value,
+        one.verdict.status.value,
+        NOTHING if was is None else time_ns(was),
+        NOTHING if timing is None else time_ns(timing.kernel.median_ns_per_call),
+        NOTHING if test is None else interval(test),
+        NOTHING if timing is None else speedup(timing.speedup_vs_torch),
+        NOTHING if timing is None else f"{ratio(timing.speedup_low)}..{ratio(timing.speedup_high)}",
+        NOTHING if share is None else ratio(share),
+        _probes(one),
+        NOTHING if peak is None else percent(peak),
+    )
+
+
+def _probes(one: Evaluation) -> str:
+    """`17 held, 2 excused`: what did not apply is not counted."""
+    found = Counter(
+        probe.outcome for probe in (one.correctness.probes if one.correctness is not None else ())
+    )
+    told = [f"{found[outcome]} {outcome}" for outcome in ("held", "tripped", "excused") if found[outcome]]
+    return ", ".join(told) or NOTHING
+
+
+def facts(proposal: Proposal, evidence: SessionReport) -> list[tuple[str, str]]:
+    """What was done, how, and at what cost: pairs of a word and a text."""
+    target, cost = proposal.target, proposal.cost
+    tokens = f"{counted(cost.prompt_tokens, 'token', grouped=True)} asked ({cost.cached_tokens:,} cached), {cost.answer_tokens:,} answered"
+    paid = "price unknown" if cost.usd is None else f"{cost.usd:.4f} USD"
+    seed = proposal.held_out_seed
+    return [
+        ("kernel", f"{target.kernel}, {target.implementation} on {target.device} ({target.contract})"),
+        ("op", target.op),
+        (
+            "files",
+            ", ".join(f"{path} (new)" if path in proposal.created else path for path in proposal.files),
+        ),
+        ("base commit", proposal.base_commit or "none: no repository, or changes that were not committed"),
+        ("times vs base", evidence.base_revision or "the base revision, where there is one"),
+        ("attempts", _outcomes(proposal)),
+        ("models", f"{', '.join(proposal.models) or 'not named'} through {proposal.provider}"),
+        ("cost", f"{tokens}{' (estimated)' * cost.estimated}, {paid}, {cost.seconds:.0f} s of answers"),
+        ("sandbox", "on" if proposal.sandbox else f"OFF: {proposal.sandbox_note}"),
+        ("memcheck", _memcheck(proposal)),
+        ("held-out inputs", f"seed {seed}, drawn after the candidate was there"),
+        ("devices", "; ".join(_device(one) for one in proposal.environments) or NOTHING),
+        ("made by", f"pytest-cgins {proposal.cgins}, run {proposal.run_id}, {proposal.created_at}"),
+    ]
+
+
+def wrong_before(proposal: Proposal) -> list[tuple[str, str]]:
+    """Failures of before: `case: STATUS (reason)` and the message."""
+    failed = [one for one in proposal.before if one.status.outcome in ("fail", "error")]
+    return [(f"{one.case}: {one.status.value} ({one.reason.value})", one.message) for one in failed]
+
+
+def notes(proposal: Proposal, evidence: SessionReport) -> list[str]:
+    """What a reader must not miss."""
+    said = list(proposal.notes)
+    if not proposal.sandbox:
+        said.append(f"The sandbox was off: {proposal.sandbox_note}")
+    undecided = sum(one.verdict.status is Status.INCONCLUSIVE for one in evidence.evaluations)
+    if undecided:
+        said.append(f"Times of {counted(undecided, 'case was', 'cases were')} left open by noise")
+    foreign = [one for one in evidence.evaluations if not is_of(one.case, proposal.target)]
+    failing = [one.case.name for one in foreign if one.verdict.status.outcome in ("fail", "error")]
+    said += [f"{name} fails, as it did before: it shares a file with this kernel" for name in failing]
+    return said
+
+
+def _outcomes(proposal: Proposal) -> str:
+    """`3: build-error, failed, accepted`."""
+    return f"{len(proposal.attempts)}: {', '.join(one.outcome for one in proposal.attempts) or 'none'}"
+
+
+def _memcheck(proposal: Proposal) -> str:
+    if proposal.sanitized:
+        return "run; nothing found"
+    return "not run" if device_of(proposal.target.device).is_cuda else "not run: no GPU"
+
+
+def _device(one: Environment) -> str:
+    versions = [("torch", one.torch), ("CUDA", one.cuda), ("driver", one.driver), ("Triton", one.triton)]
+    return ", ".join([one.device_name, *(f"{name} {version}" for name, version in versions if version)])
+
 
 LIMIT = 60_000
 """Most characters: GitHub refuses a body with more than 65,536."""
@@ -43,14 +194,14 @@ def render(proposal: Proposal, evidence: SessionReport, patch: bytes) -> str:
         evidence: of the acceptance.
         patch: patch.diff.
     """
-    mind = f"<p>{figures.OWN_WORDS}</p>\n" * figures.has_own_words(proposal)
+    mind = f"<p>{OWN_WORDS}</p>\n" * has_own_words(proposal)
     parts = [
-        f"## {inline(proposal.title)}\n\n<p>{figures.goal(proposal)}</p>\n{mind}",
-        _notes(figures.notes(proposal, evidence)),
-        _wrong(figures.wrong_before(proposal)),
-        _cases(figures.rows(proposal, evidence)),
-        _patch(patch),
-        _facts(figures.facts(proposal, evidence)),
+        f"## {inline(proposal.title)}\n\n<p>{goal(proposal)}</p>\n{mind}",
+        _notes(notes(proposal, evidence)),
+        _wrong(wrong_before(proposal)),
+        _cases(rows(proposal, evidence)),
+        f"\n### Patch\n{fenced(patch)}",
+        _facts(facts(proposal, evidence)),
         _search(proposal.search),
         _attempts(proposal),
         f"\n### Again\n\n<p>{inline(proposal.command, 2 * TEXT_LENGTH)}</p>\n",
@@ -127,9 +278,9 @@ def _search(lines: Sequence[str]) -> str:
     return f"\n### What the search found\n\n<ul>\n{shown}{more}</ul>\n"
 
 
-def _cases(rows: tuple[figures.Row, ...]) -> str:
-    columns = figures.kept_columns(rows)
-    head = "".join(f"<th>{figures.COLUMNS[index]}</th>" for index in columns)
+def _cases(rows: tuple[Row, ...]) -> str:
+    columns = kept_columns(rows)
+    head = "".join(f"<th>{COLUMNS[index]}</th>" for index in columns)
     lines: list[str] = []
     room = CASES_LENGTH
     for row in rows:
@@ -147,10 +298,6 @@ def _cases(rows: tuple[figures.Row, ...]) -> str:
 def _cell(index: int, text: str) -> str:
     # All but the name are words and figures of our own.
     return inline(text, NAME_LENGTH) if index == 0 else text
-
-
-def _patch(patch: bytes) -> str:
-    return f"\n### Patch\n{fenced(patch)}"
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from pytest_cgins.regenerate.proposal import figures
+from pytest_cgins.regenerate.proposal import report
 from pytest_cgins.regenerate.proposal.read import Contents
 from pytest_cgins.report import console
 from pytest_cgins.report.escape import cut, no_command, visible
@@ -23,11 +23,11 @@ def text(contents: Contents, *, colour: bool) -> str:
         colour: whether the terminal has colours.
     """
     proposal, evidence = contents.proposal, contents.evidence
-    out = [f"{visible(proposal.title)}\n{figures.goal(proposal)}\n"]
-    out.append(f"{figures.OWN_WORDS}\n\n" if figures.has_own_words(proposal) else "\n")
-    out += [f"! {_line(note)}\n" for note in figures.notes(proposal, evidence)]
-    out.append(_facts(figures.facts(proposal, evidence)))
-    out += [_failure(*one) for one in figures.wrong_before(proposal)[:MESSAGES]]
+    out = [f"{visible(proposal.title)}\n{report.goal(proposal)}\n"]
+    out.append(f"{report.OWN_WORDS}\n\n" if report.has_own_words(proposal) else "\n")
+    out += [f"! {_line(note)}\n" for note in report.notes(proposal, evidence)]
+    out.append(_facts(report.facts(proposal, evidence)))
+    out += [_failure(*one) for one in report.wrong_before(proposal)[:MESSAGES]]
     out.append(f"\n{_cases(contents, colour=colour)}\n")
     out += [f"{_line(said)}\n" for said in proposal.search] + ["\n"] * bool(proposal.search)
     out += [
@@ -53,11 +53,11 @@ def _failure(what: str, message: str) -> str:
 
 
 def _cases(contents: Contents, *, colour: bool) -> str:
-    rows = figures.rows(contents.proposal, contents.evidence)
-    columns = figures.kept_columns(rows)
+    rows = report.rows(contents.proposal, contents.evidence)
+    columns = report.kept_columns(rows)
     table = console.table(colour=colour)
     for index in columns:
-        table.add_column(figures.COLUMNS[index], no_wrap=True)
+        table.add_column(report.COLUMNS[index], no_wrap=True)
     for row in rows:
         table.add_row(*(Text(_line(row.cells[index])) for index in columns))
     return console.text(table, colour=colour)

@@ -18,17 +18,9 @@ from pytest_cgins.core.model import Evaluation, SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import guard
 from pytest_cgins.regenerate.model import Answer, Attempt, Goal, Guarded, Target
+from pytest_cgins.regenerate.proposal import model
 from pytest_cgins.regenerate.proposal import patch as proposal_patch
 from pytest_cgins.regenerate.proposal import paths as proposal_paths
-from pytest_cgins.regenerate.proposal.model import (
-    PROPOSAL_VERSION,
-    Before,
-    Cost,
-    Proposal,
-    Tried,
-    command_of,
-    title_of,
-)
 from pytest_cgins.regenerate.proposal.read import (
     EVIDENCE,
     FILE_LIMIT_NBYTES,
@@ -73,7 +65,7 @@ def write(
     base_commit: str,
     notes: Sequence[str] = (),
     search: Sequence[str] = (),
-) -> Proposal:
+) -> model.Proposal:
     """Write a proposal. Whoever looks sees the old folder, none, or the whole new one.
 
     All paths start at the top of the repository, or of the project where there is none.
@@ -117,13 +109,13 @@ def write(
     check_accepted(target, goal, after.evaluations)
     patch = proposal_patch.make(old, contents)
     evidence = f"{documents.dump(after, indent=1)}\n".encode()
-    about = Proposal(
-        version=PROPOSAL_VERSION,
+    about = model.Proposal(
+        version=model.PROPOSAL_VERSION,
         id=f"{run_id}/{target.name}",
         run_id=run_id,
         target=target,
         goal=goal,
-        title=title_of(target, goal),
+        title=model.title_of(target, goal),
         created_at=_now(),
         cgins=__version__,
         config=config,
@@ -143,7 +135,7 @@ def write(
         sandbox_note="" if sandbox else sandbox_note or UNSANDBOXED,
         sanitized=sanitized,
         held_out_seed=after.seed,
-        command=command_of(target, after.seed, config, sandbox=sandbox),
+        command=model.command_of(target, after.seed, config, sandbox=sandbox),
         environments=after.environments,
         notes=tuple(notes),
         search=tuple(_clean(line) for line in search[:MOST_SEARCH_LINES]),
@@ -162,7 +154,7 @@ def write_anew(
     sanitized: bool,
     guarded: Guarded,
     notes: Sequence[str],
-) -> Proposal:
+) -> model.Proposal:
     """Write the same proposal with the evidence of another base, measured in the sandbox.
 
     Args:
@@ -193,7 +185,9 @@ def write_anew(
         sandbox_note="",
         sanitized=sanitized,
         held_out_seed=after.seed,
-        command=command_of(contents.proposal.target, after.seed, contents.proposal.config, sandbox=True),
+        command=model.command_of(
+            contents.proposal.target, after.seed, contents.proposal.config, sandbox=True
+        ),
         environments=after.environments,
         notes=tuple(notes),
     )
@@ -238,7 +232,9 @@ def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _write(folder: Path, about: Proposal, after: SessionReport, parts: dict[str, bytes]) -> Proposal:
+def _write(
+    folder: Path, about: model.Proposal, after: SessionReport, parts: dict[str, bytes]
+) -> model.Proposal:
     from pytest_cgins.regenerate.proposal import report as proposal_report
 
     report = proposal_report.render(about, after, parts[PATCH]).encode()
@@ -270,13 +266,13 @@ def _bytes(contents: Mapping[str, str | bytes]) -> dict[str, bytes]:
     }
 
 
-def _before(evaluations: Sequence[Evaluation]) -> tuple[Before, ...]:
+def _before(evaluations: Sequence[Evaluation]) -> tuple[model.Before, ...]:
     """Those that failed come first, and keep their messages."""
     order = ("fail", "error", "skip", "pass")
     ranked = sorted(evaluations, key=lambda one: (order.index(one.verdict.status.outcome), one.case.name))
     failed = sum(one.verdict.status.outcome in ("fail", "error") for one in evaluations)
     return tuple(
-        Before(
+        model.Before(
             case=one.case.name,
             status=one.verdict.status,
             reason=one.verdict.reason,
@@ -295,8 +291,8 @@ def _clean(text: str) -> str:
     return cut(text.encode("utf-8", "replace").decode(), MESSAGE_LENGTH)
 
 
-def _tried(attempt: Attempt) -> Tried:
-    return Tried(
+def _tried(attempt: Attempt) -> model.Tried:
+    return model.Tried(
         number=attempt.number,
         goal=attempt.goal,
         outcome=attempt.outcome,
@@ -305,10 +301,10 @@ def _tried(attempt: Attempt) -> Tried:
     )
 
 
-def _cost(answers: Sequence[Answer]) -> Cost:
+def _cost(answers: Sequence[Answer]) -> model.Cost:
     used = [one.usage for one in answers]
     prices = [one.usd for one in used]
-    return Cost(
+    return model.Cost(
         prompt_tokens=sum(one.prompt_tokens for one in used),
         cached_tokens=sum(one.cached_tokens for one in used),
         answer_tokens=sum(one.answer_tokens for one in used),

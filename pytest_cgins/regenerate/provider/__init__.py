@@ -10,13 +10,12 @@ from pytest_cgins.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from pytest_cgins.config.llm import LlmSettings, Price
-    from pytest_cgins.regenerate.provider.base import Provider
-    from pytest_cgins.regenerate.provider.courier_order import Limits
+    from pytest_cgins.regenerate.provider.base import Limits, Provider
 
 
 def of_settings(settings: LlmSettings, *, run: str = "", command: str = "") -> Provider:
     """The provider that the section `llm` of cgins.yaml names, for a run of this name, or a command that is no run."""
-    from pytest_cgins.regenerate.provider.courier_order import Limits
+    from pytest_cgins.regenerate.provider.base import Limits
 
     # Time for one more answer if the first is lost, and for the pauses that providers ask for.
     deadline_s = 2 * settings.timeout_s + 300.0

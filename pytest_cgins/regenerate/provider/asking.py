@@ -15,10 +15,9 @@ from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.regenerate.model import Answer, Request, Usage
 from pytest_cgins.regenerate.provider import failures as troubles
 from pytest_cgins.regenerate.provider import reply as replies
-from pytest_cgins.regenerate.provider.courier_order import Order
+from pytest_cgins.regenerate.provider.base import Order, priced
 from pytest_cgins.regenerate.provider.failures import LIMIT_NBYTES, Trouble
 from pytest_cgins.regenerate.provider.files import MOST_LOST, Failure, LostAnswers
-from pytest_cgins.regenerate.provider.prices import priced
 from pytest_cgins.regenerate.provider.reply import Reply
 
 if TYPE_CHECKING:

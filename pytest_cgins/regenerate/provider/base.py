@@ -2,10 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
-from pytest_cgins.regenerate.model import Answer, Request
+from pytest_cgins.config.llm import Price
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.regenerate.model import Answer, Request, Usage
+
+TokensField = Literal["max_tokens", "max_completion_tokens"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits(Document):
+    """How long, and how often."""
+
+    connect_s: float = 10.0
+    """Until a connection stands."""
+    idle_s: float = 300.0
+    """Between two pieces of a streamed answer, and until the first: some models think for minutes before."""
+    try_s: float = 1800.0
+    """One try, from its beginning to the last word."""
+    deadline_s: float = 3600.0
+    """All tries and the pauses between them."""
+    tries: int = 6
+    """Most tries that may fail."""
+    pause_s: float = 1.0
+    """Before the second try; doubled for each that follows, at most `longest_pause_s`, less a random part."""
+    longest_pause_s: float = 60.0
+    """Where the server does not name one itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order(Document):
+    """A request that the courier is to ask."""
+
+    place: str
+    """Absolute path of its folder."""
+    base_url: str
+    """Of the server, with `/v1` or what it has instead."""
+    api_key_env: str
+    """Variable that holds the key; "" for a server without keys."""
+    stream: bool
+    """Whether the answer is to come in pieces."""
+    tokens_field: TokensField
+    """How the server calls the most tokens of an answer."""
+    limits: Limits = field(default_factory=Limits)
+    """How long, and how often."""
+    price: Price | None = None
+    """Of the model; None if unknown."""
 
 
 class Provider(Protocol):
@@ -34,3 +80,32 @@ class Provider(Protocol):
     def close(self) -> None:
         """Ask for nothing more. What is under way is not taken back."""
         ...
+
+
+def price_of(prices: Mapping[str, Price], *models: str) -> Price | None:
+    """The price of the first of some names of a model that has one."""
+    return next((prices[name] for name in models if name in prices), None)
+
+
+def cost_usd(usage: Usage, price: Price | None) -> float | None:
+    """What tokens cost; None without a price."""
+    if price is None:
+        return None
+    cached = price.cached_input_usd_per_million_tokens
+    if cached is None:
+        cached = price.input_usd_per_million_tokens
+    return (
+        (usage.prompt_tokens - usage.cached_tokens) * price.input_usd_per_million_tokens
+        + usage.cached_tokens * cached
+        + usage.answer_tokens * price.output_usd_per_million_tokens
+    ) / 1e6
+
+
+def priced(usage: Usage, price: Price | None) -> Usage:
+    """The same with its cost."""
+    return replace(usage, usd=cost_usd(usage, price))
+
+
+def estimated_tokens(nchars: int) -> int:
+    """About how many tokens a text of so many characters has: one in four."""
+    return -(-nchars // 4)

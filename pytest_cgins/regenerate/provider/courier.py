@@ -30,10 +30,9 @@ from pytest_cgins.regenerate.model import Answer, Usage
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider.asking import Asking
-from pytest_cgins.regenerate.provider.courier_order import Order
+from pytest_cgins.regenerate.provider.base import Order, priced
 from pytest_cgins.regenerate.provider.failures import scrubbed
 from pytest_cgins.regenerate.provider.files import Failure, LostAnswers
-from pytest_cgins.regenerate.provider.prices import priced
 
 _PARENT_EVERY_S = 1.0
 _DISK_EVERY_S = 1.0
@@ -115,6 +114,7 @@ def _keep(place: Path, outcome: Answer | Failure) -> None:
     ends = time.monotonic() + _DISK_LIMIT_S
     while True:
         try:
+            place.stat()  # a run that was removed stays so
             files.write_json(place / name, outcome)
             return
         except OSError as error:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from pytest_cgins.core import atomic
 from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Request
-from pytest_cgins.regenerate.provider import files, written_answers
+from pytest_cgins.regenerate.provider import files, replay
 from pytest_cgins.regenerate.provider.replay import file_of
 
 PROMPT = "prompt.md"
@@ -67,7 +68,7 @@ class Exchange:
         data = _at_rest(folder / ANSWER)
         if not data.strip():
             return None
-        found = written_answers.parse(data, str(folder / ANSWER))
+        found = replay.parse_written(data, str(folder / ANSWER))
         if found.error:
             raise ProviderError(
                 f"{folder / ANSWER} says: {found.error}",
@@ -91,7 +92,7 @@ def prompt_text(request: Request, run: str = "", *, command: str = "") -> str:
     """What is written for whoever answers; `run` and `command` as of `Exchange`."""
     again = f" {run}" if run else ""
     top = _TOP.format(
-        digest=written_answers.digest_of(request),
+        digest=replay.digest_of(request),
         answer=ANSWER,
         next="run this again" if command else "resume the run",
         command=command or f"cgins runs resume{again}",
@@ -112,7 +113,6 @@ def _offer(text: str, prompt: Path) -> None:
         before = ""
     if before == text:
         return
-    prompt.parent.mkdir(parents=True, exist_ok=True)
     answer = prompt.with_name(ANSWER)
     # Without a prompt beside it an answer was laid there for this one. The first line has the digest of what is asked.
     if prompt.exists() and answer.exists() and before.partition("\n")[0] != text.partition("\n")[0]:
@@ -120,7 +120,7 @@ def _offer(text: str, prompt: Path) -> None:
         while (aside := answer.with_name(f"answer-to-another-prompt-{number}.md")).exists():
             number += 1
         answer.rename(aside)
-    files.write(prompt, text)
+    atomic.write_text(prompt, text, durable=True)
 
 
 def _at_rest(path: Path) -> bytes:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pytest_cgins.core import documents, locks
+from pytest_cgins.core import atomic, documents, locks
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import JournalError, ProviderError
 from pytest_cgins.regenerate.model import Answer, Request, Usage
@@ -74,8 +73,8 @@ def answer_in(place: Path) -> Answer | None:
         ProviderError: it has a final failure instead.
         JournalError: its file is damaged.
     """
-    if (data := _read(place / ANSWER)) is not None:
-        return _load(Answer, data, place / ANSWER)
+    if (answer := _load(Answer, place / ANSWER)) is not None:
+        return answer
     if failure := failure_in(place):
         raise ProviderError(failure.what, remedy=failure.remedy, retry=failure.retry)
     return None
@@ -83,16 +82,15 @@ def answer_in(place: Path) -> Answer | None:
 
 def failure_in(place: Path) -> Failure | None:
     """Why a place has no answer, if that is final."""
-    data = _read(place / ERROR)
-    return None if data is None else _load(Failure, data, place / ERROR)
+    return _load(Failure, place / ERROR)
 
 
 def request_in(place: Path) -> Request:
     """What is asked at a place."""
-    data = _read(place / REQUEST)
-    if data is None:
+    request = _load(Request, place / REQUEST)
+    if request is None:
         raise JournalError(f"{place / REQUEST} is not there", remedy="start a new run")
-    return _load(Request, data, place / REQUEST)
+    return request
 
 
 def is_settled(place: Path) -> bool:
@@ -108,21 +106,20 @@ def retract_failure(place: Path) -> None:
     before = lost_in(place)
     kept = replace(before, tries=max(before.tries, failure.tries), usage=failure.usage or before.usage)
     if kept != before:
-        write(place / LOST, documents.dump(kept))
+        write_json(place / LOST, kept)
     (place / ERROR).unlink()
     (place / SENT).unlink(missing_ok=True)
 
 
 def lost_in(place: Path) -> LostAnswers:
     """What was asked in vain at a place."""
-    data = _read(place / LOST)
-    return LostAnswers() if data is None else _load(LostAnswers, data, place / LOST)
+    return _load(LostAnswers, place / LOST) or LostAnswers()
 
 
 def note_lost(place: Path, lost: LostAnswers) -> None:
     """Keep what was asked in vain so far; what was sent has been dealt with."""
     if lost != lost_in(place):
-        write(place / LOST, documents.dump(lost))
+        write_json(place / LOST, lost)
     (place / SENT).unlink(missing_ok=True)
 
 
@@ -158,44 +155,21 @@ def held(place: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all; it is on the disk when this returns."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text if text.endswith("\n") else f"{text}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def write_json(path: Path, document: object) -> None:
     """Write a document whole or not at all, indented for people."""
-    write(path, documents.dump(document, indent=2))
+    atomic.write_text(path, f"{documents.dump(document, indent=2)}\n", durable=True)
 
 
 def mark_sent(place: Path, model: str, when: str) -> None:
     """Say that a request is about to be sent."""
-    write(place / SENT, json.dumps({"model": model, "when": when}))
+    atomic.write_text(place / SENT, json.dumps({"model": model, "when": when}) + "\n", durable=True)
 
 
-def _read(path: Path) -> bytes | None:
+def _load(cls: type[T], path: Path) -> T | None:
     try:
-        return path.read_bytes()
+        return documents.load(cls, path.read_bytes())
     except FileNotFoundError:
         return None
-
-
-def _load(cls: type[T], data: bytes, path: Path) -> T:
-    try:
-        return documents.load(cls, data)
     except ValueError as error:
         raise JournalError(
             f"{path} is damaged: {str(error)[:300]}", remedy="delete that file, and resume"

@@ -24,9 +24,8 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.core.waiting import Wait
 from pytest_cgins.regenerate.model import Answer, Request
 from pytest_cgins.regenerate.provider import files
-from pytest_cgins.regenerate.provider.courier_order import Limits, Order, TokensField
+from pytest_cgins.regenerate.provider.base import Limits, Order, TokensField, price_of
 from pytest_cgins.regenerate.provider.failures import key_remedy, scrubbed, shown_url
-from pytest_cgins.regenerate.provider.prices import price_of
 
 _LOOK_EVERY_S = 0.05
 _MOST_COURIERS = 3

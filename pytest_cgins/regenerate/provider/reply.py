@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cgins.regenerate.model import Finish, Request, Usage
+from pytest_cgins.regenerate.provider.base import estimated_tokens
 from pytest_cgins.regenerate.provider.failures import LIMIT_NBYTES, Trouble, of_error_object, too_large
-from pytest_cgins.regenerate.provider.prices import estimated_tokens
 
 _FILTERED = {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii"}
 _CALLS = {"tool_calls", "function_call", "tool_use"}

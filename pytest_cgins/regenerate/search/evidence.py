@@ -2,17 +2,78 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.methods import near_peak
+from pytest_cgins.regenerate.methods import axis_budget
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
-from pytest_cgins.regenerate.profiling import gaps as profiled_gaps
-from pytest_cgins.regenerate.profiling import triggers
-from pytest_cgins.regenerate.profiling.model import CaseProfile, MetricValue, TidyFinding
+from pytest_cgins.regenerate.profiling import rooflines as profiled_gaps
+from pytest_cgins.regenerate.profiling.model import CaseProfile, ProfiledKernel, TidyFinding
+from pytest_cgins.regenerate.profiling.profile import main_kernel
+
+_MOVED = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+
+
+def figures(
+    measured: Measurement | None, profile: CaseProfile | None, *, sm_count: int = 0
+) -> dict[str, float]:
+    """All that is known of one case; what is not known is missing, and never 0.
+
+    Args:
+        measured: its times, with its roofline.
+        profile: of the same build and case. Of several launches the longest counts.
+        sm_count: multiprocessors of the device; 0 if that is not known.
+    """
+    found = _of_times(measured) if measured is not None else {}
+    if profile is None:
+        return found
+    registers = max((one.registers_per_thread for one in profile.functions), default=0)
+    found |= {"registers_per_thread": float(registers)} if registers else {}
+    if profile.functions:
+        found["local_nbytes"] = max(one.stack_nbytes_per_thread for one in profile.functions)
+        spills = [one.spill_nbytes_per_thread for one in profile.functions]
+        known = [nbytes for nbytes in spills if nbytes is not None]
+        found |= {"spill_nbytes": float(max(known))} if known else {}
+    if profile.timeline:
+        found["launches_per_call"] = float(sum(one.count for one in profile.timeline))
+    if profile.kernels:
+        main = main_kernel(profile.kernels)
+        found["launches_per_call"] = float(len(profile.kernels))
+        found |= main.raw
+        found |= {one.name: one.value for one in main.metrics}
+        found |= _blocks(main, sm_count)
+        found |= _moved(profile, measured)
+    return found
+
+
+def _of_times(measured: Measurement) -> dict[str, float]:
+    found = {"us_per_call": measured.kernel.median_ns_per_call / 1e3}
+    if measured.kernel.host_ns_per_call is not None:
+        found["host_us_per_call"] = measured.kernel.host_ns_per_call / 1e3
+    if measured.roofline is not None:
+        found["share_of_bandwidth"] = measured.roofline.share_of_bandwidth
+        found["share_of_compute"] = measured.roofline.share_of_compute
+    return found
+
+
+def _blocks(main: ProfiledKernel, sm_count: int) -> dict[str, float]:
+    sizes = [int(size) for size in re.findall(r"\d{1,10}", main.grid)]
+    return {"blocks_per_sm": math.prod(sizes) / sm_count} if sizes and sm_count > 0 else {}
+
+
+def _moved(profile: CaseProfile, measured: Measurement | None) -> dict[str, float]:
+    """Bytes that memory moved over those that the call must move."""
+    needed = measured.roofline.nbytes if measured is not None and measured.roofline is not None else 0
+    if not needed or not all(name in one.raw for one in profile.kernels for name in _MOVED):
+        return {}
+    moved = sum(one.raw[name] for one in profile.kernels for name in _MOVED)
+    return {"bytes_over_minimum": moved / needed}
+
 
 _MOST_KERNELS = 6
 _MOST_FUNCTIONS = 6
@@ -42,10 +103,7 @@ class Evidence(Document):
 
 
 def gathered(
-    profile: CaseProfile,
-    measured: Measurement | None,
-    *,
-    tidied: Sequence[TidyFinding] = (),
+    profile: CaseProfile, measured: Measurement | None, *, tidied: Sequence[TidyFinding] = ()
 ) -> Evidence:
     """What a profile and the times of the same case come to.
 
@@ -61,7 +119,7 @@ def gathered(
     if found is not None:
         latency = min(1.0, found.latency) if found.latency_known else None
         gaps = Gaps(compute=min(1.0, found.compute), memory=min(1.0, found.memory), latency=latency)
-    peak = near_peak.near_peak(
+    peak = axis_budget.near_peak(
         compute_share=roofline.share_of_compute if roofline is not None and roofline.flops else None,
         memory_share=roofline.share_of_bandwidth if roofline is not None else None,
         gaps=gaps if counted is not None else None,
@@ -69,9 +127,15 @@ def gathered(
     return Evidence(
         case=profile.case,
         gaps=gaps,
-        figures=triggers.figures(measured, profile),
+        figures=figures(measured, profile),
         near_peak=peak.reason if peak.stop else "",
-        lines=(*_lines(profile, gaps, peak.reason), *map(_remark, tidied[:_MOST_REMARKS])),
+        lines=(
+            *_lines(profile, gaps, peak.reason),
+            *(
+                f"clang-tidy: {one.file}:{one.line}: {one.message} [{one.check}]"
+                for one in tidied[:_MOST_REMARKS]
+            ),
+        ),
         degraded=profile.degraded,
     )
 
@@ -86,7 +150,7 @@ def _lines(profile: CaseProfile, gaps: Gaps, peak: str) -> list[str]:
         f"launch {one.name}: grid {one.grid}, block {one.block}, {one.time_share:.0%} of the time"
         for one in profile.kernels[:_MOST_KERNELS]
     ]
-    lines += [_figure(one) for one in profile.top]
+    lines += [f"{one.axis}: {one.title}: {one.value:.4g} {one.unit}".rstrip() for one in profile.top]
     lines += [
         f"timeline: {one.name}: {one.count} × {one.ns_per_call / max(1, one.count) / 1e3:.2f} µs"
         for one in profile.timeline[:_MOST_KERNELS]
@@ -96,11 +160,3 @@ def _lines(profile: CaseProfile, gaps: Gaps, peak: str) -> list[str]:
         told = "" if spills is None else f", {spills} B spilled"
         lines.append(f"ptxas: {one.function}: {counted(one.registers_per_thread, 'register')} a thread{told}")
     return lines
-
-
-def _remark(one: TidyFinding) -> str:
-    return f"clang-tidy: {one.file}:{one.line}: {one.message} [{one.check}]"
-
-
-def _figure(one: MetricValue) -> str:
-    return f"{one.axis}: {one.title}: {one.value:.4g} {one.unit}".rstrip()

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from pytest_cgins.regenerate.ablation import attribute
 from pytest_cgins.regenerate.methods.classes import Tried, classify
 from pytest_cgins.regenerate.methods.sass_signature import Shown
 from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.model import Attempt
-from pytest_cgins.regenerate.profiling.attribution import attribute
-from pytest_cgins.regenerate.search.decided import name_of
+from pytest_cgins.regenerate.search.policy import name_of
 from pytest_cgins.regenerate.search.tree import Tree
 
 Marks = Mapping[int, Mapping[str, Shown]]

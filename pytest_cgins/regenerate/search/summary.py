@@ -3,33 +3,99 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from statistics import median
 from typing import Literal
 
-from pytest_cgins.core.model import Status
-from pytest_cgins.regenerate.journal.files import write_text
-from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.model import Evaluation, Status
+from pytest_cgins.regenerate.budget import Spent
+from pytest_cgins.regenerate.journal.journal import Journal, write_text
 from pytest_cgins.regenerate.methods.axis_budget import TIES
 from pytest_cgins.regenerate.methods.classes import MethodClass, Tried
 from pytest_cgins.regenerate.methods.model import Axis
 from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt, Result, Role, Target
+from pytest_cgins.regenerate.profiling import bench
 from pytest_cgins.regenerate.run_status import spent_on
+from pytest_cgins.regenerate.search import summary_model as model
 from pytest_cgins.regenerate.search import summary_text, verifiers
-from pytest_cgins.regenerate.search.decided import decided
 from pytest_cgins.regenerate.search.evidence import Evidence
-from pytest_cgins.regenerate.search.headline import headline, pooled
-from pytest_cgins.regenerate.search.summary_model import (
-    SUMMARY_VERSION,
-    Ablation,
-    Bottleneck,
-    Candidate,
-    Cost,
-    Round,
-    SearchSummary,
-    Verifiers,
-)
-from pytest_cgins.regenerate.spending import Spent
+from pytest_cgins.regenerate.search.policy import decided
+from pytest_cgins.regenerate.targets import is_of
+from pytest_cgins.report import times
+from pytest_cgins.timing.sequential import COVERAGE, median_interval
+
+
+def headline(target: Target, attempts: Iterable[Attempt]) -> model.Headline | None:
+    """Of the accepted one; None if there is none."""
+    accepted = next((one for one in attempts if one.outcome == "accepted" and one.trials), None)
+    if accepted is None:
+        return None
+    own = [one for one in accepted.trials[-1].evaluations if is_of(one.case, target)]
+    timed = [(one, one.measurement) for one in own if one.measurement is not None]
+    cases = tuple(_case(one, measured) for one, measured in timed)
+    return model.Headline(
+        number=accepted.number,
+        cases=cases,
+        untimed=tuple(one.case.name for one in own if one.measurement is None),
+        means=tuple(_means(timed)),
+        share_before=_median(one.share_before for one in cases),
+        share_after=_median(one.share_after for one in cases),
+    )
+
+
+def pooled(cases: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    """Lower end, geometric mean and upper end of ratios, from the logarithms of each case's blocks.
+
+    Each case's interval is so wide that all hold at once with at least the chance of a single one (Boole's inequality);
+    then the mean lies between the means of their ends.
+    """
+    coverage = 1 - (1 - COVERAGE) / len(cases)
+    ends = zip(*(median_interval(logs, coverage) for logs in cases), strict=True)
+    low, middle, high = (math.exp(math.fsum(end) / len(cases)) for end in ends)
+    return low, middle, high
+
+
+def _case(one: Evaluation, measured: Measurement) -> model.CaseTimes:
+    compared = times.comparison(one) is not None
+    before = measured.base.median_ns_per_call if compared and measured.base is not None else None
+    after = measured.kernel.median_ns_per_call
+    share = times.share_of_peak(measured)
+    return model.CaseTimes(
+        case=one.case.name,
+        before_ns_per_call=before,
+        after_ns_per_call=after,
+        ratios=tuple(
+            found
+            for against in model.AGAINST
+            for found in bench.ratios(measured)
+            if found.against == against and (compared or against != "base")
+        ),
+        # The same work in another time.
+        share_before=None if share is None or before is None else share * after / before,
+        share_after=share,
+    )
+
+
+def _means(timed: Sequence[tuple[Evaluation, Measurement]]) -> Iterable[model.Mean]:
+    for against in model.AGAINST:
+        cases = [logs for one, measured in timed if (logs := _logs(one, measured, against))]
+        if cases:
+            low, ratio, high = pooled(cases)
+            yield model.Mean(against=against, ratio=ratio, low=low, high=high, cases=len(cases))
+
+
+def _logs(one: Evaluation, measured: Measurement, against: model.Against) -> list[float]:
+    if against == "base" and times.comparison(one) is None:
+        return []
+    return bench.log_ratios(measured, against)
+
+
+def _median(shares: Iterable[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return median(known) if known else None
+
 
 JSON, MARKDOWN = "summary.json", "summary.md"
 CLASSES: tuple[MethodClass, ...] = ("effective", "ineffective", "implementation-failed", "unknown")
@@ -53,7 +119,7 @@ def write(journal: Journal, result: Result, ended: str) -> None:
     write_text(folder / MARKDOWN, summary_text.markdown(made))
 
 
-def of(journal: Journal, target: Target) -> SearchSummary | None:
+def of(journal: Journal, target: Target) -> model.SearchSummary | None:
     """What a search came to, or has come to until now; None for a target that is not searched for.
 
     Raises:
@@ -62,20 +128,20 @@ def of(journal: Journal, target: Target) -> SearchSummary | None:
     if target.goal != "optimise":
         return None
     ended = journal.ended(target)
-    kept = journal.read(SearchSummary, journal.folder / target.name / JSON)
+    kept = journal.read(model.SearchSummary, journal.folder / target.name / JSON)
     if kept is not None and ended is not None and kept.state == ended.state:
         return kept
     return _made(journal, target, ended, ended.why if ended is not None else "")
 
 
-def _made(journal: Journal, target: Target, result: Result | None, ended: str) -> SearchSummary:
+def _made(journal: Journal, target: Target, result: Result | None, ended: str) -> model.SearchSummary:
     attempts = journal.attempts(target)
     asked = [(one, one.ask) for one in attempts if one.ask is not None]
     devices = [
         device.device_name for one in attempts for trial in one.trials for device in trial.environments
     ]
-    return SearchSummary(
-        version=SUMMARY_VERSION,
+    return model.SearchSummary(
+        version=model.SUMMARY_VERSION,
         run=journal.record.id,
         target=target,
         policy=journal.record.policy,
@@ -96,10 +162,10 @@ def _made(journal: Journal, target: Target, result: Result | None, ended: str) -
     )
 
 
-def _candidate(journal: Journal, target: Target, one: Attempt, ask: Ask) -> Candidate:
+def _candidate(journal: Journal, target: Target, one: Attempt, ask: Ask) -> model.Candidate:
     took = spent_on(journal, target, one.number)
     acceptance = sum(trial.seconds for trial in one.trials if trial.stage == "acceptance")
-    return Candidate(
+    return model.Candidate(
         number=one.number,
         round=ask.round,
         branch=ask.branch,
@@ -124,13 +190,13 @@ def _candidate(journal: Journal, target: Target, one: Attempt, ask: Ask) -> Cand
     )
 
 
-def _rounds(policy: str, asked: Sequence[Asked]) -> Iterator[Round]:
+def _rounds(policy: str, asked: Sequence[Asked]) -> Iterator[model.Round]:
     # What is kept in order of numbers is in order of rounds, too: a policy ends one before it begins the next.
     for number, group in groupby(asked, key=lambda one: one[1].round):
         members = list(group)
         ratios = [one.time_ratio for one, _ in members if one.time_ratio is not None]
         champions = [one.number for one, _ in members if one.beats_champion]
-        yield Round(
+        yield model.Round(
             number=number,
             decided=decided(policy, [ask for _, ask in members]),
             candidates=tuple(one.number for one, _ in members),
@@ -141,13 +207,13 @@ def _rounds(policy: str, asked: Sequence[Asked]) -> Iterator[Round]:
         )
 
 
-def _drift(journal: Journal, target: Target, attempts: Sequence[Attempt]) -> Iterator[Bottleneck]:
+def _drift(journal: Journal, target: Target, attempts: Sequence[Attempt]) -> Iterator[model.Bottleneck]:
     champions = {INCUMBENT, *(attempt.number for attempt in attempts if attempt.beats_champion)}
     for number in (INCUMBENT, *(attempt.number for attempt in attempts)):
         evidence = journal.evidence(target, number)
         if evidence is None:
             continue
-        yield Bottleneck(
+        yield model.Bottleneck(
             number=number,
             was_champion=number in champions,
             case=evidence.case,
@@ -167,7 +233,7 @@ def _worth(one: Tried) -> tuple[int, float, int]:
     return CLASSES.index(one.result), -(one.slowdown_without or 0.0), one.round
 
 
-def _ablation(one: Attempt, ask: Ask, attempts: Sequence[Attempt]) -> Ablation:
+def _ablation(one: Attempt, ask: Ask, attempts: Sequence[Attempt]) -> model.Ablation:
     low = slowdown = high = None
     parent = next((other for other in attempts if other.number == ask.parent), None)
     found = [each for trial in one.trials if trial.stage == "times" for each in trial.evaluations]
@@ -184,7 +250,7 @@ def _ablation(one: Attempt, ask: Ask, attempts: Sequence[Attempt]) -> Ablation:
             if not math.isclose(middle, slowdown, rel_tol=1e-6):
                 low = high = None
     slower = any(each.verdict.status is Status.SLOWER for each in found)
-    return Ablation(
+    return model.Ablation(
         number=one.number,
         champion=ask.parent,
         method=ask.method,
@@ -201,21 +267,21 @@ def _ablation(one: Attempt, ask: Ask, attempts: Sequence[Attempt]) -> Ablation:
     )
 
 
-def _verifiers(attempts: Sequence[Attempt]) -> Verifiers | None:
+def _verifiers(attempts: Sequence[Attempt]) -> model.Verifiers | None:
     ranked = sum(1 for one in attempts if one.rank is not None)
     if not ranked:
         return None
     score = verifiers.score(attempts)
-    return Verifiers(ranked=ranked, score=score, precision=score.precision, recall=score.recall)
+    return model.Verifiers(ranked=ranked, score=score, precision=score.precision, recall=score.recall)
 
 
-def _costs(journal: Journal, target: Target) -> Iterator[Cost]:
+def _costs(journal: Journal, target: Target) -> Iterator[model.Cost]:
     by_role = {role: spent_on(journal, target, role=role) for role in _ROLES}
     spent: dict[Role | Literal["all"], Spent] = {
         role: took for role, took in by_role.items() if took.requests
     }
     for role, took in {**spent, "all": spent_on(journal, target)}.items():
-        yield Cost(
+        yield model.Cost(
             role=role,
             requests=took.requests,
             prompt_tokens=took.prompt_tokens,

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.methods.model import AXES
+from pytest_cgins.regenerate.budget import Spent
+from pytest_cgins.regenerate.methods.model import AXES, Axis
 from pytest_cgins.regenerate.profiling.model import Ratio
-from pytest_cgins.regenerate.search.decided import name_of
-from pytest_cgins.regenerate.search.summary_model import (
-    AGAINST,
-    Ablation,
-    Against,
-    Bottleneck,
-    Candidate,
-    CaseTimes,
-    Cost,
-    Headline,
-    Mean,
-    SearchSummary,
-    Verifiers,
-)
-from pytest_cgins.regenerate.spending import Spent
+from pytest_cgins.regenerate.search import summary_model as model
+from pytest_cgins.regenerate.search.policy import name_of
+
+T = TypeVar("T")
 
 NOTHING = "–"
 ALL_CASES = "geometric mean, median of peaks"
-ARMS: dict[Against, str] = {"base": "incumbent", "torch": "torch eager", "compile": "torch.compile"}
+ARMS: dict[model.Against, str] = {"base": "incumbent", "torch": "torch eager", "compile": "torch.compile"}
 _FOUND = {
     "slower": "proven slower without it",
     "not-proven": "not proven slower without it",
@@ -51,7 +44,7 @@ class Section:
     """Lines that may have anybody's words."""
 
 
-def sections(summary: SearchSummary) -> tuple[Section, ...]:
+def sections(summary: model.SearchSummary) -> tuple[Section, ...]:
     """In the order in which a person reads them."""
     return (
         _before_and_after(summary),
@@ -65,7 +58,7 @@ def sections(summary: SearchSummary) -> tuple[Section, ...]:
     )
 
 
-def money(cost: Cost) -> str:
+def money(cost: model.Cost) -> str:
     """`41,203 tokens, 0.42 USD`."""
     spent = Spent(usd=cost.usd, unpriced=cost.unpriced)
     return f"{counted(cost.prompt_tokens + cost.answer_tokens, 'token', grouped=True)}, {spent.cost()}"
@@ -74,228 +67,209 @@ def money(cost: Cost) -> str:
 # ---- before and after
 
 
-def _before_and_after(summary: SearchSummary) -> Section:
+def _before_and_after(summary: model.SearchSummary) -> Section:
     best = summary.headline
-    if best is None:
-        return Section(title="Before and after", notes=("Nothing was accepted.",))
-    columns = (
-        "case",
-        "before",
-        "after",
-        *(f"vs {ARMS[one]} (95%)" for one in AGAINST),
-        "peak before",
-        "peak after",
+    # The mean stands below the cases, if there are several.
+    rows: list[model.CaseTimes | model.Headline] = (
+        [] if best is None else [*best.cases, *[best] * (len(best.cases) > 1)]
     )
-    rows = [_case(one) for one in best.cases]
-    if len(rows) > 1:
-        rows.append(_mean_row(best))
-    return Section(
-        title="Before and after",
-        columns=columns,
-        rows=tuple(rows),
-        foreign=frozenset({"case"}),
-        notes=tuple(f"{name} was not timed" for name in best.untimed),
-    )
-
-
-def _case(one: CaseTimes) -> tuple[str, ...]:
-    found = {each.against: each for each in one.ratios}
-    return (
-        one.case,
-        NOTHING if one.before_ns_per_call is None else time_ns(one.before_ns_per_call),
-        time_ns(one.after_ns_per_call),
-        *(_faster(found.get(against)) for against in AGAINST),
-        _share(one.share_before),
-        _share(one.share_after),
+    return _table(
+        "Before and after",
+        rows,
+        {
+            "case": lambda one: ALL_CASES if isinstance(one, model.Headline) else one.case,
+            "before": lambda one: _known(
+                None if isinstance(one, model.Headline) else one.before_ns_per_call, time_ns
+            ),
+            "after": lambda one: (
+                NOTHING if isinstance(one, model.Headline) else time_ns(one.after_ns_per_call)
+            ),
+            **{f"vs {name} (95%)": partial(_faster, against) for against, name in ARMS.items()},
+            "peak before": lambda one: _known(one.share_before, percent),
+            "peak after": lambda one: _known(one.share_after, percent),
+        },
+        empty="" if best is not None else "Nothing was accepted.",
+        foreign=("case",),
+        notes=[f"{name} was not timed" for name in best.untimed] if best is not None else (),
     )
 
 
-def _mean_row(best: Headline) -> tuple[str, ...]:
-    found = {one.against: one for one in best.means}
-    ratios = [_faster(found.get(against)) for against in AGAINST]
-    return (ALL_CASES, NOTHING, NOTHING, *ratios, _share(best.share_before), _share(best.share_after))
-
-
-def _faster(one: Ratio | Mean | None) -> str:
-    return NOTHING if one is None else f"{speedup(one.ratio)} ({ratio(one.low)}..{ratio(one.high)})"
-
-
-def _share(share: float | None) -> str:
-    return NOTHING if share is None else percent(share)
+def _faster(against: model.Against, one: model.CaseTimes | model.Headline) -> str:
+    arms: Sequence[Ratio | model.Mean] = one.means if isinstance(one, model.Headline) else one.ratios
+    arm = next((each for each in arms if each.against == against), None)
+    return NOTHING if arm is None else f"{speedup(arm.ratio)} ({ratio(arm.low)}..{ratio(arm.high)})"
 
 
 # ---- what was done
 
 
-def _rounds(summary: SearchSummary) -> Section:
-    if not summary.rounds:
-        return Section(title="Rounds", notes=("Nothing was asked that has an outcome.",))
-    rows = tuple(
-        (
-            str(one.number),
-            one.decided,
-            str(len(one.candidates)),
-            str(one.tried),
-            str(one.right),
-            NOTHING if one.time_ratio is None else ratio(one.time_ratio),
-            NOTHING if one.champion is None else str(one.champion),
-        )
-        for one in summary.rounds
-    )
-    columns = (
-        "round",
-        "what the policy asked for",
-        "asked",
-        "tried",
-        "right",
-        "best time / incumbent's",
-        "new champion",
-    )
-    return Section(title="Rounds", columns=columns, rows=rows, foreign=frozenset({columns[1]}))
-
-
-def _timeline(summary: SearchSummary) -> Section:
-    if not summary.candidates:
-        return Section(title="Timeline", notes=("There were no candidates.",))
-    columns = (
-        "candidate", "round", "branch", "kind", "from", "model", "temperature", "methods", "outcome", "why",
-        "time / incumbent's", "champion", "seconds", "tokens", "USD",
-    )  # fmt: skip
+def _table(
+    title: str,
+    items: Sequence[T],
+    columns: Mapping[str, Callable[[T], str]],
+    *,
+    empty: str = "",
+    foreign: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Section:
+    """A row an item; where there is none, what is said instead."""
+    if not items:
+        return Section(title=title, notes=(empty,) if empty else tuple(notes))
+    rows = tuple(tuple(cell(one) for cell in columns.values()) for one in items)
     return Section(
-        title="Timeline",
-        columns=columns,
-        rows=tuple(_candidate(one) for one in summary.candidates),
-        foreign=frozenset({"kind", "model", "methods", "why"}),
+        title=title, columns=tuple(columns), rows=rows, foreign=frozenset(foreign), notes=tuple(notes)
     )
 
 
-def _candidate(one: Candidate) -> tuple[str, ...]:
+def _known(value: float | None, write: Callable[[float], str]) -> str:
+    return NOTHING if value is None else write(value)
+
+
+def _rounds(summary: model.SearchSummary) -> Section:
+    return _table(
+        "Rounds",
+        summary.rounds,
+        {
+            "round": lambda one: str(one.number),
+            "what the policy asked for": lambda one: one.decided,
+            "asked": lambda one: str(len(one.candidates)),
+            "tried": lambda one: str(one.tried),
+            "right": lambda one: str(one.right),
+            "best time / incumbent's": lambda one: _known(one.time_ratio, ratio),
+            "new champion": lambda one: _known(one.champion, str),
+        },
+        empty="Nothing was asked that has an outcome.",
+        foreign=("what the policy asked for",),
+    )
+
+
+def _timeline(summary: model.SearchSummary) -> Section:
+    return _table(
+        "Timeline",
+        summary.candidates,
+        {
+            "candidate": lambda one: str(one.number),
+            "round": lambda one: str(one.round),
+            "branch": lambda one: str(one.branch),
+            "kind": lambda one: f"{one.kind} without {one.without}" if one.without else one.kind,
+            "from": lambda one: name_of(one.parent),
+            "model": lambda one: one.model or NOTHING,
+            "temperature": lambda one: _known(one.temperature, "{:g}".format),
+            "methods": lambda one: ", ".join(one.methods) or NOTHING,
+            "outcome": lambda one: one.outcome,
+            "why": _why,
+            "time / incumbent's": lambda one: _known(one.time_ratio, ratio),
+            "champion": lambda one: "yes" if one.became_champion else NOTHING,
+            "seconds": lambda one: f"{one.seconds:.1f}",
+            "tokens": lambda one: f"{one.prompt_tokens + one.answer_tokens:,}",
+            "USD": lambda one: _known(one.usd, "{:.4f}".format),
+        },
+        empty="There were no candidates.",
+        foreign=("kind", "model", "methods", "why"),
+    )
+
+
+def _why(one: model.Candidate) -> str:
     told = one.message and one.outcome not in ("right", "accepted")
-    why = f"{one.reason}: {one.message}" if told else one.reason
-    return (
-        str(one.number),
-        str(one.round),
-        str(one.branch),
-        f"{one.kind} without {one.without}" if one.without else one.kind,
-        name_of(one.parent),
-        one.model or NOTHING,
-        NOTHING if one.temperature is None else f"{one.temperature:g}",
-        ", ".join(one.methods) or NOTHING,
-        one.outcome,
-        why,
-        NOTHING if one.time_ratio is None else ratio(one.time_ratio),
-        "yes" if one.became_champion else NOTHING,
-        f"{one.seconds:.1f}",
-        f"{one.prompt_tokens + one.answer_tokens:,}",
-        NOTHING if one.usd is None else f"{one.usd:.4f}",
-    )
+    return f"{one.reason}: {one.message}" if told else one.reason
 
 
-def _drift(summary: SearchSummary) -> Section:
-    if not summary.drift:
-        return Section(title="Bottlenecks", notes=("Nothing was profiled.",))
-    columns = ("kernel", "champion", *(f"{axis} gap" for axis in AXES), "largest", "case", "near its peak")
+def _drift(summary: model.SearchSummary) -> Section:
     notes = dict.fromkeys(f"not available: {line}" for one in summary.drift for line in one.degraded)
-    return Section(
-        title="Bottlenecks",
-        columns=columns,
-        rows=tuple(_bottleneck(one) for one in summary.drift),
-        foreign=frozenset({"case", "near its peak"}),
+    return _table(
+        "Bottlenecks",
+        summary.drift,
+        {
+            "kernel": lambda one: name_of(one.number),
+            "champion": lambda one: "yes" if one.was_champion else NOTHING,
+            **{f"{axis} gap": partial(_gap, axis) for axis in AXES},
+            "largest": lambda one: one.largest or NOTHING,
+            "case": lambda one: one.case,
+            "near its peak": lambda one: one.near_peak or NOTHING,
+        },
+        empty="Nothing was profiled.",
+        foreign=("case", "near its peak"),
         notes=("0 is at the peak, 1 at nothing.", *notes),
     )
 
 
-def _bottleneck(one: Bottleneck) -> tuple[str, ...]:
-    gaps = [one.gaps.of(axis) for axis in AXES]
-    return (
-        name_of(one.number),
-        "yes" if one.was_champion else NOTHING,
-        *("no data" if gap is None else f"{gap:.2f}" for gap in gaps),
-        one.largest or NOTHING,
-        one.case,
-        one.near_peak or NOTHING,
-    )
+def _gap(axis: Axis, one: model.Bottleneck) -> str:
+    gap = one.gaps.of(axis)
+    return "no data" if gap is None else f"{gap:.2f}"
 
 
 # ---- what came of it
 
 
-def _methods(summary: SearchSummary) -> Section:
-    if not summary.methods:
-        named = {method for one in summary.candidates for method in one.methods}
-        said = f"Answers name {counted(len(named), 'method')}; nobody looked into what worked."
-        return Section(title="Methods", notes=(said if named else "No answer names a method.",))
-    columns = ("class", "method", "machine code", "proven", "time without it", "round", "note")
-    rows = tuple(
-        (
-            one.result,
-            one.method,
-            one.shown,
-            {True: "yes", False: "no", None: "no ablation"}[one.proven],
-            NOTHING if one.slowdown_without is None else change(one.slowdown_without),
-            str(one.round),
-            one.note or NOTHING,
-        )
-        for one in summary.methods
+def _methods(summary: model.SearchSummary) -> Section:
+    named = {method for one in summary.candidates for method in one.methods}
+    said = f"Answers name {counted(len(named), 'method')}; nobody looked into what worked."
+    return _table(
+        "Methods",
+        summary.methods,
+        {
+            "class": lambda one: one.result,
+            "method": lambda one: one.method,
+            "machine code": lambda one: one.shown,
+            "proven": lambda one: {True: "yes", False: "no", None: "no ablation"}[one.proven],
+            "time without it": lambda one: _known(one.slowdown_without, change),
+            "round": lambda one: str(one.round),
+            "note": lambda one: one.note or NOTHING,
+        },
+        empty=said if named else "No answer names a method.",
+        foreign=("method", "note"),
     )
-    return Section(title="Methods", columns=columns, rows=rows, foreign=frozenset({"method", "note"}))
 
 
-def _ablations(summary: SearchSummary) -> Section:
-    if not summary.ablations:
-        return Section(title="Ablations", notes=("No method was left out of a champion.",))
-    columns = ("candidate", "of", "without", "found", "time without it (95%)")
-    rows = tuple(
-        (str(one.number), name_of(one.champion), one.method, _FOUND[one.found], _slowdown(one))
-        for one in summary.ablations
+def _ablations(summary: model.SearchSummary) -> Section:
+    return _table(
+        "Ablations",
+        summary.ablations,
+        {
+            "candidate": lambda one: str(one.number),
+            "of": lambda one: name_of(one.champion),
+            "without": lambda one: one.method,
+            "found": lambda one: _FOUND[one.found],
+            "time without it (95%)": _slowdown,
+        },
+        empty="No method was left out of a champion.",
+        foreign=("without",),
     )
-    return Section(title="Ablations", columns=columns, rows=rows, foreign=frozenset({"without"}))
 
 
-def _slowdown(one: Ablation) -> str:
-    if one.slowdown is None:
-        return NOTHING
+def _slowdown(one: model.Ablation) -> str:
     between = "" if one.low is None or one.high is None else f" ({change(one.low)}..{change(one.high)})"
-    return f"{change(one.slowdown)}{between}"
+    return _known(one.slowdown, lambda slowdown: f"{change(slowdown)}{between}")
 
 
-def _verifiers(said: Verifiers | None) -> Section:
-    if said is None:
-        return Section(title="Verifiers", notes=("No candidate was ranked.",))
-    score = said.score
-    columns = (
-        "ranked",
-        "right, said so",
-        "right, doubted",
-        "wrong, said right",
-        "wrong, doubted",
-        "precision",
-        "recall",
+def _verifiers(said: model.Verifiers | None) -> Section:
+    return _table(
+        "Verifiers",
+        [said] if said is not None else [],
+        {
+            "ranked": lambda one: str(one.ranked),
+            "right, said so": lambda one: str(one.score.right_and_said_so),
+            "right, doubted": lambda one: str(one.score.right_and_doubted),
+            "wrong, said right": lambda one: str(one.score.wrong_and_said_right),
+            "wrong, doubted": lambda one: str(one.score.wrong_and_doubted),
+            "precision": lambda one: _known(one.precision, percent),
+            "recall": lambda one: _known(one.recall, percent),
+        },
+        empty="No candidate was ranked.",
+        notes=("Counted over candidates that were tried: those that were put last are not among them.",),
     )
-    row = (
-        str(said.ranked),
-        str(score.right_and_said_so),
-        str(score.right_and_doubted),
-        str(score.wrong_and_said_right),
-        str(score.wrong_and_doubted),
-        _share(said.precision),
-        _share(said.recall),
-    )
-    notes = ("Counted over candidates that were tried: those that were put last are not among them.",)
-    return Section(title="Verifiers", columns=columns, rows=(row,), notes=notes)
 
 
-def _money(summary: SearchSummary) -> Section:
-    columns = ("role", "requests", "tokens asked", "tokens answered", "cost", "seconds")
-    rows = tuple(
-        (
-            one.role,
-            f"{one.requests:,}",
-            f"{one.prompt_tokens:,}",
-            f"{one.answer_tokens:,}",
-            Spent(usd=one.usd, unpriced=one.unpriced).cost(),
-            f"{one.seconds:.1f}",
-        )
-        for one in summary.costs
+def _money(summary: model.SearchSummary) -> Section:
+    return _table(
+        "Money",
+        summary.costs,
+        {
+            "role": lambda one: one.role,
+            "requests": lambda one: f"{one.requests:,}",
+            "tokens asked": lambda one: f"{one.prompt_tokens:,}",
+            "tokens answered": lambda one: f"{one.answer_tokens:,}",
+            "cost": lambda one: Spent(usd=one.usd, unpriced=one.unpriced).cost(),
+            "seconds": lambda one: f"{one.seconds:.1f}",
+        },
     )
-    return Section(title="Money", columns=columns, rows=rows)

@@ -13,7 +13,7 @@ from rich.text import Text
 from pytest_cgins.core.figures import change, percent, ratio, speedup
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.methods.classes import Tried
-from pytest_cgins.regenerate.search.decided import name_of
+from pytest_cgins.regenerate.search.policy import name_of
 from pytest_cgins.regenerate.search.summary_model import (
     Against,
     Headline,

@@ -50,11 +50,7 @@ def check(
             found += python_tree.check(path, text, op=op, files=files, allowed=allowed_imports)
         else:
             found += cpp.check(
-                path,
-                text,
-                contract=contract,
-                allow_libraries=allow_libraries,
-                headers={*headers, *files},
+                path, text, contract=contract, allow_libraries=allow_libraries, headers={*headers, *files}
             )
     unique = {(each.file, each.line, each.code, each.message): each for each in found}
     order = {path: index for index, path in enumerate(files)}

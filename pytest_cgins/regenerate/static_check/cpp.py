@@ -5,13 +5,140 @@ What a library calls is judged once it is built, by the probe `libraries`, howev
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from pytest_cgins.regenerate.model import Finding
-from pytest_cgins.regenerate.static_check import forbidden, includes
-from pytest_cgins.regenerate.static_check.tokens import Token, Unit, read
+from pytest_cgins.regenerate.static_check.tokens import Directive, Token, Unit, read
+
+REMEDY = {
+    "process": "a kernel only computes: return a number other than 0, or use CGINS_CHECK, to report an error",
+    "file-access": "a kernel reads its arguments and writes its outputs, and no files",
+    "network": "a kernel has no network",
+    "environment": "a kernel's answer depends on its arguments only: make it a constant or a template parameter",
+    "threads": "on the CPU use OpenMP (#pragma omp parallel for); its threads are done when the function returns",
+    "device-state": "leave the device as it is: it is chosen and set up by the caller; use the stream that is given",
+    "torch-in-launcher": "a launcher sees DLTensor and cgins.h only, no torch: compute the answer yourself",
+    "vendor-library": "write the computation out: calls into such libraries are not taken",
+    "include": "include headers of C, C++, CUDA, CUTLASS or of this project, by their plain names",
+    "calls-op": "compute the answer in the kernel: the op that it replaces must not be called, nor what does its work",
+    "static-code": "code runs only when the kernel is called: no constructors, aliases or other linker tricks",
+    "self-recognition": "a kernel behaves the same whoever calls it",
+    "patches-torch": "leave torch as it is",
+    "obfuscated": "write names out in full",
+}
+"""What to do instead, by code."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_FORBIDDEN = {
+    "process": _words(
+        "system popen pclose fork vfork execl execlp execle execv execvp execve execvpe fexecve execveat posix_spawn "
+        "posix_spawnp syscall ptrace dlopen dlsym dlvsym dlmopen dlclose dl_iterate_phdr dladdr prctl mprotect mmap mmap64 mremap "
+        "shm_open process_vm_readv process_vm_writev memfd_create setrlimit prlimit sched_setaffinity unshare setns "
+        "chroot _exit _Exit quick_exit longjmp siglongjmp setjmp sigsetjmp _setjmp sigaction sigprocmask setitimer timer_create "
+        "pthread_kill atexit at_quick_exit on_exit __cxa_atexit waitpid daemon setuid setgid nvrtcCompileProgram "
+        "nvrtcCreateProgram __libc_start_main sigaltstack"
+    ),
+    "file-access": _words(
+        "fopen fopen64 freopen fdopen fmemopen tmpfile mkstemp openat open64 creat opendir fdopendir readdir scandir "
+        "nftw unlink unlinkat mkdir rmdir symlink readlink realpath ifstream ofstream fstream wifstream basic_ifstream "
+        "basic_ofstream basic_fstream basic_filebuf filebuf sendfile inotify_init cuModuleLoad cuLibraryLoadFromFile cuModuleLoadFatBinary "
+        "pread pwrite chmod chown fchmod"
+    ),
+    "network": _words(
+        "socket socketpair getaddrinfo gethostbyname inet_addr inet_pton inet_aton sendto recvfrom sendmsg recvmsg"
+    ),
+    "environment": _words(
+        "getenv secure_getenv setenv unsetenv putenv clearenv environ __environ getpid getppid gethostname getcwd "
+        "getauxval program_invocation_name __progname"
+    ),
+    "threads": _words(
+        "pthread_create pthread_detach thrd_create jthread timer_settime cudaLaunchHostFunc cuLaunchHostFunc "
+        "cudaStreamAddCallback cuStreamAddCallback"
+    ),
+    "device-state": _words(
+        "cudaDeviceReset cudaSetDevice cudaDeviceSetLimit cudaDeviceSetCacheConfig cudaDeviceSetSharedMemConfig "
+        "cudaSetDeviceFlags cudaSetValidDevices cudaInitDevice cudaCtxResetPersistingL2Cache cudaDeviceEnablePeerAccess "
+        "cudaThreadExit cudaThreadSetLimit cuCtxCreate cuCtxDestroy cuCtxSetLimit cuCtxSetCacheConfig cuCtxSetCurrent "
+        "cuCtxPushCurrent cuCtxPopCurrent cuCtxResetPersistingL2Cache cuDevicePrimaryCtxReset cuDevicePrimaryCtxSetFlags "
+        "cudaProfilerStart cudaProfilerStop cudaIpcOpenMemHandle cudaIpcGetMemHandle cudaDeviceSetMemPool"
+    ),
+}
+"""Names that nothing in a kernel has, whether they are called or only named."""
+TORCH_HEADERS = re.compile(r"(?:torch|ATen|c10|caffe2)/\S+|torch\.h|pybind11/\S+")
+LIBRARY_HEADERS = re.compile(
+    r"(?:cublas|cudnn|cusparse|cusolver|cufft|cutensor|nvml|nvblas|rocblas|hip/|dnnl|oneapi/|onednn|mkl|cblas|lapack|"
+    r"openblas|Eigen/|armadillo|tbb/|arm_compute).*"
+)
+OTHER_HEADERS = (
+    (
+        re.compile(r"unistd\.h|sys/.*|spawn\.h|dlfcn\.h|link\.h|c?signal(?:\.h)?|c?setjmp(?:\.h)?|nvrtc\.h|Python\.h|sched\.h|ucontext\.h|linux/.*|asm/.*"),
+        "process",
+    ),
+    (re.compile(r"fstream|filesystem|experimental/filesystem|fcntl\.h|dirent\.h|ftw\.h|glob\.h"), "file-access"),
+    (re.compile(r"netdb\.h|netinet/.*|arpa/.*|poll\.h|net/.*"), "network"),
+    (re.compile(r"thread|future|stop_token|pthread\.h|threads\.h|execution"), "threads"),
+)  # fmt: skip
+"""Headers that are for what a kernel may not do, with its code."""
+
+
+NAMED = re.compile(r'"([^"]+)"|<([^>]+)>')
+LINES = frozenset({"include", "include_next", "import"})
+
+
+def _of_include(
+    directive: Directive, path: str, *, contract: str, allow_libraries: bool, headers: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Code and words of what is wrong with an include, if anything is."""
+    if directive.name == "embed":
+        yield "file-access", "#embed reads a file"
+        return
+    if directive.name not in LINES:
+        return
+    named = NAMED.fullmatch(directive.rest.strip())
+    if named is None or directive.name != "include":
+        yield "include", f"an include that does not name its header: {directive.rest.strip()[:80]}"
+        return
+    name = named[1] or named[2]
+    found = _of_name(name, path, headers)
+    if found == "own":
+        return
+    shown = f"the include of {name[:120]}"
+    if found:
+        yield "include", f"{shown}, {found}"
+    elif TORCH_HEADERS.fullmatch(name):
+        if contract != "torch-extension":
+            yield "torch-in-launcher", shown
+    elif LIBRARY_HEADERS.fullmatch(name):
+        if not allow_libraries:
+            yield "vendor-library", shown
+    else:
+        for pattern, code in OTHER_HEADERS:
+            if pattern.fullmatch(name):
+                yield code, shown
+
+
+def _of_name(name: str, path: str, headers: Collection[str]) -> str:
+    """`own` for a header of the project, what is wrong with the name, or "" for a header of the system."""
+    name = name.replace("\\", "/")
+    if name.startswith("/") or re.match(r"[A-Za-z]:", name):
+        return "an absolute path"
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+    if beside == path:
+        return "the file itself"
+    if beside in headers or (
+        ".." not in name.split("/")
+        and any(header.endswith("/" + name) or header == name for header in headers)
+    ):
+        return "own"
+    return "which is none of this project's headers" if ".." in name.split("/") else ""
+
 
 ATTRIBUTES = frozenset({"constructor", "destructor", "ifunc", "weakref", "init_priority", "alias", "weak"})
 ATTRIBUTES |= {f"__{name}__" for name in ATTRIBUTES}
@@ -23,33 +150,28 @@ RECOGNITION = re.compile(r"pytest|INVOCATION_ID|cgins_worker", re.IGNORECASE)
 SECTIONS = re.compile(r"\.(?:init_array|fini_array|preinit_array|ctors|dtors|init|fini)\b")
 
 
-NAMES = {name: code for code, names in forbidden.NAMES.items() for name in names}
+NAMES = {name: code for code, names in _FORBIDDEN.items() for name in names}
 TORCH = frozenset({"at", "torch", "c10", "pybind11"})
 
 
 def check(
-    path: str,
-    text: str,
-    *,
-    contract: str,
-    allow_libraries: bool,
-    headers: Collection[str],
+    path: str, text: str, *, contract: str, allow_libraries: bool, headers: Collection[str]
 ) -> list[Finding]:
     """Look through one C++ or CUDA source; the arguments are those of the package's `check`."""
     unit = read(text)
     found: list[tuple[int, str, str]] = []
     for directive in unit.directives:
-        against = includes.check(
+        against = _of_include(
             directive, path, contract=contract, allow_libraries=allow_libraries, headers=headers
         )
         found += [(directive.line, code, words) for code, words in against]
         if directive.name == "pragma" and PRAGMAS.match(" ".join(token.text for token in directive.tokens)):
             found.append((directive.line, "static-code", f"#pragma {directive.tokens[0].text}"))
-    for tokens in (unit.code, *(each.tokens for each in unit.directives if each.name not in includes.LINES)):
+    for tokens in (unit.code, *(each.tokens for each in unit.directives if each.name not in LINES)):
         found += _names(tokens, contract)
     found += _strings(unit)
     return [
-        Finding(code=code, file=path, line=line, message=f"{words}: {forbidden.REMEDY[code]}")
+        Finding(code=code, file=path, line=line, message=f"{words}: {REMEDY[code]}")
         for line, code, words in found
     ]
 

@@ -19,6 +19,12 @@ REMEDY = {
 }
 """What to do instead, by code."""
 
+
+def _by_name(names: dict[str, str]) -> dict[str, str]:
+    """Codes by name, from names by code."""
+    return {name: code for code, some in names.items() for name in some.split()}
+
+
 IMPORTS = frozenset(
     {
         "__future__", "abc", "cmath", "collections", "contextlib", "cuda", "cutlass", "dataclasses", "enum", "fractions",
@@ -49,117 +55,49 @@ OF_IMPORT = {
 }  # fmt: skip
 """Codes of imports whose purpose is known; all others are `import`."""
 
-BUILTINS = {
-    "open": "file-access",
-    "exec": "dynamic-code",
-    "eval": "dynamic-code",
-    "compile": "dynamic-code",
-    "__import__": "dynamic-code",
-    "__builtins__": "dynamic-code",
-    "__loader__": "dynamic-code",
-    "__spec__": "dynamic-code",
-    "__file__": "file-access",
-    "globals": "introspection",
-    "locals": "introspection",
-    "vars": "introspection",
-    "dir": "introspection",
-    "breakpoint": "process",
-    "input": "process",
-    "exit": "process",
-    "quit": "process",
-    "SystemExit": "process",
-    "KeyboardInterrupt": "process",
-    "GeneratorExit": "process",
-    "BaseException": "process",
-    "setattr": "patches-torch",
-    "delattr": "patches-torch",
-}
+BUILTINS = _by_name(
+    {
+        "file-access": "open __file__",
+        "dynamic-code": "exec eval compile __import__ __builtins__ __loader__ __spec__",
+        "introspection": "globals locals vars dir",
+        "process": "breakpoint input exit quit SystemExit KeyboardInterrupt GeneratorExit BaseException",
+        "patches-torch": "setattr delattr",
+    }
+)
 """Builtins that are not named."""
 
 
-def _words(text: str) -> list[str]:
-    return text.split()
-
-
-DUNDERS = frozenset(
-    f"__{name}__"
-    for name in _words(
-        "init call name doc version len iter next getitem setitem contains enter exit repr str hash eq ne lt le gt ge "
-        "post_init add radd sub rsub mul rmul truediv floordiv mod pow neg all annotations future main matmul and or xor "
-        "slots"
-    )
+_ANYONES = (
+    "init call name doc version len iter next getitem setitem contains enter exit repr str hash eq ne lt le gt ge "
+    "post_init add radd sub rsub mul rmul truediv floordiv mod pow neg all annotations future main matmul and or xor "
+    "slots"
 )
+DUNDERS = frozenset(f"__{name}__" for name in _ANYONES.split())
 """Names with two underscores that are anyone's."""
 
-TORCH = {
-    "torch.compile": "calls-op",
-    "torch.jit": "calls-op",
-    "torch.ops": "calls-op",
-    "torch.classes": "calls-op",
-    "torch._C": "calls-op",
-    "torch._VF": "calls-op",
-    "torch._refs": "calls-op",
-    "torch._prims": "calls-op",
-    "torch._decomp": "calls-op",
-    "torch._dynamo": "calls-op",
-    "torch._inductor": "calls-op",
-    "torch._higher_order_ops": "calls-op",
-    "torch._torch_function": "calls-op",
-    "torch.fx": "calls-op",
-    "torch.onnx": "calls-op",
-    "torch.autograd.grad": "calls-op",
-    "torch.autograd.backward": "calls-op",
-    "torch.autograd.functional": "calls-op",
-    "torch.func": "calls-op",
-    "torch.library.Library": "patches-torch",
-    "torch.library.impl": "patches-torch",
-    "torch.library.register_kernel": "patches-torch",
-    "torch.library.register_torch_dispatch": "patches-torch",
-    "torch.library._impls": "patches-torch",
-    "torch.library.get_kernel": "calls-op",
-    "torch.library.get_ctx": "patches-torch",
-    "torch._library": "patches-torch",
-    "torch.backends": "patches-torch",
-    "torch.overrides": "patches-torch",
-    "torch.utils._python_dispatch": "patches-torch",
-    "torch.utils._device": "patches-torch",
-    "torch.use_deterministic_algorithms": "patches-torch",
-    "torch.manual_seed": "patches-torch",
-    "torch.seed": "patches-torch",
-    "torch.random": "patches-torch",
-    "torch.cuda.manual_seed": "patches-torch",
-    "torch.cuda.manual_seed_all": "patches-torch",
-    "torch.cuda.set_device": "device-state",
-    "torch.cuda.cudart": "device-state",
-    "torch.cuda.set_per_process_memory_fraction": "device-state",
-    "torch.cuda.memory": "device-state",
-    "torch.cuda.empty_cache": "device-state",
-    "torch.cuda.profiler": "device-state",
-    "torch.cuda.reset_peak_memory_stats": "device-state",
-    "torch.load": "file-access",
-    "torch.save": "file-access",
-    "torch.from_file": "file-access",
-    "torch.serialization": "file-access",
-    "torch.package": "file-access",
-    "torch.export": "file-access",
-    "torch.profiler.profile": "file-access",
-    "torch.profiler.tensorboard_trace_handler": "file-access",
-    "torch.profiler._utils": "file-access",
-    "torch.utils.data": "file-access",
-    "torch.utils.cpp_extension": "process",
-    "torch.utils.collect_env": "process",
-    "torch.utils.benchmark": "process",
-    "torch.multiprocessing": "threads",
-    "torch.hub": "network",
-    "torch.distributed": "network",
-    "torch.os": "process",
-    "torch.sys": "introspection",
-    "torch.builtins": "dynamic-code",
-    "torch.importlib": "dynamic-code",
-    "torch.inspect": "introspection",
-    "torch.ctypes": "process",
-    "torch.threading": "threads",
-}
+TORCH = _by_name(
+    {
+        "calls-op": "torch.compile torch.jit torch.ops torch.classes torch._C torch._VF torch._refs torch._prims "
+        "torch._decomp torch._dynamo torch._inductor torch._higher_order_ops torch._torch_function torch.fx "
+        "torch.onnx torch.autograd.grad torch.autograd.backward torch.autograd.functional torch.func "
+        "torch.library.get_kernel",
+        "patches-torch": "torch.library.Library torch.library.impl torch.library.register_kernel "
+        "torch.library.register_torch_dispatch torch.library._impls torch.library.get_ctx torch._library "
+        "torch.backends torch.overrides torch.utils._python_dispatch torch.utils._device "
+        "torch.use_deterministic_algorithms torch.manual_seed torch.seed torch.random torch.cuda.manual_seed "
+        "torch.cuda.manual_seed_all",
+        "device-state": "torch.cuda.set_device torch.cuda.cudart torch.cuda.set_per_process_memory_fraction torch.cuda.memory "
+        "torch.cuda.empty_cache torch.cuda.profiler torch.cuda.reset_peak_memory_stats",
+        "file-access": "torch.load torch.save torch.from_file torch.serialization torch.package torch.export "
+        "torch.profiler.profile torch.profiler.tensorboard_trace_handler torch.profiler._utils "
+        "torch.utils.data",
+        "process": "torch.utils.cpp_extension torch.utils.collect_env torch.utils.benchmark torch.os torch.ctypes",
+        "threads": "torch.multiprocessing torch.threading",
+        "network": "torch.hub torch.distributed",
+        "introspection": "torch.sys torch.inspect",
+        "dynamic-code": "torch.builtins torch.importlib",
+    }
+)
 """Parts of torch that a kernel does not use, with all that is in them."""
 SETTERS_ALLOWED = frozenset({"torch.set_grad_enabled"})
 """`torch.set_…` that are legal."""
@@ -167,21 +105,13 @@ MODULES_OF_MODULES = frozenset(
     {"os", "sys", "subprocess", "importlib", "inspect", "builtins", "ctypes", "socket", "threading", "pickle", "gc", "shutil", "io"}
 )  # fmt: skip
 """Modules that are reached as attributes of others: `functools.sys`."""
-METHODS = {
-    "backward": "calls-op",
-    "tofile": "file-access",
-    "share_memory_": "process",
-    "__class__": "introspection",
-    "tb_frame": "introspection",
-    "gi_frame": "introspection",
-    "cr_frame": "introspection",
-    "f_back": "introspection",
-    "f_globals": "introspection",
-    "f_locals": "introspection",
-    "f_builtins": "introspection",
-    "_getframe": "introspection",
-    "settrace": "introspection",
-    "setprofile": "introspection",
-    "func_globals": "introspection",
-}
+METHODS = _by_name(
+    {
+        "calls-op": "backward",
+        "file-access": "tofile",
+        "process": "share_memory_",
+        "introspection": "__class__ tb_frame gi_frame cr_frame f_back f_globals f_locals f_builtins _getframe settrace "
+        "setprofile func_globals",
+    }
+)
 """Attributes that are refused on anything."""

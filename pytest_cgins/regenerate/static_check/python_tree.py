@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_cgins.core import syntax
 from pytest_cgins.regenerate.model import Finding
-from pytest_cgins.regenerate.static_check import python_names, python_tables, same_work
+from pytest_cgins.regenerate.static_check import python_names, python_tables
 
 Against = tuple[ast.AST, str, str]
 """A node, a code, and words."""
@@ -48,7 +48,7 @@ def _modules(files: Mapping[str, str]) -> list[str]:
 class _Checker:
     def __init__(self, tree: ast.Module, *, op: str, allowed: Collection[str], package: str) -> None:
         self._tree = tree
-        self._work = same_work.of(op)
+        self._work = python_names.of(op)
         self._allowed = allowed
         self._package = PurePosixPath(package).parent.parts
         self._names = python_names.imported(tree)

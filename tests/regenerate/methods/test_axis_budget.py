@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.regenerate.methods.axis_budget import ASSUMED_GAP, TIES, AxisBudget, Gaps, axis_budget
-from pytest_cgins.regenerate.methods.near_peak import near_peak
+from pytest_cgins.regenerate.methods.axis_budget import (
+    ASSUMED_GAP,
+    TIES,
+    AxisBudget,
+    Gaps,
+    axis_budget,
+    near_peak,
+)
 
 GAP = st.one_of(st.none(), st.floats(0, 1), st.sampled_from([0.0, 0.0999, 0.1, 0.3, 0.5, 1.0]))
 GAPS = st.builds(Gaps, compute=GAP, memory=GAP, latency=GAP)

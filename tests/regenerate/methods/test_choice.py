@@ -16,8 +16,16 @@ from pytest_cgins.regenerate.methods.axis_budget import TIES, Gaps, axis_budget
 from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried, classify
 from pytest_cgins.regenerate.methods.model import FAMILIES, LANGUAGES
 from pytest_cgins.regenerate.methods.registry import Registry
-from pytest_cgins.regenerate.methods.select import SPARE, Situation, not_again, select
-from pytest_cgins.regenerate.methods.validator import Choice, Pick, read_choice, validate
+from pytest_cgins.regenerate.methods.select import (
+    SPARE,
+    Choice,
+    Pick,
+    Situation,
+    not_again,
+    read_choice,
+    select,
+    validate,
+)
 from pytest_cgins.regenerate.prompts.methods import offered_text
 
 SHIPPED = registry.shipped()

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_cgins.core.measurement import Arm, Measurement
 from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.regenerate.ablation import attribute
 from pytest_cgins.regenerate.profiling import bench
-from pytest_cgins.regenerate.profiling.attribution import attribute
 from pytest_cgins.timing.sequential import Rule, SequentialTest
 
 Make = Callable[..., Evaluation]

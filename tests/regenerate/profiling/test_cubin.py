@@ -13,7 +13,7 @@ from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.nvrtc import library
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.regenerate.profiling import compile_report
+from pytest_cgins.regenerate.profiling import disassembly
 from pytest_cgins.regenerate.profiling.disassembly import of_library
 
 SOURCE = """\
@@ -48,7 +48,7 @@ def test_each_function_is_counted_once(tmp_path: Path) -> None:
     (found,) = sass.instructions(text, "sm_90a").values()
     (lines,) = found
     assert len(lines) == sum(count for _, count in function.opcodes)
-    (counted,), missing = compile_report.of_cubins([cubin])
+    (counted,), missing = disassembly.of_cubins([cubin])
     assert missing == ()
     assert counted.instructions == function.opcodes
     assert 4 <= counted.registers_per_thread <= 32
@@ -66,7 +66,7 @@ Resource usage:
  Function _Z3addv:
   REG:255 STACK:96 UR:0 SHARED:0 LOCAL:0
 """
-    found = compile_report.usages(text)
+    found = disassembly.usages(text)
     assert set(found) == {"neg", "_Z3addv"}
     assert (found["neg"]["REG"], found["neg"]["SHARED"], found["_Z3addv"]["STACK"]) == (8, 1024, 96)
-    assert compile_report.usages("REG:3\nFunction x:\n") == {}
+    assert disassembly.usages("REG:3\nFunction x:\n") == {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_cgins.core.measurement import Roofline
-from pytest_cgins.regenerate.profiling import gaps
+from pytest_cgins.regenerate.profiling import rooflines
 from pytest_cgins.regenerate.profiling.metrics import Reading
-from pytest_cgins.regenerate.profiling.ncu_csv import Launch
+from pytest_cgins.regenerate.profiling.ncu import Launch
 from pytest_cgins.regenerate.profiling.profile import main_kernel, profiled
 
 SM, DRAM = (
@@ -35,7 +35,7 @@ def roofline(bandwidth: float, compute: float) -> Roofline:
 def test_each_gap_is_what_is_left_to_the_busiest() -> None:
     """Compute is held against the busiest pipe, memory against DRAM, latency is the greatest stall."""
     one = launch(**{SM: 40, TENSOR: 75, DRAM: 30, STALL.format("wait"): 20, STALL.format("barrier"): 55})
-    found = gaps.of_counters(profiled([one]))
+    found = rooflines.of_counters(profiled([one]))
     assert found is not None
     assert (found.compute, found.memory, found.latency) == pytest.approx((0.25, 0.7, 0.55))
     assert (found.latency_known, found.source) == (True, "ncu")
@@ -44,7 +44,7 @@ def test_each_gap_is_what_is_left_to_the_busiest() -> None:
 def test_kernels_count_by_their_time() -> None:
     """A call of two launches has the gaps of the one that takes nine tenths of it, nearly."""
     kernels = profiled([launch(900, **{SM: 100, DRAM: 0}), launch(100, **{SM: 0, DRAM: 100})])
-    found = gaps.of_counters(kernels)
+    found = rooflines.of_counters(kernels)
     assert found is not None
     assert (found.compute, found.memory) == pytest.approx((0.1, 0.9))
     assert main_kernel(kernels).time_share == pytest.approx(0.9)
@@ -54,16 +54,16 @@ def test_kernels_count_by_their_time() -> None:
 
 def test_without_data_there_is_no_gap() -> None:
     """Latency is 0.5 and said to be unknown; without counters of compute or memory there are no gaps."""
-    found = gaps.of_counters(profiled([launch(**{SM: 10, DRAM: 20})]))
+    found = rooflines.of_counters(profiled([launch(**{SM: 10, DRAM: 20})]))
     assert found is not None
     assert (found.latency, found.latency_known) == (0.5, False)
-    assert gaps.of_counters(profiled([launch(**{SM: 10})])) is None
-    assert gaps.of_counters(()) is None
+    assert rooflines.of_counters(profiled([launch(**{SM: 10})])) is None
+    assert rooflines.of_counters(()) is None
 
 
 def test_a_share_beyond_the_peak_leaves_no_gap() -> None:
     """Data that came from a cache is faster than memory: the gap is 0, not below."""
-    found = gaps.of_roofline(roofline(1.3, 0.25))
+    found = rooflines.of_roofline(roofline(1.3, 0.25))
     assert (found.compute, found.memory, found.latency, found.source) == (0.75, 0.0, 0.5, "roofline")
     assert not found.latency_known
 
@@ -73,4 +73,4 @@ def test_a_share_beyond_the_peak_leaves_no_gap() -> None:
 )
 def test_near_the_peak_is_the_greater_share(bandwidth: float, compute: float, near: bool) -> None:
     """One of both is enough: a kernel bound by memory keeps its gap to compute."""
-    assert gaps.near_peak(roofline(bandwidth, compute)) is near
+    assert rooflines.near_peak(roofline(bandwidth, compute)) is near

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.regenerate.profiling.metric_table import METRICS
-from pytest_cgins.regenerate.profiling.metrics import Reading, duration_ns, understood, worst
+from pytest_cgins.regenerate.profiling.metrics import METRICS, Reading, duration_ns, understood, worst
 
 PIPE = "sm__inst_executed_pipe_{}.avg.pct_of_peak_sustained_active"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"

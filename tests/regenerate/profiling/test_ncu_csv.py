@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.regenerate.profiling import ncu_csv
+from pytest_cgins.regenerate.profiling import ncu
 from pytest_cgins.regenerate.profiling.metrics import Reading, understood
 from tests.regenerate.profiling.outputs import LONG_2020, RAW_2022, RAW_2025
 
 
 def values(text: str, at: int = 0) -> dict[str, float]:
-    return {one.name: one.value for one in understood(ncu_csv.parse(text)[at].columns)}
+    return {one.name: one.value for one in understood(ncu.parse_csv(text)[at].columns)}
 
 
 def test_a_column_a_metric() -> None:
     """Each launch has a row; units stand in one of their own; what the chip does not count is not there."""
-    first, second = ncu_csv.parse(RAW_2025)
+    first, second = ncu.parse_csv(RAW_2025)
     assert first.name == "void map_packs<float, Gelu>(Pack<float> *, const Pack<float> *, long, Gelu)"
     assert (first.grid, first.block) == ("(384, 1, 1)", "(256, 1, 1)")
     assert first.columns["gpu__time_duration.sum"] == Reading(4096, "ns")
@@ -30,7 +30,7 @@ def test_a_column_a_metric() -> None:
 
 def test_older_units_and_columns() -> None:
     """Microseconds and megabytes become nanoseconds and bytes; another column before the metrics does not matter."""
-    (launch,) = ncu_csv.parse(RAW_2022)
+    (launch,) = ncu.parse_csv(RAW_2022)
     assert launch.columns == {
         "gpu__time_duration.sum": Reading(1205e3, "ns"),
         "dram__bytes_read.sum": Reading(1234.5e6, "byte"),
@@ -44,13 +44,13 @@ def test_a_row_a_metric() -> None:
         "sm_pct": 12.5, "dram_pct": 70.0, "memory_pct": 71.0, "occupancy_pct": 43.21,
         "stall_long_scoreboard_pct": 61.0,
     }  # fmt: skip
-    assert ncu_csv.parse(LONG_2020)[0].columns["Duration"] == Reading(2500, "ns")
+    assert ncu.parse_csv(LONG_2020)[0].columns["Duration"] == Reading(2500, "ns")
 
 
 def test_a_unit_in_the_name() -> None:
     """`metric [unit]` in the header is taken apart."""
     text = '"ID","Kernel Name","gpu__time_duration.sum [us]"\n"0","k","1.5"\n'
-    assert ncu_csv.parse(text)[0].columns == {"gpu__time_duration.sum": Reading(1500, "ns")}
+    assert ncu.parse_csv(text)[0].columns == {"gpu__time_duration.sum": Reading(1500, "ns")}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_unit_in_the_name() -> None:
 )  # fmt: skip
 def test_numbers(text: str, value: float) -> None:
     """Digits may be grouped in any country's way."""
-    assert ncu_csv.number(text) == value
+    assert ncu.number(text) == value
 
 
 @pytest.mark.parametrize(
@@ -70,20 +70,20 @@ def test_numbers(text: str, value: float) -> None:
 )
 def test_what_is_no_number(text: str) -> None:
     """It is left out, and never 0."""
-    assert ncu_csv.number(text) is None
+    assert ncu.number(text) is None
 
 
 @given(st.floats(min_value=-1e15, max_value=1e15, allow_nan=False))
 def test_grouped_numbers_come_back(value: float) -> None:
     """Whatever ncu writes in its usual way is read as it was."""
     text = f"{value:,.6f}"
-    assert ncu_csv.number(text) == float(text.replace(",", ""))
+    assert ncu.number(text) == float(text.replace(",", ""))
 
 
 @given(st.text(alphabet='"IDKernl Name,Mtic Vau0123.%n/a\n=', max_size=400))
 def test_no_text_makes_it_fail(text: str) -> None:
     """A foreign text has launches or none, and is no exception."""
-    for launch in ncu_csv.parse(text):
+    for launch in ncu.parse_csv(text):
         understood(launch.columns)
 
 
@@ -100,7 +100,7 @@ def test_tables_come_back(rows: list[tuple[str, float]], chatter: bool) -> None:
     for index, (name, value) in enumerate(rows):
         writer.writerow([str(index), name, "(1, 2, 3)", f"{value:,.3f}", "n/a"])
     text = f"hello\n==PROF== x\n{out.getvalue()}bye, bye\n" if chatter else out.getvalue()
-    found = ncu_csv.parse(text)
+    found = ncu.parse_csv(text)
     assert [one.name for one in found] == [name for name, _ in rows]
     assert [one.grid for one in found] == ["(1, 2, 3)"] * len(rows)
     for launch, (_, value) in zip(found, rows, strict=True):

@@ -9,10 +9,10 @@ import pytest
 
 from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.core.model import Evaluation
-from pytest_cgins.regenerate.profiling import ncu_csv
+from pytest_cgins.regenerate.profiling import ncu
 from pytest_cgins.regenerate.profiling.model import CaseProfile, CompiledFunction, TimelineKernel
 from pytest_cgins.regenerate.profiling.profile import profiled
-from pytest_cgins.regenerate.profiling.triggers import figures
+from pytest_cgins.regenerate.search.evidence import figures
 from tests.regenerate.profiling.outputs import RAW_2025
 
 ROOFLINE = Roofline(
@@ -30,7 +30,7 @@ def test_of_a_profile_the_longest_launch_counts(make_evaluation: Callable[..., E
     """Its counters have our names and ncu's; blocks and bytes are held against what there is and what must be."""
     measured = make_evaluation(times_ns=(4000.0, 8000.0)).measurement
     assert measured is not None
-    profile = replace(EMPTY, kernels=profiled(ncu_csv.parse(RAW_2025)), functions=(FUNCTION,))
+    profile = replace(EMPTY, kernels=profiled(ncu.parse_csv(RAW_2025)), functions=(FUNCTION,))
     found = figures(replace(measured, roofline=ROOFLINE), profile, sm_count=128)
     assert found["us_per_call"] == 4.0
     assert found["launches_per_call"] == 2
@@ -40,7 +40,7 @@ def test_of_a_profile_the_longest_launch_counts(make_evaluation: Callable[..., E
     assert (found["share_of_bandwidth"], found["share_of_compute"]) == (0.5, 0.25)
     assert "bytes_over_minimum" not in found  # what was written was not counted
     both = RAW_2025.replace("sm__throughput.avg.pct_of_peak_sustained_elapsed", "dram__bytes_write.sum")
-    counted = replace(profile, kernels=profiled(ncu_csv.parse(both)))
+    counted = replace(profile, kernels=profiled(ncu.parse_csv(both)))
     moved = figures(replace(measured, roofline=ROOFLINE), counted)["bytes_over_minimum"]
     assert moved == pytest.approx((1572864 + 22.10 + 256 + 0.02) / 786432)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.regenerate.prompts import blocks, hardware, schema_line, templating, workload
-from pytest_cgins.regenerate.prompts.advice import read_advice
+from pytest_cgins.regenerate.prompts.target_prompts import read_advice
 from tests.regenerate.prompts.example import config, context_of
 
 

@@ -15,10 +15,10 @@ from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.prompts import assembly, methods, stages, workload
+from pytest_cgins.regenerate.prompts.stages import STAGES, stage_of
 from pytest_cgins.regenerate.prompts.workload import Backend
 from pytest_cgins.regenerate.search.policies.single_shot import SingleShot
 from pytest_cgins.regenerate.search.policy import Means
-from pytest_cgins.regenerate.search.stage import STAGES, stage_of
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
 from tests.regenerate.prompts.example import context_of
 

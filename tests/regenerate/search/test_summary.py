@@ -31,7 +31,7 @@ from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried
 from pytest_cgins.regenerate.model import Finding, Request
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.search.evidence import Evidence
-from pytest_cgins.regenerate.search.headline import pooled
+from pytest_cgins.regenerate.search.summary import pooled
 from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, SearchSummary
 from pytest_cgins.timing.sequential import median_interval
 from tests.regenerate import journals

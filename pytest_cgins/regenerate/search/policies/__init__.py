@@ -5,8 +5,7 @@ from __future__ import annotations
 from pytest_cgins.regenerate.search.policies.branch import Branch
 from pytest_cgins.regenerate.search.policies.evolve import Evolve
 from pytest_cgins.regenerate.search.policies.mcts import Mcts
-from pytest_cgins.regenerate.search.policies.refine import Refine
-from pytest_cgins.regenerate.search.policies.repair import Repair
+from pytest_cgins.regenerate.search.policies.refine import Refine, Repair
 from pytest_cgins.regenerate.search.policies.single_shot import SingleShot
 from pytest_cgins.regenerate.search.policy import Means, Policy
 

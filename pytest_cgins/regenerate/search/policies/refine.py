@@ -5,6 +5,7 @@ Its limits are CuTeGen's: ten steps, five fixes of a step that came out wrong, t
 
 from __future__ import annotations
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import Tree
@@ -90,3 +91,31 @@ def _fixes(step: tuple[Attempt, ...]) -> int:
 def _is_spent(step: tuple[Attempt, ...]) -> bool:
     begun_anew = sum(1 for candidate in step if _ask_of(candidate).kind == "regenerate")
     return begun_anew >= REGENERATIONS and _fixes(step) >= FIXES
+
+
+class Repair(Policy):
+    """Of a kernel that is wrong, or not there yet; nobody chooses it by name."""
+
+    name = "repair"
+    searches = False
+
+    def next(self, tree: Tree) -> tuple[Ask, ...]:
+        """The next attempt."""
+        count = len(tree)
+        if count >= self._attempts or any(attempt.outcome == "accepted" for attempt in tree):
+            return ()
+        return (
+            Ask(
+                parent=count,
+                kind="fix",
+                round=count + 1,
+                model=self._means.model(count),
+                temperature=self._means.temperature,
+            ),
+        )
+
+    def ended(self, tree: Tree) -> str:
+        """With what the last attempt ended."""
+        count = len(tree)
+        last = tree[count].message.partition("\n")[0]
+        return f"no valid kernel in {counted(count, 'attempt')}; the last: {last}"

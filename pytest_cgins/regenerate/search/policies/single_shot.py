@@ -20,7 +20,7 @@ class SingleShot(Policy):
 
     def next(self, tree: Tree) -> tuple[Ask, ...]:
         """The pass, or the mending of the last answer."""
-        if self._is_done(tree):
+        if len(tree) >= self._attempts or any(candidate.is_right for candidate in tree):
             return ()
         count = len(tree)
         return (
@@ -42,6 +42,3 @@ class SingleShot(Policy):
             if any(candidate.is_right for candidate in tree)
             else "the pass never came out right"
         )
-
-    def _is_done(self, tree: Tree) -> bool:
-        return len(tree) >= self._attempts or any(candidate.is_right for candidate in tree)
