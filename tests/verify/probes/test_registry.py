@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pytest_cgins.core.model import PROBES
 from pytest_cgins.core.options import PROBE_LEVELS
-from pytest_cgins.verify.probes.registry import ALWAYS, SANITIZED, SPECS, TIMED, switched_on
+from pytest_cgins.verify.probes.registry import ALWAYS, PROBE_SPECS, SANITIZED, TIMED, switched_on
 
 
 def test_every_probe_has_a_spec() -> None:
     """The names that cgins.yaml knows, and those of the registry, are the same."""
-    assert set(SPECS) == set(PROBES)
-    assert set(SPECS) >= TIMED
+    assert set(PROBE_SPECS) == set(PROBES)
+    assert set(PROBE_SPECS) >= TIMED
 
 
 def test_levels_are_nested() -> None:
@@ -18,7 +18,7 @@ def test_levels_are_nested() -> None:
     full, fast, off = (set(switched_on(level)) for level in PROBE_LEVELS)
     assert off < fast < full == set(PROBES) - SANITIZED
     assert off == set(ALWAYS)
-    assert fast == {name for name in full if SPECS[name].fast}
+    assert fast == {name for name in full if PROBE_SPECS[name].fast}
 
 
 def test_sanitizers_are_on_only_when_asked_for() -> None:
