@@ -232,13 +232,13 @@ class Trials:
 
     def _noticed_by(self, copy: Path, mutant: Mutant, path: Path, source: bytes) -> tuple[str, str]:
         deadline = time.monotonic() + self._limit_s
-        files = [file for file in self._tests.of(mutant.file) if (copy / file).exists()]
+        files = [file for file in self._tests.of(mutant.file) if file not in self._fail_anyway]
         if not files:
             return "untested", ""
         mutated = path.read_bytes()
         # Files are collected before the first test runs: many at once would take most of the limit.
         batches = [files[:3], files[3:12], files[12:]]
-        while batches:
+        while batches := [batch for batch in batches if batch]:
             status, test = self._run(copy, batches[0], deadline - time.monotonic())
             if status is None:
                 return "undecided", ""
@@ -246,7 +246,6 @@ class Trials:
                 return "noticed", f"exit status {status}"
             if not test:
                 batches.pop(0)
-                batches = [batch for batch in batches if batch]
                 continue
             path.write_bytes(source)
             status_without, _ = self._run(copy, [test], self._limit_s)
@@ -255,6 +254,8 @@ class Trials:
                 return "noticed", test
             with self._lock:
                 self._fail_anyway.add(test)
+            # A file that cannot be collected stops all others, whatever is deselected.
+            batches = [[file for file in batch if file not in self._fail_anyway] for batch in batches]
         return "survived", ""
 
     def _run(self, copy: Path, tests: list[str], limit_s: float) -> tuple[int | None, str]:
