@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.building.contracts import schema as schemas
-from pytest_cgins.core.errors import SourceError
+from pytest_cgins.building.contracts import torch_schema
+from pytest_cgins.core.errors import InfrastructureError, SourceError
 
 PROTOTYPES = [
     ("f(Tensor x) -> Tensor", "const DLTensor* x, DLTensor* out"),
@@ -151,3 +152,13 @@ def test_code_of_our_own_namespace_is_no_schema_line() -> None:
     """A dereferenced call at the begin of a line looks like a comment's star, and is none."""
     text = "// cgins: relu(Tensor input) -> Tensor\nint relu() {\n  *cgins::data<float>(out) -= 1;\n}\n"
     assert schemas.locate(text, Path("relu.cpp")) == ("relu(Tensor input) -> Tensor", 1)
+
+
+def test_a_torch_that_does_not_answer_is_no_op_without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an op of torch was said to have no schema."""
+    monkeypatch.setattr(torch_schema, "_LIMIT_S", 0.01)
+    with pytest.raises(InfrastructureError) as error:
+        torch_schema.overloads("torch.hardtanh")
+    assert "could not be asked for the schemas of torch.hardtanh" in error.value.what
+    assert "timed out after 0.01 seconds" in error.value.what
+    assert "import torch" in error.value.remedy

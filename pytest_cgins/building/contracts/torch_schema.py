@@ -50,14 +50,19 @@ def _asked(op: str) -> dict[str, Any]:
     if not _NAME.fullmatch(op):
         return _UNKNOWN
     try:
-        ran = subprocess.run(
+        ended = subprocess.run(
             [sys.executable, "-I", str(Path(__file__)), op],
-            capture_output=True, timeout=_LIMIT_S, check=False, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=_LIMIT_S, check=True, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        told = json.loads(ran.stdout.decode(errors="replace").strip().splitlines()[-1])
-    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
-        return _UNKNOWN
-    return told if isinstance(told, dict) and told.keys() >= _UNKNOWN.keys() else _UNKNOWN
+        return dict(json.loads(ended.stdout.decode(errors="replace").strip().splitlines()[-1]))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        # The program below is this file, which must not need the package.
+        from pytest_cgins.core.errors import InfrastructureError
+
+        raise InfrastructureError(
+            f"torch could not be asked for the schemas of {op}: {error}",
+            remedy="see whether `python -I -c 'import torch'` works, and try again on a less busy machine",
+        ) from error
 
 
 def tell(op: str) -> dict[str, Any]:
