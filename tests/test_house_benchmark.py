@@ -18,6 +18,7 @@ class Kernel:
     name = """text
 
     that is code"""
+    """A docstring of an attribute."""
 
 
 def run(): "A docstring beside code."
