@@ -114,7 +114,10 @@ class _Parser(argparse.ArgumentParser):
         if found:
             # Of several with choices it is the one that is told of, by its name or its place.
             told = message.removeprefix("argument ").partition(":")[0]
-            names = {"/".join(one.option_strings) or one.metavar or one.dest: one for one in self._actions}
+            names = {
+                "/".join(action.option_strings) or action.metavar or action.dest: action
+                for action in self._actions
+            }
             last = self._actions[-1]  # commands without a name of their own are told of by all their names
             known = names.get(told, last).choices or ()
             guess = nearest(found["word"], map(str, known))

@@ -183,7 +183,7 @@ class BuildQueue:
         """How far the builds are once it is known what the cache has, or after `limit_s`."""
         end = time.monotonic() + limit_s
         with self._changed:
-            while any(not one.known for one in self._tasks.values()) and time.monotonic() < end:
+            while any(not task.known for task in self._tasks.values()) and time.monotonic() < end:
                 self._changed.wait(max(0.0, end - time.monotonic()))
             return self._progress()
 
@@ -230,7 +230,7 @@ class BuildQueue:
 
     def _employ(self) -> None:
         """Start threads as long as there is work for them, up to `jobs`."""
-        work = sum(one.state in ("new", "queued") for one in self._tasks.values())
+        work = sum(task.state in ("new", "queued") for task in self._tasks.values())
         for _ in range(min(work, self.jobs - len(self._threads))):
             self._start_thread(None)
 
@@ -266,9 +266,9 @@ class BuildQueue:
         if self._closed or len(self._threads) > self.jobs:
             return None
         ready = [
-            one
-            for one in self._tasks.values()
-            if one.state in ("new", "queued") or (one.state == "elsewhere" and one.awaited)
+            task
+            for task in self._tasks.values()
+            if task.state in ("new", "queued") or (task.state == "elsewhere" and task.awaited)
         ]
         return min(ready, key=_rank, default=None)
 
@@ -317,7 +317,7 @@ class BuildQueue:
 
     def _progress(self) -> Progress:
         now = time.monotonic()
-        compiled = [one for one in self._tasks.values() if one.source.contract != "python"]
+        compiled = [task for task in self._tasks.values() if task.source.contract != "python"]
         running = [(one.name, now - one.began) for one in compiled if one.began]
         waiting = sum(one.state != "done" for one in compiled) - len(running)
         tally = self._tally

@@ -92,7 +92,7 @@ def parse(log: str, arch: str) -> tuple[KernelResources, ...]:
     A device function that was not inlined has a stack frame and spills of its own; its registers are its
     callers', and read 0 here. Static functions of two files may have one name.
     """
-    return tuple(one for one in _blocks(log, arch) if one.arch == arch)
+    return tuple(block for block in _blocks(log, arch) if block.arch == arch)
 
 
 def _blocks(log: str, arch: str) -> Iterator[KernelResources]:
@@ -132,10 +132,16 @@ def _instructions(
 ) -> Iterator[sass.Mix | None]:
     """Opcodes of each function; of those with one name in the order of the files, which both tools keep."""
     met: Counter[str] = Counter()
-    for one in functions:
-        found = (mixes or {}).get(one.function, ())
-        yield None if mixes is None else found[met[one.function]] if met[one.function] < len(found) else ()
-        met[one.function] += 1
+    for function in functions:
+        found = (mixes or {}).get(function.function, ())
+        yield (
+            None
+            if mixes is None
+            else found[met[function.function]]
+            if met[function.function] < len(found)
+            else ()
+        )
+        met[function.function] += 1
 
 
 def demangled(names: Sequence[str]) -> dict[str, str]:

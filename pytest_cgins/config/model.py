@@ -194,7 +194,7 @@ class Config:
     def implementations(self) -> dict[tuple[str, str, str], tuple[KernelEntry, Implementation]]:
         """Each implementation with its kernel, by the kernel's name, its own name, and the device type."""
         return {
-            (entry.name, one.name, one.device): (entry, one)
+            (entry.name, implementation.name, implementation.device): (entry, implementation)
             for entry in self.kernels
-            for one in entry.implementations
+            for implementation in entry.implementations
         }

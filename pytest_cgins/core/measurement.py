@@ -201,4 +201,4 @@ class Measurement(Document):
 
     def against(self, arm: Literal["base", "torch"]) -> Comparison | None:
         """The test against an arm, if one was made."""
-        return next((one for one in self.comparisons if one.against == arm), None)
+        return next((comparison for comparison in self.comparisons if comparison.against == arm), None)

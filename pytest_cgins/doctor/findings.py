@@ -55,4 +55,6 @@ class DoctorReport(Document):
     @property
     def exit_status(self) -> int:
         """1 if something required is not as it must be, else 0; what could not be found out does not count."""
-        return int(any(one.required and one.state not in ("ok", "unknown") for one in self.findings))
+        return int(
+            any(finding.required and finding.state not in ("ok", "unknown") for finding in self.findings)
+        )

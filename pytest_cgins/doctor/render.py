@@ -71,12 +71,16 @@ def _fold(text: str, width: int) -> list[str]:
 
 
 def _verdict(report: DoctorReport, width: int) -> Iterator[Line]:
-    missing = [one.name for one in report.findings if one.required and one.state not in ("ok", "unknown")]
+    missing = [
+        finding.name
+        for finding in report.findings
+        if finding.required and finding.state not in ("ok", "unknown")
+    ]
     if missing:
         text = f"Not ready: {', '.join(missing)} is needed for everything."
         yield from ([(line, "red")] for line in _fold(text, width))
         return
-    optional = [one for one in report.findings if one.state != "ok"]
+    optional = [finding for finding in report.findings if finding.state != "ok"]
     text = "Ready." if not optional else (
         f"Ready. {len(optional)} of {counted(len(report.findings), 'part is', 'parts are')} not there or not known; "
         "each says what that disables."

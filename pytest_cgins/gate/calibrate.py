@@ -176,9 +176,9 @@ class CalibrationRun:
         longer = dict.fromkeys(chosen, LONGER[0])
         still = dict(chosen)
         while still:
-            self._take([(one, longer[name]) for name, subjects in still.items() for one in subjects])
+            self._take([(subject, longer[name]) for name, subjects in still.items() for subject in subjects])
             timed = {
-                name: [one for one in subjects if len(one.rows) == self._plan.processes]
+                name: [subject for subject in subjects if len(subject.rows) == self._plan.processes]
                 for name, subjects in still.items()
             }
             still = {}
@@ -235,13 +235,13 @@ class CalibrationRun:
         )
 
     def _class(self, name: str, subjects: Sequence[_Subject], longer: float) -> SizeClass:
-        levels: list[Levels] = [one.rows for one in subjects]
+        levels: list[Levels] = [subject.rows for subject in subjects]
         noise = estimate(levels)
         return SizeClass(
             name=name,
-            cases=tuple(one.case.name for one in subjects),
+            cases=tuple(subject.case.name for subject in subjects),
             processes=self._plan.processes,
-            blocks=max(len(row) for one in subjects for row in one.rows),
+            blocks=max(len(row) for subject in subjects for row in subject.rows),
             longer=longer,
             spread=noise.spread,
             spread_upper=noise.spread_upper,

@@ -57,7 +57,10 @@ def decide_timing(
     worst = findings[0]
     # Of what passes, only the floor's own findings would come second, and these are worse or nothing.
     message = "\n".join(
-        [worst.message, *(f"also {one.reason.value}: {one.message}" for one in findings[1:] if one.fatal)]
+        [
+            worst.message,
+            *(f"also {finding.reason.value}: {finding.message}" for finding in findings[1:] if finding.fatal),
+        ]
     )
     numbers = {**verdict.numbers, **timing_numbers(measurement)}
     if verdict.status is Status.WEAK:

@@ -221,13 +221,15 @@ def resource_numbers(
     numbers: dict[str, float] = {}
     for prefix, functions in (("", found), ("base_", base)):
         if functions:
-            numbers[f"{prefix}registers_per_thread"] = max(one.registers_per_thread for one in functions)
+            numbers[f"{prefix}registers_per_thread"] = max(
+                function.registers_per_thread for function in functions
+            )
             numbers[f"{prefix}spill_nbytes_per_thread"] = max(map(spilled_nbytes, functions))
             numbers[f"{prefix}stack_nbytes_per_thread"] = max(
-                one.stack_nbytes_per_thread for one in functions
+                function.stack_nbytes_per_thread for function in functions
             )
             numbers[f"{prefix}static_shared_nbytes_per_block"] = max(
-                one.static_shared_nbytes_per_block for one in functions
+                function.static_shared_nbytes_per_block for function in functions
             )
     return numbers
 
@@ -264,6 +266,6 @@ def _appeared_and_vanished(matched: Matched, revision: str) -> list[str]:
 
 
 def _names(functions: tuple[KernelResources, ...]) -> str:
-    names = [one.function for one in functions[:SHOWN_FUNCTIONS]]
+    names = [function.function for function in functions[:SHOWN_FUNCTIONS]]
     more = len(functions) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")

@@ -92,7 +92,7 @@ def adapter_of(cls: type) -> Any:
 def for_results(cls: type) -> Any:
     """The adapter of a class that a user has registered, or of a cache of transformers; of others nothing is asked."""
     found = sys.modules.get(_CACHES)
-    is_cache = found is not None and any(one is cls for one in vars(found).values())
+    is_cache = found is not None and any(var is cls for var in vars(found).values())
     return _of_type.get(cls) or (TransformersCache if is_cache else None)
 
 

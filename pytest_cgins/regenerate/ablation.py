@@ -56,13 +56,17 @@ def attribute(method: str, evaluations: Sequence[Evaluation]) -> model.Attributi
 
 def _state(evaluations: Sequence[Evaluation]) -> tuple[State, str]:
     """A wrong answer in one case is enough, as is a proven loss; what only some cases show is told."""
-    broken = [one for one in evaluations if one.verdict.status in _BROKEN]
+    broken = [evaluation for evaluation in evaluations if evaluation.verdict.status in _BROKEN]
     if broken:  # a variant that was not finished says nothing of the method
         return "not-ablated", _said(broken[0])
-    wrong = [one for one in evaluations if one.verdict.status in _WRONG]
+    wrong = [evaluation for evaluation in evaluations if evaluation.verdict.status in _WRONG]
     if wrong:
         return "essential", f"without it {wrong[0].case.name} is {_said(wrong[0])}"
-    outcomes = [(_comparison(one), one) for one in evaluations if one.verdict.status not in _UNTRIED]
+    outcomes = [
+        (_comparison(evaluation), evaluation)
+        for evaluation in evaluations
+        if evaluation.verdict.status not in _UNTRIED
+    ]
     slower = [one for _, one in outcomes if _is_slower(one)]
     if slower:
         return (

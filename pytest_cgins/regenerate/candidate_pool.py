@@ -178,7 +178,8 @@ class ConcurrentCandidates:
             slot.checker = slot.checker or self._evaluator(slot.copy, builds, None, timing=False)
             # The builds alone: a worker starts when it is its candidate's turn.
             slot.checker.supply.build_ahead(
-                (one.kernel, one.implementation, one.device.partition(":")[0]) for one in slot.checker.cases()
+                (case.kernel, case.implementation, case.device.partition(":")[0])
+                for case in slot.checker.cases()
             )
         for slot in self._under_way:
             slot.checked = self._pool.submit(self._tried, slot, builds, timed)

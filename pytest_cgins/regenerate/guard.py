@@ -143,8 +143,8 @@ def _read_by(known: Iterable[str], project: Project, sources: Iterable[Mapping[s
 
     for entry in project.kernels.kernels:
         add(names.module(entry.op.partition("@")[0].split(".")))
-        for one in entry.implementations:
-            add(names.module(one.target.partition(":")[0].split(".")))
+        for implementation in entry.implementations:
+            add(names.module(implementation.target.partition(":")[0].split(".")))
     while todo:
         path, text = todo.pop()
         add(names.named_in(text))
@@ -213,12 +213,12 @@ def _imports(path: str, text: str) -> Iterator[tuple[str | None, list[str]]]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((None, one.name.split(".")) for one in node.names)
+            yield from ((None, alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             parents = path.split("/")[: -node.level] if node.level else []
             folder = "/".join(parents) if node.level else None
             parts = node.module.split(".") if node.module else []
-            yield from ((folder, [*parts, one.name]) for one in node.names)
+            yield from ((folder, [*parts, alias.name]) for alias in node.names)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
             texts = [
                 one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)

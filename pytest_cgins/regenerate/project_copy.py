@@ -201,10 +201,10 @@ class ProjectCopy:
         kernels = []
         for entry in self.config.kernels:
             kept = tuple(
-                one
-                for one in entry.implementations
-                if (entry.name, one.name, one.device) == self._key
-                or (not alone and not own.isdisjoint(self._sources_of(one)))
+                implementation
+                for implementation in entry.implementations
+                if (entry.name, implementation.name, implementation.device) == self._key
+                or (not alone and not own.isdisjoint(self._sources_of(implementation)))
             )
             if kept:
                 kernels.append(replace(entry, implementations=kept))
@@ -353,13 +353,14 @@ class ProjectCopy:
                     entry,
                     implementations=tuple(
                         replace(
-                            one,
-                            sources=tuple(self._place(file) for file in one.sources),
+                            implementation,
+                            sources=tuple(self._place(file) for file in implementation.sources),
                             flags=tuple(
-                                flag.replace(f"{self._project}/", f"{self.top}/") for flag in one.flags
+                                flag.replace(f"{self._project}/", f"{self.top}/")
+                                for flag in implementation.flags
                             ),
                         )
-                        for one in entry.implementations
+                        for implementation in entry.implementations
                     ),
                 )
                 for entry in config.kernels

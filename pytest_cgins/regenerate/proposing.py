@@ -53,7 +53,7 @@ def _write(
 ) -> None:
     record = journal.record
     # A search accepts the best of its candidates, which need not be the last.
-    accepted = next(one for one in reversed(attempts) if one.outcome == "accepted")
+    accepted = next(attempt for attempt in reversed(attempts) if attempt.outcome == "accepted")
     trial = accepted.trials[-1]
     answers = tuple(
         answer for request, answer in journal.answered() if request.id.startswith(f"{target.name}/")

@@ -60,7 +60,7 @@ def give_up(journal: Journal) -> None:
     for target in journal.record.targets:
         if journal.result(target) is None:
             attempts = journal.attempts(target)
-            tried = (journal.sources(target, one.number) for one in reversed(attempts))
+            tried = (journal.sources(target, attempt.number) for attempt in reversed(attempts))
             last = next(filter(None, tried), {})
             result = Result(target=target, state="failed", attempts=attempts, why="given up")
             journal.keep_result(result, last)

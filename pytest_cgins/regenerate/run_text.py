@@ -239,7 +239,7 @@ def _words(text: str) -> str:
 def _telling(attempt: Attempt) -> str:
     """The line that says most: of a compiler's words its first error."""
     words = map(_words, attempt.log.splitlines() if attempt.outcome == "build-error" else ())
-    error = next((one for one in words if "error:" in one), "")
+    error = next((word for word in words if "error:" in word), "")
     # The candidate lay in a copy of the project, which is gone.
     return re.sub(r"^\S*/copy/", "", error) or _first(attempt.message)
 

@@ -39,9 +39,13 @@ def choose(config: Config, evaluations: Iterable[Evaluation], wanted: Sequence[s
                 remedy=nearest(word, [*names, FAILED, SLOW]) or "give failed, slow, or names of kernels",
             )
     found: dict[tuple[str, str, str], list[Status]] = {}
-    for one in evaluations:
-        key = (one.case.kernel, one.case.implementation, one.case.device.partition(":")[0])
-        found.setdefault(key, []).append(one.verdict.status)
+    for evaluation in evaluations:
+        key = (
+            evaluation.case.kernel,
+            evaluation.case.implementation,
+            evaluation.case.device.partition(":")[0],
+        )
+        found.setdefault(key, []).append(evaluation.verdict.status)
     targets = []
     for entry in config.kernels:
         for implementation in entry.implementations:

@@ -142,7 +142,7 @@ class Bench:
         assert slot is not None
         assert slot.checked is not None
         found = slot.checked.result()
-        if any(one.verdict.reason is Reason.OUT_OF_MEMORY for one in found.evaluations):
+        if any(evaluation.verdict.reason is Reason.OUT_OF_MEMORY for evaluation in found.evaluations):
             found = self._candidates.alone(slot)
         self._lately = slot.copy
         notes = (f"{counted(found.left, 'more case was', 'more cases were')} not run",) if found.left else ()

@@ -90,18 +90,20 @@ def _grown(compilation: Compilation) -> float:
 def reasons(compilations: Iterable[Compilation], status: Status) -> tuple[tuple[str, int], ...]:
     """First lines of the messages of builds with a status, and how many have each, most frequent first."""
     counts = Counter(
-        one.verdict.message.partition("\n")[0]
-        for one in compilations
-        if one.verdict.status is status and one.verdict.message
+        compilation.verdict.message.partition("\n")[0]
+        for compilation in compilations
+        if compilation.verdict.status is status and compilation.verdict.message
     )
     return tuple(counts.most_common())
 
 
 def notes(compilations: Iterable[Compilation]) -> tuple[tuple[str, int], ...]:
     """What builds want known, and how many of them, most frequent first."""
-    return tuple(Counter(note for one in compilations for note in one.notes).most_common())
+    return tuple(Counter(note for compilation in compilations for note in compilation.notes).most_common())
 
 
 def revisions(compilations: Iterable[Compilation]) -> tuple[str, ...]:
     """Commits that were compared with."""
-    return tuple(dict.fromkeys(one.base_revision for one in compilations if one.base_revision))
+    return tuple(
+        dict.fromkeys(compilation.base_revision for compilation in compilations if compilation.base_revision)
+    )

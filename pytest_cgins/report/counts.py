@@ -46,7 +46,7 @@ def counts(report: SessionReport) -> Counts:
     builds = [compilation.verdict.status for compilation in report.compilations]
     statuses = [*(evaluation.verdict.status for evaluation in report.evaluations), *builds]
     failed = [
-        one.verdict.status for one in summary.failures(report.evaluations, strict=report.strict)
+        failure.verdict.status for failure in summary.failures(report.evaluations, strict=report.strict)
     ] + builds
     return Counts(
         total=outcomes.total(),

@@ -29,8 +29,8 @@ def settled(report: SessionReport, exit_status: int) -> int:
 
 def of(report: SessionReport) -> int:
     """What a gate over the cases and builds of a report ends with, whatever else its runs met."""
-    outcomes = {summary.outcome(one, strict=report.strict) for one in report.evaluations}
-    outcomes |= {one.verdict.status.outcome for one in report.compilations}
+    outcomes = {summary.outcome(evaluation, strict=report.strict) for evaluation in report.evaluations}
+    outcomes |= {compilation.verdict.status.outcome for compilation in report.compilations}
     if "fail" in outcomes or (report.strict and summary.ungated(report.evaluations)):
         return FAILED
     if not outcomes:

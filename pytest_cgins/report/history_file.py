@@ -48,7 +48,7 @@ def append(path: Path, entries: Iterable[HistoryEntry]) -> str:
         HistoryError: the file is not a history, or another run holds it for too long.
         OSError: it cannot be written.
     """
-    lines = [documents.dump(one).encode() + b"\n" for one in entries]
+    lines = [documents.dump(entry).encode() + b"\n" for entry in entries]
     if too_long := next((line for line in lines if len(line) > LINE_LIMIT_NBYTES), None):
         raise HistoryError(
             f"an entry of {counted(len(too_long), 'byte')} is longer than {LINE_LIMIT_NBYTES}: {too_long[:60]!r}…",

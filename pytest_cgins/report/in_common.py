@@ -38,9 +38,11 @@ def in_common(report: SessionReport) -> tuple[InCommon, ...]:
     """What can be said, by kernel; nothing of a single failing case, or where no case passes."""
     found = []
     for (kernel, implementation, device), members in summary.by_implementation(report.evaluations).items():
-        passing = [one for one in members if summary.outcome(one, strict=report.strict) == "pass"]
+        passing = [member for member in members if summary.outcome(member, strict=report.strict) == "pass"]
         for what, statuses in (("wrong", _WRONG), ("slow", _SLOW)):
-            failing = [one for one in members if one.verdict.status in statuses and one not in passing]
+            failing = [
+                member for member in members if member.verdict.status in statuses and member not in passing
+            ]
             traits = _traits(failing, passing)
             if traits:
                 told = f"all {len(failing)} {what} cases, and none of {counted(len(passing), 'that passes', 'that pass')}"
@@ -129,7 +131,7 @@ def _of_sizes(name: str, meta: TensorMeta) -> Iterator[str]:
 def _larger(failing: list[Case], passing: list[Case]) -> Iterator[str]:
     """Sizes that are all above, or all below, those that pass."""
     sizes = [_sizes(case) for case in (*failing, *passing)]
-    for where in [name for name in sizes[0] if all(name in one for one in sizes)]:
+    for where in [name for name in sizes[0] if all(name in siz for siz in sizes)]:
         bad, good = ([one[where] for one in part] for part in (sizes[: len(failing)], sizes[len(failing) :]))
         if min(bad) > max(good):
             yield f"{where} is {min(bad):,} or more (those that pass: {max(good):,} or less)"

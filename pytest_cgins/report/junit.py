@@ -56,7 +56,7 @@ def render(report: SessionReport) -> str:
     found = view(report)
     several = summary.several_configs([*report.evaluations, *report.compilations])
     results = [*_in_order(report.evaluations, found.cases), *_in_order(report.compilations, found.builds)]
-    entries = [*(_entry(one, report, several=several) for one in results), *_whole(report)]
+    entries = [*(_entry(result, report, several=several) for result in results), *_whole(report)]
     suites: dict[str, list[_Entry]] = {}
     for entry in entries:
         suites.setdefault(entry.suite, []).append(entry)
@@ -126,7 +126,7 @@ def _seconds(entries: Iterable[_Entry]) -> str:
 
 def _in_order(sources: Iterable[Evaluation | Compilation], results: Iterable[Result]) -> list[Result]:
     """Results in the order of the report."""
-    by_source = {id(one.source): one for one in results}
+    by_source = {id(result.source): result for result in results}
     return [by_source[id(source)] for source in sources]
 
 
@@ -200,7 +200,7 @@ def _worst_tolerance(evaluation: Evaluation) -> float | None:
 def device_name(evaluation: Evaluation, environments: Iterable[Environment]) -> str:
     """Model of the device that a case ran on; "" where the report does not say."""
     kind = evaluation.case.device.partition(":")[0]
-    models = {one.device_name for one in environments if one.device == kind}
+    models = {environment.device_name for environment in environments if environment.device == kind}
     return evaluation.device_name or (models.pop() if len(models) == 1 else "")
 
 

@@ -199,6 +199,10 @@ def _times(report: SessionReport) -> Table:
         return -(test.ratio if test is not None else 0.0), pair[1].speedup_vs_torch
 
     name = summary.names(report)
-    timed = [(one, one.measurement) for one in report.evaluations if one.measurement is not None]
+    timed = [
+        (evaluation, evaluation.measurement)
+        for evaluation in report.evaluations
+        if evaluation.measurement is not None
+    ]
     rows = ((name(one), *figures(one, _TIMES)) for one, _ in sorted(timed, key=order))
     return table("Times", ("case", *_TIMES), rows)

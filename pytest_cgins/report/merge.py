@@ -46,29 +46,31 @@ def merged(parts: Sequence[Part], *, expected: int = 0) -> SessionReport:
     evaluations = joined_cases(distinct)
     _require_shards(distinct)
     tests, base = suite_tests(reports), _agreed(distinct, "base_revision")
-    given = {one.suite_tests for one in reports}
+    given = {report.suite_tests for report in reports}
     whole = replace(
         reports[0],
-        started_at=min(one.started_at for one in reports),
-        seconds=sum(one.seconds for one in reports),
-        environments=tuple(sorted(_each(one.environments for one in reports), key=repr)),
-        evaluations=tuple(with_tests(one, max(1, tests), base_label=base) for one in evaluations),
+        started_at=min(report.started_at for report in reports),
+        seconds=sum(report.seconds for report in reports),
+        environments=tuple(sorted(_each(report.environments for report in reports), key=repr)),
+        evaluations=tuple(
+            with_tests(evaluation, max(1, tests), base_label=base) for evaluation in evaluations
+        ),
         compilations=joined_compilations(distinct),
-        missing=_each(one.missing for one in reports),
-        stale=_each(one.stale for one in reports),
+        missing=_each(report.missing for report in reports),
+        stale=_each(report.stale for report in reports),
         base_revision=base,
-        empty=all(one.empty for one in reports),
-        ci=any(one.ci for one in reports),
-        allow_fewer=all(one.allow_fewer for one in reports),
-        weaker=_each(one.weaker for one in reports),
-        allow_weaker=all(one.allow_weaker for one in reports),
-        unread=any(one.unread for one in reports),
-        told_only=all(one.told_only for one in reports),
-        coverage_note="; ".join(_each([one.coverage_note] for one in reports if one.coverage_note)),
+        empty=all(report.empty for report in reports),
+        ci=any(report.ci for report in reports),
+        allow_fewer=all(report.allow_fewer for report in reports),
+        weaker=_each(report.weaker for report in reports),
+        allow_weaker=all(report.allow_weaker for report in reports),
+        unread=any(report.unread for report in reports),
+        told_only=all(report.told_only for report in reports),
+        coverage_note="; ".join(_each([report.coverage_note] for report in reports if report.coverage_note)),
         suite_tests=given.pop() if len(given) == 1 else 0,
         shard=None,
         merged=runs,
-        other_failures=sum(one.other_failures for one in reports),
+        other_failures=sum(report.other_failures for report in reports),
     )
     return replace(whole, exit_status=_exit_status(whole, reports))
 
@@ -82,12 +84,12 @@ def suite_tests(reports: Iterable[SessionReport]) -> int:
     given: set[int] = set()
     by_number: Counter[int] = Counter()
     others = 0
-    for one in reports:
-        own = own_tests(one)
-        if one.suite_tests:
-            given.add(max(one.suite_tests, own))
-        elif one.shard is not None:
-            by_number[one.shard.number] += own
+    for report in reports:
+        own = own_tests(report)
+        if report.suite_tests:
+            given.add(max(report.suite_tests, own))
+        elif report.shard is not None:
+            by_number[report.shard.number] += own
         else:
             others += own
     return sum(given) + max(by_number.values(), default=0) + others
@@ -95,7 +97,9 @@ def suite_tests(reports: Iterable[SessionReport]) -> int:
 
 def own_tests(report: SessionReport) -> int:
     """N by which a run judged its times; 0 if it made no test."""
-    timings = [one.measurement for one in report.evaluations if one.measurement is not None]
+    timings = [
+        evaluation.measurement for evaluation in report.evaluations if evaluation.measurement is not None
+    ]
     return max((test.tests for timing in timings for test in timing.comparisons), default=0)
 
 
@@ -110,9 +114,9 @@ def _exit_status(whole: SessionReport, reports: Iterable[SessionReport]) -> int:
     A verdict that is decided again explains the run's exit code no more, and takes nothing else with it.
     """
     besides = {exit_code.of(whole)}
-    for one in reports:
-        if one.exit_status != exit_code.of(one) or one.other_failures or lost_device(one):
-            besides.add(one.exit_status)
+    for report in reports:
+        if report.exit_status != exit_code.of(report) or report.other_failures or lost_device(report):
+            besides.add(report.exit_status)
     order = (exit_code.FAILED, exit_code.INFRASTRUCTURE, exit_code.NOTHING_GATED)
     return next((code for code in order if code in besides), exit_code.OK)
 
@@ -125,7 +129,7 @@ def _runs(report: SessionReport) -> tuple[MergedRun, ...]:
         started_at=report.started_at,
         exit_status=report.exit_status,
         tests=own_tests(report),
-        devices=tuple(sorted({one.device_name for one in report.environments})),
+        devices=tuple(sorted({environment.device_name for environment in report.environments})),
         shard=report.shard,
         digest=hashlib.sha256(documents.dump(report).encode()).hexdigest(),
     )
@@ -237,7 +241,7 @@ def _require_shards(parts: Sequence[Part]) -> None:
     }
     spare = {number: anywhere[number] - len(gaps) for number, gaps in lacking.items()}
     others = max(0, *spare.values())
-    wanted = sum(max(found.values()) for found in suites.values()) + others
+    wanted = sum(max(suite.values()) for suite in suites.values()) + others
     missing = [
         f"{number} of {count}{_where(gaps, anywhere[number]) if wanted > 1 else ''}"
         for number, gaps in lacking.items()
@@ -257,7 +261,13 @@ def _gpu(report: SessionReport) -> str:
 
     One that left out cases for want of a GPU stands for none. One that lost its GPU does: its exit code tells.
     """
-    models = sorted({one.device_name for one in report.environments if device_of(one.device).is_accelerator})
+    models = sorted(
+        {
+            environment.device_name
+            for environment in report.environments
+            if device_of(environment.device).is_accelerator
+        }
+    )
     if models or lost_device(report):
         return ", ".join(models)
     return _NO_GPU if any(map(absent, report.evaluations)) else ""

@@ -32,9 +32,9 @@ def joined_cases(parts: Sequence[Part]) -> tuple[Evaluation, ...]:
     """
     several = _several(part.report for part in parts)
     named = [
-        (part.name, _on_device(one, part.report, several))
+        (part.name, _on_device(evaluation, part.report, several))
         for part in parts
-        for one in part.report.evaluations
+        for evaluation in part.report.evaluations
     ]
     ran = {_place(one) for _, one in named if not absent(one)}
     left = [(name, one) for name, one in named if not (absent(one) and _place(one) in ran)]
@@ -50,7 +50,7 @@ def joined_compilations(parts: Iterable[Part]) -> tuple[Compilation, ...]:
     Raises:
         MergeError: two reports have a build and do not say the same of it.
     """
-    named = [(part.name, one) for part in parts for one in part.report.compilations]
+    named = [(part.name, compilation) for part in parts for compilation in part.report.compilations]
     found = _each_once(
         named,
         key=lambda one: (one.config, one.name),
@@ -64,14 +64,14 @@ def _several(reports: Iterable[SessionReport]) -> set[str]:
     """Types of devices of which the reports have more than one model."""
     models: dict[str, set[str]] = {}
     for report in reports:
-        for one in report.environments:
-            models.setdefault(one.device, set()).add(one.device_name)
+        for environment in report.environments:
+            models.setdefault(environment.device, set()).add(environment.device_name)
     return {device for device, names in models.items() if len(names) > 1}
 
 
 def _on_device(evaluation: Evaluation, report: SessionReport, several: set[str]) -> Evaluation:
     kind = evaluation.case.device.partition(":")[0]
-    models = {one.device_name for one in report.environments if one.device == kind}
+    models = {environment.device_name for environment in report.environments if environment.device == kind}
     if evaluation.device_name or kind not in several or len(models) != 1:
         return evaluation
     return replace(evaluation, device_name=models.pop())

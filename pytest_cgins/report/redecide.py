@@ -41,10 +41,10 @@ def with_tests(evaluation: Evaluation, tests: int, *, base_label: str) -> Evalua
         MergeError: the report does not have what it takes.
     """
     timing = evaluation.measurement
-    if timing is None or all(one.tests == tests for one in timing.comparisons):
+    if timing is None or all(comparison.tests == tests for comparison in timing.comparisons):
         return evaluation
     measured = replace(
-        timing, comparisons=tuple(_again(one, tests, evaluation) for one in timing.comparisons)
+        timing, comparisons=tuple(_again(comparison, tests, evaluation) for comparison in timing.comparisons)
     )
     verdict = _verdict(evaluation, timing, measured, base_label)
     return replace(evaluation, measurement=measured, verdict=verdict)
@@ -103,7 +103,7 @@ def _verdict(evaluation: Evaluation, before: Measurement, after: Measurement, ba
         before, after = _without_base(before), _without_base(after)
     findings = [found(after, arm) for arm in ("base", "torch")]
     changed = findings != [found(before, arm) for arm in ("base", "torch")]
-    if not changed and not any(one in _TOLD for one in findings):
+    if not changed and not any(finding in _TOLD for finding in findings):
         return kept
     then, now = (
         decide_timing(
@@ -136,7 +136,10 @@ def _verdict(evaluation: Evaluation, before: Measurement, after: Measurement, ba
 
 def _without_base(measurement: Measurement) -> Measurement:
     return replace(
-        measurement, comparisons=tuple(one for one in measurement.comparisons if one.against != "base")
+        measurement,
+        comparisons=tuple(
+            comparison for comparison in measurement.comparisons if comparison.against != "base"
+        ),
     )
 
 
@@ -147,7 +150,7 @@ def _base_state(verdict: Verdict) -> str:
 
 def _gate(evaluation: Evaluation, measurement: Measurement) -> TimingGate:
     """What of the settings the verdict hangs on; the tests have their own."""
-    most = max((one.most_blocks for one in measurement.comparisons), default=1)
+    most = max((comparison.most_blocks for comparison in measurement.comparisons), default=1)
     return TimingGate(fail_on=evaluation.fail_on, max_blocks=most)
 
 

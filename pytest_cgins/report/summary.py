@@ -99,7 +99,7 @@ def weak(evaluations: Iterable[Evaluation]) -> tuple[tuple[Evaluation, tuple[str
 
 def status_counts(results: Iterable[Evaluation | Compilation]) -> list[tuple[Status, int]]:
     """How many ended how, worst first."""
-    counts = Counter(one.verdict.status for one in results)
+    counts = Counter(result.verdict.status for result in results)
     return sorted(counts.items(), key=lambda pair: rank(pair[0]))
 
 

@@ -126,11 +126,11 @@ def kernels(report: SessionReport) -> Table:
 def _kernel(
     kernel: str, implementation: str, device: str, members: Sequence[Evaluation]
 ) -> tuple[object, ...]:
-    correctness = [one.correctness for one in members if one.correctness is not None]
+    correctness = [member.correctness for member in members if member.correctness is not None]
     shares = [one.share for one in correctness if one.share is not None]
-    bases = [test.ratio for one in members if (test := times.comparison(one)) is not None]
-    speeds = [one.measurement.speedup_vs_torch for one in members if one.measurement is not None]
-    peaks = [peak for one in members if (peak := times.share_of_peak(one.measurement)) is not None]
+    bases = [test.ratio for member in members if (test := times.comparison(member)) is not None]
+    speeds = [member.measurement.speedup_vs_torch for member in members if member.measurement is not None]
+    peaks = [peak for member in members if (peak := times.share_of_peak(member.measurement)) is not None]
     return (
         kernel,
         Cell(text=f"{implementation} ({device})", more=f" ({device})"),
@@ -193,10 +193,13 @@ def builds(compilations: Iterable[Compilation], *, each: bool = False) -> Table:
         (
             kernel,
             implementation,
-            ", ".join(sorted({one.arch for one in members}, key=compiled.arch_order)),
+            ", ".join(sorted({member.arch for member in members}, key=compiled.arch_order)),
             members[0].verdict.status.value if each else statuses(members),
             *_build_figures(members),
-            figure(sum(one.build_seconds for one in members) or None, lambda seconds: time_ns(seconds * 1e9)),
+            figure(
+                sum(member.build_seconds for member in members) or None,
+                lambda seconds: time_ns(seconds * 1e9),
+            ),
         )
         for (kernel, implementation, _), members in groups.items()
     )
@@ -205,8 +208,10 @@ def builds(compilations: Iterable[Compilation], *, each: bool = False) -> Table:
 
 def _build_figures(members: Sequence[Compilation]) -> tuple[Cell, ...]:
     """The cells of `compiled.FIGURES`."""
-    resources = tuple(function for one in members for function in one.resources)
-    numbers = gate.resource_numbers(resources, tuple(function for one in members for function in one.base))
+    resources = tuple(function for member in members for function in member.resources)
+    numbers = gate.resource_numbers(
+        resources, tuple(function for member in members for function in member.base)
+    )
 
     def cell(name: str) -> Cell:
         now, then = numbers.get(name), numbers.get(f"base_{name}")
@@ -231,7 +236,7 @@ def remarks(report: SessionReport) -> tuple[Table, ...]:
     )
     found = (
         *(
-            table(title, ("case", "what"), ((name(one), said(one)) for one in cases))
+            table(title, ("case", "what"), ((name(case), said(case)) for case in cases))
             for title, cases in open_times
         ),
         table(

@@ -60,8 +60,8 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -
 
 def _by_weight(notices: Sequence[Notice]) -> tuple[list[Notice], list[Notice]]:
     """Those by which all the rest was judged, and the others."""
-    first = [one for one in notices if one.mark == "WEAKER"]
-    return first, [one for one in notices if one not in first]
+    first = [notice for notice in notices if notice.mark == "WEAKER"]
+    return first, [notice for notice in notices if notice not in first]
 
 
 # ---- tables
@@ -192,7 +192,10 @@ _SHORT = {
 
 
 def _case_table(report: SessionReport) -> tables.Table:
-    rows = [(one.label, one.verdict.status.value, *tables.figures(one, _CASES)) for one in report.evaluations]
+    rows = [
+        (evaluation.label, evaluation.verdict.status.value, *tables.figures(evaluation, _CASES))
+        for evaluation in report.evaluations
+    ]
     table = tables.table("Cases", ("case", "status", *_CASES), rows).shown()
     short = (replace(column, name=_SHORT.get(column.name, column.name)) for column in table.columns)
     return replace(table, columns=tuple(short))
@@ -206,13 +209,13 @@ def build_table(compilations: Iterable[Compilation], *, colour: bool, each: bool
 def opcode_table(compilations: Iterable[Compilation], *, colour: bool) -> RichTable:
     """Each function with what it takes and its most frequent opcodes."""
     rows = []
-    for one in compilations:
-        for function in one.resources:
+    for compilation in compilations:
+        for function in compilation.resources:
             mix = [f"{opcode} {number}" for opcode, number in function.instructions or ()]
             figures = compiled.function_figures(function)
             rows.append(
                 (
-                    one.name,
+                    compilation.name,
                     *map(tables.count, figures),
                     ", ".join(mix[: compiled.SHOWN_OPCODES]) or "-",
                     function.function,
@@ -343,7 +346,7 @@ def build_lines(compilations: Sequence[Compilation], *, brief: bool = False) -> 
             yield Text(f"{status.value} {counted(count, 'build')}: {reason}", style=console.style(status))
     for note, count in compiled.notes(compilations) if not brief else ():
         yield Text(f"note, {counted(count, 'build')}: {note}")
-    built = _built(sum(one.build_seconds for one in compilations))
+    built = _built(sum(compilation.build_seconds for compilation in compilations))
     compared = ", ".join(commit[:10] for commit in compiled.revisions(compilations))
     yield Text(f"compared with {compared}; {built}" if compared else built)
 

@@ -73,9 +73,9 @@ class TimeGate:
 def time_gate(report: SessionReport) -> TimeGate | None:
     """Counted from the tests, whatever became of the cases otherwise; None if no case was held against a base."""
     tested = [
-        (one.measurement, test)
-        for one in report.evaluations
-        if one.measurement is not None and (test := comparison(one)) is not None
+        (evaluation.measurement, test)
+        for evaluation in report.evaluations
+        if evaluation.measurement is not None and (test := comparison(evaluation)) is not None
     ]
     if not tested:
         return None
@@ -118,7 +118,9 @@ def probably_slower(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]
     The evidence of a case is the product of both processes' e-values, which is an e-value again; none where the fresh
     process found it not slower, which makes it smaller only.
     """
-    tested = [(one, test) for one in evaluations if (test := comparison(one)) is not None]
+    tested = [
+        (evaluation, test) for evaluation in evaluations if (test := comparison(evaluation)) is not None
+    ]
     logs = [_evidence(one, test) for one, test in tested]
     tests = max([len(tested), *(test.tests for _, test in tested)])
     listed = [(logs[index], tested[index][0]) for index in e_bh(logs, LISTED_FALSE, tests=tests)]
@@ -143,11 +145,11 @@ def _found(evaluation: Evaluation, arm: Literal["base", "torch"]) -> str | None:
 def let_pass(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
     """Cases that are proven slower, or below their floor, and pass because `gate.fail_on` is `never`; slowest first."""
     found = (
-        one
-        for one in evaluations
-        if one.fail_on == "never"
-        and one.verdict.status in (Status.SLOWER, Status.BELOW_FLOOR, Status.WEAK)
-        and "slower" in (_found(one, "base"), _found(one, "torch"))
+        evaluation
+        for evaluation in evaluations
+        if evaluation.fail_on == "never"
+        and evaluation.verdict.status in (Status.SLOWER, Status.BELOW_FLOOR, Status.WEAK)
+        and "slower" in (_found(evaluation, "base"), _found(evaluation, "torch"))
     )
     return tuple(sorted(found, key=lambda one: (-excess(one), one.label)))
 
@@ -167,14 +169,18 @@ class NotHeld:
 def not_held(evaluations: Iterable[Evaluation]) -> tuple[NotHeld, ...]:
     """By reason, most frequent first. Kernels that are new or unchanged are not among them: nothing is missing there."""
     counts: Counter[tuple[str, bool]] = Counter()
-    for one in evaluations:
-        if one.measurement is None or comparison(one) is not None:
+    for evaluation in evaluations:
+        if evaluation.measurement is None or comparison(evaluation) is not None:
             continue
-        told = [line.partition(NOT_HELD)[2] for line in one.verdict.message.splitlines() if NOT_HELD in line]
-        if one.verdict.reason is Reason.NOT_COMPARABLE:
-            told.append(one.verdict.message.partition("\n")[0])
+        told = [
+            line.partition(NOT_HELD)[2]
+            for line in evaluation.verdict.message.splitlines()
+            if NOT_HELD in line
+        ]
+        if evaluation.verdict.reason is Reason.NOT_COMPARABLE:
+            told.append(evaluation.verdict.message.partition("\n")[0])
         if told:
-            counts[told[0], one.measurement.against("torch") is not None] += 1
+            counts[told[0], evaluation.measurement.against("torch") is not None] += 1
     return tuple(NotHeld(reason=reason, cases=n, floor=floor) for (reason, floor), n in counts.most_common())
 
 
@@ -197,10 +203,12 @@ def clock_notes(evaluations: Iterable[Evaluation]) -> ClockNotes | None:
     for evaluation in evaluations:
         first = evaluation.measurement
         processes = [first, first.confirmation] if first is not None else []
-        clocks = [one.clocks for one in processes if one is not None and one.clocks is not None]
-        blocks = sum(len(one.redone) for one in clocks)
+        clocks = [
+            process.clocks for process in processes if process is not None and process.clocks is not None
+        ]
+        blocks = sum(len(clock.redone) for clock in clocks)
         redone, cases = redone + blocks, cases + bool(blocks)
-        throttled.update({reason for one in clocks for reason in one.throttled})
+        throttled.update({reason for clock in clocks for reason in clock.throttled})
     if not (redone or throttled):
         return None
     return ClockNotes(redone_blocks=redone, redone_cases=cases, throttled=tuple(throttled.most_common()))
@@ -208,5 +216,9 @@ def clock_notes(evaluations: Iterable[Evaluation]) -> ClockNotes | None:
 
 def uncalibrated(evaluations: Iterable[Evaluation]) -> list[tuple[str, int]]:
     """Why nothing is known of a device's noise, and in how many cases that were timed against a base."""
-    found = Counter(one.measurement.uncalibrated for one in evaluations if one.measurement is not None)
+    found = Counter(
+        evaluation.measurement.uncalibrated
+        for evaluation in evaluations
+        if evaluation.measurement is not None
+    )
     return [(why, cases) for why, cases in found.items() if why]

@@ -110,5 +110,5 @@ def changes(before: Segment | HistoryEntry | None, now: Segment | HistoryEntry) 
 
 
 def _change(entries: list[HistoryEntry], last: int) -> float | None:
-    earlier = [one.kernel_ns for one in entries[:-1]][-last:]
+    earlier = [entry.kernel_ns for entry in entries[:-1]][-last:]
     return entries[-1].kernel_ns / statistics.median(earlier) if earlier else None

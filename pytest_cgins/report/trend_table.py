@@ -80,7 +80,7 @@ def _segment(segment: Segment, last: int, *, headed: bool) -> Table:
         segment.entries[0].time[:10],
         latest.time[:10],
         str(len(segment.entries)),
-        bars([one.kernel_ns for one in segment.entries]),
+        bars([entry.kernel_ns for entry in segment.entries]),
         time_ns(latest.kernel_ns),
         change(segment.change) if segment.change is not None else "",
         ratio(latest.ratio_to_base.ratio) if latest.ratio_to_base else "",

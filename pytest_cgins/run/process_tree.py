@@ -157,10 +157,10 @@ class ProcessTree:
         others = [process for pid, process in seen.items() if pid not in members]
         grew = True
         while grew:
-            sessions = {one.session for one in members.values()}
-            mine = [one for one in others if one.parent in members or one.session in sessions]
+            sessions = {member.session for member in members.values()}
+            mine = [other for other in others if other.parent in members or other.session in sessions]
             members.update((one.pid, one) for one in mine)
-            others = [one for one in others if one.pid not in members]
+            others = [other for other in others if other.pid not in members]
             grew = bool(mine)
 
     def _is_known(self, process: _Process) -> bool:

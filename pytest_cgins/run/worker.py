@@ -43,7 +43,7 @@ from pytest_cgins.run.sandbox.init import enclose_in_scratch
 ENCLOSE_VARIABLE = "CGINS_ENCLOSE"
 """Set for a worker that shares its sandbox with a tool: it fences itself in further before it serves."""
 
-_OWN = tuple(one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, CginsError))
+_OWN = tuple(var for var in vars(errors).values() if isinstance(var, type) and issubclass(var, CginsError))
 _LOWEST_FD = 200
 _WATCH_PERIOD_MS = 1000
 _PR_SET_PDEATHSIG = 1

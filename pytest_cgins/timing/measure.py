@@ -156,7 +156,7 @@ class Course:
         """
         prepared = self._prepared
         arms = {name: self._arm(name) for name in prepared.arms}
-        gain = quartiles([-one for one in self.log_ratios("torch")])
+        gain = quartiles([-log_ratio for log_ratio in self.log_ratios("torch")])
         compiled = self.log_ratios("compile")
         return Measurement(
             method=prepared.method,

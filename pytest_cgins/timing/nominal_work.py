@@ -115,9 +115,17 @@ def _called(call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[Tenso
     forward, _, rest = call.op.partition("@backward(")
     parts = forward.split(".")
     own = "" if parts[0] != "torch" else parts[3] if parts[1:2] == ["ops"] and len(parts) > 3 else parts[-1]
-    gradients = [one for one in call.arguments if _GRADIENT.fullmatch(one.name)] if rest else []
-    values = {one.name.removeprefix("self."): one.value for one in call.arguments if one not in gradients}
-    given = [tensors[index] for one in gradients for index in _leaves(one.value) if index < len(tensors)]
+    gradients = (
+        [argument for argument in call.arguments if _GRADIENT.fullmatch(argument.name)] if rest else []
+    )
+    values = {
+        argument.name.removeprefix("self."): argument.value
+        for argument in call.arguments
+        if argument not in gradients
+    }
+    given = [
+        tensors[index] for gradient in gradients for index in _leaves(gradient.value) if index < len(tensors)
+    ]
     return _Called(
         word=own.lower().replace("_", ""),
         in_place=own.endswith("_") and not own.endswith("__"),

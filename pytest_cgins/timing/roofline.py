@@ -85,7 +85,11 @@ def factors_dtype(case: Case, context: Context) -> str:
         return case.dtype
     states = context.autocast
     # As in replay, autocast that was recorded on one device alone holds for the case's.
-    here = states if len(states) == 1 else [one for one in states if case.device.startswith(one.device_type)]
+    here = (
+        states
+        if len(states) == 1
+        else [state for state in states if case.device.startswith(state.device_type)]
+    )
     return here[0].dtype if here else case.dtype
 
 

@@ -243,7 +243,7 @@ def log_e(won: int, lost: int) -> float:
     """Ln of the mean over λ of (1+λ)^won·(1−λ)^lost."""
     logs = [won * math.log1p(stake) + lost * math.log1p(-stake) for stake in LAMBDAS]
     most = max(logs)
-    return most + math.log(sum(math.exp(one - most) for one in logs) / len(logs))
+    return most + math.log(sum(math.exp(log - most) for log in logs) / len(logs))
 
 
 def robust_sigma(values: Sequence[float]) -> float:

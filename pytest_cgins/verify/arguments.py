@@ -94,7 +94,7 @@ def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key
     """
     name, metas = word(builder.call), small.layout.metas
     known = builder.call.op.startswith("torch.") and not is_derived(builder.call.op) and not builder.random
-    if not known or name not in ENTRIES.keys() - _PERIODIC or {one.dtype for one in metas} - _UNSCALED:
+    if not known or name not in ENTRIES.keys() - _PERIODIC or {meta.dtype for meta in metas} - _UNSCALED:
         return
     draw = random.Random(seed_of(key))  # noqa: S311
     for sign in (1, -1) if semantics.kind != "norm" else (1,):  # a small row is eps
@@ -104,7 +104,7 @@ def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key
             tensor.mul_(2.0**exponent)
             shown = f"other {semantics.names.get(index, index)} by 2^{exponent}"
             made = builder.make(shown, tensors, probe=NAME, call=small.call)
-            if all(bool(one.answer.isfinite().all()) for one in made.expected.outputs):
+            if all(bool(output.answer.isfinite().all()) for output in made.expected.outputs):
                 yield replace(made, origin=small, expected=made.expected.looser(_LOOSER, rms_times=_LOOSER))
 
 
@@ -171,7 +171,9 @@ def _classes(semantics: Semantics, base: InputSet) -> Iterator[int]:
 
 
 def _ignored(call: OpCall) -> int:
-    given: Sequence[Value] = [one.value for one in call.arguments if one.name == "ignore_index"]
+    given: Sequence[Value] = [
+        argument.value for argument in call.arguments if argument.name == "ignore_index"
+    ]
     return int(given[0].value or 0) if given and given[0].kind == "int" else _IGNORED
 
 

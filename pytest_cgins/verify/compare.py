@@ -48,8 +48,8 @@ class ExpectedSet:
     def looser(self, times: float, *, rms_times: float = 1.0) -> ExpectedSet:
         """The same with so many times the limits: of single elements, and of all together."""
         outputs = tuple(
-            one if one.scale is None else replace(one, scale=one.scale.looser(times, rms_times))
-            for one in self.outputs
+            output if output.scale is None else replace(output, scale=output.scale.looser(times, rms_times))
+            for output in self.outputs
         )
         return replace(self, outputs=outputs)
 
@@ -160,11 +160,11 @@ def _rule(
 
 def _as_positions(output: ExpectedOutput, got: Tensor, arguments: Mapping[str, Tensor]) -> str:
     """What to write where wrong integers would be right as positions; "" where they would not."""
-    for found in candidates(output.index, arguments, output.answer):
-        if found.fault(got, output.answer) is None:
+    for candidate in candidates(output.index, arguments, output.answer):
+        if candidate.fault(got, output.answer) is None:
             return (
-                f"\n→ as positions in `{found.said.into}` all point at equal values: where any of these is right, write "
-                f"in cgins.yaml: {found.said.yaml}"
+                f"\n→ as positions in `{candidate.said.into}` all point at equal values: where any of these is right, write "
+                f"in cgins.yaml: {candidate.said.yaml}"
             )
     return ""
 

@@ -49,7 +49,7 @@ def arranged(
     elements: Sequence[GoldElements | None], arrange: Callable[[Sequence[Tensor]], list[Tensor]]
 ) -> list[GoldElements | None]:
     """Gold in the form in which answers are compared; none where only some of its elements are kept."""
-    whole = [one for one in elements if one is not None and one.positions is None]
+    whole = [element for element in elements if element is not None and element.positions is None]
     if not whole or len(whole) < len(elements):
         return [None] * len(elements)
     tensors = arrange([one.values.reshape(one.shape) for one in whole])

@@ -298,12 +298,12 @@ def _take_probes(
     tolerance: Tolerance,
 ) -> None:
     """What the answers to the probes' sets tell of a kernel that is right on the others."""
-    for one in probes:
+    for probe in probes:
         found = None
-        if not one.passed and one.made.probe in (sizes.NAME, arguments.NAME):
-            found = diagnosis.explain_probe(one, prepared.builder, prepared.semantics, tolerance)
+        if not probe.passed and probe.made.probe in (sizes.NAME, arguments.NAME):
+            found = diagnosis.explain_probe(probe, prepared.builder, prepared.semantics, tolerance)
         half = prepared.base.expected
-        probing.take_checks(one, suspicions, found, half=half, tolerance=tolerance)
+        probing.take_checks(probe, suspicions, found, half=half, tolerance=tolerance)
 
 
 def _with_row(check: Check, made: InputSet, semantics: Semantics) -> Check:

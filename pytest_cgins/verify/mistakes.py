@@ -130,7 +130,9 @@ def _is_eps(name: str) -> bool:
 def _with_value(name: str, value: Value) -> Change:
     def change(call: OpCall, tensors: list[Tensor]) -> OpCall:
         del tensors
-        arguments = (with_value(one, value) if one.name == name else one for one in call.arguments)
+        arguments = (
+            with_value(argument, value) if argument.name == name else argument for argument in call.arguments
+        )
         return replace(call, arguments=tuple(arguments))
 
     return change

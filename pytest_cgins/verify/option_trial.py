@@ -182,7 +182,7 @@ class _Trial:
         """Sets with all changes but one, where that is more than one: some count beside some others alone."""
         before = self.answer([])
         for left_out in changes if len(changes) > 2 else ():
-            made = self.legal([one for one in changes if one is not left_out], before)
+            made = self.legal([change for change in changes if change is not left_out], before)
             if made is not None:
                 yield made
 
@@ -258,7 +258,7 @@ class _Trial:
     def _masks(self, old: Value) -> Iterator[Tensor]:
         """Numbers that are added in the place of booleans, and booleans in the place of anything else."""
         tensors = rebuild(self._base.layout.metas, self._base.layout.spans, "cpu")
-        floats = [one for one in tensors if one.is_floating_point() and one.ndim > 1]
+        floats = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.ndim > 1]
         recorded = tensors[int(old.value or 0)] if old.kind == "tensor" else None
         shapes = [(one.shape[-2], other.shape[-2]) for one in floats for other in floats]
         generator = torch.Generator().manual_seed(self.draw.getrandbits(60))

@@ -246,7 +246,10 @@ def _drawn(trace: Trace, semantics: Semantics) -> dict[int, Domain]:
 
 def _check_numbers(drawn: Mapping[int, object], declared: Declared, made: InputSet, call: OpCall) -> None:
     outputs = made.expected.outputs
-    said = {**dict.fromkeys(drawn, "is random"), **{one.number: "holds indices" for one in declared.indices}}
+    said = {
+        **dict.fromkeys(drawn, "is random"),
+        **{index.number: "holds indices" for index in declared.indices},
+    }
     for number, what in said.items():
         if number >= len(outputs):
             raise ConfigError(

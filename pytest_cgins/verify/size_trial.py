@@ -119,7 +119,7 @@ class Trial:
     def _given(self) -> list[TensorMeta]:
         """What the op gave as it was recorded."""
         gold = self._maker.trace.gold
-        return [] if gold is None else [one.meta for one in gold.tensors]
+        return [] if gold is None else [tensor.meta for tensor in gold.tensors]
 
     @property
     def small(self) -> Moves:
@@ -202,7 +202,7 @@ class Trial:
         widths = [_TILE * draw.randint(*_TILES)]
         if name == "scaled_dot_product_attention":
             # Its rows are a query's scores, one for each key: a plain kernel may take a head's width squared for each.
-            given = {one.name: one.value.value for one in self._maker.call.arguments}
+            given = {argument.name: argument.value.value for argument in self._maker.call.arguments}
             keys = self._places.metas[int(given.get("key") or 0)].shape[-2]
             others = {**dict.fromkeys(others, 1), main: draw.choice((2, 3))}
             main, widths = keys, [_TILE * draw.randint(*_TILES_OF_SCORES)] if keys != main else []
@@ -254,7 +254,7 @@ class Trial:
         places: dict[int, list[Spot]] = {}
         for index, dim in spots:
             places.setdefault(len(self._places.metas[index].shape) - dim, []).append((index, dim))
-        choices = [tuple(one) for one in places.values()]
+        choices = [tuple(place) for place in places.values()]
         choices += [choice[1:] for choice in choices if len(choice) > 2]
         choices += [(spot,) for spot in spots]
         return [choice for choice in dict.fromkeys(choices) if len(choice) < len(spots)]
@@ -400,15 +400,16 @@ class Trial:
         if alone:
             # Attention on a CPU reads beyond keys of which there are fewer than values; without memory torch checks that.
             invoke(relocate(call, "meta"), [one.to("meta") for one in made])
-        name = self._name([tuple(one.shape) for one in tensors])
+        name = self._name([tuple(tensor.shape) for tensor in tensors])
         taken = self._maker.make(name, made, probe=NAME, call=call, patterns_only=empty)
         if not alone:
             self._require_form(taken)
         outputs = tuple(
-            one
-            if one.scale is None or one.answer.element_size() == 2  # whose own rounding is most of the limit
-            else replace(one, scale=one.scale.looser(_LOOSER))
-            for one in taken.expected.outputs
+            output
+            if output.scale is None
+            or output.answer.element_size() == 2  # whose own rounding is most of the limit
+            else replace(output, scale=output.scale.looser(_LOOSER))
+            for output in taken.expected.outputs
         )
         return replace(taken, expected=replace(taken.expected, outputs=outputs))
 

@@ -221,7 +221,7 @@ class Suspicions:
 
     def probes(self) -> tuple[Probe, ...]:
         """One result a probe, in the registry's order."""
-        excused = {one.probe: one.reason for one in self.permissions.exceptions}
+        excused = {exception.probe: exception.reason for exception in self.permissions.exceptions}
         results = []
         for name in PROBE_SPECS:
             if name in excused:

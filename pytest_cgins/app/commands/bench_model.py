@@ -120,7 +120,14 @@ def _chosen(config: Config, wanted: list[str], device: str) -> list[tuple[Kernel
         found = [selection.chosen(config, name, device) for name in wanted]
     else:
         on_device = [
-            (entry, tuple(one for one in entry.implementations if one.device == device))
+            (
+                entry,
+                tuple(
+                    implementation
+                    for implementation in entry.implementations
+                    if implementation.device == device
+                ),
+            )
             for entry in config.kernels
         ]
         found = [(entry, implementations) for entry, implementations in on_device if implementations]
@@ -179,9 +186,15 @@ def _show(made: ModelBench) -> None:
     from pytest_cgins.core.figures import time_ns
 
     table: Table = new_table("kernel", "op", ">calls swapped", ">left to torch", "why")
-    for one in made.kernels:
-        why = "; ".join(one.left) or ("" if one.calls else "the model does not call it")
-        table.add_row(one.kernel, one.op, str(one.calls), str(sum(one.left.values())), why.partition("\n")[0])
+    for kernel in made.kernels:
+        why = "; ".join(kernel.left) or ("" if kernel.calls else "the model does not call it")
+        table.add_row(
+            kernel.kernel,
+            kernel.op,
+            str(kernel.calls),
+            str(sum(kernel.left.values())),
+            why.partition("\n")[0],
+        )
     print_table(table)
     if made.difference is not None:
         said = "" if made.difference.finite else "; NOT FINITE where the model without kernels is"

@@ -59,7 +59,9 @@ def run_ablate(arguments: argparse.Namespace) -> int:
     config = configuration.load(arguments.config)
     entry, implementations = selection.chosen(config, arguments.kernel, arguments.device)
     if len(implementations) != 1:
-        names = ", ".join(selection.label(one.name, one.device) for one in implementations)
+        names = ", ".join(
+            selection.label(implementation.name, implementation.device) for implementation in implementations
+        )
         raise ConfigError(
             f"kernel {entry.name} has several implementations: {names}",
             remedy=f"name one: cgins evidence ablate {entry.name}/{selection.label(implementations[0].name, implementations[0].device)}",
@@ -77,7 +79,7 @@ def run_ablate(arguments: argparse.Namespace) -> int:
     made = ablation.ablate(config, (entry.name, one.name, one.device), variants, settings, say=evidence.say)
     evidence.write(made, arguments, FILE)
     evidence.show(render.attribution(made))
-    return int(any(one.state == "not-ablated" for one in made.methods))
+    return int(any(method.state == "not-ablated" for method in made.methods))
 
 
 def _named_file(text: str) -> tuple[str, Path]:

@@ -80,12 +80,16 @@ def by_op(profile: PackProfile) -> Table:
     for measured in profile.traces:
         groups.setdefault(measured.op, []).append(measured)
     for op, traces in sorted(groups.items(), key=lambda item: -sum(one.time_share for one in item[1])):
-        calls = sum(one.calls for one in traces)
-        total_ns = sum(one.calls * one.median_ns_per_call for one in traces)
-        aten = [(call.name, one.calls * call.count) for one in traces for call in one.aten if not call.view]
-        kernels = [(kernel.name, one.calls * kernel.ns_per_call) for one in traces for kernel in one.kernels]
+        calls = sum(trace.calls for trace in traces)
+        total_ns = sum(trace.calls * trace.median_ns_per_call for trace in traces)
+        aten = [
+            (call.name, trace.calls * call.count) for trace in traces for call in trace.aten if not call.view
+        ]
+        kernels = [
+            (kernel.name, trace.calls * kernel.ns_per_call) for trace in traces for kernel in trace.kernels
+        ]
         table.add_row(
-            f"{100 * sum(one.time_share for one in traces):.1f} %",
+            f"{100 * sum(trace.time_share for trace in traces):.1f} %",
             op,
             str(len(traces)),
             str(calls),

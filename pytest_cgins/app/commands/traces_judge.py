@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
     opinions = [one for one in found if one is not None]
     if arguments.json:
-        print(json.dumps([documents.dump_python(one) for one in opinions], indent=1))
+        print(json.dumps([documents.dump_python(opinion) for opinion in opinions], indent=1))
     else:
         _print(opinions)
     missing = [task.id for task, one in zip(tasks, found, strict=True) if one is None]
@@ -94,11 +94,11 @@ def _print(opinions: list[Opinion]) -> None:
     for one in sorted(opinions, key=lambda one: not (one.redundant or one.inefficient)):
         table.add_row(one.pack, one.op, words[one.redundant], words[one.inefficient], one.why)
     print_table(table)
-    flagged = sum(bool(one.redundant or one.inefficient) for one in opinions)
+    flagged = sum(bool(opinion.redundant or opinion.inefficient) for opinion in opinions)
     print(
         f"{counted(len(opinions), 'task')}, {flagged} redundant or inefficient, as {_models(opinions)} says"
     )
 
 
 def _models(opinions: list[Opinion]) -> str:
-    return ", ".join(dict.fromkeys(one.model for one in opinions if one.model)) or "nobody"
+    return ", ".join(dict.fromkeys(opinion.model for opinion in opinions if opinion.model)) or "nobody"

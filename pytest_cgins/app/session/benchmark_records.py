@@ -127,7 +127,7 @@ class BenchmarkRecords:
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
         """Say what the cases ran on: pytest-benchmark knows of no GPU."""
-        environments = [documents.dump_python(one) for one in self._gate.environments()]
+        environments = [documents.dump_python(environment) for environment in self._gate.environments()]
         if environments:
             output_json["cgins"] = {
                 "version": __version__,

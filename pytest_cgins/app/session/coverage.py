@@ -79,7 +79,7 @@ class Coverage:
         folder = self._config.invocation_params.dir
         places = [Path(folder, word) for word in self._config.args]
         held = self._held(places)
-        ran = any(one.verdict.status is not Status.SKIPPED for one in report.evaluations)
+        ran = any(evaluation.verdict.status is not Status.SKIPPED for evaluation in report.evaluations)
         return replace(
             report,
             missing=tuple(

@@ -80,7 +80,11 @@ class RemoteKernel:
         return "" if any(device_of(device).count() for device in devices) else next(iter(devices), "")
 
     def _chosen(self) -> list[Implementation]:
-        return [one for one in self._entry.implementations if self._implementation in (None, one.name)]
+        return [
+            implementation
+            for implementation in self._entry.implementations
+            if self._implementation in (None, implementation.name)
+        ]
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | tuple[Tensor, ...]:
         from pytest_cgins.core import tensors as transport

@@ -179,8 +179,10 @@ class GateSession:
     def evaluations(self) -> dict[Path, tuple[Evaluation, ...]]:
         """What was found so far, by `cgins.yaml`."""
         found: dict[Path, list[Evaluation]] = {}
-        for one in self._results.evaluations:
-            found.setdefault(Path(self.config.invocation_params.dir, one.config).resolve(), []).append(one)
+        for evaluation in self._results.evaluations:
+            found.setdefault(Path(self.config.invocation_params.dir, evaluation.config).resolve(), []).append(
+                evaluation
+            )
         return {file: tuple(some) for file, some in found.items()}
 
     def environments(self) -> tuple[Environment, ...]:

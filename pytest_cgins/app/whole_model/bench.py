@@ -184,7 +184,7 @@ def changes_with(
         run: gives the answer to them.
         replay: the same, by repeating what was captured.
     """
-    kept = [one.detach().clone() for one in tensors]
+    kept = [tensor.detach().clone() for tensor in tensors]
     try:
         for one in tensors:
             one.data.mul_(OTHER_NUMBERS)

@@ -58,7 +58,7 @@ class DeviceKernel:
             settings, packer, results = self.settings(
                 call, tensors, outputs, device, functions=loaded.functions, sm_count=sm_count
             )
-            steps = [step for one in settings for step in loaded.steps(one)]
+            steps = [step for setting in settings for step in loaded.steps(setting)]
         return BoundDeviceCall(steps, packer, results, where, [*tensors])
 
     def settings(

@@ -161,7 +161,7 @@ class Binding:
         if self._evaluate(condition, where):
             return
         facts = [self._values[name] for name in sorted(condition.names) if name in self._tensors]
-        listed = "; ".join(f"{one.name} has shape {one.shape} and strides {one.stride}" for one in facts)
+        listed = "; ".join(f"{fact.name} has shape {fact.shape} and strides {fact.stride}" for fact in facts)
         raise LaunchError(
             f"{where}: the launch line requires {condition.text}, which does not hold"
             + (f" ({listed})" if listed else ""),

@@ -343,7 +343,7 @@ class Packer:
         if not (GUARD_NBYTES and places):
             return ""
         octets = [memory.view(torch.uint8) for memory in places.values()]
-        edges = [edge for one in octets for edge in (one[:GUARD_NBYTES], one[-GUARD_NBYTES:])]
+        edges = [edge for octet in octets for edge in (octet[:GUARD_NBYTES], octet[-GUARD_NBYTES:])]
         found = iter(_cat(edges).cpu().view(-1, GUARD_NBYTES))  # one transfer: each waits for the device
         for name, memory in places.items():
             expected = _guard(torch.uint8 if memory is self.scratch else memory.dtype, memory is self.scratch)

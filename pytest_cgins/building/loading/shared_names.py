@@ -74,7 +74,7 @@ def _registers(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr in REGISTERING and ast.unparse(node.value).split(".")[-1] == "library"
     if isinstance(node, ast.ImportFrom):
-        return node.module == "torch.library" and any(one.name in REGISTERING for one in node.names)
+        return node.module == "torch.library" and any(alias.name in REGISTERING for alias in node.names)
     return False
 
 
@@ -104,13 +104,13 @@ def _closure(module: str, folders: Sequence[str]) -> Iterator[Path]:
 def _imported(node: ast.AST, package: str) -> Iterator[str]:
     """Names that a statement imports: what stands behind `import` may be a module or a name in one."""
     if isinstance(node, ast.Import):
-        yield from (one.name for one in node.names)
+        yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         parents = package.split(".")
         above = ".".join(parents[: len(parents) + 1 - node.level]) if node.level else ""
         base = ".".join(part for part in (above, node.module or "") if part)
         yield base
-        yield from (f"{base}.{one.name}" if base else one.name for one in node.names)
+        yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names)
 
 
 def _file(name: str, folders: Sequence[str]) -> Path | None:

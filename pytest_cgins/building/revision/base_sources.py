@@ -259,9 +259,11 @@ class BaseSources:
     def _read_folders(self) -> list[Path]:
         folders = [self._config.root]
         for kernel in self._config.kernels:
-            for one in kernel.implementations:
-                folders += plans.header_folders([str(file) for file in one.sources], one.flags)
-                if one.contract == "python":
+            for implementation in kernel.implementations:
+                folders += plans.header_folders(
+                    [str(file) for file in implementation.sources], implementation.flags
+                )
+                if implementation.contract == "python":
                     folders += [place for place in _search_path() if place not in folders]
         return list(dict.fromkeys(folders))
 

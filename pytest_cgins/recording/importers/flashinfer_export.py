@@ -107,7 +107,7 @@ def _groups(traces: list[tuple[Trace, Call]]) -> Iterator[list[tuple[Trace, Call
     if all(column in known or len(set(column)) == 1 for column, _ in columns):
         yield traces
     else:
-        yield from ([one] for one in traces)
+        yield from ([trace] for trace in traces)
 
 
 def _shapes(trace: Trace, call: Call) -> Iterator[tuple[tuple[int, ...], bool]]:

@@ -100,10 +100,10 @@ def log(journal: Journal, target: Target, attempt: Attempt) -> str:
 def _verdicts(attempt: Attempt) -> Iterator[str]:
     for trial in attempt.trials:
         yield f"{trial.stage}, seed {trial.seed}, {trial.seconds:.1f} s:"
-        for one in trial.evaluations:
-            verdict = one.verdict
+        for evaluation in trial.evaluations:
+            verdict = evaluation.verdict
             said = f": {verdict.message}" if verdict.message else ""
-            yield f"{one.case.name}: {verdict.status.value} ({verdict.reason.value}){said}"
+            yield f"{evaluation.case.name}: {verdict.status.value} ({verdict.reason.value}){said}"
 
 
 def _sources(journal: Journal, target: Target, stem: str) -> Iterator[tuple[str, str]]:

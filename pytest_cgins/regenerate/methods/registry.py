@@ -88,7 +88,7 @@ def _in_order(known: Sequence[Word]) -> Callable[[Value], tuple[Word, ...]]:
     """A reader of some words, which gives them in the order of those that are known."""
 
     def read_words(value: Value) -> tuple[Word, ...]:
-        named = [one.choice(*known) for one in value.items()]
+        named = [item.choice(*known) for item in value.items()]
         return tuple(word for word in known if word in named)
 
     return read_words
@@ -139,7 +139,7 @@ def _signature(value: Value) -> model.Signature:
         )
     mode: Literal["any", "all"] = "any" if "any" in told else "all"
     listed = told[mode]
-    patterns = tuple(_pattern(one) for one in listed.items())
+    patterns = tuple(_pattern(item) for item in listed.items())
     if not patterns:
         listed.fail(f"{told.title} is empty", remedy="leave sass out where machine code does not tell")
     least, most = _range(told.get("sm"))

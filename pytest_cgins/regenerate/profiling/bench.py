@@ -35,13 +35,15 @@ class Timed:
     @property
     def device_name(self) -> str:
         """Of the devices that the cases ran on."""
-        used = {one.case.device.partition(":")[0] for one in self.evaluations}
-        return ", ".join(one.device_name for one in self.environments if one.device in used)
+        used = {evaluation.case.device.partition(":")[0] for evaluation in self.evaluations}
+        return ", ".join(
+            environment.device_name for environment in self.environments if environment.device in used
+        )
 
     @property
     def failed(self) -> bool:
         """Whether a case came out as one that the gate would fail."""
-        return any(one.verdict.status.outcome in ("fail", "error") for one in self.evaluations)
+        return any(evaluation.verdict.status.outcome in ("fail", "error") for evaluation in self.evaluations)
 
 
 def evaluate(
@@ -100,7 +102,7 @@ def evidence(kernel: str, timed: Timed) -> BenchEvidence:
         kernel=kernel,
         seed=timed.seed,
         device_name=timed.device_name,
-        rows=tuple(_row(one) for one in timed.evaluations),
+        rows=tuple(_row(evaluation) for evaluation in timed.evaluations),
     )
 
 

@@ -54,15 +54,15 @@ def functions(compiled: CompiledKernel) -> tuple[tuple[CompiledFunction, ...], t
         missing += told.notes
         found += [
             CompiledFunction(
-                function=one.function,
-                arch=one.arch,
-                registers_per_thread=one.registers_per_thread,
-                spill_nbytes_per_thread=one.spill_store_nbytes + one.spill_load_nbytes,
-                stack_nbytes_per_thread=one.stack_nbytes_per_thread,
-                static_shared_nbytes_per_block=one.static_shared_nbytes_per_block,
-                instructions=one.instructions or (),
+                function=function.function,
+                arch=function.arch,
+                registers_per_thread=function.registers_per_thread,
+                spill_nbytes_per_thread=function.spill_store_nbytes + function.spill_load_nbytes,
+                stack_nbytes_per_thread=function.stack_nbytes_per_thread,
+                static_shared_nbytes_per_block=function.static_shared_nbytes_per_block,
+                instructions=function.instructions or (),
             )
-            for one in told.functions
+            for function in told.functions
         ]
     return tuple(found), tuple(dict.fromkeys(missing))
 
@@ -189,7 +189,7 @@ def evidence(
     """
     config = configuration.load(config_file, require_traces=False)
     entry, implementations = selection.chosen(config, wanted, device)
-    cuda = [one for one in implementations if one.device == "cuda"]
+    cuda = [implementation for implementation in implementations if implementation.device == "cuda"]
     if not cuda:
         raise ConfigError(
             f"kernel {entry.name}: no implementation for a GPU is named", remedy="only these have SASS"
@@ -284,7 +284,7 @@ class Disassembler:
     def _checked(self, row: model.SassRow, text: str) -> model.SassRow:
         if not row.functions:
             return replace(row, degraded=("machine code: the build has none for these architectures",))
-        archs = dict.fromkeys(one.arch for one in row.functions)
+        archs = dict.fromkeys(function.arch for function in row.functions)
         lines = text.splitlines()
         checks = [
             model.SignatureCheck(

@@ -39,10 +39,10 @@ def evidence(
         clang_tidy: whether it is there.
         preflight: of the cases that were asked for.
     """
-    own = [one for one in report.findings if one.group in GROUPS or one.name in NAMES]
+    own = [finding for finding in report.findings if finding.group in GROUPS or finding.name in NAMES]
     findings = [*own, *libraries(), clang_tidy]
-    by_name = {one.name: one for one in findings}
-    findings = [_with_package(one) if one.name == sass.TOOL else one for one in findings]
+    by_name = {finding.name: finding for finding in findings}
+    findings = [_with_package(finding) if finding.name == sass.TOOL else finding for finding in findings]
     probed = by_name.get("counters (probe)", by_name.get("counters"))
     ncu = by_name.get("ncu")
     readable = probed is not None and probed.state == "ok"
@@ -132,7 +132,7 @@ def _with_package(one: Finding) -> Finding:
 
 
 def _degraded(findings: Iterable[Finding]) -> Iterable[str]:
-    for one in findings:
-        if one.state != "ok":
-            what = f"{one.name} ({one.state}{': ' + one.detail if one.detail else ''})"
-            yield f"{what} disables {one.disables}{' → ' + one.remedy if one.remedy else ''}"
+    for finding in findings:
+        if finding.state != "ok":
+            what = f"{finding.name} ({finding.state}{': ' + finding.detail if finding.detail else ''})"
+            yield f"{what} disables {finding.disables}{' → ' + finding.remedy if finding.remedy else ''}"

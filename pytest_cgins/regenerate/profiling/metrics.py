@@ -210,7 +210,7 @@ def understood(columns: Mapping[str, Reading]) -> tuple[MetricValue, ...]:
 
 def missing(metrics: Sequence[MetricValue]) -> tuple[str, ...]:
     """Names of the figures that were not to be had."""
-    there = {one.name for one in metrics}
+    there = {metric.name for metric in metrics}
     return tuple(one.name for one in (*METRICS, BANK_CONFLICTS) if one.name not in there)
 
 
@@ -218,7 +218,7 @@ def worst(metrics: Sequence[MetricValue], most: int) -> tuple[MetricValue, ...]:
     """The worst figures of each axis, `most` of each; what only describes is none."""
     chosen: list[MetricValue] = []
     for axis in AXES:
-        ranked = [one for one in metrics if one.axis == axis and one.badness]
+        ranked = [metric for metric in metrics if metric.axis == axis and metric.badness]
         ranked.sort(key=lambda one: (-(one.badness or 0.0), one.name))
         chosen += ranked[:most]
     return tuple(chosen)
@@ -263,7 +263,7 @@ def _sum(columns: Mapping[str, Reading], base: str) -> tuple[float, str] | None:
     if whole is not None:
         return whole.value, f"{base}.sum"
     parts = [columns[name] for op in ("ld", "st") if (name := f"{base}_op_{op}.sum") in columns]
-    return (sum(one.value for one in parts), f"{base}_op_*.sum") if parts else None
+    return (sum(part.value for part in parts), f"{base}_op_*.sum") if parts else None
 
 
 def _stalls(columns: Mapping[str, Reading]) -> Iterator[MetricValue]:

@@ -93,7 +93,7 @@ class Profiler:
         for case in cases:
             self._say(case.name)
             profiles.append(self.profile(case))
-        used = self._ncu is not None and any(one.kernels for one in profiles)
+        used = self._ncu is not None and any(profile.kernels for profile in profiles)
         return model.ProfileEvidence(
             version=model.EVIDENCE_VERSION,
             kernel=kernel,
@@ -241,7 +241,7 @@ class Profiler:
 
 def profiled(launches: Sequence[Launch]) -> tuple[model.ProfiledKernel, ...]:
     """Launches with what is understood of their columns, each with its share of the time."""
-    times = [metrics.duration_ns(one.columns) for one in launches]
+    times = [metrics.duration_ns(launch.columns) for launch in launches]
     whole = sum(time for time in times if time is not None)
     known = whole > 0 and None not in times
     return tuple(

@@ -22,8 +22,10 @@ NO_FIGURE = "-"
 def environment(made: model.EnvironmentEvidence) -> list[Table | str]:
     """What is there, then what that disables."""
     table = new_table("what", "state", "version", "where")
-    for one in made.findings:
-        table.add_row(one.name, one.state, one.version or NO_FIGURE, one.where or one.detail)
+    for finding in made.findings:
+        table.add_row(
+            finding.name, finding.state, finding.version or NO_FIGURE, finding.where or finding.detail
+        )
     parts: list[Table | str] = [table]
     parts.append(f"counters by ncu: {_yes(made.counters)}; machine code: {_yes(made.sass)}")
     parts += _degraded(made.degraded)
@@ -74,8 +76,8 @@ def roofline(made: model.RooflineEvidence) -> list[Table | str]:
 def profile(made: model.ProfileEvidence) -> list[Table | str]:
     """Of each case its launches, the worst figures, the timeline and the compiler's report."""
     parts: list[Table | str] = []
-    for one in made.cases:
-        parts += [f"{one.case}{' · ' + one.report if one.report else ''}", *_profile(one)]
+    for case in made.cases:
+        parts += [f"{case.case}{' · ' + case.report if case.report else ''}", *_profile(case)]
     return parts
 
 
@@ -135,10 +137,14 @@ def sass(made: model.SassEvidence) -> list[Table | str]:
     table = new_table("implementation", "function", "arch", ">instructions", "opcodes")
     lines = []
     for row in made.rows:
-        for one in row.functions:
-            total = sum(count for _, count in one.opcodes)
+        for function in row.functions:
+            total = sum(count for _, count in function.opcodes)
             table.add_row(
-                row.implementation, _short(one.function), one.arch, str(total), _opcodes(one.opcodes)
+                row.implementation,
+                _short(function.function),
+                function.arch,
+                str(total),
+                _opcodes(function.opcodes),
             )
         lines += _signatures(row)
         lines += [f"{row.implementation}: {line}" for line in _degraded(row.degraded)]
@@ -149,15 +155,25 @@ def _signatures(row: model.SassRow) -> list[str]:
     """Methods that left their mark, and how many did not."""
     if not row.signatures:
         return []
-    present = [f"{one.method} ({one.arch})" for one in row.signatures if one.state == "present"]
-    counts = {state: sum(one.state == state for one in row.signatures) for state in ("absent", "unknown")}
+    present = [
+        f"{signature.method} ({signature.arch})"
+        for signature in row.signatures
+        if signature.state == "present"
+    ]
+    counts = {
+        state: sum(signature.state == state for signature in row.signatures)
+        for state in ("absent", "unknown")
+    }
     told = f"methods in the code: {', '.join(present) or 'none'}"
     return [f"{row.implementation}: {told}; {counts['absent']} absent, {counts['unknown']} unknown"]
 
 
 def tidy(made: model.TidyEvidence) -> list[Table | str]:
     """A line a finding."""
-    lines = [f"{one.file}:{one.line}: {one.level}: {one.message} [{one.check}]" for one in made.findings]
+    lines = [
+        f"{finding.file}:{finding.line}: {finding.level}: {finding.message} [{finding.check}]"
+        for finding in made.findings
+    ]
     if made.clang_tidy and not lines:
         lines = [f"clang-tidy {made.clang_tidy}: nothing found in {counted(len(made.files), 'file')}"]
     return [*lines, *_degraded(made.degraded)]
@@ -170,7 +186,7 @@ def bench(made: model.BenchEvidence) -> list[Table | str]:
     )
     by_note: dict[str, list[str]] = {}
     for row in made.rows:
-        by_arm = {one.against: one for one in row.ratios}
+        by_arm = {ratio.against: ratio for ratio in row.ratios}
         table.add_row(
             row.case, row.status, _time(row.ns_per_call), _ratio(by_arm.get("torch")), _ratio(by_arm.get("compile")),
             _ratio(by_arm.get("base")), row.cache or NO_FIGURE,
@@ -194,12 +210,12 @@ def attribution(made: model.AttributionEvidence) -> list[Table | str]:
     lines = []
     for method in made.methods:
         lines.append(f"{method.method}: {method.state}: {method.message}")
-        for one in method.cases:
-            known = one.attribution_ms is not None
-            interval = f"[{one.low_ms:+.6f}, {one.high_ms:+.6f}] ms" if known else NO_FIGURE
+        for case in method.cases:
+            known = case.attribution_ms is not None
+            interval = f"[{case.low_ms:+.6f}, {case.high_ms:+.6f}] ms" if known else NO_FIGURE
             table.add_row(
-                method.method, method.state, one.case, _time(one.champion_ns_per_call), _time(one.without_ns_per_call),
-                f"{one.attribution_ms:+.6f} ms" if known else NO_FIGURE, interval, one.outcome,
+                method.method, method.state, case.case, _time(case.champion_ns_per_call), _time(case.without_ns_per_call),
+                f"{case.attribution_ms:+.6f} ms" if known else NO_FIGURE, interval, case.outcome,
             )  # fmt: skip
     return [table, *lines]
 

@@ -23,9 +23,9 @@ def of_counters(kernels: Sequence[model.ProfiledKernel]) -> model.Gaps | None:
 
     Δc = max(0, 1 − max(tensor, fp32, multiprocessor)), Δm = max(0, 1 − DRAM), Δl = the greatest stall; 0.5 without one.
     """
-    compute = _weighted((one.time_share, _most(_values(one), _COMPUTE)) for one in kernels)
-    memory = _weighted((one.time_share, _values(one).get("dram_pct")) for one in kernels)
-    stall = _weighted((one.time_share, _greatest_stall(_values(one))) for one in kernels)
+    compute = _weighted((kernel.time_share, _most(_values(kernel), _COMPUTE)) for kernel in kernels)
+    memory = _weighted((kernel.time_share, _values(kernel).get("dram_pct")) for kernel in kernels)
+    stall = _weighted((kernel.time_share, _greatest_stall(_values(kernel))) for kernel in kernels)
     if compute is None or memory is None:
         return None
     return model.Gaps(
@@ -49,7 +49,7 @@ def of_roofline(found: Roofline) -> model.Gaps:
 
 
 def _values(kernel: model.ProfiledKernel) -> dict[str, float]:
-    return {one.name: one.value for one in kernel.metrics}
+    return {metric.name: metric.value for metric in kernel.metrics}
 
 
 def _most(values: Mapping[str, float], names: Iterable[str]) -> float | None:
@@ -84,8 +84,8 @@ def evidence(
         evaluations: of its cases, timed.
         profiles: of an earlier `cgins evidence profile`; those of other builds are passed over.
     """
-    by_case = {(one.case, one.key): one for one in profiles}
-    rows = tuple(_row(one, by_case) for one in evaluations)
+    by_case = {(profile.case, profile.key): profile for profile in profiles}
+    rows = tuple(_row(evaluation, by_case) for evaluation in evaluations)
     degraded = []
     if any(row.gaps is not None and row.gaps.source != "ncu" for row in rows):
         degraded.append(NO_COUNTERS)

@@ -176,9 +176,9 @@ def _autotuned() -> list[str]:
     if tuner is None:
         return []
     notes = []
-    for one in gc.get_objects():
-        if issubclass(type(one), tuner) and getattr(one, "cache", None):
-            name = getattr(getattr(one, "base_fn", None), "__name__", "a kernel")
-            tried, best = len(getattr(one, "configs", ())), getattr(one, "best_config", "?")
+    for get_object in gc.get_objects():
+        if issubclass(type(get_object), tuner) and getattr(get_object, "cache", None):
+            name = getattr(getattr(get_object, "base_fn", None), "__name__", "a kernel")
+            tried, best = len(getattr(get_object, "configs", ())), getattr(get_object, "best_config", "?")
             notes.append(f"autotuning of {name} chose of {tried} before the profiled call: {best}")
     return notes

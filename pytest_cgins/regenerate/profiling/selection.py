@@ -58,7 +58,7 @@ def cases_of(cases: Iterable[Case], found: Chosen, text: str) -> list[Case]:
         ConfigError: there is none.
     """
     entry, implementations = found
-    own = {(one.name, one.device) for one in implementations}
+    own = {(implementation.name, implementation.device) for implementation in implementations}
     all_of = [
         case
         for case in cases

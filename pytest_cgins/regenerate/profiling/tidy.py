@@ -58,16 +58,16 @@ def evidence(
     files: list[str] = []
     findings: list[TidyFinding] = []
     degraded: list[str] = []
-    for one in implementations:
-        if one.contract == "python":
+    for implementation in implementations:
+        if implementation.contract == "python":
             continue
         try:
-            source = find(config, entry, one)
+            source = find(config, entry, implementation)
             arguments, why = _arguments(source)
         except CginsError as error:
             arguments, why = [], error.what
         if why:
-            degraded.append(f"clang-tidy: {one.name} was not looked at: {why}")
+            degraded.append(f"clang-tidy: {implementation.name} was not looked at: {why}")
             continue
         with tempfile.TemporaryDirectory() as folder:
             ready = [*arguments, *_prototype(source, Path(folder))]

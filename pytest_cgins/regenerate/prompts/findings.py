@@ -41,8 +41,8 @@ def of_evaluations(evaluations: Sequence[Evaluation], top: Path, most: int = MOS
         top: folder that paths are relative to.
         most: characters of all groups of failures together; the first has its own bounds.
     """
-    bad = [it for it in evaluations if it.verdict.status.outcome in ("fail", "error")]
-    skipped = sum(it.verdict.status is Status.SKIPPED for it in evaluations)
+    bad = [evaluation for evaluation in evaluations if evaluation.verdict.status.outcome in ("fail", "error")]
+    skipped = sum(evaluation.verdict.status is Status.SKIPPED for evaluation in evaluations)
     groups = _grouped(bad)
     shown: list[str] = []
     for group in groups[:_MOST_GROUPS]:
@@ -89,7 +89,7 @@ def of_attempt(attempt: Attempt, files: Sequence[str], top: Path, most: int = MO
     wrong = [
         trial
         for trial in attempt.trials
-        if any(it.verdict.status.outcome not in ("pass", "skip") for it in trial.evaluations)
+        if any(evaluation.verdict.status.outcome not in ("pass", "skip") for evaluation in trial.evaluations)
     ]
     trials = wrong or attempt.trials
     return render(
@@ -114,4 +114,4 @@ def of_log(log: str, files: Sequence[str], top: Path) -> str:
 
 def last_judged(attempts: Sequence[Attempt]) -> Attempt | None:
     """The last one that the gate compiled or ran: what it found there holds until it judges another."""
-    return next((it for it in reversed(attempts) if it.trials or it.log), None)
+    return next((attempt for attempt in reversed(attempts) if attempt.trials or attempt.log), None)

@@ -58,7 +58,7 @@ def check_new_entry(
         return
     if _plain(_without(now, target)) != _plain(was):
         raise ProposalError(f"{config}: changes more than {target.name}", remedy=_REMEDY)
-    if all(one.name != entry.name for one in was.kernels):
+    if all(kernel.name != entry.name for kernel in was.kernels):
         _check_settings(config, entry, was)
 
 
@@ -102,7 +102,7 @@ def find(config: Config, target: Target) -> tuple[KernelEntry, Implementation]:
 def _check_settings(config: str, entry: KernelEntry, was: Config) -> None:
     """A kernel that is new is gated as all others are: without a tolerance, exceptions and times of its own."""
     plain = KernelEntry(name=entry.name, op=entry.op, implementations=entry.implementations, line=entry.line)
-    timings = [plain.timing, *(one.timing for one in was.kernels)]
+    timings = [plain.timing, *(kernel.timing for kernel in was.kernels)]
     if replace(entry, timing=plain.timing, work=plain.work) != plain or entry.timing not in timings:
         raise ProposalError(f"{config}: {entry.name} has settings of its own", remedy=_REMEDY)
 
@@ -134,7 +134,11 @@ def _without(config: Config, target: Target) -> Config:
     """The configuration without the target; a kernel that has no other implementation goes with it."""
     kernels = []
     for entry in config.kernels:
-        kept = tuple(one for one in entry.implementations if (entry.name, one.name, one.device) != target.key)
+        kept = tuple(
+            implementation
+            for implementation in entry.implementations
+            if (entry.name, implementation.name, implementation.device) != target.key
+        )
         if kept:
             kernels.append(replace(entry, implementations=kept))
     return replace(config, kernels=tuple(kernels))
@@ -146,8 +150,10 @@ def _plain(config: Config) -> Config:
         replace(
             entry,
             line=0,
-            exceptions=tuple(replace(one, line=0) for one in entry.exceptions),
-            implementations=tuple(replace(one, line=0) for one in entry.implementations),
+            exceptions=tuple(replace(exception, line=0) for exception in entry.exceptions),
+            implementations=tuple(
+                replace(implementation, line=0) for implementation in entry.implementations
+            ),
         )
         for entry in config.kernels
     )

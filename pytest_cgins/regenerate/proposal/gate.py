@@ -57,9 +57,9 @@ def gate(contents: Contents, top: Path, *, repository: bool) -> tuple[Compared, 
         write_files(contents, copy)
         found = {one.case.name: one for one in _run(contents, folder, copy, repository=repository)}
     return tuple(
-        _compared(one, found.get(one.case.name))
-        for one in contents.evidence.evaluations
-        if is_of(one.case, contents.proposal.target)
+        _compared(evaluation, found.get(evaluation.case.name))
+        for evaluation in contents.evidence.evaluations
+        if is_of(evaluation.case, contents.proposal.target)
     )
 
 
@@ -103,7 +103,11 @@ def _run(contents: Contents, folder: Path, copy: Path, *, repository: bool) -> t
     report, settings = folder / "report.json", folder / "pytest.ini"
     settings.write_text("[pytest]\n", encoding="utf-8")
     base = about.base_commit if repository and about.base_commit else NONE
-    own = [one.case.name for one in contents.evidence.evaluations if is_of(one.case, about.target)]
+    own = [
+        evaluation.case.name
+        for evaluation in contents.evidence.evaluations
+        if is_of(evaluation.case, about.target)
+    ]
     command = [
         sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", "-p", "no:cacheprovider", "--noconftest",
         "-c", str(settings), f"--rootdir={copy}", "--cgins", "--cgins-sandbox=on", f"--cgins-json={report}",

@@ -110,8 +110,12 @@ def measured(plan: Plan, folder: Path) -> Measured:
         before: tuple[Evaluation, ...] = ()
         if target.goal != "generate":
             unchanged = _accept(bench, {}, replace(target, goal="repair"))
-            bench.before.update({one.case.name: one.verdict.status for one in unchanged.evaluations})
-            before = tuple(one for one in unchanged.evaluations if is_of(one.case, target))
+            bench.before.update(
+                {evaluation.case.name: evaluation.verdict.status for evaluation in unchanged.evaluations}
+            )
+            before = tuple(
+                evaluation for evaluation in unchanged.evaluations if is_of(evaluation.case, target)
+            )
         unwanted = _unwanted(before, target)
         if unwanted is not None:
             return Measured(state=unwanted[0], message=unwanted[1], before=before, guarded=kept)
@@ -183,7 +187,7 @@ def _refusal(trial: Trial, target: Target, bench: Bench, moved: tuple[str, ...])
     """Why a run of regeneration would not accept it; "" if it would."""
     from pytest_cgins.regenerate import judgement
 
-    if not any(is_of(one.case, target) for one in trial.evaluations):
+    if not any(is_of(evaluation.case, target) for evaluation in trial.evaluations):
         return f"it has no case of {target.name}"
     moved += tuple(f"{path} (in the candidate's copy)" for path in bench.touched())
     made = Attempt(number=1, goal=target.goal, outcome="failed", reason="", message="", trials=(trial,))

@@ -195,7 +195,7 @@ def check_accepted(target: Target, goal: Goal, evaluations: tuple[Evaluation, ..
     Raises:
         ProposalError: the target has no cases, or one of them failed, or may be slower where all are to be faster.
     """
-    own = [one for one in evaluations if is_of(one.case, target)]
+    own = [evaluation for evaluation in evaluations if is_of(evaluation.case, target)]
     if not any(one.verdict.status.outcome == "pass" for one in own):
         raise ProposalError(
             f"{EVIDENCE}: has no case of {target.name} that passed",

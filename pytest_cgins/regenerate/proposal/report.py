@@ -52,7 +52,10 @@ def goal(proposal: Proposal) -> str:
 
 def has_own_words(proposal: Proposal) -> bool:
     """Whether the run says anything that does not follow from the rest."""
-    messages = [*(one.message for one in proposal.before), *(one.message for one in proposal.attempts)]
+    messages = [
+        *(one.message for one in proposal.before),
+        *(attempt.message for attempt in proposal.attempts),
+    ]
     return any((proposal.notes, proposal.search, proposal.sandbox_note, *messages))
 
 
@@ -60,8 +63,11 @@ def rows(proposal: Proposal, evidence: SessionReport) -> tuple[Row, ...]:
     """The target's cases first."""
     before = {one.case: one for one in proposal.before}
     found = [
-        Row(own=is_of(one.case, proposal.target), cells=_cells(one, before.get(one.case.name)))
-        for one in evidence.evaluations
+        Row(
+            own=is_of(evaluation.case, proposal.target),
+            cells=_cells(evaluation, before.get(evaluation.case.name)),
+        )
+        for evaluation in evidence.evaluations
     ]
     return tuple(sorted(found, key=lambda row: (not row.own, row.cells[0])))
 
@@ -125,7 +131,7 @@ def facts(proposal: Proposal, evidence: SessionReport) -> list[tuple[str, str]]:
         ("sandbox", "on" if proposal.sandbox else f"OFF: {proposal.sandbox_note}"),
         ("memcheck", _memcheck(proposal)),
         ("held-out inputs", f"seed {seed}, drawn after the candidate was there"),
-        ("devices", "; ".join(_device(one) for one in proposal.environments) or NOTHING),
+        ("devices", "; ".join(_device(environment) for environment in proposal.environments) or NOTHING),
         ("made by", f"pytest-cgins {proposal.cgins}, run {proposal.run_id}, {proposal.created_at}"),
     ]
 
@@ -141,10 +147,12 @@ def notes(proposal: Proposal, evidence: SessionReport) -> list[str]:
     said = list(proposal.notes)
     if not proposal.sandbox:
         said.append(f"The sandbox was off: {proposal.sandbox_note}")
-    undecided = sum(one.verdict.status is Status.INCONCLUSIVE for one in evidence.evaluations)
+    undecided = sum(evaluation.verdict.status is Status.INCONCLUSIVE for evaluation in evidence.evaluations)
     if undecided:
         said.append(f"Times of {counted(undecided, 'case was', 'cases were')} left open by noise")
-    foreign = [one for one in evidence.evaluations if not is_of(one.case, proposal.target)]
+    foreign = [
+        evaluation for evaluation in evidence.evaluations if not is_of(evaluation.case, proposal.target)
+    ]
     failing = [one.case.name for one in foreign if one.verdict.status.outcome in ("fail", "error")]
     said += [f"{name} fails, as it did before: it shares a file with this kernel" for name in failing]
     return said
@@ -152,7 +160,9 @@ def notes(proposal: Proposal, evidence: SessionReport) -> list[str]:
 
 def _outcomes(proposal: Proposal) -> str:
     """`3: build-error, failed, accepted`."""
-    return f"{len(proposal.attempts)}: {', '.join(one.outcome for one in proposal.attempts) or 'none'}"
+    return (
+        f"{len(proposal.attempts)}: {', '.join(attempt.outcome for attempt in proposal.attempts) or 'none'}"
+    )
 
 
 def _memcheck(proposal: Proposal) -> str:
@@ -310,8 +320,8 @@ def _attempts(proposal: Proposal) -> str:
         return ""
     head = "<tr><th>attempt</th><th>outcome</th><th>why</th></tr>\n"
     lines = "".join(
-        f"<tr><td>{one.number}</td><td>{one.outcome}</td><td>{inline(f'{one.reason}: {one.message}', 300)}</td></tr>\n"
-        for one in proposal.attempts[-ATTEMPTS:]
+        f"<tr><td>{attempt.number}</td><td>{attempt.outcome}</td><td>{inline(f'{attempt.reason}: {attempt.message}', 300)}</td></tr>\n"
+        for attempt in proposal.attempts[-ATTEMPTS:]
     )
     left_out = len(proposal.attempts) - ATTEMPTS
     more = f"<p>… {counted(left_out, 'earlier one')}.</p>\n" if left_out > 0 else ""

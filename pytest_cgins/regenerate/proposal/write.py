@@ -127,9 +127,9 @@ def write(
         report_digest=digest_of(b""),
         guarded_digest=guard.digest(guarded),
         before=_before(before),
-        attempts=tuple(_tried(one) for one in attempts),
+        attempts=tuple(_tried(attempt) for attempt in attempts),
         provider=provider,
-        models=tuple(dict.fromkeys(one.model for one in answers if one.model)),
+        models=tuple(dict.fromkeys(answer.model for answer in answers if answer.model)),
         cost=_cost(answers),
         sandbox=sandbox,
         sandbox_note="" if sandbox else sandbox_note or UNSANDBOXED,
@@ -270,7 +270,7 @@ def _before(evaluations: Sequence[Evaluation]) -> tuple[model.Before, ...]:
     """Those that failed come first, and keep their messages."""
     order = ("fail", "error", "skip", "pass")
     ranked = sorted(evaluations, key=lambda one: (order.index(one.verdict.status.outcome), one.case.name))
-    failed = sum(one.verdict.status.outcome in ("fail", "error") for one in evaluations)
+    failed = sum(evaluation.verdict.status.outcome in ("fail", "error") for evaluation in evaluations)
     return tuple(
         model.Before(
             case=one.case.name,
@@ -302,13 +302,13 @@ def _tried(attempt: Attempt) -> model.Tried:
 
 
 def _cost(answers: Sequence[Answer]) -> model.Cost:
-    used = [one.usage for one in answers]
+    used = [answer.usage for answer in answers]
     prices = [one.usd for one in used]
     return model.Cost(
         prompt_tokens=sum(one.prompt_tokens for one in used),
         cached_tokens=sum(one.cached_tokens for one in used),
         answer_tokens=sum(one.answer_tokens for one in used),
         usd=None if None in prices else sum(price for price in prices if price is not None),
-        seconds=sum(one.seconds for one in answers),
+        seconds=sum(answer.seconds for answer in answers),
         estimated=any(one.estimated for one in used),
     )

@@ -234,7 +234,7 @@ def _arguments_of(request: Request, order: Order) -> dict[str, Any]:
     """Arguments for the client's `chat.completions.create`."""
     arguments: dict[str, Any] = {
         "model": request.model,
-        "messages": [{"role": one.role, "content": one.text} for one in request.messages],
+        "messages": [{"role": message.role, "content": message.text} for message in request.messages],
         order.tokens_field: request.max_tokens,
         "stream": order.stream,
     }

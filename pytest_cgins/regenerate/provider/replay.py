@@ -64,7 +64,7 @@ class Written:
     def answer(self, request: Request) -> Answer:
         """The same as an answer to a request; tokens are estimated where it does not say them."""
         known = self.prompt_tokens is not None and self.answer_tokens is not None
-        prompt = sum(estimated_tokens(len(one.text)) for one in request.messages)
+        prompt = sum(estimated_tokens(len(message.text)) for message in request.messages)
         usage = Usage(
             prompt_tokens=prompt if self.prompt_tokens is None else self.prompt_tokens,
             cached_tokens=0,
@@ -85,7 +85,7 @@ class Written:
 
 def digest_of(request: Request) -> str:
     """sha256 over the words of a prompt and whose they are; the model and its settings are not in it."""
-    said = json.dumps([[one.role, one.text] for one in request.messages])
+    said = json.dumps([[message.role, message.text] for message in request.messages])
     return hashlib.sha256(said.encode()).hexdigest()
 
 

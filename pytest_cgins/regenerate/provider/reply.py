@@ -87,7 +87,9 @@ class Reply:
         self.nchars += len(_text(said.get("reasoning_content")) or _text(said.get("reasoning")))
         calls = said.get("tool_calls")
         functions = (
-            [one.get("function") for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
+            [call.get("function") for call in calls if isinstance(call, dict)]
+            if isinstance(calls, list)
+            else []
         )
         for function in (*functions, said.get("function_call")):
             if isinstance(function, dict):

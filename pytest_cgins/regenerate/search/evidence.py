@@ -32,11 +32,11 @@ def figures(
     found = _of_times(measured) if measured is not None else {}
     if profile is None:
         return found
-    registers = max((one.registers_per_thread for one in profile.functions), default=0)
+    registers = max((function.registers_per_thread for function in profile.functions), default=0)
     found |= {"registers_per_thread": float(registers)} if registers else {}
     if profile.functions:
-        found["local_nbytes"] = max(one.stack_nbytes_per_thread for one in profile.functions)
-        spills = [one.spill_nbytes_per_thread for one in profile.functions]
+        found["local_nbytes"] = max(function.stack_nbytes_per_thread for function in profile.functions)
+        spills = [function.spill_nbytes_per_thread for function in profile.functions]
         known = [nbytes for nbytes in spills if nbytes is not None]
         found |= {"spill_nbytes": float(max(known))} if known else {}
     if profile.timeline:
@@ -45,7 +45,7 @@ def figures(
         main = main_kernel(profile.kernels)
         found["launches_per_call"] = float(len(profile.kernels))
         found |= main.raw
-        found |= {one.name: one.value for one in main.metrics}
+        found |= {metric.name: metric.value for metric in main.metrics}
         found |= _blocks(main, sm_count)
         found |= _moved(profile, measured)
     return found
@@ -69,9 +69,9 @@ def _blocks(main: ProfiledKernel, sm_count: int) -> dict[str, float]:
 def _moved(profile: CaseProfile, measured: Measurement | None) -> dict[str, float]:
     """Bytes that memory moved over those that the call must move."""
     needed = measured.roofline.nbytes if measured is not None and measured.roofline is not None else 0
-    if not needed or not all(name in one.raw for one in profile.kernels for name in _MOVED):
+    if not needed or not all(name in kernel.raw for kernel in profile.kernels for name in _MOVED):
         return {}
-    moved = sum(one.raw[name] for one in profile.kernels for name in _MOVED)
+    moved = sum(kernel.raw[name] for kernel in profile.kernels for name in _MOVED)
     return {"bytes_over_minimum": moved / needed}
 
 
@@ -147,8 +147,8 @@ def _lines(profile: CaseProfile, gaps: Gaps, peak: str) -> list[str]:
     )
     lines = [f"case {profile.case}", f"gaps (0 at the peak, 1 at nothing): {axes}; {peak}"]
     lines += [
-        f"launch {one.name}: grid {one.grid}, block {one.block}, {one.time_share:.0%} of the time"
-        for one in profile.kernels[:_MOST_KERNELS]
+        f"launch {kernel.name}: grid {kernel.grid}, block {kernel.block}, {kernel.time_share:.0%} of the time"
+        for kernel in profile.kernels[:_MOST_KERNELS]
     ]
     lines += [f"{one.axis}: {one.title}: {one.value:.4g} {one.unit}".rstrip() for one in profile.top]
     lines += [

@@ -29,10 +29,12 @@ from pytest_cgins.timing.sequential import COVERAGE, median_interval
 
 def headline(target: Target, attempts: Iterable[Attempt]) -> model.Headline | None:
     """Of the accepted one; None if there is none."""
-    accepted = next((one for one in attempts if one.outcome == "accepted" and one.trials), None)
+    accepted = next(
+        (attempt for attempt in attempts if attempt.outcome == "accepted" and attempt.trials), None
+    )
     if accepted is None:
         return None
-    own = [one for one in accepted.trials[-1].evaluations if is_of(one.case, target)]
+    own = [evaluation for evaluation in accepted.trials[-1].evaluations if is_of(evaluation.case, target)]
     timed = [(one, one.measurement) for one in own if one.measurement is not None]
     cases = tuple(_case(one, measured) for one, measured in timed)
     return model.Headline(
@@ -40,8 +42,8 @@ def headline(target: Target, attempts: Iterable[Attempt]) -> model.Headline | No
         cases=cases,
         untimed=tuple(one.case.name for one in own if one.measurement is None),
         means=tuple(_means(timed)),
-        share_before=_median(one.share_before for one in cases),
-        share_after=_median(one.share_after for one in cases),
+        share_before=_median(case.share_before for case in cases),
+        share_after=_median(case.share_after for case in cases),
     )
 
 
@@ -67,10 +69,10 @@ def _case(one: Evaluation, measured: Measurement) -> model.CaseTimes:
         before_ns_per_call=before,
         after_ns_per_call=after,
         ratios=tuple(
-            found
+            ratio
             for against in model.AGAINST
-            for found in bench.ratios(measured)
-            if found.against == against and (compared or against != "base")
+            for ratio in bench.ratios(measured)
+            if ratio.against == against and (compared or against != "base")
         ),
         # The same work in another time.
         share_before=None if share is None or before is None else share * after / before,
@@ -136,9 +138,12 @@ def of(journal: Journal, target: Target) -> model.SearchSummary | None:
 
 def _made(journal: Journal, target: Target, result: Result | None, ended: str) -> model.SearchSummary:
     attempts = journal.attempts(target)
-    asked = [(one, one.ask) for one in attempts if one.ask is not None]
+    asked = [(attempt, attempt.ask) for attempt in attempts if attempt.ask is not None]
     devices = [
-        device.device_name for one in attempts for trial in one.trials for device in trial.environments
+        device.device_name
+        for attempt in attempts
+        for trial in attempt.trials
+        for device in trial.environments
     ]
     return model.SearchSummary(
         version=model.SUMMARY_VERSION,
@@ -150,7 +155,7 @@ def _made(journal: Journal, target: Target, result: Result | None, ended: str) -
         state=result.state if result is not None else "under-way",
         ended=" ".join(ended.split()),
         remedy=result.remedy if result is not None else "",
-        right=sum(1 for one in attempts if one.is_right),
+        right=sum(1 for attempt in attempts if attempt.is_right),
         headline=headline(target, attempts),
         rounds=tuple(_rounds(journal.record.policy, asked)),
         candidates=tuple(_candidate(journal, target, *one) for one in asked),
@@ -268,7 +273,7 @@ def _ablation(one: Attempt, ask: Ask, attempts: Sequence[Attempt]) -> model.Abla
 
 
 def _verifiers(attempts: Sequence[Attempt]) -> model.Verifiers | None:
-    ranked = sum(1 for one in attempts if one.rank is not None)
+    ranked = sum(1 for attempt in attempts if attempt.rank is not None)
     if not ranked:
         return None
     score = verifiers.score(attempts)

@@ -115,7 +115,7 @@ def _table(
     """A row an item; where there is none, what is said instead."""
     if not items:
         return Section(title=title, notes=(empty,) if empty else tuple(notes))
-    rows = tuple(tuple(cell(one) for cell in columns.values()) for one in items)
+    rows = tuple(tuple(cell(item) for cell in columns.values()) for item in items)
     return Section(
         title=title, columns=tuple(columns), rows=rows, foreign=frozenset(foreign), notes=tuple(notes)
     )
@@ -202,7 +202,7 @@ def _gap(axis: Axis, one: model.Bottleneck) -> str:
 
 
 def _methods(summary: model.SearchSummary) -> Section:
-    named = {method for one in summary.candidates for method in one.methods}
+    named = {method for candidate in summary.candidates for method in candidate.methods}
     said = f"Answers name {counted(len(named), 'method')}; nobody looked into what worked."
     return _table(
         "Methods",

@@ -45,7 +45,7 @@ def markdown(summary: SearchSummary) -> str:
     )
     # Within a heading of markdown's own, even what stands in a code element is markdown.
     title = f"<h2>Search of {_code(summary.target.name)}</h2>\n\n<p>{_code(opening(summary))}</p>\n"
-    parts = [title, f"\n<table>\n{lines}</table>\n", *(_section(one) for one in sections(summary))]
+    parts = [title, f"\n<table>\n{lines}</table>\n", *(_section(section) for section in sections(summary))]
     return "".join(parts)
 
 
@@ -53,16 +53,16 @@ def terminal(summary: SearchSummary) -> str:
     """The same as plain text."""
     facts = "".join(f"{label.ljust(10)}  {_line(text)}\n" for label, text in _facts(summary))
     parts = [f"search of {_line(summary.target.name)}\n{_line(opening(summary))}\n\n{facts}"]
-    for one in sections(summary):
-        parts.append(f"\n{one.title}\n")
-        if one.rows:
+    for section in sections(summary):
+        parts.append(f"\n{section.title}\n")
+        if section.rows:
             table = console.table(colour=False)
-            for column in one.columns:
+            for column in section.columns:
                 table.add_column(column, no_wrap=True)
-            for row in one.rows:
+            for row in section.rows:
                 table.add_row(*(Text(_line(cell)) for cell in row))
             parts.append(console.text(table, colour=False))
-        parts += [f"{_line(note)}\n" for note in one.notes]
+        parts += [f"{_line(note)}\n" for note in section.notes]
     return "".join(parts)
 
 
@@ -72,16 +72,16 @@ def brief(summary: SearchSummary) -> list[tuple[str, str]]:
     came = f"candidate {best.number} accepted" if best is not None else summary.state
     found = [("search", f"{summary.policy}: {came} ({_counts(summary)})")]
     if best is not None:
-        found += [("headline", _faster(one)) for one in best.means]
+        found += [("headline", _faster(mean)) for mean in best.means]
         if best.share_after is not None:
             found.append(("peak", _shares(best)))
     found += [(f"round {one.number}", _round(one)) for one in summary.rounds]
-    for result in dict.fromkeys(one.result for one in summary.methods):
-        named = [_method(one) for one in summary.methods if one.result == result]
+    for result in dict.fromkeys(method.result for method in summary.methods):
+        named = [_method(method) for method in summary.methods if method.result == result]
         found.append((_SHORT.get(result, result), ", ".join(dict.fromkeys(named))))
     if summary.verifiers is not None:
         found.append(("verifiers", _verifiers(summary.verifiers)))
-    found += [("cost", money(one)) for one in summary.costs[-1:]]
+    found += [("cost", money(cost)) for cost in summary.costs[-1:]]
     return [*found, ("ended", summary.ended)] if summary.ended else found
 
 
@@ -103,7 +103,7 @@ def opening(summary: SearchSummary) -> str:
     if best is None:
         why = f": {summary.ended}" if summary.ended else ""
         return f"{_STATES[summary.state]} ({_counts(summary)}){why}."
-    base = next((one for one in best.means if one.against == "base"), None)
+    base = next((mean for mean in best.means if mean.against == "base"), None)
     won = "" if base is None else f", {_faster(base)}"
     return f"{_STATES[summary.state]}: {name_of(best.number)}{won} ({_counts(summary)})."
 

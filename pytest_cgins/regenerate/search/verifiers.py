@@ -132,14 +132,14 @@ def truths(attempt: Attempt) -> dict[str, bool]:
 
     A kernel that was not built tells nothing of its numbers, and so does one that crashed.
     """
-    verdicts = [one.verdict for trial in attempt.trials for one in trial.evaluations]
+    verdicts = [evaluation.verdict for trial in attempt.trials for evaluation in trial.evaluations]
     if not verdicts:
         return {}
-    if any(one.status is Status.BUILD_ERROR for one in verdicts):
+    if any(verdict.status is Status.BUILD_ERROR for verdict in verdicts):
         return {"compiles": False}
-    if any(one.reason in MEMORY_REASONS for one in verdicts):
+    if any(verdict.reason in MEMORY_REASONS for verdict in verdicts):
         return {"compiles": True, "memory": False}
     found = {"compiles": True, "memory": True}
-    if any(one.status is Status.INCORRECT for one in verdicts):
+    if any(verdict.status is Status.INCORRECT for verdict in verdicts):
         return {**found, "numbers": False}
     return {**found, "numbers": True} if attempt.is_right else found

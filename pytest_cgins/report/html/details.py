@@ -37,15 +37,15 @@ def checks_table(checks: Iterable[Check]) -> tables.Table:
     headings = ("rule", "inputs", "held", "reason", "error / allowed", "wrong", "compared")
     rows = (
         (
-            one.rule,
-            one.inputs,
-            "yes" if one.passed else "no",
-            one.reason.value,
-            tables.figure(one.share, ratio),
-            tables.count(one.wrong),
-            tables.count(one.compared),
+            check.rule,
+            check.inputs,
+            "yes" if check.passed else "no",
+            check.reason.value,
+            tables.figure(check.share, ratio),
+            tables.count(check.wrong),
+            tables.count(check.compared),
         )
-        for one in checks
+        for check in checks
     )
     return tables.table("Checks", headings, rows)
 
@@ -62,7 +62,11 @@ def place(worst: WorstElement) -> Facts:
 
 def probes_table(probes: Iterable[Probe]) -> tables.Table:
     """Those that did not hold."""
-    rows = ((one.name, one.outcome, one.reason.value, one.message) for one in probes if one.outcome != "held")
+    rows = (
+        (probe.name, probe.outcome, probe.reason.value, probe.message)
+        for probe in probes
+        if probe.outcome != "held"
+    )
     return tables.table("Probes that did not hold", ("probe", "outcome", "reason", "what"), rows)
 
 
@@ -112,7 +116,9 @@ def _roofline(found: Roofline) -> Facts:
 def comparisons(found: Measurement) -> list[tuple[Comparison, str]]:
     """Those of both processes, with words for the second."""
     again = found.confirmation.comparisons if found.confirmation is not None else ()
-    return [(one, "") for one in found.comparisons] + [(one, ", in a fresh process") for one in again]
+    return [(comparison, "") for comparison in found.comparisons] + [
+        (one, ", in a fresh process") for one in again
+    ]
 
 
 def evidence(one: Comparison) -> Facts:
@@ -168,7 +174,9 @@ def opcodes(compilation: Compilation) -> str:
 def functions_table(functions: Iterable[KernelResources], title: str) -> tables.Table:
     """What each function takes."""
     headings = ("function", *(name for name, _ in compiled.FIGURES))
-    rows = ((one.function, *map(tables.count, compiled.function_figures(one))) for one in functions)
+    rows = (
+        (function.function, *map(tables.count, compiled.function_figures(function))) for function in functions
+    )
     return tables.table(title, headings, rows)
 
 

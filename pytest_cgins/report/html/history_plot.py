@@ -28,7 +28,7 @@ def history(trend: Trend) -> Markup:
     dates = [(across.low, first.time[:10]), (across.high, last.time[:10])]
     drawn = axes.picture(
         said,
-        axes.marks_up(up, [(one, time_ns(one)) for one in axes.ticks(up.low, up.high, most=4)]),
+        axes.marks_up(up, [(tick, time_ns(tick)) for tick in axes.ticks(up.low, up.high, most=4)]),
         axes.marks_across(across, dates if first.time[:10] != last.time[:10] else dates[:1]),
         *(_line(segment, across, up) for segment in trend.segments),
         below="start of the run, UTC",
@@ -46,7 +46,9 @@ def _range(times_ns: Sequence[float]) -> tuple[float, float]:
 
 
 def _line(segment: Segment, across: axes.Axis, up: axes.Axis) -> Markup:
-    places = [(across.at(one.when.timestamp() / 86_400), up.at(one.kernel_ns)) for one in segment.entries]
+    places = [
+        (across.at(entry.when.timestamp() / 86_400), up.at(entry.kernel_ns)) for entry in segment.entries
+    ]
     path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
     return join([element("path", class_="trend", d=f"M{path}"), axes.dots(places, class_="dots")])
 

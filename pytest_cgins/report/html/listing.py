@@ -105,7 +105,10 @@ def cases(found: ReportView, trends: Mapping[tuple[str, str], Trend]) -> Listing
         cells.append((evaluation.verdict.reason.value, device, *tables.figures(evaluation, _CASES)))
     table = tables.table("Cases", ("reason", "device", *_CASES), cells)
     # Of cases that were not timed there are no columns of times.
-    columns = (replace(one, optional=one.figure and one.name != "error / allowed") for one in table.columns)
+    columns = (
+        replace(column, optional=column.figure and column.name != "error / allowed")
+        for column in table.columns
+    )
     table = replace(table, columns=tuple(columns))
     return Listing(kind="case", device="device", table=table.shown(), rows=tuple(rows))
 
@@ -128,6 +131,6 @@ def _own(trend: Trend | None, model: str) -> Trend | None:
     """A case's trend without what other models of devices took; None if nothing is left."""
     if trend is None or not model:
         return trend
-    kept = [one for one in trend.segments if one.hard.parts.get("device") == model]
+    kept = [segment for segment in trend.segments if segment.hard.parts.get("device") == model]
     told = [replace(one, **changes(before, one)) for before, one in zip([None, *kept], kept, strict=False)]
     return replace(trend, segments=tuple(told)) if told else None

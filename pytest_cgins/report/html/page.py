@@ -37,7 +37,10 @@ def render(report: SessionReport, *, trends: Iterable[Trend] = ()) -> str:
     """
     found = view.view(report)
     style, script = _part("style.css"), _part("report.js")
-    listings = (listing.cases(found, {(one.config, one.case): one for one in trends}), listing.builds(found))
+    listings = (
+        listing.cases(found, {(trend.config, trend.case): trend for trend in trends}),
+        listing.builds(found),
+    )
     not_run = tables.reasons("Probes not run", "cases", summary.probes_not_run(report.evaluations))
     return _environment().get_template("page.html").render(
         found=found,
@@ -78,7 +81,7 @@ def _ended(report: SessionReport) -> str:
 def _session(report: SessionReport) -> list[tuple[str, str]]:
     """What it was measured on, and how to see it again."""
     told: list[tuple[str, str]] = [("Exit code", str(report.exit_status))]
-    told += [("Device", view.environment(one)) for one in report.environments]
+    told += [("Device", view.environment(environment)) for environment in report.environments]
     compared = ", ".join(commit[:10] for commit in compiled.revisions(report.compilations))
     told.append(("Compared with", report.base_revision or compared or _bases(report) or "no base revision"))
     options = ["--cgins-strict"] * report.strict
@@ -95,7 +98,9 @@ def _session(report: SessionReport) -> list[tuple[str, str]]:
 
 def _bases(report: SessionReport) -> str:
     """Commits that cases were timed against."""
-    measured = (one.measurement for one in report.evaluations if one.measurement is not None)
+    measured = (
+        evaluation.measurement for evaluation in report.evaluations if evaluation.measurement is not None
+    )
     commits = dict.fromkeys(one.base_revision[:10] for one in measured if one.base_revision)
     return ", ".join(commits)
 

@@ -99,7 +99,7 @@ def _point(x: float, y: float, evaluation: Evaluation, found: Roofline, names: N
 
 def _whole(axis: axes.Axis) -> list[float]:
     """Powers of ten, or of a hundred or more where they would crowd."""
-    return [one for one in axes.ticks(axis.low, axis.high, most=5) if one == int(one)]
+    return [tick for tick in axes.ticks(axis.low, axis.high, most=5) if tick == int(tick)]
 
 
 def _decades(axis: axes.Axis) -> Iterator[tuple[float, str]]:

@@ -65,10 +65,10 @@ def sources_of(config: Config) -> Iterator[Path]:
     """Folders and files that the kernels of a project are built from: its repository, sources, folders of flags."""
     yield _repository(config.root) or config.root
     for entry in config.kernels:
-        for one in entry.implementations:
-            yield from one.sources
-            yield from plans.header_folders(one.sources, one.flags)
-            for flag, following in zip(one.flags, (*one.flags[1:], ""), strict=False):
+        for implementation in entry.implementations:
+            yield from implementation.sources
+            yield from plans.header_folders(implementation.sources, implementation.flags)
+            for flag, following in zip(implementation.flags, (*implementation.flags[1:], ""), strict=False):
                 if flag.startswith("-L"):
                     yield Path(flag[2:] or following)
                 elif "/" in flag and not flag.startswith(("-I", "-D")):

@@ -220,7 +220,7 @@ def judge(facts: list[dict[str, str]]) -> str:
     """What is wrong; "" if nothing is."""
     if not facts:
         return ""
-    acts = "; ".join(f"{str(one['what'])[:300]} ({str(one['when'])[:100]})" for one in facts[:3])
+    acts = "; ".join(f"{str(fact['what'])[:300]} ({str(fact['when'])[:100]})" for fact in facts[:3])
     more = f" and {len(facts) - 3} more" if len(facts) > 3 else ""
     return f"the kernel changes the process that judges it: it {acts}{more}"
 

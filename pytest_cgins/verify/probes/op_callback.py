@@ -215,8 +215,8 @@ class Overrides:
 
 def _tensors_again(arguments: Sequence[Any], wanted: Sequence[bool]) -> Sequence[Any]:
     """Arguments with tensors where Python was given plain numbers in their place, which decide no dtype."""
-    tensor = next((one for one in arguments if issubclass(type(one), Tensor)), None)
-    if tensor is None or all(type(one) not in _WIDE for one in arguments):
+    tensor = next((argument for argument in arguments if issubclass(type(argument), Tensor)), None)
+    if tensor is None or all(type(argument) not in _WIDE for argument in arguments):
         return arguments
     return [
         _number(one, tensor) if is_tensor and type(one) in _WIDE else one

@@ -274,7 +274,7 @@ def judge(facts: list[dict[str, str]]) -> str:
     """What is wrong; "" if nothing is."""
     if not facts:
         return ""
-    acts = "; ".join(f"{str(one['what'])[:200]} ({str(one['where'])[:200]})" for one in facts[:3])
+    acts = "; ".join(f"{str(fact['what'])[:200]} ({str(fact['where'])[:200]})" for fact in facts[:3])
     more = f" and {len(facts) - 3} more" if len(facts) > 3 else ""
     return f"the kernel looks at more than its arguments: it {acts}{more}"
 

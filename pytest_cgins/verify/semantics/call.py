@@ -155,7 +155,7 @@ class Semantics:
 
     def indices(self, call: OpCall) -> dict[int, IndexOutput]:
         """Outputs that hold positions in an argument: declared ones, and known ones of torch's."""
-        declared = {one.number: one for one in self.declared.indices}
+        declared = {index.number: index for index in self.declared.indices}
         known = _known_indices(call) if call.op.startswith("torch.") and not is_derived(call.op) else None
         return declared if known is None else {known.number: known, **declared}
 
