@@ -217,9 +217,9 @@ def store(calibration: Calibration, folder: Path | None = None) -> Path:
     Raises:
         OSError: the folder cannot be written.
     """
-    place = (folder or default_folder()) / f"{calibration.key.digest}.json"
-    atomic.write_text(place, documents.dump(calibration, indent=1) + "\n")
-    return place
+    path = (folder or default_folder()) / f"{calibration.key.digest}.json"
+    atomic.write_text(path, documents.dump(calibration, indent=1) + "\n")
+    return path
 
 
 def _newest(files: Mapping[Path, bytes]) -> list[Calibration]:

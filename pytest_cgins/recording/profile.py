@@ -103,10 +103,10 @@ def file_name(profile: PackProfile) -> str:
 
 def files_of(folder: Path) -> list[Path]:
     """Files of all profiles of a pack, good or bad, by name."""
-    place = folder / PROFILES
-    if place.is_symlink():
-        raise PackError(f"{place}: is a symbolic link", remedy="copy the profiles into the pack")
-    return sorted(place.glob("*.json")) if place.is_dir() else []
+    path = folder / PROFILES
+    if path.is_symlink():
+        raise PackError(f"{path}: is a symbolic link", remedy="copy the profiles into the pack")
+    return sorted(path.glob("*.json")) if path.is_dir() else []
 
 
 def read_all(reader: PackReader) -> list[PackProfile]:
@@ -153,8 +153,8 @@ def parse(file: Path) -> PackProfile:
 def write(folder: Path, profile: PackProfile) -> Path:
     """Put a profile into a pack's folder, in place of that of the same device and torch version."""
     files_of(folder)  # which refuses a symbolic link
-    place = folder / PROFILES
-    target = place / file_name(profile)
+    path = folder / PROFILES
+    target = path / file_name(profile)
     atomic.write_text(target, documents.dump(profile, indent=1) + "\n")
     return target
 

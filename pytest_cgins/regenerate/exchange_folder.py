@@ -70,11 +70,11 @@ def claim(journal: Journal, folder: Path) -> None:
             "or name another folder: --cgins-llm=exchange:FOLDER",
         )
     for target in own:
-        place = folder / target.name
-        used = UsedBy(run=journal.record.id, journal=os.path.relpath(journal.folder.absolute(), place))
-        if _used_by(place) != used:
-            place.mkdir(parents=True, exist_ok=True)
-            files.write_json(place / USED_BY, used)
+        path = folder / target.name
+        used = UsedBy(run=journal.record.id, journal=os.path.relpath(journal.folder.absolute(), path))
+        if _used_by(path) != used:
+            path.mkdir(parents=True, exist_ok=True)
+            files.write_json(path / USED_BY, used)
 
 
 def _other(journal: Journal, folder: Path, target: Target) -> str | None:

@@ -266,11 +266,11 @@ def _of_project(config: Config, top: Path) -> Iterator[str]:
     # A search itself writes there what it learns, and nothing of it is asked when a candidate is judged.
     learned = root / memory_file.FOLDER / memory_file.NAME
     for name in _listed(top) or _walked(top, root):
-        place = top / name
-        if place == learned or place.suffix not in SUFFIXES:
+        path = top / name
+        if path == learned or path.suffix not in SUFFIXES:
             continue
-        inside = any(place.is_relative_to(folder) for folder in (root, *headers))
-        if (inside or _is_test(name)) and not any(place.is_relative_to(pack) for pack in packs):
+        inside = any(path.is_relative_to(folder) for folder in (root, *headers))
+        if (inside or _is_test(name)) and not any(path.is_relative_to(pack) for pack in packs):
             yield name
 
 

@@ -149,13 +149,13 @@ def judged(
 
 def _inquiry(asked: Request, folder: Path, ledger: Ledger) -> Inquiry:
     digest = hashlib.sha256(documents.dump(asked).encode()).hexdigest()[:12]
-    place = folder / f"{asked.id.removeprefix('judge/')}-{digest}"
+    path = folder / f"{asked.id.removeprefix('judge/')}-{digest}"
 
     def keep(request: Request) -> None:
-        place.mkdir(parents=True, exist_ok=True)
-        files.write_json(place / files.REQUEST, request)
+        path.mkdir(parents=True, exist_ok=True)
+        files.write_json(path / files.REQUEST, request)
 
-    return Inquiry(asked, place, ledger, keep, counts_earlier=False)
+    return Inquiry(asked, path, ledger, keep, counts_earlier=False)
 
 
 def _listed(traces: Sequence[Trace]) -> list[str]:

@@ -258,10 +258,10 @@ def write(document: object, arguments: argparse.Namespace, name: str) -> Path:
     Raises:
         OSError: it cannot be kept.
     """
-    place = folder(arguments) / name
-    atomic.write_text(place, documents.dump(document, indent=1) + "\n")
-    say(str(place))
-    return place
+    path = folder(arguments) / name
+    atomic.write_text(path, documents.dump(document, indent=1) + "\n")
+    say(str(path))
+    return path
 
 
 def show(parts: Iterable[Table | str]) -> None:

@@ -48,9 +48,9 @@ def folder_for(
     """
     parts = [identity, *command, *(f"{name}\0{text}" for name, text in sorted(files.items()))]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
-    place = store / key
-    if _usable(place, header):
-        return place
+    path = store / key
+    if _usable(path, header):
+        return path
     try:
         if _uses(store / f"{key}.uses") <= USES_BEFORE:
             return None
@@ -60,13 +60,13 @@ def folder_for(
         if held is None:
             return None
         try:
-            if not _usable(place, header) and not _refused(place, header):
-                _make(place, command, header, files, deadline)
+            if not _usable(path, header) and not _refused(path, header):
+                _make(path, command, header, files, deadline)
         finally:
             locks.release(held)
     except OSError as error:
         logger.info("no precompiled header: %s", error)
-    return place if _usable(place, header) else None
+    return path if _usable(path, header) else None
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:

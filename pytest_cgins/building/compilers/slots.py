@@ -53,8 +53,8 @@ def hold(folder: Path, name: str, memory_nbytes: int, deadline: float, *, jobs: 
     Raises:
         InfrastructureError: they were not free in time.
     """
-    place = folder / "slots" / (socket.gethostname() or "host")
-    place.mkdir(parents=True, exist_ok=True)
+    path = folder / "slots" / (socket.gethostname() or "host")
+    path.mkdir(parents=True, exist_ok=True)
     wanted = needed(memory_nbytes, jobs)
     if wanted == 1 and _urgent.get():
         yield
@@ -64,13 +64,13 @@ def hold(folder: Path, name: str, memory_nbytes: int, deadline: float, *, jobs: 
     with ExitStack() as held:
         with Wait(f"the build of {name}", why, aside=True) as wait, ExitStack() as turn:
             # One at a time collects, so that two that need several never wait for each other.
-            while not _try_lock(place / "turn", turn):
+            while not _try_lock(path / "turn", turn):
                 _wait(wait, name, started, deadline)
             got = 0
             tried: set[int] = set()
             while got < wanted:
                 for index in range(count()):
-                    if got < wanted and index not in tried and _try_lock(place / str(index), held):
+                    if got < wanted and index not in tried and _try_lock(path / str(index), held):
                         tried.add(index)
                         got += 1
                 if got < wanted:

@@ -66,18 +66,18 @@ def compile(  # noqa: A001 - the field's word
             )
     library.check_arch(arch)
     started = time.monotonic()
-    place = folder / f"nvrtc-{arch}"
-    place.mkdir()
+    path = folder / f"nvrtc-{arch}"
+    path.mkdir()
     names, builtins = library.names_to_load()
     asked = {
         "names": names, "builtins": builtins, "text": text, "file": file,
         "options": [f"--gpu-architecture={arch}", *options], "expressions": list(expressions),
         "headers": [list(header) for header in headers],
     }  # fmt: skip
-    request, result = place / "request.json", place / "result"
+    request, result = path / "request.json", path / "result"
     request.write_text(json.dumps(asked), encoding="utf-8")
     command = [sys.executable, "-I", "-S", "-c", _BOOT, str(request), str(result)]
-    outcome = run_stages([[command]], place, name, deadline)
+    outcome = run_stages([[command]], path, name, deadline)
     seconds = time.monotonic() - started
     if outcome.status != 0:
         return _without_result(outcome.status, outcome.log, seconds)

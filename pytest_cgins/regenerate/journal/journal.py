@@ -59,9 +59,9 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
     made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         for name, text in files.items():
-            place = made / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with place.open("w", encoding="utf-8", newline="") as opened:
+            path = made / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("w", encoding="utf-8", newline="") as opened:
                 opened.write(text)
                 opened.flush()
                 os.fsync(opened.fileno())
@@ -317,13 +317,13 @@ class Journal:
 
     def place(self, request: Request) -> Path:
         """The folder where a request's answer will lie, with the prompt in it."""
-        place = self.folder / request.id
-        place.mkdir(parents=True, exist_ok=True)
-        if not (place / "request.json").exists():
-            write_text(place / "prompt.md", as_text(request))
-            self.write(place / "request.json", request)
+        path = self.folder / request.id
+        path.mkdir(parents=True, exist_ok=True)
+        if not (path / "request.json").exists():
+            write_text(path / "prompt.md", as_text(request))
+            self.write(path / "request.json", request)
             self.tell(f"{request.id}: asked")
-        return place
+        return path
 
     def keep_answer(self, request: Request, answer: Answer) -> None:
         """Have the answer beside its prompt for readers, too."""

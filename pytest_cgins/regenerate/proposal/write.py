@@ -241,10 +241,10 @@ def _write(
     about = replace(about, report_digest=digest_of(report))
     parts |= {REPORT: report, PROPOSAL: f"{documents.dump(about, indent=1)}\n".encode()}
     folder.parent.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    path = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
         # mkdtemp makes folders for their owner only; a proposal is for the next step of a pipeline.
-        made = place / "new"
+        made = path / "new"
         made.mkdir()
         for name, content in parts.items():
             file = made / name
@@ -252,10 +252,10 @@ def _write(
             file.write_bytes(content)
         read(made)
         with suppress(FileNotFoundError):
-            folder.rename(place / "old")
+            folder.rename(path / "old")
         made.rename(folder)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
     return about
 
 

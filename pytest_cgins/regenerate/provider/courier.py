@@ -61,28 +61,28 @@ def settle(order: Order, alone: threading.Event) -> None:
         order: what is to be asked.
         alone: set when nobody waits for more: then a request that would have to be tried again is left as it is.
     """
-    place = Path(order.place)
+    path = Path(order.place)
     key = os.environ.get(order.api_key_env, "").strip() if order.api_key_env else ""
-    with files.held(place):
-        if files.is_settled(place):
+    with files.held(path):
+        if files.is_settled(path):
             return
         asking = None
         outcome: Answer | Failure | None
         try:
-            request = files.request_in(place)
-            lost = files.lost_in(place)
-            if (place / files.SENT).exists():
+            request = files.request_in(path)
+            lost = files.lost_in(path)
+            if (path / files.SENT).exists():
                 lost = _more(lost, [replies.estimated(request)], order)
-                files.note_lost(place, lost)
-            asking = Asking(order, request, key, alone=alone, lost=lost, tell=lambda line: _tell(place, line))
-            files.mark_sent(place, request.model, _now())
+                files.note_lost(path, lost)
+            asking = Asking(order, request, key, alone=alone, lost=lost, tell=lambda line: _tell(path, line))
+            files.mark_sent(path, request.model, _now())
             outcome = asking.run()
         except Exception as error:  # noqa: BLE001
             outcome = _unforeseen(error, key, asking)
         if outcome is None:
-            files.note_lost(place, _more(lost, asking.lost if asking else [], order))
+            files.note_lost(path, _more(lost, asking.lost if asking else [], order))
             return
-        _keep(place, outcome)
+        _keep(path, outcome)
 
 
 def _more(lost: LostAnswers, usages: Sequence[Usage], order: Order) -> LostAnswers:
