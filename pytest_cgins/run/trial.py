@@ -50,7 +50,7 @@ class SetTrial:
         self._mutated = packed.mutated
         self._inputs = self._unpack()
         self._given = [*map(twin, self._inputs)]
-        self._places = [*map(path, self._given)]
+        self._places = [*map(place, self._given)]
         self._bound = self._bind(self._given)
         self._returned: list[torch.Tensor] = []
         self._overrun = ""
@@ -174,7 +174,7 @@ class SetTrial:
                 continue
             if memory not in kept:
                 kept[memory] = same_memory(tensor, original)
-            if not kept[memory] or path(self._given[index]) != self._places[index]:
+            if not kept[memory] or place(self._given[index]) != self._places[index]:
                 changed.append(index)
         return changed
 

@@ -35,7 +35,7 @@ class SessionHistory:
             self._said = f"not appended to {name}: the run was broken off"
             return
         folder = self._config.invocation_params.dir
-        where = path(folder)
+        where = place(folder)
         if where.refusal and not option("--cgins-history-always"):
             self._said = f"not appended to {name}: {where.refusal} (--cgins-history-always appends anyway)"
             return

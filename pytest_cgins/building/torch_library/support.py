@@ -238,7 +238,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         tensors.append(tensor)
         return _Saved(len(tensors) - 1)
 
-    ctx.arguments = tree_map_only(torch.Tensor, path, inputs)
+    ctx.arguments = tree_map_only(torch.Tensor, place, inputs)
     ctx.save_for_backward(*tensors)
 
 

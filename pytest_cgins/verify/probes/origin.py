@@ -94,7 +94,7 @@ class Origins:
         while frame is not None:
             kind = self.kind(frame.f_code.co_filename)
             if kind == "kernel":
-                return path(frame)
+                return place(frame)
             if kind == "standard" and _is_thread_s(frame):
                 return "in a thread"  # to which somebody has handed just that
             if kind == "standard" and through is not None and _module(frame) not in through:
@@ -108,7 +108,7 @@ class Origins:
         """The innermost of the kernel's lines that lead to a frame, whatever they lead through; "" if none does."""
         while frame is not None:
             if self.kind(frame.f_code.co_filename) == "kernel":
-                return path(frame)
+                return place(frame)
             frame = frame.f_back
         return ""
 
