@@ -114,10 +114,10 @@ def _specs(base: Revision, configs: Iterable[Config]) -> list[str]:
     return [f":(literal){path}" for path in inside if path is not None]
 
 
-def _below(place: Path, folder: Path) -> Path | None:
+def _below(path: Path, folder: Path) -> Path | None:
     """A path from a folder; None if it is not below it."""
-    place = Path(os.path.realpath(place.parent), place.name)
-    return place.relative_to(folder) if place.is_relative_to(folder) else None
+    path = Path(os.path.realpath(path.parent), path.name)
+    return path.relative_to(folder) if path.is_relative_to(folder) else None
 
 
 class _Base:

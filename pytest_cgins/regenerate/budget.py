@@ -351,7 +351,7 @@ class Inquiry:
     def __init__(
         self,
         request: Request,
-        place: Path,
+        folder: Path,
         ledger: Ledger,
         keep: Callable[[Request], object],
         *,
@@ -360,7 +360,7 @@ class Inquiry:
         self.request = request
         self.answer: Answer | None = None
         """None until it is there."""
-        self._place = place
+        self._place = folder
         self._ledger = ledger
         self._keep = keep
         self._counts_earlier = counts_earlier

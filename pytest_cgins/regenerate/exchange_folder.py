@@ -92,9 +92,9 @@ def _other(journal: Journal, folder: Path, target: Target) -> str | None:
     return used.run if waits else None
 
 
-def _used_by(place: Path) -> UsedBy | None:
+def _used_by(folder: Path) -> UsedBy | None:
     try:
-        return documents.load(UsedBy, (place / USED_BY).read_bytes())
+        return documents.load(UsedBy, (folder / USED_BY).read_bytes())
     except (OSError, ValueError):
         return None
 

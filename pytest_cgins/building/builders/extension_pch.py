@@ -77,14 +77,12 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def _make(
-    place: Path, command: Sequence[str], header: str, files: Mapping[str, str], deadline: float
-) -> None:
+def _make(path: Path, command: Sequence[str], header: str, files: Mapping[str, str], deadline: float) -> None:
     """Make the folder, whole or not at all. A refusal is remembered by a folder without it: it would come again."""
-    for left in [place, *place.parent.glob(f"{place.name}.*/")]:  # damaged, or its maker was killed
+    for left in [path, *path.parent.glob(f"{path.name}.*/")]:  # damaged, or its maker was killed
         if left.is_dir():
             shutil.rmtree(left, ignore_errors=True)
-    draft = place.with_name(f"{place.name}.{secrets.token_hex(4)}")
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     made = draft / f"{header}.gch"
     try:
         write(draft, files)
@@ -97,30 +95,28 @@ def _make(
         else:
             _size_of(draft).write_text(str(made.stat().st_size), encoding="ascii")
         if outcome.status is not None:
-            draft.rename(place)
-            space.added(place.parents[1], space.folder_nbytes(place))
+            draft.rename(path)
+            space.added(path.parents[1], space.folder_nbytes(path))
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _size_of(place: Path) -> Path:
+def _size_of(path: Path) -> Path:
     """The file with the size that the precompiled header had when it was made."""
-    return place / "nbytes"
+    return path / "nbytes"
 
 
-def _usable(place: Path, header: str) -> bool:
+def _usable(path: Path, header: str) -> bool:
     with suppress(OSError, ValueError):
-        os.utime(place)  # the time of its last use
-        wanted = int(_size_of(place).read_text(encoding="ascii"))
-        return (place / f"{header}.gch").stat().st_size == wanted
+        os.utime(path)  # the time of its last use
+        wanted = int(_size_of(path).read_text(encoding="ascii"))
+        return (path / f"{header}.gch").stat().st_size == wanted
     return False
 
 
-def _refused(place: Path, header: str) -> bool:
+def _refused(path: Path, header: str) -> bool:
     """Whether the compiler would not make it."""
-    return (
-        (place / header).is_file() and not _size_of(place).exists() and not (place / f"{header}.gch").exists()
-    )
+    return (path / header).is_file() and not _size_of(path).exists() and not (path / f"{header}.gch").exists()
 
 
 def _uses(file: Path) -> int:

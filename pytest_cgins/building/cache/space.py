@@ -101,21 +101,21 @@ def _places(folder: Path) -> Iterator[Path]:
         yield from group.iterdir()
 
 
-def _read(place: Path) -> Stored | None:
+def _read(path: Path) -> Stored | None:
     try:
-        nbytes = sum(file.lstat().st_size for file in place.iterdir())
-        used_at = place.stat().st_mtime
+        nbytes = sum(file.lstat().st_size for file in path.iterdir())
+        used_at = path.stat().st_mtime
     except OSError:  # evicted meanwhile
         return None
     record: dict[str, object] = {}
     with suppress(OSError, ValueError):
-        used_at = (place / RECORD).stat().st_mtime
-        loaded = json.loads((place / RECORD).read_bytes())
+        used_at = (path / RECORD).stat().st_mtime
+        loaded = json.loads((path / RECORD).read_bytes())
         record = loaded if isinstance(loaded, dict) else {}
     archs = record.get("archs")
     built_at, seconds = record.get("built_at"), record.get("seconds")
     return Stored(
-        key=place.name,
+        key=path.name,
         name=f"{record['kernel']}/{record.get('implementation')}" if "kernel" in record else "?",
         device=str(record.get("device", "?")),
         contract=str(record.get("contract", "?")),
@@ -125,19 +125,19 @@ def _read(place: Path) -> Stored | None:
         built_at=float(built_at) if isinstance(built_at, int | float) else used_at,
         used_at=used_at,
         build_seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
-        folder=place,
+        folder=path,
     )
 
 
-def _read_precompiled(place: Path) -> Stored | None:
+def _read_precompiled(path: Path) -> Stored | None:
     """A precompiled header of torch's, as a build."""
     try:
-        nbytes, used_at = folder_nbytes(place), place.stat().st_mtime
+        nbytes, used_at = folder_nbytes(path), path.stat().st_mtime
     except OSError:
         return None
     return Stored(
-        key=place.name, name="torch's headers, precompiled", device="cpu", contract="torch-extension",
-        archs=(), refused=False, nbytes=nbytes, built_at=used_at, used_at=used_at, build_seconds=0.0, folder=place,
+        key=path.name, name="torch's headers, precompiled", device="cpu", contract="torch-extension",
+        archs=(), refused=False, nbytes=nbytes, built_at=used_at, used_at=used_at, build_seconds=0.0, folder=path,
     )  # fmt: skip
 
 

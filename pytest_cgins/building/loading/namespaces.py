@@ -126,8 +126,8 @@ class _Project:
             places.append(Path(spec.origin).parent)
         return any(self._in_working_tree(place) for place in places)
 
-    def _in_working_tree(self, place: Path) -> bool:
-        return is_in(Path(os.path.realpath(place)), Path(self.namespace.apart_from))
+    def _in_working_tree(self, path: Path) -> bool:
+        return is_in(Path(os.path.realpath(path)), Path(self.namespace.apart_from))
 
 
 _projects: dict[str, _Project] = {}

@@ -298,7 +298,7 @@ class Checkout:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(os.fsdecode(content))
 
-    def _behind_pointer(self, repository: Path, content: bytes, place: Path) -> bytes:
+    def _behind_pointer(self, repository: Path, content: bytes, path: Path) -> bytes:
         """What a pointer of Git LFS stands for, if this clone has it; other content as it is."""
         found = LFS_POINTER.match(content) if len(content) <= LFS_POINTER_LIMIT_NBYTES else None
         if found is None:
@@ -313,7 +313,7 @@ class Checkout:
             real = stored.read_bytes() if small or self._names is not None else b""
             if hashlib.sha256(real).hexdigest() == digest:
                 return real
-        self._pointers.add(place)
+        self._pointers.add(path)
         return content
 
 

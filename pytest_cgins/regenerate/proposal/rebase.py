@@ -202,22 +202,22 @@ def _plan(contents: Contents, project: Path, top: Path, commit: str) -> Plan:
     )
 
 
-def _measured(plan: Plan, place: Path, project: Path, top: Path) -> Measured:
+def _measured(plan: Plan, folder: Path, project: Path, top: Path) -> Measured:
     """Have the plan done by a process without secrets."""
-    (place / measure.PLAN).write_text(documents.dump(plan), encoding="utf-8")
+    (folder / measure.PLAN).write_text(documents.dump(plan), encoding="utf-8")
     environment = without_secrets(os.environ)
     environment.pop("PYTHONPATH", None)
-    words = [sys.executable, "-m", measure.__name__, str(place)]
+    words = [sys.executable, "-m", measure.__name__, str(folder)]
     gate.run_apart(
-        words, place, environment, (measure.MEASURED, measure.ERROR),
+        words, folder, environment, (measure.MEASURED, measure.ERROR),
         remedy="run it again; if it ends so once more, report it with these lines",
     )  # fmt: skip
     # These files are gone when somebody reads of them; the clone has them.
     here, there = (json.dumps(str(one), ensure_ascii=False)[1:-1] for one in (project, top))
     told = {
-        name: (place / name).read_text(encoding="utf-8").replace(here, there)
+        name: (folder / name).read_text(encoding="utf-8").replace(here, there)
         for name in (measure.MEASURED, measure.ERROR)
-        if (place / name).is_file()
+        if (folder / name).is_file()
     }
     if measure.MEASURED in told:
         return documents.load(Measured, told[measure.MEASURED])

@@ -57,12 +57,12 @@ class Order(Document):
 class Provider(Protocol):
     """Answers requests. Each has a *place*, a folder of the journal, where its answer is kept for good."""
 
-    def ask(self, request: Request, place: Path) -> Answer | None:
+    def ask(self, request: Request, folder: Path) -> Answer | None:
         """The answer if it is there, None while it is under way. The same place may be asked again and again.
 
         Args:
             request: what is asked.
-            place: a folder that is there and has the request as `request.json`.
+            folder: a folder that is there and has the request as `request.json`.
 
         Raises:
             ProviderError: there will be no answer.

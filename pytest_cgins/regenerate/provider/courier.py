@@ -108,25 +108,25 @@ def _unforeseen(error: Exception, key: str, asking: Asking | None) -> Failure:
     )
 
 
-def _keep(place: Path, outcome: Answer | Failure) -> None:
+def _keep(folder: Path, outcome: Answer | Failure) -> None:
     """Write an outcome. It may have cost money: where the disk is full, it is held until there is room."""
     name = files.ANSWER if isinstance(outcome, Answer) else files.ERROR
     ends = time.monotonic() + _DISK_LIMIT_S
     while True:
         try:
-            place.stat()  # a run that was removed stays so
-            files.write_json(place / name, outcome)
+            folder.stat()  # a run that was removed stays so
+            files.write_json(folder / name, outcome)
             return
         except OSError as error:
-            if not place.is_dir() or time.monotonic() > ends:
-                print(f"{place / name} cannot be written: {error}", file=sys.stderr)
+            if not folder.is_dir() or time.monotonic() > ends:
+                print(f"{folder / name} cannot be written: {error}", file=sys.stderr)
                 return
         time.sleep(_DISK_EVERY_S)
 
 
-def _tell(place: Path, line: str) -> None:
+def _tell(folder: Path, line: str) -> None:
     try:
-        with (place / files.TRIES).open("a", encoding="utf-8", errors="replace") as file:
+        with (folder / files.TRIES).open("a", encoding="utf-8", errors="replace") as file:
             file.write(f"{_now()} {line}\n")
     except OSError:  # It is for people only.
         pass

@@ -52,7 +52,7 @@ class Exchange:
         """Prompts that this process has written or found, and that have no answer yet."""
         return tuple(self._waiting)
 
-    def ask(self, request: Request, place: Path) -> Answer | None:
+    def ask(self, request: Request, path: Path) -> Answer | None:
         """The answer if it is there; else the prompt is.
 
         Raises:
@@ -60,9 +60,9 @@ class Exchange:
         """
         folder = file_of(self._folder, request.id)
         prompt = folder / PROMPT
-        if files.is_settled(place):
+        if files.is_settled(path):
             self._waiting.pop(prompt, None)
-            return files.answer_in(place)
+            return files.answer_in(path)
         _offer(prompt_text(request, self._run, command=self._command), prompt)
         self._waiting[prompt] = None
         data = _at_rest(folder / ANSWER)
@@ -76,7 +76,7 @@ class Exchange:
                 retry=True,
             )
         answer = found.answer(request)
-        files.write_json(place / files.ANSWER, answer)
+        files.write_json(path / files.ANSWER, answer)
         self._waiting.pop(prompt, None)
         return answer
 

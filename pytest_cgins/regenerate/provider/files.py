@@ -66,87 +66,87 @@ class LostAnswers(Document):
     """What all of it took; None if nothing."""
 
 
-def answer_in(place: Path) -> Answer | None:
+def answer_in(folder: Path) -> Answer | None:
     """The answer that a place has, if it has one.
 
     Raises:
         ProviderError: it has a final failure instead.
         JournalError: its file is damaged.
     """
-    if (answer := _load(Answer, place / ANSWER)) is not None:
+    if (answer := _load(Answer, folder / ANSWER)) is not None:
         return answer
-    if failure := failure_in(place):
+    if failure := failure_in(folder):
         raise ProviderError(failure.what, remedy=failure.remedy, retry=failure.retry)
     return None
 
 
-def failure_in(place: Path) -> Failure | None:
+def failure_in(folder: Path) -> Failure | None:
     """Why a place has no answer, if that is final."""
-    return _load(Failure, place / ERROR)
+    return _load(Failure, folder / ERROR)
 
 
-def request_in(place: Path) -> Request:
+def request_in(folder: Path) -> Request:
     """What is asked at a place."""
-    request = _load(Request, place / REQUEST)
+    request = _load(Request, folder / REQUEST)
     if request is None:
-        raise JournalError(f"{place / REQUEST} is not there", remedy="start a new run")
+        raise JournalError(f"{folder / REQUEST} is not there", remedy="start a new run")
     return request
 
 
-def is_settled(place: Path) -> bool:
+def is_settled(folder: Path) -> bool:
     """Whether there is an answer or a final failure."""
-    return (place / ANSWER).exists() or (place / ERROR).exists()
+    return (folder / ANSWER).exists() or (folder / ERROR).exists()
 
 
-def retract_failure(place: Path) -> None:
+def retract_failure(folder: Path) -> None:
     """Take back a final failure, so that it is asked for again, as when the remedy was heeded. Its cost stays known."""
-    failure = failure_in(place)
+    failure = failure_in(folder)
     if failure is None:
         return
-    before = lost_in(place)
+    before = lost_in(folder)
     kept = replace(before, tries=max(before.tries, failure.tries), usage=failure.usage or before.usage)
     if kept != before:
-        write_json(place / LOST, kept)
-    (place / ERROR).unlink()
-    (place / SENT).unlink(missing_ok=True)
+        write_json(folder / LOST, kept)
+    (folder / ERROR).unlink()
+    (folder / SENT).unlink(missing_ok=True)
 
 
-def lost_in(place: Path) -> LostAnswers:
+def lost_in(folder: Path) -> LostAnswers:
     """What was asked in vain at a place."""
-    return _load(LostAnswers, place / LOST) or LostAnswers()
+    return _load(LostAnswers, folder / LOST) or LostAnswers()
 
 
-def note_lost(place: Path, lost: LostAnswers) -> None:
+def note_lost(folder: Path, lost: LostAnswers) -> None:
     """Keep what was asked in vain so far; what was sent has been dealt with."""
-    if lost != lost_in(place):
-        write_json(place / LOST, lost)
-    (place / SENT).unlink(missing_ok=True)
+    if lost != lost_in(folder):
+        write_json(folder / LOST, lost)
+    (folder / SENT).unlink(missing_ok=True)
 
 
-def taken_in(place: Path) -> Usage | None:
+def taken_in(folder: Path) -> Usage | None:
     """What the request of a place has taken so far, as long as it has no answer; None if nothing is known of."""
-    failure = failure_in(place)
+    failure = failure_in(folder)
     # A failure's usage has in it what was lost before.
-    return (failure.usage if failure is not None else None) or lost_in(place).usage
+    return (failure.usage if failure is not None else None) or lost_in(folder).usage
 
 
-def tries_in(place: Path) -> str:
+def tries_in(folder: Path) -> str:
     """What was told of the tries of a place that failed, a line each; "" where none has."""
     try:
-        return (place / TRIES).read_text(encoding="utf-8", errors="replace")
+        return (folder / TRIES).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
 
-def is_held(place: Path) -> bool:
+def is_held(folder: Path) -> bool:
     """Whether a process is asking the request of a place."""
-    return locks.is_locked(place / LOCK)
+    return locks.is_locked(folder / LOCK)
 
 
 @contextmanager
-def held(place: Path) -> Iterator[None]:
+def held(folder: Path) -> Iterator[None]:
     """Be the only one who asks the request of a place; waits for another to end."""
-    handle = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         while not locks.flock(handle):
             time.sleep(locks.POLL_S)
@@ -160,9 +160,9 @@ def write_json(path: Path, document: object) -> None:
     atomic.write_text(path, f"{documents.dump(document, indent=2)}\n", durable=True)
 
 
-def mark_sent(place: Path, model: str, when: str) -> None:
+def mark_sent(folder: Path, model: str, when: str) -> None:
     """Say that a request is about to be sent."""
-    atomic.write_text(place / SENT, json.dumps({"model": model, "when": when}) + "\n", durable=True)
+    atomic.write_text(folder / SENT, json.dumps({"model": model, "when": when}) + "\n", durable=True)
 
 
 def _load(cls: type[T], path: Path) -> T | None:

@@ -80,29 +80,29 @@ class OpenAICompatible:
         self._told_before: dict[Path, int] = {}
         self._waits: dict[Path, Wait] = {}
 
-    def ask(self, request: Request, place: Path) -> Answer | None:
+    def ask(self, request: Request, folder: Path) -> Answer | None:
         """The answer if it is there, None while it is under way.
 
         Raises:
             ProviderError: there will be none.
         """
-        place = place.absolute()
-        if files.is_settled(place):
-            self._ordered.discard(place)
-            self._elsewhere.discard(place)
-            self._end_wait(place)
-            return files.answer_in(place)
+        folder = folder.absolute()
+        if files.is_settled(folder):
+            self._ordered.discard(folder)
+            self._elsewhere.discard(folder)
+            self._end_wait(folder)
+            return files.answer_in(folder)
         self._look_after_courier()
-        if place in self._ordered:
+        if folder in self._ordered:
             return None
-        if files.is_held(place):
-            self._elsewhere.add(place)
+        if files.is_held(folder):
+            self._elsewhere.add(folder)
             return None
-        self._elsewhere.discard(place)
-        if files.is_settled(place):
-            return files.answer_in(place)
+        self._elsewhere.discard(folder)
+        if files.is_settled(folder):
+            return files.answer_in(folder)
         if len(self._ordered) + len(self._elsewhere) < self._parallel:
-            self._order(request, place)
+            self._order(request, folder)
         return None
 
     def wait(self, timeout_s: float) -> bool:
@@ -128,9 +128,9 @@ class OpenAICompatible:
         for place in self._elsewhere:
             self._waits.setdefault(place, Wait(server)).tick("another process asks it the same")
 
-    def _end_wait(self, place: Path) -> None:
-        if place in self._waits:
-            self._waits.pop(place).end()
+    def _end_wait(self, folder: Path) -> None:
+        if folder in self._waits:
+            self._waits.pop(folder).end()
 
     def close(self) -> None:
         """Ask for nothing more. The courier ends by itself when what is under way has come."""
@@ -152,34 +152,34 @@ class OpenAICompatible:
             self._stderr.close()
         self._ordered.clear()
 
-    def _order(self, request: Request, place: Path) -> None:
-        order = self._order_for(request, place)
-        told_before = files.tries_in(place)
+    def _order(self, request: Request, folder: Path) -> None:
+        order = self._order_for(request, folder)
+        told_before = files.tries_in(folder)
         if self._courier is None:
             self._courier = self._start()
         assert self._courier.stdin is not None
         with suppress(BrokenPipeError):  # If it died, the next look finds out.
             self._courier.stdin.write(documents.dump(order).encode() + b"\n")
             self._courier.stdin.flush()
-        self._told_before[place] = len(told_before)
-        self._ordered.add(place)
+        self._told_before[folder] = len(told_before)
+        self._ordered.add(folder)
 
-    def _order_for(self, request: Request, place: Path) -> Order:
+    def _order_for(self, request: Request, folder: Path) -> Order:
         key = os.environ.get(self._api_key_env, "").strip() if self._api_key_env else ""
         if self._api_key_env and not key:
             raise ProviderError(
                 f"there is no key for {shown_url(self._base_url)}: {self._api_key_env} is not set",
                 remedy=key_remedy(self._api_key_env),
             )
-        if (lost := files.lost_in(place).count) >= files.MOST_LOST:
+        if (lost := files.lost_in(folder).count) >= files.MOST_LOST:
             raise ProviderError(
                 f"the answer to {request.id} was lost {counted(lost, 'time')}: the process that waited for it died",
                 remedy="see why it dies, as by lack of memory; "
-                f'then write 0 for "count" in {place / files.LOST}, and resume',
+                f'then write 0 for "count" in {folder / files.LOST}, and resume',
             )
         tokens: TokensField = "max_completion_tokens" if self._is_openai else "max_tokens"
         return Order(
-            place=str(place),
+            place=str(folder),
             base_url=self._base_url,
             api_key_env=self._api_key_env,
             stream=self._stream,

@@ -166,16 +166,16 @@ class Replay:
         self.notes: list[str] = []
         """What a person should know, one line each."""
 
-    def ask(self, request: Request, place: Path) -> Answer | None:
+    def ask(self, request: Request, folder: Path) -> Answer | None:
         """The recorded answer, always at once.
 
         Raises:
             ProviderError: there is none, or it answers another prompt, or a failure was recorded.
         """
-        if files.is_settled(place):
-            return files.answer_in(place)
+        if files.is_settled(folder):
+            return files.answer_in(folder)
         answer = self._recorded(request, file_of(self._folder, request.id))
-        files.write_json(place / files.ANSWER, answer)
+        files.write_json(folder / files.ANSWER, answer)
         return answer
 
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002
