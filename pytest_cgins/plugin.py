@@ -72,8 +72,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=0,
     )
     option(
-        "--cgins-shard I/N  part I of N of the cases, by turns, for N machines; `cgins merge` joins their "
-        "reports",
+        "--cgins-shard I/N  gate every Nth case only, starting at the Ith, for N machines; `cgins merge` "
+        "joins their reports",
         type=_shard,
     )
     option(
@@ -88,8 +88,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=TIMEOUT_S,
     )
     option(
-        "--cgins-probes  look for kernels that only seem right: full; fast leaves out what needs another "
-        "answer of torch; off (default: %(default)s)",
+        "--cgins-probes  look for kernels that only seem right: full; fast skips probes that need "
+        "further reference results; off (default: %(default)s)",
         choices=PROBE_LEVELS,
         default=PROBE_LEVELS[0],
     )
@@ -107,7 +107,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="process",
     )
     option(
-        "--cgins-sandbox  fence workers and compilers in: no network, read-only files, no view of other "
+        "--cgins-sandbox  isolate workers and compilers: no network, read-only files, no view of other "
         "processes; auto: for generated kernels (default: %(default)s)",
         choices=("auto", "on", "off"),
         default="auto",
@@ -139,17 +139,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     option("--cgins-history-always  append to the history on other branches and in pull requests too")
     option(
-        "--cgins-regenerate WHAT[,WHAT]  after the tests have a language model write the kernels anew that "
-        "failed or are slow, and propose what the gate accepts: failed, slow, or names of kernels (default:"
-        " failed,slow, once the option is given)",
+        "--cgins-regenerate WHAT[,WHAT]  after the tests have a language model rewrite kernels that failed "
+        "or are slow, and propose what the gate accepts: failed, slow, or names of kernels (default: "
+        "failed,slow, once the option is given)",
         nargs="?",
         const="failed,slow",
     )
     option(
-        "--cgins-llm PROVIDER[:PLACE]  who is asked: openai, gemini, ollama, compatible:URL, replay:FOLDER,"
+        "--cgins-llm PROVIDER[:PLACE]  provider of the language model: openai, gemini, ollama, compatible:URL, replay:FOLDER,"
         " exchange:FOLDER (default: llm of cgins.yaml)"
     )
-    option("--cgins-model NAME  model that is asked in every role")
+    option("--cgins-model NAME  model for every role")
     option(
         "--cgins-policy  how --cgins-regenerate searches for a faster kernel (default: llm.policy of "
         "cgins.yaml, refine)",
@@ -157,8 +157,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     option("--cgins-runs PATH  folder for journals of --cgins-regenerate (default: .cgins/runs)")
     option(
-        "--cgins-pr  whether proposals become draft pull requests: auto, where there is a token and a "
-        "remote on GitHub; draft, and say why not; off (default: %(default)s)",
+        "--cgins-pr  open draft pull requests for proposals: auto, where there is a token and a GitHub "
+        "remote; draft, or say why not; off (default: %(default)s)",
         choices=("auto", "draft", "off"),
         default="auto",
     )

@@ -33,7 +33,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
     parser = command(
         subparsers,
-        "calibrate  measure how far times of this device scatter",
+        "calibrate  measure the timing noise of this device",
         run_calibrate,
         "Time kernels of cgins.yaml against second builds of themselves in fresh processes, for calls of "
         "each length, and keep what came out for `pytest --cgins`: slowdowns below 2.5 times the upper bound of the spread between "

@@ -15,7 +15,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
     doctor = command(
         subparsers,
-        "doctor  say what this machine has of what kernels need",
+        "doctor  check GPUs, compilers and Python packages on this machine",
         run_doctor,
         "Look for compilers, GPUs, profilers, packages and permissions; say what each missing one "
         "disables and how to get it. Exit status 1 only if Python, torch or the C++ compiler will not do.",

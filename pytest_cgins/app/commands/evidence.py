@@ -37,7 +37,7 @@ def add_parsers(subparsers: Subparsers) -> Subparsers:
     """Add the subcommands to the `cgins` parser; gives those of `cgins evidence`, of which `ablate` is elsewhere."""
     kinds = group(
         subparsers,
-        "evidence  measure what a kernel does with its device: counters, roofline, machine code, times",
+        "evidence  measure how a kernel uses its device: counters, roofline, machine code, times",
     )
     _add_env(kinds)
     _add_roofline(kinds)

@@ -33,7 +33,7 @@ def add_parsers(subparsers: Subparsers) -> Subparsers:
     """Add the subcommands to the `cgins` parser; gives those of `cgins runs`, of which `resume` is elsewhere."""
     generate = command(
         subparsers,
-        "generate  have a model write kernels for ops that have traces and none yet",
+        "generate  have a language model write kernels for ops that have traces but no kernel",
         run_generate,
         "Have a language model write a kernel for each op, try each answer with the gate, and propose what "
         "it accepts. The project is not changed: `cgins proposal apply` does that.",
@@ -45,7 +45,7 @@ def add_parsers(subparsers: Subparsers) -> Subparsers:
     _add_asked(generate)
     whole = command(
         subparsers,
-        "run  from a benchmark file of GinS to kernels, in one command",
+        "run  turn a GinS benchmark file into kernels, in one command",
         run_benchmark,
         "Record the operations of a benchmark file, have a language model write a kernel for each, and keep "
         "what the gate accepts in a project of its own, ready for `pytest --cgins`.",
@@ -60,7 +60,7 @@ def add_parsers(subparsers: Subparsers) -> Subparsers:
 def _add_runs(subparsers: Subparsers) -> Subparsers:
     kinds = group(
         subparsers,
-        "runs  journals of runs: list, show, resume, export; what an agent that answers needs to know",
+        "runs  journals of runs: list, show, resume, export; instructions for an agent that answers",
     )
     listed = command(kinds, "ls  list runs, newest first", run_ls)
     shown = command(kinds, "show  show what became of a run, attempt by attempt", run_show)

@@ -17,7 +17,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommand to the `cgins` parser."""
     history = command(
         subparsers,
-        "history  show what cases took over time",
+        "history  show how times of cases changed over time",
         run_history,
         "Print the trend of each case of a history that `pytest --cgins --cgins-history=PATH` appended to. "
         "Times are held against each other only within one device, driver and set of libraries; where these changed "

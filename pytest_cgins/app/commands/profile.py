@@ -31,7 +31,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add `cgins profile`."""
     parser = command(
         subparsers,
-        "profile  measure what the traces of a pack cost on this machine",
+        "profile  measure the time of a pack's traces on this machine",
         run,
         "Replay every trace of trace packs; count ATen calls and CUDA kernels, and time them. "
         "The figures are kept in the pack, in profiles/, one document a device and torch version. "

@@ -17,7 +17,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
     commands = group(
         subparsers,
-        "pull-request  open the pull request of a proposal, and look after those that are open",
+        "pull-request  open the pull request of a proposal, and update open ones",
         "Pull requests of proposals. Runs no kernel, and touches neither the working tree nor the index. "
         "The token is read from GITHUB_TOKEN or GH_TOKEN.",
     )
