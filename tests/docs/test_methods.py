@@ -38,4 +38,4 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"none below a gap of {axis_budget.LEAST_GAP:.2f}" in flat
     assert f"An axis without data counts as {axis_budget.ASSUMED_GAP}" in flat
     assert f"is {1 - axis_budget.NEAR:.0%} and more" in flat
-    assert f"above {axis_budget.BELIEVED:.0%} is not believed" in flat
+    assert f"above {axis_budget.BELIEVED:.0%} is ignored" in flat
