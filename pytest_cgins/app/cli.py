@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_cgins import __version__
-from pytest_cgins.app.commands import export, import_export
+from pytest_cgins.app.commands import export
 from pytest_cgins.app.commands.options import Subparsers, command
 from pytest_cgins.core import logs, waiting
 from pytest_cgins.core.errors import CginsError
@@ -50,8 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The command's own exit code; 2 after an error of ours or of the arguments; 130 after Ctrl-C.
     """
     words = sys.argv[1:] if argv is None else argv
-    parser = _parser(import_export.FORMATS_FOR.intersection(words))
-    arguments = parser.parse_args(export.kind_first(words))
+    arguments = _parser().parse_args(export.kind_first(words))
     if isinstance(sys.stdout, io.TextIOWrapper):
         # In a locale without arrows they are spelled out.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -75,8 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @functools.cache
-def _parser(formats_for: frozenset[str]) -> argparse.ArgumentParser:
-    """All commands, with the formats that `import_export.add_parsers` adds; tests run many in one process."""
+def _parser() -> argparse.ArgumentParser:
+    """All commands; tests run many in one process."""
     parser: argparse.ArgumentParser = _Parser(
         prog="cgins", description="Record traces of torch ops and build kernels; `pytest --cgins` gates them."
     )
@@ -86,8 +85,7 @@ def _parser(formats_for: frozenset[str]) -> argparse.ArgumentParser:
     added: dict[str, Any] = {}
     for name in (*COMMANDS.split(), *WITHIN):
         module = import_module(f"pytest_cgins.app.commands.{name}")
-        more = (formats_for,) if name == "import_export" else ()
-        added[name] = module.add_parsers(added.get(WITHIN.get(name, ""), subparsers), *more)
+        added[name] = module.add_parsers(added.get(WITHIN.get(name, ""), subparsers))
     _add_completion(parser, subparsers)
     _hide_plumbing(parser, subparsers)
     return parser

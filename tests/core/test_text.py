@@ -39,7 +39,7 @@ ONLY_SEVERAL = {
 }
 BETWEEN = r"(?!(?:of|or|and|are|that|on|in|to|the|with|against|not|would|had) )"
 PLURAL = re.compile(rf" (?:{BETWEEN}[a-z-]+ ){{0,2}}?([a-z]+s)\b")
-VERBS = {"besides", "has", "is", "passes", "uses", "waits", "was"}
+VERBS = {"besides", "has", "is", "pass", "passes", "uses", "waits", "was"}
 UNSURE = {"draws", "inputs", "names"}
 """Verbs too, or `fresh inputs`: plurals only where what is before them is a number for sure."""
 

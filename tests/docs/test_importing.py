@@ -53,7 +53,7 @@ def test_every_kind_has_its_row_and_section() -> None:
     assert set(table) == {f"[`{kind}`](#{kind})" for kind in kinds("import")}
     for kind in kinds("import"):
         assert kind in sections(TEXT)
-        assert table[f"[`{kind}`](#{kind})"] == ("yes" if registry.importer(kind).runs_code else "no")
+        assert table[f"[`{kind}`](#{kind})"] == ("yes" if registry.IMPORTERS[kind].runs_code else "no")
 
 
 def test_options_that_are_named_exist() -> None:

@@ -273,7 +273,7 @@ def _without_permission(folder: Path) -> Callable[[bytes], object]:
 
     def parse(data: bytes) -> None:
         source = _file(folder, "1_x.py", data)
-        for kind in (kind for kind in registry.IMPORTERS if registry.importer(kind).runs_code):
+        for kind in (kind for kind in registry.IMPORTERS if registry.IMPORTERS[kind].runs_code):
             args = argparse.Namespace(kind=kind, source=source, allow_code=False, out=folder / "never")
             with suppress(RecordError):
                 import_export.import_(args)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,7 @@ from pytest_cgins.core.console import import_path, new_table, print_table, size_
 from pytest_cgins.core.device import DEVICES, require_device
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import counted
-from pytest_cgins.recording.importers import registry
-from pytest_cgins.recording.importers.registry import Exporter, Importer
+from pytest_cgins.recording.importers.registry import EXPORTERS, IMPORTERS, Exporter, Importer
 
 if TYPE_CHECKING:
     from pytest_cgins.packs.inputs import Tier
@@ -23,16 +21,11 @@ if TYPE_CHECKING:
 _MAX_MIB = 1024.0
 
 
-FORMATS_FOR = frozenset({"import", "export", "completion"})
-"""Commands that need the formats, whose modules import torch."""
-
-
-def add_parsers(subparsers: Subparsers, formats_for: Collection[str] = FORMATS_FOR) -> Subparsers:
+def add_parsers(subparsers: Subparsers) -> Subparsers:
     """Add the commands to the `cgins` command line.
 
     Args:
         subparsers: those of `cgins`.
-        formats_for: those of `FORMATS_FOR` that are run.
 
     Returns:
         The kinds of `cgins export`, to which others may add.
@@ -43,12 +36,10 @@ def add_parsers(subparsers: Subparsers, formats_for: Collection[str] = FORMATS_F
     exports = subparsers.add_parser(
         "export", help="write a trace pack as another benchmark's files, or kernels as a torch library"
     ).add_subparsers(metavar="KIND", required=True)
-    if {"import", "completion"}.intersection(formats_for):
-        for kind in registry.IMPORTERS:
-            _add(kinds, kind, registry.importer(kind))
-    if {"export", "completion"}.intersection(formats_for):
-        for kind in registry.EXPORTERS:
-            _add_export(exports, kind, registry.exporter(kind))
+    for kind, importer in IMPORTERS.items():
+        _add(kinds, kind, importer)
+    for kind, exporter in EXPORTERS.items():
+        _add_export(exports, kind, exporter)
     return exports
 
 
@@ -94,7 +85,7 @@ def import_(args: argparse.Namespace) -> int:
     """Import one source; 1 if nothing of it could be imported."""
     from pytest_cgins.recording.importers.collect import Collector
 
-    importer = registry.importer(args.kind)
+    importer = IMPORTERS[args.kind]
     if importer.runs_code:
         from pytest_cgins.recording.importers.references import require_permission
 
@@ -138,7 +129,7 @@ def _mib(text: str) -> float:
 def export(args: argparse.Namespace) -> int:
     """Export one pack; 1 if nothing of it can be said in the format."""
     with import_path(Path.cwd()):
-        made = registry.exporter(args.kind).run(args.pack, args.out, args)
+        made = EXPORTERS[args.kind].run(args.pack, args.out, args)
     for name, workloads in made.definitions.items():
         print(f"exported  {name}: {counted(workloads, 'workload')}")
     for note in made.notes:

@@ -25,7 +25,6 @@ from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.recording.importers.collect import Budget, Collector, check_result, check_size, on
 from pytest_cgins.recording.importers.expressions import DTYPES, parse
 from pytest_cgins.recording.importers.files import objects, parse_json, read_text
-from pytest_cgins.recording.importers.registry import Importer
 
 ABBREVIATIONS = {short: getattr(torch, name) for name, short in SHORT.items() if hasattr(torch, name)}
 FUNCTIONAL = {
@@ -333,7 +332,8 @@ def _index_bound(op: str, args: tuple[Any, ...]) -> int:
         raise RecordError(f"the arguments are not those of aten.{op}: {error}") from error
 
 
-def _run(args: argparse.Namespace, collector: Collector) -> None:
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """See `Importer.run`."""
     collect(
         args.source,
         collector,
@@ -342,17 +342,3 @@ def _run(args: argparse.Namespace, collector: Collector) -> None:
         functional=args.functional,
         only=args.only,
     )
-
-
-IMPORTER = Importer(
-    help="operator traces of BackendBench",
-    source="FILE",
-    run=_run,
-    options=(
-        (
-            "--functional  use torch's functions for ATen overloads, where they agree",
-            {"action": "store_true"},
-        ),
-        ("--only TEXT  only ops whose name contains this", {"default": ""}),
-    ),
-)

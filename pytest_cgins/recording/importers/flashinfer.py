@@ -22,7 +22,6 @@ from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.recording.importers.collect import Budget, Collector, check_size, on
 from pytest_cgins.recording.importers.files import objects, parse_json, read_json, read_text, text_of
 from pytest_cgins.recording.importers.references import References, module_name, require
-from pytest_cgins.recording.importers.registry import Importer
 
 DTYPES = {
     name: getattr(torch, name)
@@ -192,10 +191,6 @@ class _Inputs:
         return tensor
 
 
-def _run(args: argparse.Namespace, collector: Collector) -> None:
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """See `Importer.run`."""
     collect(args.source, collector, References(args.references), max_mib=args.max_mib, device=args.device)
-
-
-IMPORTER = Importer(
-    help="definitions and workloads of flashinfer-bench (code)", source="DIR", run=_run, runs_code=True
-)

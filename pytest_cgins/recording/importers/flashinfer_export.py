@@ -26,7 +26,7 @@ from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.recording.importers.flashinfer import DTYPES
 from pytest_cgins.recording.importers.reference_code import Call, call_of
 from pytest_cgins.recording.importers.references import module_name
-from pytest_cgins.recording.importers.registry import Exported, Exporter
+from pytest_cgins.recording.importers.registry import Exported
 
 _NAMESPACE = uuid.UUID("6d0a1c52-5b9e-5d0f-9c5e-2f3a6c8a7b11")
 
@@ -237,15 +237,6 @@ def _put(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _run(pack: Path, out: Path, args: argparse.Namespace) -> Exported:
+def run(pack: Path, out: Path, args: argparse.Namespace) -> Exported:
+    """See `Exporter.run`."""
     return export(pack, out, values=args.values)
-
-
-EXPORTER = Exporter(
-    help="definitions and workloads of flashinfer-bench",
-    out="root of the trace set",
-    run=_run,
-    options=(
-        ("--values  write every tensor's values, not only those that matter", {"action": "store_true"}),
-    ),
-)

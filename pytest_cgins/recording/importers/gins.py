@@ -18,7 +18,6 @@ from pytest_cgins.packs import backward
 from pytest_cgins.recording.importers.collect import Collector, check_result, one_line
 from pytest_cgins.recording.importers.expressions import Evaluator, parse
 from pytest_cgins.recording.importers.files import objects, read_json, require_torch_op, text_of
-from pytest_cgins.recording.importers.registry import Importer
 
 
 def collect(source: Path, collector: Collector, *, max_mib: float) -> None:
@@ -109,8 +108,6 @@ class _Program:
         return asked
 
 
-def _run(args: argparse.Namespace, collector: Collector) -> None:
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """See `Importer.run`."""
     collect(args.source, collector, max_mib=args.max_mib)
-
-
-IMPORTER = Importer(help="GinS programs (JSON)", source="FILE.json", run=_run, chooses_device=False)

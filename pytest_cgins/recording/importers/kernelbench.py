@@ -18,7 +18,6 @@ from pytest_cgins.core.errors import RecordError
 from pytest_cgins.recording.importers.collect import Collector, check_size, on, tensors_in
 from pytest_cgins.recording.importers.files import read_text
 from pytest_cgins.recording.importers.references import References, constants, module_name, override, require
-from pytest_cgins.recording.importers.registry import Importer
 
 SEED = 42
 _PROBLEM = re.compile(r"(?P<number>\d+)_(?P<title>.+)\.py")
@@ -208,7 +207,8 @@ def _constant(node: ast.expr) -> object:
         return None
 
 
-def _run(args: argparse.Namespace, collector: Collector) -> None:
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """See `Importer.run`."""
     collect(
         args.source,
         collector,
@@ -230,18 +230,3 @@ def _override(text: str) -> tuple[str, object]:
     raise RecordError(
         f"--set {text!r} is not NAME=VALUE", remedy="write a Python literal, such as batch_size=8"
     )
-
-
-IMPORTER = Importer(
-    help="problems of KernelBench (code)",
-    source="FILE.py|DIR",
-    run=_run,
-    options=(
-        (
-            "--set NAME=VALUE  another value for a constant of the file, such as batch_size=8",
-            {"action": "append", "default": [], "dest": "overrides"},
-        ),
-        ("--shrink  halve the file's sizes until it fits --max-mib; says which", {"action": "store_true"}),
-    ),
-    runs_code=True,
-)

@@ -24,7 +24,6 @@ from pytest_cgins.packs.store import PackReader, PackWriter, blobs_of, open_pack
 from pytest_cgins.packs.values import MAX_DEPTH
 from pytest_cgins.recording.importers.collect import Collector, on
 from pytest_cgins.recording.importers.files import require_torch_op
-from pytest_cgins.recording.importers.registry import Importer
 from pytest_cgins.recording.record import record
 
 _INPUTS = re.compile(r"(?P<head>.*?)inputs?(?P<number>\d*)\.pt")
@@ -216,17 +215,7 @@ def _with_gold(trace: Trace, pair: Pair, reader: PackReader, writer: PackWriter)
     return seal(replace(trace, gold=replace(trace.gold, tensors=tensors)))
 
 
-def _run(args: argparse.Namespace, collector: Collector) -> None:
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """See `Importer.run`."""
     ops = {name: op for name, _, op in (text.rpartition("=") for text in args.op)}
     collect(args.source, collector, op=ops, device=args.device)
-
-
-IMPORTER = Importer(
-    help="CGinS pairs of inputs and gold (.pt), tier full",
-    source="DIR",
-    run=_run,
-    options=(
-        ("--op [NAME=]OP  op of the pairs (whose name begins so)", {"action": "append", "default": []}),
-    ),
-    keeps_all=True,
-)

@@ -33,7 +33,6 @@ from pytest_cgins.recording.importers.collect import Budget, Collector, check_si
 from pytest_cgins.recording.importers.expressions import DTYPES
 from pytest_cgins.recording.importers.files import parse_json, read_text
 from pytest_cgins.recording.importers.references import References, module_name, require
-from pytest_cgins.recording.importers.registry import Importer
 
 MAKERS = ("make_inputs", "setup", "get_inputs")
 _C_TYPES = {
@@ -228,7 +227,8 @@ def _random(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return torch.randint(0, high, shape, dtype=dtype)
 
 
-def _run(args: argparse.Namespace, collector: Collector) -> None:
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """See `Importer.run`."""
     collect(
         args.source,
         collector,
@@ -239,16 +239,3 @@ def _run(args: argparse.Namespace, collector: Collector) -> None:
         max_mib=args.max_mib,
         device=args.device,
     )
-
-
-IMPORTER = Importer(
-    help="a ref.py with reference(**kwargs) (code)",
-    source="FILE.py",
-    run=_run,
-    options=(
-        ('--dims JSON  sizes, such as {"M": 64, "N": 64}', {"required": True}),
-        ("--kernel FILE.cu  kernel whose solve(…) says what the arguments are", {"type": Path}),
-        ("--numel N  elements of each buffer; default: product of the two largest dims", {"type": int}),
-    ),
-    runs_code=True,
-)

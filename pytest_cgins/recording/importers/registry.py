@@ -1,44 +1,31 @@
-"""The formats that are read and written: each is a module here that says in one object what it takes."""
+"""The formats that are read and written, each with its module, help and options; torch is imported when one runs."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_cgins.recording.importers.collect import Collector
 
-IMPORTERS = {
-    "gins": "gins",
-    "pt": "pairs",
-    "backendbench": "backendbench",
-    "flashinfer-bench": "flashinfer",
-    "kernelbench": "kernelbench",
-    "refpy": "refpy",
-    "robustkbench": "robustkbench",
-}
-"""KIND of `cgins import` → the module with its `IMPORTER`."""
-EXPORTERS = {"flashinfer-bench": "flashinfer_export"}
-"""KIND of `cgins export` → the module with its `EXPORTER`."""
-
 Option = tuple[str, dict[str, Any]]
 """An option as the help shows it, `--only TEXT  only ops whose name contains this`, and settings of `add_argument`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Importer:
     """A format that is imported."""
 
+    module: str
+    """Here, whose `run` hands the calls of `source` to a collector; its options are attributes of the namespace, too."""
+    _: KW_ONLY
     help: str
     """What its files are."""
     source: str
     """How its help names them: `FILE.json`."""
-    run: Callable[[argparse.Namespace, Collector], None]
-    """Hands the calls of `source` to the collector; its other options are attributes, too."""
     options: tuple[Option, ...] = ()
     """Besides those of all: `--out`, `--name`, `--config`."""
     runs_code: bool = False
@@ -47,6 +34,10 @@ class Importer:
     """It keeps whole tensors, of any size: no `--tier` and no `--max-mib`."""
     chooses_device: bool = True
     """`--device` says where to record."""
+
+    def run(self, args: argparse.Namespace, collector: Collector) -> None:
+        """Collect the calls; imports torch, which help on the commands does not."""
+        _module(self.module).run(args, collector)
 
 
 @dataclass(slots=True)
@@ -60,30 +51,108 @@ class Exported:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Exporter:
     """A format that packs are exported in."""
 
+    module: str
+    """Here, whose `run` writes the traces of a pack to a folder."""
+    _: KW_ONLY
     help: str
     """What its files are."""
     out: str
     """What `--out` is."""
-    run: Callable[[Path, Path, argparse.Namespace], Exported]
-    """Writes the traces of a pack to a folder; its options are attributes of the third."""
     options: tuple[Option, ...] = ()
 
-
-def importer(kind: str) -> Importer:
-    """That of a KIND; imports torch."""
-    found: Importer = _module(IMPORTERS[kind]).IMPORTER
-    return found
-
-
-def exporter(kind: str) -> Exporter:
-    """That of a KIND; imports torch."""
-    found: Exporter = _module(EXPORTERS[kind]).EXPORTER
-    return found
+    def run(self, pack: Path, out: Path, args: argparse.Namespace) -> Exported:
+        """Export a pack; imports torch."""
+        exported: Exported = _module(self.module).run(pack, out, args)
+        return exported
 
 
 def _module(name: str) -> Any:
     return importlib.import_module(f"pytest_cgins.recording.importers.{name}")
+
+
+IMPORTERS = {
+    "gins": Importer("gins", help="GinS programs (JSON)", source="FILE.json", chooses_device=False),
+    "pt": Importer(
+        "pairs",
+        help="CGinS pairs of inputs and gold (.pt), tier full",
+        source="DIR",
+        options=(
+            ("--op [NAME=]OP  op of the pairs (whose name begins so)", {"action": "append", "default": []}),
+        ),
+        keeps_all=True,
+    ),
+    "backendbench": Importer(
+        "backendbench",
+        help="operator traces of BackendBench",
+        source="FILE",
+        options=(
+            (
+                "--functional  use torch's functions for ATen overloads, where they agree",
+                {"action": "store_true"},
+            ),
+            ("--only TEXT  only ops whose name contains this", {"default": ""}),
+        ),
+    ),
+    "flashinfer-bench": Importer(
+        "flashinfer",
+        help="definitions and workloads of flashinfer-bench (code)",
+        source="DIR",
+        runs_code=True,
+    ),
+    "kernelbench": Importer(
+        "kernelbench",
+        help="problems of KernelBench (code)",
+        source="FILE.py|DIR",
+        options=(
+            (
+                "--set NAME=VALUE  another value for a constant of the file, such as batch_size=8",
+                {"action": "append", "default": [], "dest": "overrides"},
+            ),
+            (
+                "--shrink  halve the file's sizes until it fits --max-mib; says which",
+                {"action": "store_true"},
+            ),
+        ),
+        runs_code=True,
+    ),
+    "refpy": Importer(
+        "refpy",
+        help="a ref.py with reference(**kwargs) (code)",
+        source="FILE.py",
+        options=(
+            ('--dims JSON  sizes, such as {"M": 64, "N": 64}', {"required": True}),
+            ("--kernel FILE.cu  kernel whose solve(…) says what the arguments are", {"type": Path}),
+            ("--numel N  elements of each buffer; default: product of the two largest dims", {"type": int}),
+        ),
+        runs_code=True,
+    ),
+    "robustkbench": Importer(
+        "robustkbench",
+        help="task folders of robust-kbench (code)",
+        source="DIR",
+        options=(
+            ("--seeds N  initialisations a configuration", {"type": int, "default": 1}),
+            (
+                "--configs  which settings of the task to take",
+                {"choices": ("single", "multi"), "default": "multi"},
+            ),
+        ),
+        runs_code=True,
+    ),
+}
+"""By KIND of `cgins import`."""
+EXPORTERS = {
+    "flashinfer-bench": Exporter(
+        "flashinfer_export",
+        help="definitions and workloads of flashinfer-bench",
+        out="root of the trace set",
+        options=(
+            ("--values  write every tensor's values, not only those that matter", {"action": "store_true"}),
+        ),
+    ),
+}
+"""By KIND of `cgins export`."""

@@ -26,7 +26,6 @@ from pytest_cgins.packs.signature import bind
 from pytest_cgins.recording.importers.collect import Collector, check_size, mapped, on, tensors_in
 from pytest_cgins.recording.importers.files import objects, read_json, read_text
 from pytest_cgins.recording.importers.references import References, module_name
-from pytest_cgins.recording.importers.registry import Importer
 
 DIRECTIONS = ("forward", "backward")
 MAX_CONFIGURATIONS = 10_000
@@ -221,7 +220,8 @@ def _detached(values: Any) -> Any:
     return mapped(values, lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf)
 
 
-def _run(args: argparse.Namespace, collector: Collector) -> None:
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """See `Importer.run`."""
     collect(
         args.source,
         collector,
@@ -231,18 +231,3 @@ def _run(args: argparse.Namespace, collector: Collector) -> None:
         max_mib=args.max_mib,
         device=args.device,
     )
-
-
-IMPORTER = Importer(
-    help="task folders of robust-kbench (code)",
-    source="DIR",
-    run=_run,
-    options=(
-        ("--seeds N  initialisations a configuration", {"type": int, "default": 1}),
-        (
-            "--configs  which settings of the task to take",
-            {"choices": ("single", "multi"), "default": "multi"},
-        ),
-    ),
-    runs_code=True,
-)
