@@ -15,6 +15,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.environment_key import key_of
 from pytest_cgins.core.model import Environment
 from pytest_cgins.timing import measured_peaks, peak_measurement
+from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.environment import describe
 from pytest_cgins.timing.measured_peaks import MOST_AGE_S, MeasuredPeaks, key, store, stored
 from pytest_cgins.verify.judge import JudgeService
@@ -158,13 +159,14 @@ def test_without_memory_there_are_no_peaks(monkeypatch: pytest.MonkeyPatch) -> N
     assert JudgeService({}).peaks({"device": "cpu"}, []) == ({"peaks": None}, [])
 
 
-def test_a_product_that_a_library_has_not() -> None:
+def test_a_product_that_a_library_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be multiplied has a rate of 0, and is left out."""
 
-    def refuse(_: object) -> float:
+    def refuse(*_: object, out: object) -> float:
         raise RuntimeError('"addmm_impl_cpu_" not implemented')
 
-    assert peak_measurement._matmul_flops_per_s("cpu", "float16", refuse) == 0
+    monkeypatch.setattr(torch, "mm", refuse)
+    assert peak_measurement._matmul_flops_per_s(timed_device("cpu"), "float16") == 0
 
 
 def test_nan_is_no_rate() -> None:
