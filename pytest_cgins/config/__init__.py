@@ -2,7 +2,6 @@
 
 from pytest_cgins.config.load import load, load_without_traces, select
 from pytest_cgins.config.model import (
-    PROFILES,
     Config,
     DeclaredWork,
     Implementation,
@@ -15,6 +14,7 @@ from pytest_cgins.config.model import (
 )
 from pytest_cgins.config.pull_request import PullRequestSettings
 from pytest_cgins.config.semantics import Declared, IndexOutput, SemanticsError, declared
+from pytest_cgins.config.timing_gate import PROFILES
 
 __all__ = [
     "PROFILES",

@@ -60,13 +60,6 @@ class TimingGate:
     """`cold`: inputs rotate through more than twice the last-level cache; `warm`: they do not."""
 
 
-PROFILES = {
-    "default": TimingGate(),
-    "strict": TimingGate(tolerate=0.01, catch=0.03, max_blocks=256),
-}
-"""What `gate.profile` stands for; other keys of `gate` come before it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredWork:
     """What cgins.yaml says a call must do, as expressions over the op's arguments; "" where it does not say."""

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, get_args
 
 from pytest_cgins.config.document import Readers, Section, Value
-from pytest_cgins.config.model import PROFILES, FailOn, ResourceLimits, TimingGate
+from pytest_cgins.config.model import FailOn, ResourceLimits, TimingGate
 
 WHOLE_SUITE_KEYS = ("alpha", "baseline")
 """Of the file alone: all cases share them."""
@@ -26,6 +26,12 @@ LEAST_BLOCKS, MOST_BLOCKS = 10, 10_000
 GREATEST_FLOOR = 1000.0
 _NUMBER = re.compile(r"((?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?)[ ]?(%?)")
 _REVISION = re.compile(r"[^\s\x00-\x1f\x7f-][^\s\x00-\x1f\x7f]{0,249}")
+
+PROFILES = {
+    "default": TimingGate(),
+    "strict": TimingGate(tolerate=0.01, catch=0.03, max_blocks=256),
+}
+"""What `gate.profile` stands for; other keys of `gate` come before it."""
 
 
 @dataclass(frozen=True, slots=True)

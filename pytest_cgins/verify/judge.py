@@ -53,11 +53,11 @@ from pytest_cgins.verify.messages import (
 )
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.prepare_options import PrepareOptions, prepare_options_of
+from pytest_cgins.verify.probe_verdicts import DeviatingRepeat, Permissions, Suspicions
 from pytest_cgins.verify.probes import after_timing, on_stream, op_callback
 from pytest_cgins.verify.probes.registry import TIMED
 from pytest_cgins.verify.reference import answer, memory_taken
 from pytest_cgins.verify.semantics import Semantics
-from pytest_cgins.verify.suspicion import DeviatingRepeat, Permissions, Suspicions
 
 CACHE_BYTES = 1 << 30
 """Memory for preparations that further implementations of the same trace may need; at least one is kept."""

@@ -42,7 +42,7 @@ T = TypeVar("T")
 Header = dict[str, Any]
 """How tensors lie in a buffer: made and checked by `core.tensors`."""
 Facts = dict[str, Any]
-"""What probes saw, by probe: checked by `verify.suspicion`."""
+"""What probes saw, by probe: checked by `verify.probe_verdicts`."""
 _Text = Annotated[str, MaxLen(2**17)]
 """Twice what `building.loading.exceptions` leaves of a kernel's own words."""
 _Batch = Annotated[int, Ge(1), Le(10**9)]

@@ -11,7 +11,7 @@ from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.diagnosis import Answered, Diagnosis
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.messages import RaisedError
-from pytest_cgins.verify.suspicion import Suspicions
+from pytest_cgins.verify.probe_verdicts import Suspicions
 
 _PATTERNS = (Reason.NAN_PATTERN, Reason.INFINITE_PATTERN, Reason.UNWRITTEN)
 _FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)

@@ -18,9 +18,9 @@ from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.gold import order
 from pytest_cgins.verify.messages import Header, JudgeTiming, TimedAnswer, TimingJudgement
 from pytest_cgins.verify.prepare import Preparation
+from pytest_cgins.verify.probe_verdicts import Suspicions
 from pytest_cgins.verify.probes import after_timing, integrity, physical_floor, snooping
 from pytest_cgins.verify.probes.registry import TIMED, wrong_when
-from pytest_cgins.verify.suspicion import Suspicions
 
 
 def digest(header: Header, buffer: Buffer) -> str:

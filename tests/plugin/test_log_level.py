@@ -121,7 +121,7 @@ def test_unknown_level_is_a_usage_error(pytester: pytest.Pytester) -> None:
 
 def test_what_a_run_says(project: Path, run: Callable[..., Run]) -> None:
     """-vvv shows compilers' command lines, requests with sizes and times, and verdicts; never what travels."""
-    found = run(project, "--cgins", "--cgins-no-timing", "-vvv", "-k", "relu and right and 2x3")
+    found = run(project, "--cgins", "--cgins-no-timing", "-vvv", "-k", "relu and right and 4x8")
     assert found.code == 0, found.out
     traffic = [line.split(": ", 1)[1] for line in found.lines if line.startswith("cgins.run.process: ")]
     for pattern in (

@@ -12,9 +12,9 @@ from pytest_cgins.config import IndexOutput, ProbeException, Repeatability, Tole
 from pytest_cgins.core.model import PROBES, Check, Context, Probe, Reason
 from pytest_cgins.verify.indices import indices_of
 from pytest_cgins.verify.messages import SetAnswer
+from pytest_cgins.verify.probe_verdicts import DeviatingRepeat, Permissions, Suspicions
 from pytest_cgins.verify.probes.registry import PROBE_SPECS
 from pytest_cgins.verify.random_outputs import draw
-from pytest_cgins.verify.suspicion import DeviatingRepeat, Permissions, Suspicions
 from tests.verify.helpers import expected_output, expected_set
 
 RIGHT = torch.linspace(-2, 2, 24).reshape(4, 6)
