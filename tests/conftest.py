@@ -114,20 +114,23 @@ def recorded(made_once: Callable[..., Path]) -> Path:
 
 @pytest.fixture
 def cgins(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a command of `cgins` in a folder, in this process: another one would import all of it first."""
+    """Runs a command of `cgins` in a folder, in this process: another one would import all of it first.
+
+    What the command's own child processes print is captured, too.
+    """
 
     def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.chdir(folder)
         monkeypatch.setenv("COLUMNS", "240")
-        capsys.readouterr()
+        capfd.readouterr()
         try:
             code: Any = main(words)
         except SystemExit as ended:
             code = ended.code
-        said = capsys.readouterr()
-        return subprocess.CompletedProcess(words, code, said.out, said.err)
+        captured = capfd.readouterr()
+        return subprocess.CompletedProcess(words, code, captured.out, captured.err)
 
     return run
 
