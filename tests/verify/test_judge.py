@@ -380,8 +380,11 @@ def test_result_of_an_op_in_place_keeps_the_gaps_of_its_argument(
 
 @pytest.fixture(scope="module")
 def logsumexp(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any]], Correctness]:
-    """Judges torch's answers to a call on 32 bytes for which torch takes 32 MiB, and what was observed besides."""
-    x = torch.randn(1, 8).expand(2**20, 8)  # exp of it is made
+    """Judges torch's answers to a call on 32 bytes for which torch takes 128 MiB, and what was observed besides.
+
+    Up to 32 MiB come from what malloc has kept: they would not be seen in each process.
+    """
+    x = torch.randn(1, 8).expand(2**22, 8)  # exp of it is made
     case = record(tmp_path_factory.mktemp("pack"), lambda: torch.logsumexp(x, (0, 1)), op="torch.logsumexp")
     question = {**parameters(case), "probes": [memory_use.NAME]}
     service = JudgeService({})
@@ -398,7 +401,7 @@ def logsumexp(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("mib", "when", "trips"), [(900, "first", False), (900, "later", True), (30, "later", False)]
+    ("mib", "when", "trips"), [(900, "first", False), (900, "later", True), (100, "later", False)]
 )
 def test_memory_is_held_against_what_torch_takes_for_the_same_call(
     logsumexp: Callable[[dict[str, Any]], Correctness],
@@ -416,6 +419,6 @@ def test_memory_is_held_against_what_torch_takes_for_the_same_call(
     if trips:
         assert probe.reason is Reason.MEMORY_USE
         assert re.search(
-            r"900.0 MiB of memory beyond .* [3-6]\d\.\d MiB is the limit, and torch itself takes [3-6]\d\.",
+            r"900.0 MiB of memory beyond .* [12]\d\d\.\d MiB is the limit, and torch itself takes [12]\d\d",
             probe.message,
         )
