@@ -274,21 +274,21 @@ class Evaluator:
         return self.supply.can_build(kernel_of(case))
 
     def start(self, role: str) -> None:
-        """Have the process of a role begin its imports, beside nobody who times; errors are told when it is used.
+        """Have the processes of a role begin their imports, beside nobody who times; errors are told when they are used.
 
         Args:
             role: `verification` or `timing`.
         """
         with suppress(CginsError, EndedError), self.beside_no_timing():
-            self._pool.warm([self._role_of_cases(role)])
+            self._pool.warm(self._roles_of_cases(role))
 
     def wait_until_ready(self, role: str) -> None:
-        """Wait until the process of a role could be asked about a case, beside nobody who times; errors as of `start`."""
+        """Wait until the processes of a role could be asked about a case, beside nobody who times; errors as of `start`."""
         with suppress(CginsError, EndedError), self.beside_no_timing():
-            name = self._role_of_cases(role)
-            self._pool.start(name)
-            if role == "timing":
-                self._runs.make_ready(name, self.cases()[0].device, timeout_s=self._timeout_s)
+            for name in self._roles_of_cases(role):
+                self._pool.start(name)
+                if role == "timing":
+                    self._runs.make_ready(name, self.cases()[0].device, timeout_s=self._timeout_s)
 
     @contextmanager
     def beside_no_timing(self) -> Iterator[None]:
@@ -303,8 +303,10 @@ class Evaluator:
                 stack.enter_context(self._reference.beside_no_timing(device))
             yield
 
-    def _role_of_cases(self, role: str) -> str:
-        return f"{role}/interpret" if any(map(self._questions.is_interpreted, self.cases())) else role
+    def _roles_of_cases(self, role: str) -> list[str]:
+        name = f"{role}/interpret" if any(map(self._questions.is_interpreted, self.cases())) else role
+        has_base = role == "timing" and any(self._bases.is_touched(*kernel_of(case)) for case in self.cases())
+        return [name, name + ALONE] if has_base else [name]
 
     @contextmanager
     def made_ready(self, case: Case) -> Iterator[tuple[CompiledKernel, str, list[Pair]]]:

@@ -84,7 +84,7 @@ def _prepare(module: str) -> tuple[str, bool]:
     """Import; why no worker can be forked afterwards, or "", and whether a pool of threads was there before."""
     gc.disable()
     try:
-        importlib.import_module(module)
+        getattr(importlib.import_module(module), "prepare_forks", lambda: None)()
     except BaseException as error:  # noqa: BLE001 - a worker that is started anew will tell of it
         return f"{module} cannot be imported: {type(error).__name__}", False
     gc.freeze()

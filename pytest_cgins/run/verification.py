@@ -32,23 +32,44 @@ from pytest_cgins.verify.messages import (
     DeviantAnswer,
     EmptyMessage,
     Facts,
+    FinishedTiming,
     KernelAnswers,
+    Opened,
+    OpenTiming,
     PackedInputs,
     RaisedError,
     Ready,
+    RunBlocks,
     RunKernel,
     SetAnswer,
+    TimedBlocks,
     serves,
 )
-from pytest_cgins.verify.probes import fresh_memory, late_work, memory_leak, memory_use, on_stream, repeat
+from pytest_cgins.verify.probes import (
+    fresh_memory,
+    integrity,
+    late_work,
+    memory_leak,
+    memory_use,
+    on_stream,
+    op_callback,
+    repeat,
+)
 from pytest_cgins.verify.probes.late_work import Threads
 from pytest_cgins.verify.probes.memory_leak import Leak
 from pytest_cgins.verify.probes.memory_use import Meter
 from pytest_cgins.verify.probes.trial import Deviation
 from pytest_cgins.verify.probes.watch import Watch
 
-# Once in the server that forks workers, of which each kernel has its own.
-documents.prepare(RunKernel, KernelAnswers)
+
+def prepare_forks() -> None:
+    """Make once, in the server that forks workers, what each kernel's worker needs."""
+    documents.prepare(
+        RunKernel, KernelAnswers, OpenTiming, Opened, RunBlocks, TimedBlocks, FinishedTiming, EmptyMessage
+    )
+    integrity.fingerprint()
+    op_callback.all_operators()
+
 
 _Answer = tuple[SetAnswer, Buffer]
 _Deviant = tuple[DeviantAnswer, Buffer]

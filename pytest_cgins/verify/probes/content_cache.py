@@ -5,9 +5,9 @@ numbers that it was timed on, all written into the same tensors in the same way 
 from pair to pair. In some rounds the timed numbers come right after calls on them, in others after calls on numbers never seen. A
 kernel that keeps results by their inputs' content, many or a few, from whichever sighting on, must compute the one and
 looks the other up, as it did while it was timed: it trips if the first was slower, by 1.8 times (3 in a row) and 5 µs in
-the middle, in every pair of two rounds. A loaded host turns some pairs round: where most of a round's were slower,
-further rounds follow, until so many were that honest calls, of which either is the slower one as often as the other,
-come to it once in 16,384 times (`signs`).
+the middle, in every pair of two rounds. A first round ends once no further pairs could make it so. A loaded host turns
+some pairs round: where most of a round's were slower, further rounds follow, until so many were that honest calls, of
+which either is the slower one as often as the other, come to it once in 16,384 times (`signs`).
 
 New numbers are the old ones at other places, so that signs, exponents, denormals and the domain of the op stay as
 they are; of large tensors only some 65,536 places change, evenly spread. Integers, indices and masks of integers
@@ -180,11 +180,13 @@ def _rounds(
     while not rounds or (
         len(rounds) < MOST_ROUNDS and _may_be_kept(rounds, row) and not _is_kept(rounds, row)
     ):
-        rounds.append(_round(call, contents, device, row))
+        rounds.append(_round(call, contents, device, row, is_first=not rounds))
         yield {"in_a_row": row, "pairs": rounds[-1]}
 
 
-def _round(call: Callable[[], object], contents: Contents, device: Device, row: bool) -> list[Pair]:
+def _round(
+    call: Callable[[], object], contents: Contents, device: Device, row: bool, *, is_first: bool
+) -> list[Pair]:
     pairs: list[Pair] = []
     taken = _written_and_called(call, contents, device)  # also wakes threads
     in_a_row = max(2, min(40, int(1e9 * IN_A_ROW_S / taken)))
@@ -198,6 +200,8 @@ def _round(call: Callable[[], object], contents: Contents, device: Device, row: 
 
     end = time.monotonic() + BUDGET_S
     while len(pairs) < PAIRS and (len(pairs) < LEAST_PAIRS or time.monotonic() < end):
+        if is_first and _is_cleared(pairs):
+            break
         first = _time(call, contents, contents.choose(), device) if len(pairs) % 2 else None
         old = seen()
         pairs.append((_time(call, contents, contents.choose(), device) if first is None else first, old))
@@ -247,6 +251,14 @@ def _may_be_kept(rounds: Sequence[Sequence[Pair]], row: bool) -> bool:
         and ratio >= (RATIO_IN_A_ROW if row and difference < LEARNED_NS else RATIO)
         and difference >= DIFFERENCE_NS
     )
+
+
+def _is_cleared(pairs: Sequence[Pair]) -> bool:
+    """Whether a first round can no longer end with unseen content slower by much, and mostly, whatever pairs follow."""
+    alike = sum(unseen < RATIO * max(seen, 1) for unseen, seen in pairs)
+    close = sum(unseen - seen < DIFFERENCE_NS for unseen, seen in pairs)
+    turned = sum(unseen <= seen for unseen, seen in pairs)
+    return max(alike, close) > PAIRS // 2 or turned > MOST_TURNED * PAIRS
 
 
 def _owners(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -184,12 +184,31 @@ def test_a_loaded_host_accuses_nobody() -> None:
 def test_rounds_go_on_while_they_do_not_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it is certain; an honest call has one of each kind."""
     waiting = {row: iter(_loaded(3, 3.0, turned=0.15)) for row in (True, False)}
-    monkeypatch.setattr(content_cache, "_round", lambda *given: next(waiting[given[-1]]))
+    monkeypatch.setattr(content_cache, "_round", lambda *given, is_first: next(waiting[given[-1]]))
     facts = content_cache.observe([(lambda: None, [torch.randn(30, 30)])], Cpu())
     assert 4 < len(facts["rounds"]) <= 2 * content_cache.MOST_ROUNDS
     assert content_cache.judge(facts) != ""
-    monkeypatch.setattr(content_cache, "_round", lambda *_: [(1e6, 1e6)] * content_cache.PAIRS)
+    monkeypatch.setattr(content_cache, "_round", lambda *_, is_first: [(1e6, 1e6)] * content_cache.PAIRS)
     assert len(content_cache.observe([(lambda: None, [torch.randn(30, 30)])], Cpu())["rounds"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("pairs", "is_cleared"),
+    [
+        ([(1e6, 1e6)] * 3, True),  # three of seven are turned round
+        ([(1.5e6, 1e6)] * 3, False),
+        ([(1.5e6, 1e6)] * 4, True),  # the median of seven is below the ratio
+        ([(9e3, 5e3)] * 4, True),  # or the difference too small
+        ([(3e6, 1e6)] * 6, False),
+    ],
+)
+def test_a_first_round_ends_when_nothing_can_change_it(
+    pairs: list[tuple[float, float]], is_cleared: bool
+) -> None:
+    """Whatever pairs would follow."""
+    assert content_cache._is_cleared(pairs) is is_cleared
+    rest = [(1e9, 1.0)] * (content_cache.PAIRS - len(pairs))
+    assert not (is_cleared and content_cache._may_be_kept([pairs + rest], False))
 
 
 def test_a_fault_of_the_probe_itself_is_not_the_kernel_s(monkeypatch: pytest.MonkeyPatch) -> None:

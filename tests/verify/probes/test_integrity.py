@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from pytest_cgins.building.loading import launcher
+from pytest_cgins.core import waiting
 from pytest_cgins.verify.probes import integrity, settings
 from pytest_cgins.verify.probes.origin import Origins
 
@@ -277,6 +279,7 @@ def test_overwritten_machine_code_shows(tmp_path: Path) -> None:
         "import torch\n"
         "from pytest_cgins.verify.probes import integrity\n"
         "before = integrity.fingerprint()\n"
+        "before.refresh()\n"
         "torch.randn(64, 64).matmul(torch.randn(64, 64)).softmax(1)\n"
         "assert before.overwritten() == []\n"
         "memory = os.open('/proc/self/mem', os.O_RDWR)\n"
@@ -286,3 +289,13 @@ def test_overwritten_machine_code_shows(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("libc")
+
+
+def test_a_fork_s_own_locks_are_no_offence() -> None:
+    """A worker is forked from a server that has taken its fingerprint; what modules make anew at a fork is theirs."""
+    before = integrity.Fingerprint()
+    waiting._guard = threading.Lock()
+    assert [change.name for change in before.changes()] == ["_guard"]
+    before._process = -1
+    before.refresh()
+    assert before.changes() == []
