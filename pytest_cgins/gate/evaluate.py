@@ -304,9 +304,21 @@ class Evaluator:
             yield
 
     def _roles_of_cases(self, role: str) -> list[str]:
-        name = f"{role}/interpret" if any(map(self._questions.is_interpreted, self.cases())) else role
-        has_base = role == "timing" and any(self._bases.is_touched(*kernel_of(case)) for case in self.cases())
-        return [name, name + ALONE] if has_base else [name]
+        suffix = "/interpret" if any(map(self._questions.is_interpreted, self.cases())) else ""
+        if role != "timing":
+            return [role + suffix]
+        return self._roles_after_verification(self.cases()[0], f"verification{suffix}", f"timing{suffix}")
+
+    def _roles_after_verification(self, case: Case, verification: str, timing: str) -> list[str]:
+        """Whose processes are asked about a right kernel, the one that times it first."""
+        is_compared = self._bases.is_touched(*kernel_of(case))
+        is_tested = is_compared or self._questions.entry(case).timing.floor_vs_torch
+        roles = [timing if is_tested else timing + UNCOMPARED]
+        if is_compared:
+            roles.append(timing + ALONE)
+        if AFTER_TIMING in self._questions.probes(case):
+            roles.append(verification + ORDINARY)
+        return roles
 
     @contextmanager
     def made_ready(self, case: Case) -> Iterator[tuple[CompiledKernel, str, list[Pair]]]:
@@ -420,13 +432,7 @@ class Evaluator:
         """Start what a case needs; meanwhile they take hold of its GPU, which takes each about a second."""
         roles = [role_of("verification", compiled)]
         if self._timing:
-            if AFTER_TIMING in self._questions.probes(case):
-                roles.append(roles[0] + ORDINARY)
-            roles.append(role_of("timing", compiled))
-            if self._bases.is_touched(*kernel_of(case)):
-                roles.append(roles[-1] + ALONE)
-            elif not self._questions.entry(case).timing.floor_vs_torch:
-                roles[-1] += UNCOMPARED
+            roles += self._roles_after_verification(case, roles[0], role_of("timing", compiled))
         fresh = [role for role in roles if not self._runs.has_run(role, compiled.key)]
         for role in fresh:
             self._pool.start_for(role, compiled.key)

@@ -173,6 +173,21 @@ def test_times_are_beside_the_champion_of_that_moment(
     assert git(copy.top, "show", f"{crowned}:{MAIN}") == first[MAIN]
 
 
+def test_processes_start_while_candidates_are_checked(
+    make_bench: Callable[..., tuple[Bench, ProjectCopy]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """All that time a candidate: where importing torch takes 6 s, it would stand still between any two of them."""
+    bench, _ = make_bench()
+    files = relu("a")
+    with caplog.at_level(logging.DEBUG, "pytest_cgins.run.process"):
+        bench.begin([files], None)
+        bench.check(files)
+        caplog.clear()
+        bench.times(files, None)
+    assert [record.getMessage() for record in caplog.records if " started for " in record.getMessage()] == []
+    assert any("timing/alone: -> " in record.getMessage() for record in caplog.records)
+
+
 def test_the_end_does_not_wait_for_a_kernel_that_hangs(
     make_bench: Callable[..., tuple[Bench, ProjectCopy]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
