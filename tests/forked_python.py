@@ -28,10 +28,16 @@ from typing import Any
 
 CGINS = ("-c", "import sys; from pytest_cgins.app.cli import main; sys.exit(main())")
 """The words before those of a command of `cgins`."""
-GATE = ("pytest_cgins.app.session.gate", "pytest_cgins.app.cli", "xdist.dsession", "pytest_benchmark.plugin")
+GATE = (
+    "pytest_cgins.app.session.run", "pytest_cgins.app.session.livelog", "pytest_cgins.app.cli",
+    "pytest_cgins.report.html", "pytest_cgins.report.junit", "pytest_cgins.report.markdown",
+    "xdist.dsession", "pytest_benchmark.plugin",
+)  # fmt: skip
 TORCH = ("torch", "pytest_cgins.app.cli")
 AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "OPENBLAS_", "MKL_")
 """Variables that are read when the interpreter or a library starts, which a fork is too late for."""
+OF_RUN = ("GIT_CONFIG_", "OLDPWD", "PWD", "SHLVL", "_")
+"""Variables that no worker reads, such as those that bash sets: runs that differ in no others share a server of workers."""
 REQUEST_BYTES = 2**17
 _STANDARD = 3
 # Imports no `site`, and so takes a hundredth of a second.
@@ -143,11 +149,19 @@ def serve(listening: socket.socket, client: str, imports: Sequence[str]) -> tupl
     """Fork a process for each request; returns in each of them, with `-m` or `-c` and what to run."""
     from _pytest.assertion.rewrite import AssertionRewritingHook
 
+    from pytest_cgins.core import documents
+    from pytest_cgins.core.model import SessionReport
+    from pytest_cgins.run import forking
+
     # It would warn of plugins that are imported already.
     AssertionRewritingHook._warn_already_imported = lambda *_: None  # type: ignore[method-assign]
-    own = at_start(os.environ)
+    key_of, own = forking._key, at_start(os.environ)
+    forking._key = lambda module, env: key_of(
+        module, {name: value for name, value in env.items() if not name.startswith(OF_RUN)}
+    )
     for module in imports:
         importlib.import_module(module)
+    documents.prepare(SessionReport)
     gc.freeze()
     poll = select.poll()
     for fd in (0, listening.fileno()):
@@ -239,6 +253,10 @@ def _become(request: dict[str, Any], ends: list[int], client: str) -> tuple[str,
     for number, end in enumerate(ends):
         os.dup2(end, number)
         os.close(end)
+    # Those that there are remember what their descriptors were, such as whether one can seek.
+    sys.stdin = sys.__stdin__ = os.fdopen(0, closefd=False)
+    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     kind, text, *words = request["words"]
     sys.path[0] = request["cwd"] if kind == "-m" else ""
     sys.argv = [kind, *words]

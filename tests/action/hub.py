@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +14,8 @@ from pathlib import Path
 import yaml
 
 from tests.action.local_runner import ACTION, ROOT, obeyed
+from tests.forked_python import at_start, gate_python
 
-BIN = Path(sys.executable).parent
 GH = """#!/bin/sh
 folder=FOLDER
 case "$*" in
@@ -54,6 +53,7 @@ class Hub:
         self.path.mkdir()
         (self.path / "gh").write_text(GH.replace("FOLDER", shlex.quote(str(folder))))
         (self.path / "gh").chmod(0o755)
+        (self.path / "python3").symlink_to(gate_python().executable())
         self.artifacts: list[dict[str, object]] = []
 
     def add(
@@ -94,10 +94,11 @@ class Hub:
 
     def bash(self, words: list[str], **env: str) -> subprocess.CompletedProcess[str]:
         own = {"GITHUB_REPOSITORY": "octo/kernels", "RUN_ID": "7", "ARTIFACT": "cgins-report", "MOST": "20"}
+        path = f"{self.path}:{os.environ['PATH']}"
         own["GITHUB_STEP_SUMMARY"] = str(self.folder / "summary.md")
         done = subprocess.run(
             ["bash", *words],
-            env={"PATH": f"{self.path}:{BIN}:{os.environ['PATH']}", "HOME": str(self.folder), **own, **env},
+            env={**at_start(os.environ), "PATH": path, "HOME": str(self.folder), **own, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,  # the runner reads both
             text=True,

@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +24,7 @@ import yaml
 from tests.action import events
 from tests.action.events import Event
 from tests.action.github_parsers import Parsers, State
+from tests.forked_python import at_start, gate_python
 
 ROOT = Path(__file__).parents[2]
 ACTION = ROOT / "action"
@@ -141,13 +141,13 @@ class Runner:
             action: the folder that the action was fetched to.
             services: caches and artifacts; new ones if left out.
             env: added to the job's environment.
-            inputs: the action's inputs, with underscores for dashes; `python` is this interpreter, and nothing is
-                installed, unless told otherwise.
+            inputs: the action's inputs, with underscores for dashes; `python` is a fork of this interpreter, and
+                nothing is installed, unless told otherwise.
         """
         event = event or events.event("push")
         (temporary / "files").mkdir(parents=True)
         tree = self.parsers.parse("action", "action.yml", (ACTION / "action.yml").read_text(encoding="utf-8"))
-        given = {"python": sys.executable, "install": "none"} | {
+        given = {"python": str(gate_python().executable()), "install": "none"} | {
             name.replace("_", "-"): value for name, value in inputs.items()
         }
         unknown = given.keys() - tree["inputs"].keys()
@@ -176,7 +176,7 @@ class Runner:
 
 
 def _environment(workspace: Path, temporary: Path, action: Path, event: Event) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "HOME")} | at_start(os.environ)
     payload = temporary / "files" / "event.json"
     payload.write_text(json.dumps(event.payload), encoding="utf-8")
     return (

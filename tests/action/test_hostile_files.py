@@ -172,6 +172,12 @@ def test_hostile_proposal_gives_no_commands_and_runs_nothing(hub: Hub) -> None:
 @pytest.mark.parametrize(("most", "tried"), [("0", 0), ("08", 8), ("9", 9), ("10", 9)])
 def test_one_artifact_opens_so_many_pull_requests(hub: Hub, most: str, tried: int) -> None:
     """Proposals beyond most-pull-requests are left alone, and a warning tells their number and nothing of theirs."""
+    python = hub.path / "python3"
+    python.unlink()
+    python.write_text(
+        f'#!/bin/sh\n[ "$1" = -P ] && echo "cgins: refused" && exit 2\nexec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
     names = [f"run/proposals/::error::{number}/proposal.json" for number in range(9)]
     hub.add(12, zipped(dict.fromkeys(names, b"{}")), name="cgins-proposals")
     done = hub.run("publish.sh", str(hub.folder / "proposals"), FOLDER=str(hub.folder), MOST=most)

@@ -16,6 +16,7 @@ import pytest
 from pytest_cgins.core.model import Evaluation, Status
 from pytest_cgins.report import document
 from tests.action.local_runner import ACTION, obeyed, parse_outputs
+from tests.forked_python import gate_python
 
 Make = Callable[..., Evaluation]
 Keys = Callable[..., dict[str, str]]
@@ -159,7 +160,7 @@ class Finish:
             **os.environ,
             **{name: str(file) for name, file in self.files.items()},
             "GITHUB_ACTION_PATH": str(ACTION),
-            "CGINS_PYTHON": sys.executable,
+            "CGINS_PYTHON": str(gate_python().executable()),
             "CGINS_REPORT": str(self.report),
             "CGINS_EXIT_CODE": str(code),
             "INPUT_SUMMARY": "true",
@@ -190,7 +191,7 @@ def test_every_exit_code_has_a_status(finish: Finish, code: int, status: str) ->
     """The gate's exit code stays what it is, and has a name."""
     finish.write(Status.PASSED)
     found = finish.run(code)
-    assert (found["status"], found["exit-code"]) == (status, str(code))
+    assert (found["status"], found["exit-code"]) == (status, str(code)), finish.log
     assert found["report-path"] == str(finish.report)
     assert found["files"].split("\n") == [
         str(finish.report.with_suffix(one)) for one in (".json", ".html", ".xml")
