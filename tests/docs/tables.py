@@ -1,10 +1,13 @@
-"""Markdown tables, as the tests of the documents read them."""
+"""What the tests of the documents read: Markdown tables, and the tests that documents name."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 
 def document(name: str) -> str:
@@ -26,3 +29,10 @@ def rows(text: str) -> Iterator[list[str]]:
         if index + 1 < len(lines) and re.fullmatch(r"[|\-: ]+", lines[index + 1]):
             continue
         yield [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+@cache
+def functions(file: Path) -> frozenset[str]:
+    """Names of the functions of a file of tests; none if there is no such file."""
+    tree = ast.parse(file.read_text(encoding="utf-8")) if file.is_file() else ast.Module()
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))

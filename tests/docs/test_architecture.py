@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from tables import rows, sections
-from walk import links
 
 from pytest_cgins import plugin
 
@@ -33,9 +32,3 @@ def test_files_exist() -> None:
     for name in named:
         folders = [PACKAGE, REPOSITORY, *(PACKAGE / room for room in rooms)]
         assert any((folder / name).exists() for folder in folders), name
-
-
-def test_links_lead_somewhere() -> None:
-    """Each relative link is a file of the repository."""
-    for link in links(TEXT):
-        assert (FILE.parent / link).exists(), link

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tables import document, rows, sections
-from walk import blocks, links, run
+from walk import blocks, run
 
 from pytest_cgins.app import cli
 from pytest_cgins.core.model import Contract
@@ -52,10 +52,3 @@ def test_contracts_are_all_there() -> None:
     """The table names every contract of the model."""
     named = {re.findall(r"`([\w-]+)`", row[0])[0] for row in rows(sections(TEXT)["Which contract"])}
     assert named == set(Contract.__args__)
-
-
-def test_links_lead_somewhere() -> None:
-    """Each relative link is a file beside the document."""
-    folder = Path(cli.__file__).parents[1] / "docs"
-    for link in links(TEXT):
-        assert (folder / link).exists(), link

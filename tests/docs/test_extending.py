@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tables import document
-from walk import blocks, links, patched
+from walk import blocks, patched
 
 from pytest_cgins import plugin
 
@@ -161,9 +161,3 @@ def test_files_exist() -> None:
     """Each file that is named is there, but for those that are written here."""
     for name in set(re.findall(r"`((?:[\w.]+/)+[\w.]*)`", TEXT)) - NEW - {"pytest_cgins/"}:
         assert any((folder / name).exists() for folder in (PACKAGE, PACKAGE.parent)), name
-
-
-def test_links_lead_somewhere() -> None:
-    """Each relative link is a file."""
-    for link in links(TEXT):
-        assert (PACKAGE / "docs" / link).exists(), link

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-import re
 import sys
 from pathlib import Path
 
 import pytest
 from tables import document, rows, sections
-from walk import links, run
+from walk import run
 
-from pytest_cgins.app import cli
-from pytest_cgins.app.commands import import_export as importers
 from pytest_cgins.recording.importers import registry
 
 TEXT = document("importing.md")
-
-
-def kinds(command: str) -> set[str]:
-    """KINDs of `cgins import` or `cgins export`."""
-    parser = argparse.ArgumentParser()
-    importers.add_parsers(parser.add_subparsers())
-    (top,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    (nested,) = (
-        action for action in top.choices[command]._actions if isinstance(action, argparse._SubParsersAction)
-    )
-    return set(nested.choices)
 
 
 def test_every_example_works(
@@ -43,33 +28,14 @@ def test_every_example_works(
             if name.partition(".")[0] == "references":
                 del sys.modules[name]
     shown = {line.split()[2] for line in ran if line.startswith("cgins import ")}
-    assert shown == kinds("import")
-    assert {line.split()[2] for line in ran if line.startswith("cgins export ")} == kinds("export")
+    assert shown == set(registry.IMPORTERS)
+    assert {line.split()[2] for line in ran if line.startswith("cgins export ")} == set(registry.EXPORTERS)
 
 
 def test_every_kind_has_its_row_and_section() -> None:
     """The table has each kind, whether it runs code, and a link to the kind's section."""
     table = {row[0]: row[2] for row in rows(TEXT)}
-    assert set(table) == {f"[`{kind}`](#{kind})" for kind in kinds("import")}
-    for kind in kinds("import"):
+    assert set(table) == {f"[`{kind}`](#{kind})" for kind in registry.IMPORTERS}
+    for kind, importer in registry.IMPORTERS.items():
         assert kind in sections(TEXT)
-        assert table[f"[`{kind}`](#{kind})"] == ("yes" if registry.IMPORTERS[kind].runs_code else "no")
-
-
-def test_options_that_are_named_exist() -> None:
-    """Each `--option` of the text is one of some import or export command."""
-    known = set(re.findall(r"`(--[a-z-]+)", document("options.md")))
-    named = set(re.findall(r"--[a-z][a-z-]*", TEXT))
-    assert len(named) > 10
-    assert named <= known | {"--cgins"}
-
-
-def test_links_lead_somewhere() -> None:
-    """Each relative link is to a file, and each link to a section to one that is there."""
-    folder = Path(cli.__file__).parents[1] / "docs"
-    for link in links(TEXT):
-        assert (folder / link).exists(), link
-    for file, section in re.findall(r"\]\(([\w./]*)#([\w-]+)\)", TEXT):
-        text = (folder / file).read_text() if file else TEXT
-        anchors = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in sections(text)}
-        assert section in anchors, section
+        assert table[f"[`{kind}`](#{kind})"] == ("yes" if importer.runs_code else "no")

@@ -8,29 +8,13 @@ from pathlib import Path
 
 import yaml
 from tables import document, rows, sections
-from walk import blocks, commands, links
+from walk import blocks
 
 from pytest_cgins.core.model import Status
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 WORDS = " ".join(TEXT.split())
-
-
-def test_links_lead_somewhere() -> None:
-    """Each relative link and picture is a file of the repository."""
-    found = links(TEXT)
-    assert len(found) > 12
-    for link in found:
-        assert (ROOT / link).exists(), link
-
-
-def test_options_are_documented_ones() -> None:
-    """Each option of `pytest --cgins` that is named is one of options.md."""
-    known = set(re.findall(r"(?m)^- `(--[a-z-]+)", sections(document("options.md"))["pytest --cgins"]))
-    named = set(re.findall(r"--cgins[a-z-]*", TEXT))
-    assert "--cgins-seed" in named
-    assert named <= known
 
 
 def test_failures_are_quoted_from_the_tutorial() -> None:
@@ -58,21 +42,6 @@ def test_statuses_exist() -> None:
     for row in rows(sections(TEXT)["Verdicts"]):
         for name in re.findall(r"`([A-Z_]+)`", row[0]):
             assert name in Status.__members__, name
-
-
-def test_commands_exist() -> None:
-    """Each `cgins` command is one that options.md describes."""
-    known = sections(document("options.md"))
-    lines = [
-        command.line for block in blocks(TEXT) if block.language == "console" for command in commands(block)
-    ]
-    for line in [*lines, *re.findall(r"`(cgins [a-z][^`]*)`", TEXT)]:
-        words = line.split()
-        if words[0] == "cgins":
-            named = " ".join(words[:2]), " ".join(words[:3])
-            assert any(
-                heading == name or heading.startswith(f"{name} ") for heading in known for name in named
-            ), line
 
 
 def test_counts_are_those_of_the_example_project() -> None:

@@ -16,7 +16,7 @@ from pytest_cgins.core.model import Evaluation, Reason, Shard, Status
 from pytest_cgins.report import formats, junit, markdown, merge, pull_request_comment
 from pytest_cgins.report.html import page
 from pytest_cgins.report.html.markup import TEXT_LENGTH
-from pytest_cgins.report.merge_cases import Part
+from pytest_cgins.report.merge import Part
 from tests.report.test_markdown import report_of
 
 TEXT = document("reports.md")

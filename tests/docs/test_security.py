@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from functools import cache
 from pathlib import Path
 
-from tables import rows, sections
+from tables import functions, rows, sections
 
 REPOSITORY = Path(__file__).parents[2]
 TEXT = (REPOSITORY / ".github" / "SECURITY.md").read_text(encoding="utf-8")
@@ -21,12 +19,12 @@ WORKFLOWS = {file.name for file in (REPOSITORY / ".github" / "workflows").glob("
 def test_every_claim_has_tests_that_exist() -> None:
     """Each claim names a test, or a file of tests, and each that is named is there."""
     assert len(CLAIMS) == len(re.findall(r"(?m)^- [^*]", TEXT)) > 60
-    for claim, tests in CLAIMS:
-        for name in re.findall(r"`([^`]+)`", tests):
+    for claim, quoted in CLAIMS:
+        for name in re.findall(r"`([^`]+)`", quoted):
             file, _, function = name.partition("::")
-            functions = _functions(REPOSITORY / "tests" / file)
-            assert functions, f"{claim}: {file}"
-            assert not function or function in functions, f"{claim}: {name}"
+            tests = functions(REPOSITORY / "tests" / file)
+            assert tests, f"{claim}: {file}"
+            assert not function or function in tests, f"{claim}: {name}"
 
 
 def test_no_claim_is_made_twice() -> None:
@@ -43,15 +41,3 @@ def test_every_workflow_is_told() -> None:
         for name in re.findall(r"`([\w-]+\.yml)`", row[1])
     }
     assert named == WORKFLOWS
-
-
-@cache
-def _functions(file: Path) -> frozenset[str]:
-    if not file.is_file():
-        return frozenset()
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    return frozenset(
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
-    )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+
+from tables import functions
 
 from pytest_cgins.app import cli
 from pytest_cgins.regenerate.methods import registry
@@ -59,7 +58,7 @@ def test_tests_exist() -> None:
     for line in ABILITIES:
         for name in (line.test, *(name for name in _quoted(line.note) if "::" in name)):
             file, _, function = name.partition("::")
-            assert not name or function in _functions(REPOSITORY / "tests" / file), line
+            assert not name or function in functions(REPOSITORY / "tests" / file), line
 
 
 def test_methods_exist() -> None:
@@ -84,12 +83,3 @@ def test_what_is_not_shown_has_a_reason() -> None:
 
 def _quoted(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
-
-
-@cache
-def _functions(file: Path) -> frozenset[str]:
-    return frozenset(_names(ast.parse(file.read_text(encoding="utf-8")))) if file.exists() else frozenset()
-
-
-def _names(tree: ast.AST) -> Iterator[str]:
-    return (node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from pathlib import Path
 
 from tables import document, rows, sections
 from timings import RULE, blocks, compared, measured
 
-import pytest_cgins
 from pytest_cgins.config.model import TimingGate
 from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.report.times import LISTED_FALSE
@@ -52,10 +50,3 @@ def test_the_failure_is_what_the_gate_prints() -> None:
     )
     head, _, rest = verdict.message.partition("\n")
     assert f"SLOWER (slower-than-base): {head}\n\n{rest}\n" in TEXT
-
-
-def test_links_lead_somewhere() -> None:
-    """Files that are linked exist."""
-    folder = Path(pytest_cgins.__file__).parent / "docs"
-    for target in re.findall(r"\]\(([^)#]+)", TEXT):
-        assert (folder / target).exists(), target

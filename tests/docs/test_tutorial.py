@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tables import document
-from walk import blocks, links, missing, run
-
-from pytest_cgins.app import cli
+from walk import blocks, missing, run
 
 TEXT = document("tutorial.md")
 ACTION = Path(__file__).parents[2] / "action" / "action.yml"
@@ -44,15 +42,6 @@ def test_workflow_uses_inputs_of_the_action() -> None:
     assert workflow["permissions"] == {"contents": "read"}
     (step,) = [step for step in workflow["jobs"]["gate"]["steps"] if "pytest-cgins/action@" in step["uses"]]
     assert set(step["with"]) <= set(yaml.safe_load(ACTION.read_text())["inputs"])
-
-
-def test_links_lead_somewhere() -> None:
-    """Each relative link is to a file of the repository."""
-    folder = Path(cli.__file__).parents[1] / "docs"
-    found = links(TEXT)
-    assert len(found) > 5
-    for link in found:
-        assert (folder / link).resolve().exists(), link
 
 
 @pytest.mark.parametrize(
