@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_cgins.config import timing_gate
 from pytest_cgins.config.document import Section, Value, read
 from pytest_cgins.config.kernel import kernel
-from pytest_cgins.config.llm_section import llm_settings
+from pytest_cgins.config.llm import llm_settings
 from pytest_cgins.config.model import Config, KernelEntry
 from pytest_cgins.config.pull_request import pull_request_settings
 from pytest_cgins.core.errors import ConfigError

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.config import load
 from pytest_cgins.config.llm import UNPAID, Budget, LlmSettings, Models, Price, Temperatures, looks_like_key
-from pytest_cgins.config.llm_override import overridden
+from pytest_cgins.config.llm_options import overridden
 from pytest_cgins.core.errors import ConfigError
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
