@@ -1,4 +1,4 @@
-"""What besides the arguments decides an op's result: taken at recording, restored at replay."""
+"""What besides the arguments decides an op's result: taken at recording, restored at replay; where and with what torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from pytest_cgins.core.device import DEVICES, device_of, torch_device
-from pytest_cgins.core.model import Autocast, Context
+from pytest_cgins.core.model import Autocast, Context, Origin
 
 AUTOCAST_DEVICES = tuple(kind for kind in DEVICES if torch_device(kind).partition(":")[0] == kind)
 
@@ -130,3 +130,9 @@ def _enter_autocast(stack: ExitStack, context: Context, device_type: str) -> Non
             stack.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=False))
         elif torch.is_autocast_enabled(device):
             stack.enter_context(torch.autocast(device, enabled=False))
+
+
+def origin_of(device: torch.device | str) -> Origin:
+    """Device and torch of this process."""
+    name = str(device)
+    return Origin(device=name.partition(":")[0], device_name=device_of(name).model(), torch=torch.__version__)

@@ -14,8 +14,7 @@ from pytest_cgins.core.layout import lay_out, overlap
 from pytest_cgins.core.model import Blob, Gold, GoldTensor, TensorMeta, Trace
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.context import neutral
-from pytest_cgins.packs.recipe import positions, seed_of
-from pytest_cgins.packs.source import BlobSource
+from pytest_cgins.packs.recipe import BlobSource, positions, seed_of
 from pytest_cgins.packs.statistics import summarize
 
 

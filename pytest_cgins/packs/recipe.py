@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,15 @@ from pytest_cgins.core.dtypes import INTEGERS, ITEMSIZE, LOWEST
 from pytest_cgins.core.errors import PackError
 from pytest_cgins.core.model import Blob, Recipe, Statistics, Storage
 from pytest_cgins.core.text import counted
-from pytest_cgins.packs.source import BlobSource
+
+
+class BlobSource(Protocol):
+    """Where the bytes of blobs come from."""
+
+    def read(self, blob: Blob) -> bytes:
+        """The `nbytes` bytes of a blob."""
+        ...
+
 
 # Small enough for the second-level cache: five arrays of a chunk are in flight.
 _CHUNK = 2**13

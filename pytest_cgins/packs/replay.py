@@ -18,8 +18,7 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.context import neutral, restore
 from pytest_cgins.packs.gold import GoldValues, load_gold, to_bytes
-from pytest_cgins.packs.recipe import generate
-from pytest_cgins.packs.source import BlobSource
+from pytest_cgins.packs.recipe import BlobSource, generate
 from pytest_cgins.packs.statistics import summarize
 
 _ULPS = 64

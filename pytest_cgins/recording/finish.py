@@ -12,15 +12,15 @@ import torch
 from pytest_cgins.core.errors import RecordError, ReplayError
 from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.model import TRACE_PACK_VERSION, Storage, Trace, TracePack
-from pytest_cgins.packs import gold, mutation, recipe, replay
+from pytest_cgins.packs import gold, recipe, replay
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import bound
-from pytest_cgins.packs.context import neutral, restore
+from pytest_cgins.packs.context import neutral, origin_of, restore
 from pytest_cgins.packs.fingerprint import readable
 from pytest_cgins.packs.inputs import Tier
-from pytest_cgins.packs.origin import origin_of
 from pytest_cgins.packs.store import PackReader, PackWriter, seal
 from pytest_cgins.recording.ledger import Kept, Ledger, Record
+from pytest_cgins.recording.side_effects import changed_tensors, tensor_hashes
 
 ItemT = TypeVar("ItemT")
 
@@ -104,10 +104,10 @@ class Finisher:
         """Run the op on the inputs that a replay will make."""
         storages, tensors = self._inputs(record)
         trace = replace(trace, storages=storages)
-        before = mutation.hashes(tensors)
+        before = tensor_hashes(tensors)
         with _explained(f"{trace.call.op} {trace.signature}"):
             result = replay.run(trace, tensors)
-            answer = gold.describe(result, tensors, mutation.changed(tensors, before), tier, self.writer.add)
+            answer = gold.describe(result, tensors, changed_tensors(tensors, before), tier, self.writer.add)
         return replace(trace, gold=answer)
 
     def _inputs(self, record: Record) -> tuple[tuple[Storage, ...], list[torch.Tensor]]:

@@ -1,4 +1,4 @@
-"""The signatures that a recording has met: how often, what is kept of each, and which become traces."""
+"""The signatures that a recording has met: how often, what is kept of each, and which become traces; what was left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 import torch
 
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.model import Blob, Context, Gold, Length, OpCall, Storage, TensorMeta
+from pytest_cgins.core.text import counted
 from pytest_cgins.packs.store import PackWriter
 from pytest_cgins.recording import lengths
 from pytest_cgins.recording.lengths import Form, Key
@@ -285,3 +287,36 @@ class Ledger:
                 del single[id(record)]
         units |= {record.number: _Unit([record], [0], [record]) for record in single.values()}
         return [units[number] for number in sorted(units)]
+
+
+class Skipped:
+    """How many calls were left out, by op and reason."""
+
+    def __init__(self) -> None:
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self._remedies: dict[str, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, op: str, reason: RecordError, calls: int = 1) -> None:
+        """Count calls of an op that were left out for one reason."""
+        self._calls[op, reason.what] += calls
+        self._remedies[reason.remedy] = None
+
+    def warning(self) -> str:
+        """`calls were left out that cannot be recorded: torch.matmul, 2 calls: a tensor with …`."""
+        left_out = "; ".join(
+            f"{op}, {counted(calls, 'call')}: {reason}" for (op, reason), calls in self._calls.items()
+        )
+        return f"calls were left out that cannot be recorded: {left_out}"
+
+    def error(self) -> RecordError:
+        """What to raise when nothing else was recorded."""
+        what = "; ".join(
+            f"{op} cannot be recorded, in {counted(calls, 'call')}: {reason}"
+            for (op, reason), calls in self._calls.items()
+        )
+        return RecordError(
+            f"{what}; no other call of a recordable op was seen", remedy="; ".join(self._remedies)
+        )

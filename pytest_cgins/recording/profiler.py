@@ -18,8 +18,7 @@ from pytest_cgins.core.errors import PackError, ReplayError, TraceError
 from pytest_cgins.core.model import Trace
 from pytest_cgins.packs import replay
 from pytest_cgins.packs.call import bound, relocate
-from pytest_cgins.packs.context import restore
-from pytest_cgins.packs.origin import origin_of
+from pytest_cgins.packs.context import origin_of, restore
 from pytest_cgins.packs.store import PackReader
 from pytest_cgins.recording.profile import PROFILE_VERSION, AtenCall, DeviceKernel, PackProfile, TraceProfile
 

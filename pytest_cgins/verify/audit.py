@@ -45,7 +45,7 @@ from pytest_cgins.core.errors import RandomOp
 from pytest_cgins.core.layout import Layout, lay_out, rebuild
 from pytest_cgins.core.model import Context, Trace
 from pytest_cgins.packs.backward import is_derived
-from pytest_cgins.packs.source import BlobSource
+from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.verify import inputs, semantics
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import as_real

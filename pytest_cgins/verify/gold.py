@@ -13,7 +13,7 @@ from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.model import Gold, Origin, Trace
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs.gold import GoldValues, load_gold
-from pytest_cgins.packs.source import BlobSource
+from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements

@@ -15,8 +15,8 @@ from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.model import Context, ForgeryCheck, OpCall, Trace
 from pytest_cgins.packs.call import relocate
 from pytest_cgins.packs.ops import declared_of
+from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.packs.replay import load_inputs, recording_device
-from pytest_cgins.packs.source import BlobSource
 from pytest_cgins.verify import (
     blindness,
     both_signs,

@@ -10,6 +10,7 @@ import random
 import shutil
 import socket
 import warnings
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ from pytest_cgins.recording.importers import (  # fmt: skip
     flashinfer,
     gins,
     kernelbench,
-    pairs,
+    pt_files,
     references,
     refpy,
     registry,
@@ -171,7 +172,8 @@ def _collected(folder: Path, read: Callable[[Collector], object]) -> object:
 def _gins(folder: Path) -> Callable[[bytes], object]:
     def parse(data: bytes) -> object:
         source = _file(folder, "p.json", data)
-        return _collected(folder, lambda collector: gins.collect(source, collector, max_mib=MAX_MIB))
+        args = Namespace(source=source, max_mib=MAX_MIB)
+        return _collected(folder, lambda collector: gins.run(args, collector))
 
     return parse
 
@@ -205,9 +207,8 @@ def _backendbench(folder: Path) -> Callable[[bytes], object]:
         def read(collector: Collector) -> None:
             # The ops whose arguments torch itself checks: others end a process, whoever calls them.
             for op in ("aten.add.Tensor", "aten._softmax", "aten.cat", "aten.sum", "aten.zeros", "aten.ones"):
-                backendbench.collect(
-                    source, collector, max_mib=MAX_MIB, device="cpu", functional=False, only=op
-                )
+                args = Namespace(source=source, max_mib=MAX_MIB, device="cpu", functional=False, only=op)
+                backendbench.run(args, collector)
 
         return _collected(folder, read)
 
@@ -290,9 +291,8 @@ def _pairs(folder: Path) -> Callable[[bytes], object]:
         _file(folder / "pairs", "entry_0.pt", data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _collected(
-                folder, lambda collector: pairs.collect(folder / "pairs", collector, op={}, device="cpu")
-            )
+            args = Namespace(source=folder / "pairs", op=[], device="cpu")
+            return _collected(folder, lambda collector: pt_files.run(args, collector))
 
     return parse
 

@@ -7,6 +7,7 @@ import os
 import resource
 import tracemalloc
 import zipfile
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from pytest_cgins.recording.importers import (  # fmt: skip
     expressions,
     files,
     gins,
-    pairs,
+    pt_files,
     references,
     refpy,
     robustkbench,
@@ -214,7 +215,9 @@ def test_factories_allocate_nothing_to_be_measured(tmp_path: Path) -> None:
     source.write_text("Operator: aten.ones.default\ncnt: 1, (([2147483648],), {})\n")
     before = _resident_mib()
     with collect.Collector(tmp_path / "out", "full") as collector:
-        backendbench.collect(source, collector, max_mib=1.0, device="cpu", functional=False)
+        backendbench.run(
+            Namespace(source=source, max_mib=1.0, device="cpu", functional=False, only=""), collector
+        )
     assert (
         "its outputs have 8192 MiB, more than the 1 MiB of --max-mib" in collector.report.left_out[0].reason
     )
@@ -240,7 +243,9 @@ def test_counts_are_bounded(tmp_path: Path) -> None:
     line = f"cnt: {'9' * 18}, ((T([2], f32),), {{}})\n"
     source.write_text("Operator: aten.sin.default\n" + line * 12)
     with collect.Collector(tmp_path / "out", "full") as collector:
-        backendbench.collect(source, collector, max_mib=1.0, device="cpu", functional=False)
+        backendbench.run(
+            Namespace(source=source, max_mib=1.0, device="cpu", functional=False, only=""), collector
+        )
         report = collector.finish()
     assert report.pack is not None
     assert report.pack.traces[0].count == 2**63 - 1
@@ -275,7 +280,7 @@ def test_programs_without_operations_cost_nothing(tmp_path: Path) -> None:
     source.write_text("[" + "{}," * 100_000 + "{}]")
     state = torch.random.get_rng_state()
     with collect.Collector(tmp_path / "out", "full") as collector:
-        gins.collect(source, collector, max_mib=1.0)
+        gins.run(Namespace(source=source, max_mib=1.0), collector)
     assert collector.report.left_out == []
     assert torch.equal(torch.random.get_rng_state(), state)
 
@@ -320,7 +325,7 @@ def test_pairs(data: bytes, what: str, tmp_path: Path) -> None:
     """A file of lists in lists leaves its own entry out, and not the whole import."""
     (tmp_path / "entry_0.pt").write_bytes(data)
     with collect.Collector(tmp_path / "out", "full") as collector:
-        pairs.collect(tmp_path, collector, op={}, device="cpu")
+        pt_files.run(Namespace(source=tmp_path, op=[], device="cpu"), collector)
     assert what in collector.report.left_out[0].reason
 
 
@@ -333,7 +338,7 @@ def test_endless_pairs(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "entry_2.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", b"\0" * 2**16)
     with collect.Collector(tmp_path / "out", "full") as collector:
-        pairs.collect(tmp_path, collector, op={}, device="cpu")
+        pt_files.run(Namespace(source=tmp_path, op=[], device="cpu"), collector)
     reasons = [left.reason for left in collector.report.left_out]
     assert "nested deeper than 32" in reasons[0]
     assert "is not a regular file" in reasons[1]

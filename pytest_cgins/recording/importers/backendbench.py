@@ -63,35 +63,24 @@ class Recorded:
     """How often it was met; 0 for a made-up call."""
 
 
-def collect(
-    source: Path, collector: Collector, *, max_mib: float, device: str, functional: bool, only: str = ""
-) -> None:
-    """Record every call of the source on inputs drawn for it.
-
-    Args:
-        source: text, `.json` or `.jsonl`.
-        collector: where traces go.
-        max_mib: most MiB that the tensors of a call may have.
-        device: where to record; every call runs on the CPU first.
-        functional: call an op by the name of torch's function where there is one with its arguments.
-        only: take only ops whose name contains this.
-    """
-    for recorded in _lines(source, collector):
-        if only not in recorded.op:
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """Record every call of the source on inputs drawn for it: on the CPU first, wherever it is recorded."""
+    for recorded in _lines(args.source, collector):
+        if args.only not in recorded.op:
             continue
         entry = f"{recorded.op} {recorded.args}"
         try:
-            op, args, kwargs = _call(recorded, max_mib, functional=functional)
-            check_result(op, args, kwargs, max_mib)
+            op, positional, keyword = _call(recorded, args.max_mib, functional=args.functional)
+            check_result(op, positional, keyword, args.max_mib)
             # Before the trial, which may change them.
-            moved_args, moved_kwargs = on(device, args), on(device, kwargs)
-            if device != "cpu":
+            moved = on(args.device, (positional, keyword))
+            if args.device != "cpu":
                 # An index out of bounds is an error on the CPU; on a GPU it ends the whole process.
-                backward.resolve(op)(*args, **kwargs)
+                backward.resolve(op)(*positional, **keyword)
         except Exception as error:  # noqa: BLE001 - torch refuses arguments in many ways
             collector.leave_out(entry, error)
             continue
-        call = partial(backward.resolve(op), *moved_args, **moved_kwargs)
+        call = partial(backward.resolve(op), *moved[0], **moved[1])
         collector.record(entry, op, call, max(1, recorded.count))
 
 
@@ -330,15 +319,3 @@ def _index_bound(op: str, args: tuple[Any, ...]) -> int:
         return find(args) if find is not None else 0
     except (IndexError, TypeError, ValueError, AttributeError) as error:
         raise RecordError(f"the arguments are not those of aten.{op}: {error}") from error
-
-
-def run(args: argparse.Namespace, collector: Collector) -> None:
-    """See `Importer.run`."""
-    collect(
-        args.source,
-        collector,
-        max_mib=args.max_mib,
-        device=args.device,
-        functional=args.functional,
-        only=args.only,
-    )

@@ -35,21 +35,13 @@ _INTEGERS = 1024
 """Random integers are within ± this, as the format's own benchmark draws them; int8 has its whole range."""
 
 
-def collect(
-    source: Path, collector: Collector, references: References, *, max_mib: float, device: str
-) -> None:
+def run(args: argparse.Namespace, collector: Collector) -> None:
     """Record a call for every workload.
-
-    Args:
-        source: root of the trace set.
-        collector: where traces go.
-        references: where reference code is copied to.
-        max_mib: most MiB that a workload's inputs may have.
-        device: where to record.
 
     Raises:
         RecordError: if there is no definition.
     """
+    source, references = args.source, References(args.references)
     files = sorted((source / "definitions").rglob("*.json"))
     if not files:
         raise RecordError(
@@ -75,7 +67,7 @@ def collect(
             collector.leave_out(entry, "no workload is for it")
         for workload in found:
             op = references.op(module, "run")
-            _take(collector, source, definition, workload, op, max_mib=max_mib, device=device)
+            _take(args, collector, definition, workload, op)
     for name, left in workloads.items():
         collector.leave_out(name, f"{counted(len(left), 'workload')} without a definition")
 
@@ -93,28 +85,25 @@ def _workloads(path: Path, collector: Collector) -> Iterator[tuple[str, dict[str
 
 
 def _take(
+    args: argparse.Namespace,
     collector: Collector,
-    root: Path,
     definition: dict[str, Any],
     workload: dict[str, Any],
     op: str,
-    *,
-    max_mib: float,
-    device: str,
 ) -> None:
     entry = f"{definition['name']} {workload.get('uuid', '')}".strip()
     try:
-        maker = _Inputs(root, definition, workload, max_mib)
-        args = [maker.make(name, spec) for name, spec in definition["inputs"].items()]
-        check_size(args, max_mib)
-        args = on(device, args)
+        maker = _Inputs(args.source, definition, workload, args.max_mib)
+        inputs = [maker.make(name, spec) for name, spec in definition["inputs"].items()]
+        check_size(inputs, args.max_mib)
+        inputs = on(args.device, inputs)
     except (KeyError, TypeError, AttributeError) as error:
         collector.leave_out(entry, f"definition and workload do not fit: {type(error).__name__}: {error}")
         return
     except Exception as error:  # noqa: BLE001 - torch refuses sizes in many ways
         collector.leave_out(entry, error)
         return
-    collector.record(entry, op, lambda: ops.locate(op)(*args))
+    collector.record(entry, op, lambda: ops.locate(op)(*inputs))
 
 
 class _Inputs:
@@ -189,8 +178,3 @@ class _Inputs:
                 f"{dtype} {list(shape or ())}"
             )
         return tensor
-
-
-def run(args: argparse.Namespace, collector: Collector) -> None:
-    """See `Importer.run`."""
-    collect(args.source, collector, References(args.references), max_mib=args.max_mib, device=args.device)

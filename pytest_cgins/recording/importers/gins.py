@@ -20,20 +20,20 @@ from pytest_cgins.recording.importers.expressions import Evaluator, parse
 from pytest_cgins.recording.importers.files import objects, read_json, require_torch_op, text_of
 
 
-def collect(source: Path, collector: Collector, *, max_mib: float) -> None:
+def run(args: argparse.Namespace, collector: Collector) -> None:
     """Record every operation of every program.
 
     Raises:
         RecordError: if the file is not such a list.
     """
-    programs = objects(read_json(source), source, "a list of programs")
+    programs = objects(read_json(args.source), args.source, "a list of programs")
     for number, program in enumerate(programs):
         if not program.get("operations"):
             continue
         name = str(program.get("name") or f"program{number}")
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            _Program(name, collector, max_mib).run(program, source)
+            _Program(name, collector, args.max_mib).run(program, args.source)
 
 
 class _Program:
@@ -106,8 +106,3 @@ class _Program:
             self._collector.report.note(f"device {asked!r} was mapped to the CPU: there is no GPU here")
             return "cpu"
         return asked
-
-
-def run(args: argparse.Namespace, collector: Collector) -> None:
-    """See `Importer.run`."""
-    collect(args.source, collector, max_mib=args.max_mib)

@@ -26,30 +26,14 @@ _LEAST = 8
 """Sizes below this are left alone by `--shrink`, but for the batch."""
 
 
-def collect(
-    source: Path,
-    collector: Collector,
-    references: References,
-    *,
-    overrides: Mapping[str, object],
-    max_mib: float,
-    shrink: bool,
-    device: str,
-) -> None:
-    """Record one call of each problem's model.
-
-    Args:
-        source: a problem file, or a folder of them (at any depth).
-        collector: where traces go.
-        references: where problem files are copied to.
-        overrides: values for top-level constants of the files.
-        max_mib: most MiB of inputs, parameters and outputs of a problem.
-        shrink: halve the top-level sizes of a bigger problem until it fits.
-        device: where to record.
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """Record one call of each problem's model, of a file or of those in a folder, at any depth.
 
     Raises:
         RecordError: if there is no problem.
     """
+    source, overrides = args.source, dict(map(_override, args.overrides))
+    references = References(args.references)
     files = [source] if source.is_file() else sorted(source.rglob("*.py"), key=_order)
     files = [path for path in files if path == source or _PROBLEM.fullmatch(path.name)]
     if not files:
@@ -58,8 +42,8 @@ def collect(
         )
     for path in files:
         try:
-            code, note = _sized(read_text(path), path, overrides, max_mib, shrink=shrink)
-            _take(path, code, collector, references, max_mib=max_mib, device=device)
+            code, note = _sized(read_text(path), path, overrides, args.max_mib, shrink=args.shrink)
+            _take(path, code, collector, references, max_mib=args.max_mib, device=args.device)
         except Exception as error:  # noqa: BLE001 - a problem's code raises anything
             collector.leave_out(path.stem, error)
             continue
@@ -205,19 +189,6 @@ def _constant(node: ast.expr) -> object:
         return eval(compile(ast.Expression(node), "constant", "eval"), {"__builtins__": {}})  # noqa: S307
     except Exception:  # noqa: BLE001 - anything but a number is no size
         return None
-
-
-def run(args: argparse.Namespace, collector: Collector) -> None:
-    """See `Importer.run`."""
-    collect(
-        args.source,
-        collector,
-        References(args.references),
-        overrides=dict(map(_override, args.overrides)),
-        max_mib=args.max_mib,
-        shrink=args.shrink,
-        device=args.device,
-    )
 
 
 def _override(text: str) -> tuple[str, object]:

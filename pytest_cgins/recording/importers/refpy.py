@@ -62,48 +62,27 @@ def parse_dims(text: str) -> dict[str, int]:
     return dims
 
 
-def collect(
-    source: Path,
-    collector: Collector,
-    references: References,
-    *,
-    dims: Mapping[str, int],
-    kernel: Path | None,
-    numel: int | None,
-    max_mib: float,
-    device: str,
-) -> None:
-    """Record one call of the reference.
-
-    Args:
-        source: the file.
-        collector: where the trace goes.
-        references: where the file is copied to.
-        dims: sizes by name.
-        kernel: CUDA source whose `solve` says what the arguments are.
-        numel: elements of each flat buffer; None for the product of the two greatest dims.
-        max_mib: most MiB that the arguments may have.
-        device: where to record.
-    """
-    entry = f"{source.stem} {json.dumps(dict(dims))}"
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """Record one call of the reference."""
+    source, dims = args.source, parse_dims(args.dims)
+    references = References(args.references)
+    entry = f"{source.stem} {json.dumps(dims)}"
     name = module_name("ref", source.absolute().parent.name if source.stem == "ref" else source.stem)
     try:
         module = references.write(name, read_text(source), source.name)
         require(module, "reference")
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            args, kwargs = _arguments(module, dims, kernel, numel, max_mib)
-        check_size([args, kwargs], max_mib)
-        args, kwargs = on(device, args), on(device, kwargs)
+            arguments = _arguments(module, dims, args.kernel, args.numel, args.max_mib)
+        check_size(arguments, args.max_mib)
+        positional, keyword = on(args.device, arguments)
         tolerance = _tolerance(module)
     except Exception as error:  # noqa: BLE001 - the user's code raises anything
         collector.leave_out(entry, error)
         return
     op = references.op(name, "reference")
-    if (
-        collector.record(entry, op, lambda: ops.locate(op)(*args, **kwargs)).recorded
-        and tolerance is not None
-    ):
+    call = collector.record(entry, op, lambda: ops.locate(op)(*positional, **keyword))
+    if call.recorded and tolerance is not None:
         collector.report.tolerances[op] = tolerance
 
 
@@ -225,17 +204,3 @@ def _random(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return torch.randn(shape, dtype=torch.float32).to(dtype)
     high = 2 if dtype is torch.bool else 100
     return torch.randint(0, high, shape, dtype=dtype)
-
-
-def run(args: argparse.Namespace, collector: Collector) -> None:
-    """See `Importer.run`."""
-    collect(
-        args.source,
-        collector,
-        References(args.references),
-        dims=parse_dims(args.dims),
-        kernel=args.kernel,
-        numel=args.numel,
-        max_mib=args.max_mib,
-        device=args.device,
-    )

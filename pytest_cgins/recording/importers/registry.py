@@ -77,7 +77,7 @@ def _module(name: str) -> Any:
 IMPORTERS = {
     "gins": Importer("gins", help="GinS programs (JSON)", source="FILE.json", chooses_device=False),
     "pt": Importer(
-        "pairs",
+        "pt_files",
         help="CGinS pairs of inputs and gold (.pt), tier full",
         source="DIR",
         options=(

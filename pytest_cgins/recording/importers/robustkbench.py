@@ -32,34 +32,19 @@ MAX_CONFIGURATIONS = 10_000
 """Of one task: every combination of three lists is one."""
 
 
-def collect(
-    source: Path,
-    collector: Collector,
-    references: References,
-    *,
-    seeds: int,
-    configs: str,
-    max_mib: float,
-    device: str,
-) -> None:
-    """Record a call for every configuration, seed and direction of every task.
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """Record a call for every configuration, seed and direction of every task, of a folder or of those in it.
 
-    Args:
-        source: a task's folder, or a folder of them.
-        collector: where traces go. In tier `recipe` traces of one form are told apart by statistics only.
-        references: where the code is copied to.
-        seeds: initialisations a configuration.
-        configs: `single` or `multi`: which settings to take.
-        max_mib: most MiB that a call's arguments may have.
-        device: where to record.
+    In tier `recipe` traces of one form are told apart by statistics only.
 
     Raises:
         RecordError: if there is no task.
     """
+    source, references = args.source, References(args.references)
     tasks = sorted({path.parent for path in source.rglob("func_*.py")}) if source.is_dir() else []
     if not tasks:
         raise RecordError(f"{source} has no func_forward.py", remedy="name a task folder of robust-kbench")
-    if seeds > 1 and collector.tier == "recipe":
+    if args.seeds > 1 and collector.tier == "recipe":
         collector.report.note(
             "tier recipe keeps statistics, not values: the seeds of a configuration give traces that differ little; "
             "--tier full keeps their values"
@@ -73,15 +58,14 @@ def collect(
             try:
                 name = module_name("rkb", task.name, direction)
                 module = references.write(name, read_text(code), f"{task.name}/{code.name}")
-                settings = list(_settings(config, configs))
+                settings = list(_settings(config, args.configs))
             except Exception as error:  # noqa: BLE001 - the task's code raises anything
                 collector.leave_out(entry, error)
                 continue
-            run = _Task(
-                entry, module, references.op(name, "forward_fn"), collector, device=device, max_mib=max_mib
-            )
-            for (number, (init, inputs)), seed in itertools.product(enumerate(settings), range(seeds)):
-                run.take(f"{entry} config {number} seed {seed}", init, inputs, seed, direction)
+            op = references.op(name, "forward_fn")
+            recorder = _Task(entry, module, op, collector, device=args.device, max_mib=args.max_mib)
+            for (number, (init, inputs)), seed in itertools.product(enumerate(settings), range(args.seeds)):
+                recorder.take(f"{entry} config {number} seed {seed}", init, inputs, seed, direction)
 
 
 def _settings(path: Path, configs: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -218,16 +202,3 @@ def _stop(*_: Any, **__: Any) -> Any:
 
 def _detached(values: Any) -> Any:
     return mapped(values, lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf)
-
-
-def run(args: argparse.Namespace, collector: Collector) -> None:
-    """See `Importer.run`."""
-    collect(
-        args.source,
-        collector,
-        References(args.references),
-        seeds=args.seeds,
-        configs=args.configs,
-        max_mib=args.max_mib,
-        device=args.device,
-    )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pytest_cgins.core.errors import RecordError
 from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.recording.importers import backendbench
-from pytest_cgins.recording.importers.backendbench import ABBREVIATIONS, _Reader, collect
+from pytest_cgins.recording.importers.backendbench import ABBREVIATIONS, _Reader
 from pytest_cgins.recording.importers.collect import Collector
 
 TEXT = """Operator: aten.add.Tensor
@@ -29,6 +30,12 @@ cnt: 4, ((T([4, 9], f32, [1, 4]), -1, False), {})
 Operator: aten.cat
 cnt: 1, (([T([2, 3], bf16), T([4, 3], bf16)],), {'dim': 0})
 """
+
+
+def options(source: Path, **settings: object) -> Namespace:
+    return Namespace(
+        source=source, **{"max_mib": 1, "device": "cpu", "functional": False, "only": "", **settings}
+    )
 
 
 def args_of(text: str) -> Any:
@@ -131,7 +138,7 @@ def test_inputs_depend_on_the_line_alone(tmp_path: Path, write: Callable[..., Pa
     ids = []
     for number, text in enumerate((TEXT, "\n".join(TEXT.splitlines()[:2]))):
         with Collector(tmp_path / f"pack{number}", "full") as collector:
-            collect(write("o.txt", text), collector, max_mib=1, device="cpu", functional=False, only="add")
+            backendbench.run(options(write("o.txt", text), only="add"), collector)
             collector.finish()
         traces = open_pack(tmp_path / f"pack{number}").pack.traces
         ids.append({trace.id for trace in traces if trace.dtype == "float32"})
@@ -189,7 +196,7 @@ def test_a_trial_does_not_change_what_is_recorded(
     monkeypatch.setattr(backendbench, "on", lambda _, values: copy.deepcopy(values))
     source = write("ops.txt", "Operator: aten.relu_.default\ncnt: 1, ((T([64], f32),), {})\n")
     with Collector(tmp_path / "pack", "full") as collector:
-        collect(source, collector, max_mib=1, device="elsewhere", functional=False)
+        backendbench.run(options(source, device="elsewhere"), collector)
         collector.finish()
     reader = open_pack(tmp_path / "pack")
     (tensor,) = load_inputs(reader.pack.traces[0], reader, "cpu")

@@ -14,7 +14,7 @@ from pytest_cgins.core.errors import RecordError
 from pytest_cgins.packs.gold import load_gold
 from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.recording.importers.reference_code import call_of
+from pytest_cgins.recording.importers.flashinfer_export import call_of
 from pytest_cgins.recording.record import record
 
 GATHER = {

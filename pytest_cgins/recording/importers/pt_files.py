@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.core.errors import RecordError, ReplayError, TraceError
-from pytest_cgins.core.model import Blob, Trace
+from pytest_cgins.core.model import Trace
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs import backward, gold, replay
 from pytest_cgins.packs.store import PackReader, PackWriter, blobs_of, open_pack, seal
@@ -45,45 +45,40 @@ class Pair:
     """What their run returned."""
 
 
-def collect(source: Path, collector: Collector, *, op: Mapping[str, str], device: str) -> None:
-    """Record every pair under a folder; the gold is theirs.
+def run(args: argparse.Namespace, collector: Collector) -> None:
+    """Record every pair under a folder; the gold is theirs, and the collector's tier is `full`.
 
     A pair whose gold this torch does not reproduce within the derived rule is left out as drift.
-
-    Args:
-        source: folder.
-        collector: where traces go; its tier is `full`.
-        op: qualified names of ops by the beginning of the pair's name; "" stands for all.
-        device: where to record.
 
     Raises:
         RecordError: if there is no pair.
     """
+    source: Path = args.source
+    ops = {start: op for start, _, op in (text.rpartition("=") for text in args.op)}
     files = sorted(source.rglob("*.pt")) if source.is_dir() else []
-    found = False
-    for name, inputs, answers in _files(files, source):
-        found = True
+    pairs = list(_files(files, source))
+    for name, inputs, answers in pairs:
         try:
             pair = _load(name, inputs, answers)
-            chosen = _op_of(pair, op)
+            op = _op_of(pair, ops)
         except TraceError as error:
             collector.leave_out(name, error)
             continue
-        _take(collector, pair, chosen, device)
-    if not found:
+        _take(collector, pair, op, args.device)
+    if not pairs:
         raise RecordError(
             f"{source} has no X_inputs.pt with X_gold.pt, inputN.pt with goldN.pt, or entry_N.pt",
             remedy="name the folder that CGinS wrote",
         )
 
 
-def _op_of(pair: Pair, op: Mapping[str, str]) -> str:
+def _op_of(pair: Pair, ops: Mapping[str, str]) -> str:
     """The op given for the longest beginning of the pair's name, else what the file says."""
-    starts = [start for start in op if pair.entry.startswith(start)]
+    starts = [start for start in ops if pair.entry.startswith(start)]
     if not pair.op and not starts:
         raise RecordError(f"nothing says which op it is of; pass --op {pair.entry}=torch.…")
     if starts:
-        return op[max(starts, key=len)]
+        return ops[max(starts, key=len)]
     require_torch_op(pair.op)
     return pair.op
 
@@ -192,15 +187,11 @@ def _with_gold(trace: Trace, pair: Pair, reader: PackReader, writer: PackWriter)
     """The trace with the recorded gold of the pair in place of this run's."""
     if trace.gold is None or trace.gold.mutated:
         raise RecordError("the op changes its arguments, and a pair has no gold for these")
-
-    def add(data: memoryview) -> Blob:
-        return writer.add(data)
-
     inputs = replay.load_inputs(trace, reader, "cpu")
     answer = (
         tuple(pair.gold) if isinstance(pair.gold, list) and trace.gold.outputs.kind == "tuple" else pair.gold
     )
-    described = gold.describe(answer, inputs, (), "full", add)
+    described = gold.describe(answer, inputs, (), "full", writer.add)
     theirs, ours = described.tensors, trace.gold.tensors
     if len(theirs) != len(ours):
         raise RecordError(f"their gold has {counted(len(theirs), 'tensor')}, the op gives {len(ours)}")
@@ -213,9 +204,3 @@ def _with_gold(trace: Trace, pair: Pair, reader: PackReader, writer: PackWriter)
     # How outputs lie and alias is the op's; a file keeps their values alone.
     tensors = tuple(replace(one, meta=other.meta) for one, other in zip(theirs, ours, strict=True))
     return seal(replace(trace, gold=replace(trace.gold, tensors=tensors)))
-
-
-def run(args: argparse.Namespace, collector: Collector) -> None:
-    """See `Importer.run`."""
-    ops = {name: op for name, _, op in (text.rpartition("=") for text in args.op)}
-    collect(args.source, collector, op=ops, device=args.device)

@@ -1,4 +1,4 @@
-"""What a call sets beside the tensors it returns or writes into: attributes of its module, caches that grow."""
+"""What a call changes beside what it returns: tensors that it writes into, attributes of its module, caches that grow."""
 
 from __future__ import annotations
 
@@ -6,13 +6,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import xxhash
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.model import OpCall, Value
 from pytest_cgins.packs import modules
 from pytest_cgins.packs.context import neutral
+from pytest_cgins.packs.gold import to_bytes
 from pytest_cgins.packs.signature import bind
 from pytest_cgins.packs.values import encode
+
+
+def tensor_hashes(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """A hash of the elements of each tensor, in row-major order."""
+    return [xxhash.xxh3_128_intdigest(to_bytes(tensor)) for tensor in tensors]
+
+
+def changed_tensors(tensors: Sequence[torch.Tensor], before: Sequence[int]) -> list[int]:
+    """Indices of tensors whose hashes are others than before."""
+    return [index for index, now in enumerate(tensor_hashes(tensors)) if now != before[index]]
+
 
 _ABSENT = Value(kind="ellipsis")
 
@@ -64,16 +77,9 @@ def _named(values: dict[str, Value]) -> dict[str, Value]:
 def _same(one: Value, other: Value, tensors: Sequence[torch.Tensor]) -> bool:
     if one.kind == other.kind == "tensor":
         old, new = tensors[int(one.value or 0)], tensors[int(other.value or 0)]
-        return old is new or (_form(old) == _form(new) and torch.equal(old, new))
-    if (one.kind, one.value, one.keys, len(one.items)) != (
-        other.kind,
-        other.value,
-        other.keys,
-        len(other.items),
-    ):
+        form, now = ((tensor.shape, tensor.dtype, tensor.device) for tensor in (old, new))
+        return old is new or (form == now and torch.equal(old, new))
+    before, after = ((value.kind, value.value, value.keys, len(value.items)) for value in (one, other))
+    if before != after:
         return False
     return all(_same(old, new, tensors) for old, new in zip(one.items, other.items, strict=True))
-
-
-def _form(tensor: torch.Tensor) -> tuple[object, ...]:
-    return tensor.shape, tensor.dtype, tensor.device
