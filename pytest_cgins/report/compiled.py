@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from pytest_cgins.core.model import Compilation, KernelResources, Status
 from pytest_cgins.gate import verdict as gate
-from pytest_cgins.report.failure import headline
-from pytest_cgins.report.summary import rank
+from pytest_cgins.report.failure import headline, node_id
+from pytest_cgins.report.summary import file, rank
 
 SHOWN_OPCODES = 6
 
@@ -67,24 +67,22 @@ def opcodes(compilation: Compilation) -> Iterator[str]:
 
 def command(compilation: Compilation) -> str:
     """Shell command that builds it again, from the folder where pytest began."""
-    config = compilation.config or "cgins.yaml"
-    # A path that began with a dash would be an option.
-    place = f"{'./' if config.startswith('-') else ''}{config}::{compilation.name}"
     base = [f"--cgins-baseline={compilation.base_revision}"] * bool(compilation.base_revision)
+    node = node_id(file(compilation), compilation.name)
     return shlex.join(
-        ["pytest", "--cgins", "--cgins-compile-only", f"--cgins-arch={compilation.arch}", *base, place]
+        ["pytest", "--cgins", "--cgins-compile-only", f"--cgins-arch={compilation.arch}", *base, node]
     )
 
 
 def worst_first(compilations: Iterable[Compilation]) -> list[Compilation]:
     """By status, then by spilled bytes that came."""
-    return sorted(compilations, key=lambda one: (rank(one.verdict.status), -_grown(one), one.name))
 
+    def order(compilation: Compilation) -> tuple[int, float, str]:
+        numbers, name = compilation.verdict.numbers, "spill_nbytes_per_thread"
+        grown = numbers.get(name, 0.0) - numbers.get(f"base_{name}", 0.0)
+        return rank(compilation.verdict.status), -grown, compilation.name
 
-def _grown(compilation: Compilation) -> float:
-    numbers = compilation.verdict.numbers
-    name = "spill_nbytes_per_thread"
-    return numbers.get(name, 0.0) - numbers.get(f"base_{name}", 0.0)
+    return sorted(compilations, key=order)
 
 
 def reasons(compilations: Iterable[Compilation], status: Status) -> tuple[tuple[str, int], ...]:

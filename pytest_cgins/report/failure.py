@@ -8,6 +8,7 @@ from pytest_cgins.core.call_text import case_line
 from pytest_cgins.core.figures import NO_TOLERANCE, ratio
 from pytest_cgins.core.model import Check, Compilation, Evaluation, Reason, SessionReport, Status
 from pytest_cgins.core.text import counted
+from pytest_cgins.report import summary
 from pytest_cgins.report.escape import cut, visible
 
 OUTPUT_LINES = 40
@@ -53,12 +54,15 @@ def command(evaluation: Evaluation, report: SessionReport) -> str:
     timing = evaluation.measurement
     if timing is not None and timing.base_revision and evaluation.verdict.status in _ABOUT_TIME:
         options.append(f"--cgins-baseline={timing.base_revision}")
-    config = evaluation.config or "cgins.yaml"
     # Runs that were merged had seeds of their own.
     seed = report.seed if evaluation.tested is None else evaluation.tested.seed
-    # A path that began with a dash would be an option.
-    place = f"{'./' if config.startswith('-') else ''}{config}::{evaluation.case.name}"
-    return shlex.join(["pytest", "--cgins", f"--cgins-seed={seed}", *options, place])
+    node = node_id(summary.file(evaluation), evaluation.case.name)
+    return shlex.join(["pytest", "--cgins", f"--cgins-seed={seed}", *options, node])
+
+
+def node_id(config: str, name: str) -> str:
+    """What pytest selects a case or build by; a path that began with a dash would be an option."""
+    return f"{'./' if config.startswith('-') else ''}{config}::{name}"
 
 
 _ABOUT_TIME = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)

@@ -19,8 +19,8 @@ from pytest_cgins.core.model import Compilation, Environment, Evaluation, Sessio
 from pytest_cgins.report import compiled, failure, notices, summary
 from pytest_cgins.report.escape import cut, xml
 from pytest_cgins.report.exit_code import settled
-from pytest_cgins.report.result import Result
-from pytest_cgins.report.view import view
+from pytest_cgins.report.presentation import present
+from pytest_cgins.report.results import Result
 
 if TYPE_CHECKING:
     from junit_xml import TestCase
@@ -53,9 +53,12 @@ class _Entry:
 
 def render(report: SessionReport) -> str:
     """The document as text, to be written as UTF-8. Characters that XML 1.0 has no place for are left out."""
-    found = view(report)
+    presented = present(report)
     several = summary.several_configs([*report.evaluations, *report.compilations])
-    results = [*_in_order(report.evaluations, found.cases), *_in_order(report.compilations, found.builds)]
+    results = [
+        *_in_order(report.evaluations, presented.cases),
+        *_in_order(report.compilations, presented.builds),
+    ]
     entries = [*(_entry(result, report, several=several) for result in results), *_whole(report)]
     suites: dict[str, list[_Entry]] = {}
     for entry in entries:

@@ -8,11 +8,10 @@ from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Evaluation, SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.report import compiled, summary, tables, times
-from pytest_cgins.report.causes import Cause
 from pytest_cgins.report.escape import block, code, inline
-from pytest_cgins.report.result import Result
+from pytest_cgins.report.presentation import Presentation, environment, present
+from pytest_cgins.report.results import Cause, Result
 from pytest_cgins.report.tables import Cell, Table, figures, table
-from pytest_cgins.report.view import ReportView, environment, view
 
 STEP_SUMMARY_LIMIT_NBYTES = 1 << 20
 """GitHub drops a step's summary that is larger."""
@@ -39,14 +38,14 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
         raise ValueError(
             f"{counted(limit_nbytes, 'byte is', 'bytes are')} fewer than the {LEAST_LIMIT_NBYTES} that a summary needs"
         )
-    found = view(report)
-    page = beginning(found, limit_nbytes)
-    page.table(_failures("Failures", found.causes), share=0.4)
-    add_messages(page, found, found.causes)
+    presented = present(report)
+    page = beginning(presented, limit_nbytes)
+    page.table(_failures("Failures", presented.causes), share=0.4)
+    add_messages(page, presented, presented.causes)
     page.table(_times(report), share=0.6)
-    for remark in found.remarks:
+    for remark in presented.remarks:
         page.table(remark, share=0.4)
-    page.table(rest(found.causes), share=0.9)
+    page.table(rest(presented.causes), share=0.9)
     return page.text()
 
 
@@ -110,29 +109,29 @@ def _cell(cell: Cell, is_figure: bool) -> str:
     return inline(cell.text) if is_figure or cell == tables.EMPTY else code(cell.text, length=TEXT_LENGTH)
 
 
-def beginning(found: ReportView, limit_nbytes: int) -> LimitedPage:
+def beginning(presented: Presentation, limit_nbytes: int) -> LimitedPage:
     """What is on the first screen, and builds."""
     page = LimitedPage(limit_nbytes)
-    page.add(_heading(found))
-    for notice in found.notices:
+    page.add(_heading(presented))
+    for notice in presented.notices:
         title = f"<strong>{notice.title}</strong>: " if notice.title else ""
         told = f"<p>{title}{code(notice.text, length=TEXT_LENGTH)}</p>\n"
         names = [f"<p>{code(name, length=TEXT_LENGTH)}</p>\n" for name in notice.items]
         page.elements([told], total=1, share=0.5)
         page.elements(names, total=len(names), share=0.3)
-    page.table(found.kernels, share=0.25)
-    if found.builds:
-        page.table(_failures("Failed builds", found.build_causes), share=0.4)
-        add_messages(page, found, found.build_causes)
-        page.table(tables.builds(found.report.compilations), share=0.6)
-        page.table(rest(found.build_causes), share=0.3)
+    page.table(presented.kernels, share=0.25)
+    if presented.builds:
+        page.table(_failures("Failed builds", presented.build_causes), share=0.4)
+        add_messages(page, presented, presented.build_causes)
+        page.table(tables.builds(presented.report.compilations), share=0.6)
+        page.table(rest(presented.build_causes), share=0.3)
     return page
 
 
-def _heading(found: ReportView) -> str:
+def _heading(presented: Presentation) -> str:
     """Counts, what failures come from, exit code, seed and devices."""
-    report = found.report
-    sentence = f"<p>{code(found.sentence, length=2 * TEXT_LENGTH)}</p>\n" if found.sentence else ""
+    report = presented.report
+    sentence = f"<p>{code(presented.sentence, length=2 * TEXT_LENGTH)}</p>\n" if presented.sentence else ""
     environments = (code(environment(one), length=160) for one in report.environments[:ENVIRONMENTS])
     devices = "".join(f"<br>{one}" for one in environments)
     commits = [code(commit[:10], length=10) for commit in compiled.revisions(report.compilations)]
@@ -140,7 +139,7 @@ def _heading(found: ReportView) -> str:
     seed = "" if report.compilations else _seeds(report)
     version = code(report.cgins, length=40)
     return (
-        f"## cgins: {found.title}\n\n{sentence}<p>Exit code {report.exit_status};{seed}{compared}"
+        f"## cgins: {presented.title}\n\n{sentence}<p>Exit code {report.exit_status};{seed}{compared}"
         f" {report.seconds:.1f} s; pytest-cgins {version}{devices}</p>\n"
     )
 
@@ -169,10 +168,12 @@ def rest(causes: Iterable[Cause]) -> Table:
     return table("More failures of the same causes", ("case", "what", "again"), rows)
 
 
-def add_messages(page: LimitedPage, found: ReportView, causes: Sequence[Cause]) -> None:
+def add_messages(page: LimitedPage, presented: Presentation, causes: Sequence[Cause]) -> None:
     """What failing cases have in common, and all that is told of the first ones."""
-    if causes is found.causes:
-        rows = ((one.kernel, f"{one.implementation} ({one.device})", one.words) for one in found.in_common)
+    if causes is presented.causes:
+        rows = (
+            (one.kernel, f"{one.implementation} ({one.device})", one.text) for one in presented.common_traits
+        )
         page.table(
             table("What failing cases have in common", ("kernel", "implementation", "what"), rows), share=0.2
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from pytest_cgins.core.model import Compilation, Evaluation, ForgeryCheck, Reason, SessionReport, Status
+from pytest_cgins.core.model import Compilation, Evaluation, Reason, SessionReport, Status
 from pytest_cgins.gate.timing_verdict import fails
 from pytest_cgins.report import times
 
@@ -91,9 +91,10 @@ def outcome(evaluation: Evaluation | Compilation, *, strict: bool) -> str:
 def weak(evaluations: Iterable[Evaluation]) -> tuple[tuple[Evaluation, tuple[str, ...]], ...]:
     """The `WEAK` cases, each with the forgeries that no rule refused."""
     return tuple(
-        (evaluation, tuple(power.forgery for power in _powers(evaluation) if not power.caught))
+        (evaluation, tuple(power.forgery for power in powers if not power.caught))
         for evaluation in evaluations
         if evaluation.verdict.status is Status.WEAK
+        for powers in [evaluation.correctness.power if evaluation.correctness is not None else ()]
     )
 
 
@@ -101,10 +102,6 @@ def status_counts(results: Iterable[Evaluation | Compilation]) -> list[tuple[Sta
     """How many ended how, worst first."""
     counts = Counter(result.verdict.status for result in results)
     return sorted(counts.items(), key=lambda pair: rank(pair[0]))
-
-
-def _powers(evaluation: Evaluation) -> tuple[ForgeryCheck, ...]:
-    return evaluation.correctness.power if evaluation.correctness is not None else ()
 
 
 def skips(evaluations: Iterable[Evaluation]) -> tuple[tuple[str, int], ...]:
@@ -136,17 +133,14 @@ class Ungated:
 def ungated(evaluations: Iterable[Evaluation]) -> tuple[Ungated, ...]:
     """Implementations that no case gates although their device is there, by first evaluation."""
     skipped = (Status.SKIPPED, Reason.CONTRACT)
-    found = []
-    for (kernel, implementation, device), members in by_implementation(evaluations).items():
-        if all((member.verdict.status, member.verdict.reason) == skipped for member in members):
-            messages = Counter(member.verdict.message.partition("\n")[0] for member in members)
-            found.append(
-                Ungated(
-                    kernel=kernel, implementation=implementation, device=device, cases=len(members),
-                    message=messages.most_common(1)[0][0],
-                )
-            )  # fmt: skip
-    return tuple(found)
+    return tuple(
+        Ungated(
+            kernel=kernel, implementation=implementation, device=device, cases=len(members),
+            message=Counter(member.verdict.message.partition("\n")[0] for member in members).most_common(1)[0][0],
+        )
+        for (kernel, implementation, device), members in by_implementation(evaluations).items()
+        if all((member.verdict.status, member.verdict.reason) == skipped for member in members)
+    )  # fmt: skip
 
 
 def notes(evaluations: Iterable[Evaluation]) -> tuple[tuple[str, int], ...]:
@@ -204,3 +198,51 @@ def build_seconds(evaluations: Iterable[Evaluation]) -> float:
         key = (case.kernel, case.implementation, device, evaluation.kernel_digest)
         longest[key] = max(longest.get(key, 0.0), evaluation.build_seconds)
     return sum(longest.values())
+
+
+_REGRESSED = (Status.SLOWER, Status.BELOW_FLOOR, Status.RESOURCES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Cases and builds of a report by outcome: `total` is the sum of passed, failed, errors and skipped ones."""
+
+    total: int
+    """All of them."""
+    passed: int
+    """Those that pytest passes: `WEAK` and `INCONCLUSIVE` ones too, unless they were made to fail."""
+    failed: int
+    """Those that a kernel failed."""
+    regressed: int
+    """Failed ones whose time or resources did it: `SLOWER`, `BELOW_FLOOR`, `RESOURCES`."""
+    errors: int
+    """`TRACE_DRIFT` and `INFRASTRUCTURE`."""
+    skipped: int
+    """Those that nothing gated."""
+    weak: int
+    """`WEAK` ones, whether they passed or failed."""
+    verdict: str
+    """Worst status of all; "" if there is none."""
+
+    def lines(self) -> str:
+        """`name=number` a line, as scripts read it."""
+        return "".join(f"{name}={number}\n" for name, number in asdict(self).items())
+
+
+def counts(report: SessionReport) -> Counts:
+    """Count; under `--cgins-strict` a `WEAK` case failed."""
+    results: list[Evaluation | Compilation] = [*report.evaluations, *report.compilations]
+    outcomes = Counter(outcome(result, strict=report.strict) for result in results)
+    return Counts(
+        total=len(results),
+        passed=outcomes["pass"],
+        failed=outcomes["fail"],
+        errors=outcomes["error"],
+        skipped=outcomes["skip"],
+        weak=sum(result.verdict.status is Status.WEAK for result in results),
+        regressed=sum(
+            result.verdict.status in _REGRESSED and outcome(result, strict=report.strict) == "fail"
+            for result in results
+        ),
+        verdict=min((result.verdict.status for result in results), key=rank).value if results else "",
+    )

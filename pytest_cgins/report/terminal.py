@@ -15,11 +15,10 @@ from pytest_cgins.core.model import Compilation, Evaluation, SessionReport, Stat
 from pytest_cgins.core.text import UNLIMITED, counted
 from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import compiled, console, summary, tables, times
-from pytest_cgins.report.causes import Cause
 from pytest_cgins.report.escape import visible
 from pytest_cgins.report.notices import Notice
-from pytest_cgins.report.result import Result
-from pytest_cgins.report.view import ReportView, view
+from pytest_cgins.report.presentation import Presentation, present
+from pytest_cgins.report.results import Cause
 
 SHOWN_LINES = 20
 """Causes of failures and weak cases that are listed one by one, unless `-v` asks for all."""
@@ -36,32 +35,28 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -
         colour: whether escape codes and drawn lines may be used; logs get neither.
         verbosity: pytest's: below 0 the lists are counts, above 0 each case has a line and no list is cut.
     """
-    found = view(report)
-    first, *others = _by_weight(found.notices)
-    parts: list[RichTable | Text] = [*_notices(first, verbosity=verbosity)]
-    if found.sentence and verbosity >= 0:
-        parts.append(Text(found.sentence))
+    presented = present(report)
+    weaker = [notice for notice in presented.notices if notice.mark == "WEAKER"]
+    others = [notice for notice in presented.notices if notice.mark != "WEAKER"]
+    # All the rest was judged by those settings.
+    parts: list[RichTable | Text] = [*_notices(weaker, verbosity=verbosity)]
+    if presented.sentence and verbosity >= 0:
+        parts.append(Text(presented.sentence))
     if report.compilations:
         parts.append(build_table(report.compilations, colour=colour, each=verbosity > 0))
-        parts += [*_causes(found.build_causes, verbosity=verbosity)] if verbosity >= 0 else []
+        parts += [*_causes(presented.build_causes, verbosity=verbosity)] if verbosity >= 0 else []
         parts += build_lines(report.compilations, brief=verbosity < 0)
     elif report.evaluations:
-        parts.append(_drawn(found.kernels, width=width, colour=colour))
+        parts.append(_drawn(presented.kernels, width=width, colour=colour))
         if verbosity > 0:
             # Names are there to be copied, so this table would rather be too wide than fold them.
             parts.append(_drawn(_case_table(report), width=UNLIMITED, colour=colour))
-        parts += _lists(found, verbosity=verbosity) if verbosity >= 0 else []
-        parts += _notices(others[0], verbosity=verbosity)
-        parts += _counts(found, verbosity=verbosity)
+        parts += _lists(presented, verbosity=verbosity) if verbosity >= 0 else []
+        parts += _notices(others, verbosity=verbosity)
+        parts += _counts(report, verbosity=verbosity)
     else:
-        parts += _notices(others[0], verbosity=verbosity)
+        parts += _notices(others, verbosity=verbosity)
     return "".join(console.text(part, colour=colour) for part in parts)
-
-
-def _by_weight(notices: Sequence[Notice]) -> tuple[list[Notice], list[Notice]]:
-    """Those by which all the rest was judged, and the others."""
-    first = [notice for notice in notices if notice.mark == "WEAKER"]
-    return first, [notice for notice in notices if notice not in first]
 
 
 # ---- tables
@@ -119,13 +114,11 @@ def _drawn(table: tables.Table, *, width: int, colour: bool) -> RichTable:
         justify: Literal["left", "right"] = "right" if column.right else "left"
         drawn.add_column(column.text(column.heading), justify=justify, no_wrap=True)
     for index in range(len(table.rows)):
-        texts = (Text(column.text(column.cells[index])) for column in columns)
-        drawn.add_row(
-            *(
-                _styled(text) if column.name == "status" else text
-                for column, text in zip(columns, texts, strict=True)
-            )
-        )
+        texts = [Text(column.text(column.cells[index])) for column in columns]
+        for column, text in zip(columns, texts, strict=True):
+            for status in _STATUS.finditer(text.plain) if column.name == "status" else ():
+                text.stylize(console.style(Status(status[1])), *status.span())
+        drawn.add_row(*texts)
     return drawn
 
 
@@ -172,12 +165,6 @@ def _broken(name: str, width: int) -> tuple[str, ...]:
             lines.append("")
         lines[-1] += piece
     return tuple(lines)
-
-
-def _styled(text: Text) -> Text:
-    for found in _STATUS.finditer(text.plain):
-        text.stylize(console.style(Status(found[1])), *found.span())
-    return text
 
 
 _CASES = (
@@ -228,12 +215,13 @@ def opcode_table(compilations: Iterable[Compilation], *, colour: bool) -> RichTa
 # ---- lines
 
 
-def _lists(found: ReportView, *, verbosity: int) -> Iterator[Text]:
+def _lists(presented: Presentation, *, verbosity: int) -> Iterator[Text]:
     """Failures by cause, weak cases, and times that are open."""
-    report, shown = found.report, None if verbosity > 0 else SHOWN_LINES
-    yield from _causes(found.causes, verbosity=verbosity)
-    for one in found.in_common:
-        yield Text(f"IN COMMON {one.kernel}/{one.implementation} ({one.device}): {visible(one.words)}")
+    report, shown = presented.report, None if verbosity > 0 else SHOWN_LINES
+    yield from _causes(presented.causes, verbosity=verbosity)
+    for common in presented.common_traits:
+        of = f"{common.kernel}/{common.implementation} ({common.device})"
+        yield Text(f"IN COMMON {of}: {visible(common.text)}")
     weak = [] if report.strict else list(summary.weak(report.evaluations))
     for evaluation, forgeries in weak[:shown]:
         passed = ", ".join(forgeries) or "a forged answer"
@@ -249,17 +237,13 @@ def _causes(found: Sequence[Cause], *, verbosity: int) -> Iterator[Text]:
     shown = None if verbosity > 0 else SHOWN_LINES
     for cause in found[:shown]:
         for failed in cause.failures if verbosity > 0 else (cause.first,):
-            yield _failure(failed)
+            status, _, rest = failed.headline.partition(" ")
+            # The tables of the terminal name no `cgins.yaml`.
+            said = Text(f"{summary.label(failed.source)} {rest}")
+            yield Text(f"{status} ", style=console.OUTCOME_STYLES[failed.outcome]) + said
         if cause.rest and verbosity == 0:
             yield Text(f"  {cause.likewise}: -v lists {'it' if len(cause.rest) == 1 else 'them all'}")
     yield from _left_out(len(found), shown, "more cause of failures", "more causes of failures")
-
-
-def _failure(failed: Result) -> Text:
-    status, _, rest = failed.headline.partition(" ")
-    # The tables of the terminal name no `cgins.yaml`.
-    style = console.OUTCOME_STYLES[failed.outcome]
-    return Text(f"{status} ", style=style) + Text(f"{summary.label(failed.source)} {rest}")
 
 
 def _times(report: SessionReport) -> Iterator[tuple[tuple[str, str], list[Text]]]:
@@ -295,20 +279,16 @@ def _notices(found: Iterable[Notice], *, verbosity: int) -> Iterator[Text]:
         if one.quiet and verbosity <= 0:
             continue
         yield Text(f"{one.mark} {one.text}".strip(), style=one.style)
-        if one.mark == "WEAKER":
-            shown = None
-        elif verbosity < 0:
+        if verbosity < 0 and one.mark != "WEAKER":
             continue
-        else:
-            shown = None if verbosity > 0 else SHOWN_NAMES
+        shown = None if verbosity > 0 or one.mark == "WEAKER" else SHOWN_NAMES
         yield from (Text(f"  {name}") for name in one.items[:shown])
         if shown is not None and len(one.items) > shown:
             yield Text(f"  ... {len(one.items) - shown} more: -v lists them all")
 
 
-def _counts(found: ReportView, *, verbosity: int) -> Iterator[Text]:
+def _counts(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
     """What was left out, what a reader must know, and how to see it all again."""
-    report = found.report
     for reason, count in summary.skips(report.evaluations):
         yield Text(f"SKIPPED {counted(count, 'case')}: {reason}", style="yellow")
     if verbosity >= 0:

@@ -11,8 +11,8 @@ import pytest
 
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import formats, terminal
-from pytest_cgins.report.causes import Cause, pattern
-from pytest_cgins.report.view import view
+from pytest_cgins.report.presentation import present
+from pytest_cgins.report.results import Cause, pattern
 from tests.report.test_compiled import other
 from tests.report.test_compiled import report as report_of_builds
 from tests.report.test_markdown import report_of
@@ -59,11 +59,11 @@ def refused(make_evaluation: Make) -> SessionReport:
 
 
 def causes(report: SessionReport) -> tuple[Cause, ...]:
-    return view(report).causes
+    return present(report).causes
 
 
 def sentence(report: SessionReport) -> str:
-    return view(report).sentence
+    return present(report).sentence
 
 
 def names(report: SessionReport) -> list[str]:

@@ -13,8 +13,8 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.model import Compilation, KernelResources, Reason, SessionReport, Status, Verdict
 from pytest_cgins.gate import verdict
 from pytest_cgins.report import compiled, console, markdown, terminal
-from pytest_cgins.report.counts import counts
 from pytest_cgins.report.document import session_report
+from pytest_cgins.report.summary import counts
 
 REVISION = "0123456789" * 4
 

@@ -23,8 +23,7 @@ from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import failure, summary
 from pytest_cgins.report.html.markup import element, lines
 from pytest_cgins.report.html.page import render
-from pytest_cgins.report.html.paired_plot import paired
-from pytest_cgins.report.html.roofline_plot import rooflines, scaled
+from pytest_cgins.report.html.plots import paired, rooflines, scaled
 
 VOID = {"meta", "link", "input"}
 LOADING = (

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from pytest_cgins.core.model import Environment, Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import document, escape, failure, markdown
-from pytest_cgins.report.counts import counts
+from pytest_cgins.report.summary import counts
 
 Make = Callable[..., Evaluation]
 TAGS = {"h2", "h3", "p", "br", "code", "pre", "table", "tr", "th", "td", "details", "summary", "strong"}

@@ -21,8 +21,8 @@ from pytest_cgins.core.measurement import Comparison
 from pytest_cgins.core.model import Environment, Evaluation, Reason, SessionReport, Shard, Status
 from pytest_cgins.gate import verdict as gate
 from pytest_cgins.gate.timing_verdict import decide_timing, timing_numbers
-from pytest_cgins.report import document, formats, merge, reading
-from pytest_cgins.report.merge_cases import Part
+from pytest_cgins.report import document, formats, merge
+from pytest_cgins.report.merge import Part
 from tests.report.test_markdown import report_of
 
 Make = Callable[..., Evaluation]
@@ -581,4 +581,4 @@ def test_a_file_that_is_nested_too_deeply_is_no_report(tmp_path: Path, text: str
     file = tmp_path / "deep.json"
     file.write_text(text)
     with pytest.raises(ConfigError, match=r"deep\.json is not a report"):
-        reading.load(file)
+        document.load(file)

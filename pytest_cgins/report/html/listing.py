@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pytest_cgins.core.model import Compilation, Evaluation
 from pytest_cgins.report import tables
 from pytest_cgins.report.junit import device_name
-from pytest_cgins.report.result import Result
+from pytest_cgins.report.presentation import Presentation
+from pytest_cgins.report.results import Result
 from pytest_cgins.report.summary import rank
 from pytest_cgins.report.trend import Trend, changes
-from pytest_cgins.report.view import ReportView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +91,15 @@ _CASES = (
 )  # fmt: skip
 
 
-def cases(found: ReportView, trends: Mapping[tuple[str, str], Trend]) -> Listing:
+def cases(presented: Presentation, trends: Mapping[tuple[str, str], Trend]) -> Listing:
     """All cases; `trends` are by configuration file and name of case."""
     rows, cells = [], []
-    for number, result in enumerate(found.cases, 1):
+    for number, result in enumerate(presented.cases, 1):
         evaluation = result.source
         assert isinstance(evaluation, Evaluation)
         device = evaluation.device_name or evaluation.case.device
         trend = trends.get((evaluation.config, evaluation.case.name))
-        own = _own(trend, device_name(evaluation, found.report.environments))
+        own = _own(trend, device_name(evaluation, presented.report.environments))
         kernel = evaluation.case.kernel
         rows.append(Row(result=result, place=f"cases-{number}", kernel=kernel, device=device, trend=own))
         cells.append((evaluation.verdict.reason.value, device, *tables.figures(evaluation, _CASES)))
@@ -113,10 +113,10 @@ def cases(found: ReportView, trends: Mapping[tuple[str, str], Trend]) -> Listing
     return Listing(kind="case", device="device", table=table.shown(), rows=tuple(rows))
 
 
-def builds(found: ReportView) -> Listing:
+def builds(presented: Presentation) -> Listing:
     """All builds."""
     rows, cells = [], []
-    for number, result in enumerate(found.builds, 1):
+    for number, result in enumerate(presented.builds, 1):
         build = result.source
         assert isinstance(build, Compilation)
         (row,) = tables.builds([build], each=True).rows

@@ -17,12 +17,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pytest_cgins.core.model import SessionReport
-from pytest_cgins.report import compiled, summary, tables, view
+from pytest_cgins.report import compiled, summary, tables
 from pytest_cgins.report.html import details, listing
-from pytest_cgins.report.html.history_plot import history
 from pytest_cgins.report.html.markup import code, element, escaped, lines
-from pytest_cgins.report.html.paired_plot import paired
-from pytest_cgins.report.html.roofline_plot import rooflines
+from pytest_cgins.report.html.plots import history, paired, rooflines
+from pytest_cgins.report.presentation import environment, present
 from pytest_cgins.report.trend import Trend
 
 FOLDER = Path(__file__).parent
@@ -35,20 +34,20 @@ def render(report: SessionReport, *, trends: Iterable[Trend] = ()) -> str:
         report: as `--cgins-json` wrote it; none of its texts is trusted.
         trends: of a history; those of the report's cases are drawn in their details.
     """
-    found = view.view(report)
+    presented = present(report)
     style, script = _part("style.css"), _part("report.js")
     listings = (
-        listing.cases(found, {(trend.config, trend.case): trend for trend in trends}),
-        listing.builds(found),
+        listing.cases(presented, {(trend.config, trend.case): trend for trend in trends}),
+        listing.builds(presented),
     )
     not_run = tables.reasons("Probes not run", "cases", summary.probes_not_run(report.evaluations))
     return _environment().get_template("page.html").render(
-        found=found,
+        presented=presented,
         ended=_ended(report),
         session=_session(report),
         listings=[one for one in listings if one.rows],
         rooflines=rooflines(report.evaluations, summary.names(report)),
-        remarks=[*found.remarks, *([not_run] if not_run.rows else [])],
+        remarks=[*presented.remarks, *([not_run] if not_run.rows else [])],
         style=Markup(style),  # noqa: S704 (our own file)
         style_digest=_digest(style),
         script=Markup(script),  # noqa: S704
@@ -81,7 +80,7 @@ def _ended(report: SessionReport) -> str:
 def _session(report: SessionReport) -> list[tuple[str, str]]:
     """What it was measured on, and how to see it again."""
     told: list[tuple[str, str]] = [("Exit code", str(report.exit_status))]
-    told += [("Device", view.environment(environment)) for environment in report.environments]
+    told += [("Device", environment(one)) for one in report.environments]
     compared = ", ".join(commit[:10] for commit in compiled.revisions(report.compilations))
     told.append(("Compared with", report.base_revision or compared or _bases(report) or "no base revision"))
     options = ["--cgins-strict"] * report.strict

@@ -14,9 +14,9 @@ from torch.nn import functional
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.report import junit, markdown, pull_request_comment, terminal
+from pytest_cgins.report.common_traits import common_traits, traits_of_case
 from pytest_cgins.report.document import session_report
 from pytest_cgins.report.html import page
-from pytest_cgins.report.in_common import in_common, of_case
 from tests.verify.helpers import call_of
 
 Make = Callable[..., Evaluation]
@@ -95,10 +95,10 @@ SEPARATED: dict[str, tuple[list[tuple[Status, Callable[..., object], tuple[Any, 
 def test_what_separates_is_told(make_evaluation: Make, name: str) -> None:
     """A trait of all failing cases, and of none that passes, by the name that a reader would give it."""
     cases, words = SEPARATED[name]
-    (found,) = in_common(report_of(make_evaluation, cases))
-    assert words in found.words
+    (found,) = common_traits(report_of(make_evaluation, cases))
+    assert words in found.text
     if name == "width":
-        assert "input.shape[-1] is 512 or more (those that pass: 128 or less)" in found.words
+        assert "input.shape[-1] is 512 or more (those that pass: 128 or less)" in found.text
 
 
 def test_what_does_not_separate_is_not_told(make_evaluation: Make) -> None:
@@ -121,7 +121,7 @@ def test_what_does_not_separate_is_not_told(make_evaluation: Make) -> None:
         ],
         [(WRONG, POOL, (last, 2)), (WRONG, POOL, (last, 2)), (Status.SKIPPED, POOL, (first, 2))],
     ):
-        assert in_common(report_of(make_evaluation, cases)) == ()
+        assert common_traits(report_of(make_evaluation, cases)) == ()
 
 
 def test_reports_without_calls_say_nothing(make_evaluation: Make) -> None:
@@ -132,8 +132,8 @@ def test_reports_without_calls_say_nothing(make_evaluation: Make) -> None:
         evaluations, [], version="1", seed=1, started_at=datetime(2026, 1, 1, tzinfo=timezone.utc), seconds=1.0,
         exit_status=1,
     )  # fmt: skip
-    assert in_common(told) == ()
-    assert of_case((), evaluations[0], told) == ""
+    assert common_traits(told) == ()
+    assert traits_of_case((), evaluations[0], told) == ""
 
 
 def test_every_format_has_the_call_and_what_is_in_common(make_evaluation: Make) -> None:

@@ -19,7 +19,7 @@ _SCALARS = ("bool", "int", "float", "str", "dtype", "tuple", "list", "size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InCommon:
+class CommonTraits:
     """Of the failing cases of one implementation."""
 
     kernel: str
@@ -28,44 +28,42 @@ class InCommon:
     """As in `summary.by_implementation`."""
     device: str
     """As in `summary.by_implementation`."""
-    words: str
+    text: str
     """`all 6 wrong cases, and none of 12 that pass: input is channels_last`."""
     cases: frozenset[str]
     """Labels of the failing cases."""
 
 
-def in_common(report: SessionReport) -> tuple[InCommon, ...]:
+def common_traits(report: SessionReport) -> tuple[CommonTraits, ...]:
     """What can be said, by kernel; nothing of a single failing case, or where no case passes."""
-    found = []
+    common = []
     for (kernel, implementation, device), members in summary.by_implementation(report.evaluations).items():
         passing = [member for member in members if summary.outcome(member, strict=report.strict) == "pass"]
-        for what, statuses in (("wrong", _WRONG), ("slow", _SLOW)):
+        for kind, statuses in (("wrong", _WRONG), ("slow", _SLOW)):
             failing = [
                 member for member in members if member.verdict.status in statuses and member not in passing
             ]
-            traits = _traits(failing, passing)
-            if traits:
-                told = f"all {len(failing)} {what} cases, and none of {counted(len(passing), 'that passes', 'that pass')}"
-                found.append(
-                    InCommon(
-                        kernel=kernel,
-                        implementation=implementation,
-                        device=device,
-                        words=f"{told}: {'; '.join(traits[:_SHOWN])}",
-                        cases=frozenset(one.label for one in failing),
+            if traits := _traits(failing, passing):
+                others = counted(len(passing), "that passes", "that pass")
+                text = f"all {len(failing)} {kind} cases, and none of {others}: {'; '.join(traits[:_SHOWN])}"
+                labels = frozenset(evaluation.label for evaluation in failing)
+                common.append(
+                    CommonTraits(
+                        kernel=kernel, implementation=implementation, device=device, text=text, cases=labels
                     )
                 )
-    return tuple(found)
+    return tuple(common)
 
 
-def of_case(found: Iterable[InCommon], evaluation: Evaluation, report: SessionReport) -> str:
+def traits_of_case(common: Iterable[CommonTraits], evaluation: Evaluation, report: SessionReport) -> str:
     """What a failing case has in common with the others of its kernel; "" where nothing is known."""
     key = summary.implementation_of(evaluation, several=summary.several_configs(report.evaluations))
     return next(
         (
-            one.words
-            for one in found
-            if (one.kernel, one.implementation, one.device) == key and evaluation.label in one.cases
+            traits.text
+            for traits in common
+            if (traits.kernel, traits.implementation, traits.device) == key
+            and evaluation.label in traits.cases
         ),
         "",
     )
@@ -90,18 +88,16 @@ def _traits_of(case: Case) -> dict[str, None]:
     traits = [f"dtype {case.dtype}"]
     blocks: list[str] = []
     for argument in case.call.arguments:
-        metas = [case.tensors[index] for index in _tensors(argument)]
-        traits += _of_argument(argument, metas, case.dtype)
-        if argument.value.kind == "tensor":
-            blocks += _of_sizes(argument.name, metas[0])
+        meta = _meta(argument, case)
+        traits += _of_argument(argument, meta, case.dtype)
+        blocks += _of_sizes(argument.name, meta) if meta is not None else []
     traits.append(f"recorded in {case.pack}")
     return dict.fromkeys([*traits, *blocks])
 
 
-def _of_argument(argument: Argument, metas: list[TensorMeta], dtype: str) -> Iterator[str]:
+def _of_argument(argument: Argument, meta: TensorMeta | None, dtype: str) -> Iterator[str]:
     name, value = argument.name, argument.value
-    if value.kind == "tensor":
-        meta = metas[0]
+    if meta is not None:
         yield f"{name} is {memory_format(meta)}"
         if memory_format(meta) != "contiguous":
             yield f"{name} is not contiguous"
@@ -142,15 +138,14 @@ def _larger(failing: list[Case], passing: list[Case]) -> Iterator[str]:
 def _sizes(case: Case) -> dict[str, int]:
     """Sizes that every call has: those of the last dimension, and the number of elements."""
     assert case.call is not None
-    found = {}
+    sizes = {}
     for argument in case.call.arguments:
-        if argument.value.kind == "tensor":
-            meta = case.tensors[int(argument.value.value or 0)]
-            found[f"{argument.name}.numel()"] = meta.numel
+        if (meta := _meta(argument, case)) is not None:
+            sizes[f"{argument.name}.numel()"] = meta.numel
             if meta.shape:
-                found[f"{argument.name}.shape[-1]"] = meta.shape[-1]
-    return found
+                sizes[f"{argument.name}.shape[-1]"] = meta.shape[-1]
+    return sizes
 
 
-def _tensors(argument: Argument) -> list[int]:
-    return [int(argument.value.value or 0)] if argument.value.kind == "tensor" else []
+def _meta(argument: Argument, case: Case) -> TensorMeta | None:
+    return case.tensors[int(argument.value.value or 0)] if argument.value.kind == "tensor" else None

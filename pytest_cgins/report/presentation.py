@@ -6,16 +6,15 @@ from dataclasses import dataclass
 
 from pytest_cgins.core.model import Environment, SessionReport
 from pytest_cgins.core.text import counted
-from pytest_cgins.report import result, tables
-from pytest_cgins.report.causes import Cause, causes, sentence
-from pytest_cgins.report.counts import counts
-from pytest_cgins.report.in_common import InCommon, in_common
+from pytest_cgins.report import results, tables
+from pytest_cgins.report.common_traits import CommonTraits, common_traits
 from pytest_cgins.report.notices import Notice, notices
-from pytest_cgins.report.result import Result
+from pytest_cgins.report.results import Cause, Result, causes, sentence
+from pytest_cgins.report.summary import counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportView:
+class Presentation:
     """What is shown of a report."""
 
     report: SessionReport
@@ -36,18 +35,18 @@ class ReportView:
     """Of failing cases."""
     build_causes: tuple[Cause, ...]
     """Of failing builds."""
-    in_common: tuple[InCommon, ...]
+    common_traits: tuple[CommonTraits, ...]
     """What tells the failing cases of kernels from those that pass."""
     remarks: tuple[tables.Table, ...]
     """What else is to be known."""
 
 
-def view(report: SessionReport) -> ReportView:
+def present(report: SessionReport) -> Presentation:
     """Made from the report alone."""
-    shared = in_common(report)
-    cases, builds = result.cases(report, shared), result.builds(report)
+    common = common_traits(report)
+    cases, builds = results.cases(report, common), results.builds(report)
     of_cases, of_builds = causes(cases), causes(builds)
-    return ReportView(
+    return Presentation(
         report=report,
         title=_title(report),
         sentence=sentence((*of_cases, *of_builds)),
@@ -57,7 +56,7 @@ def view(report: SessionReport) -> ReportView:
         builds=builds,
         causes=of_cases,
         build_causes=of_builds,
-        in_common=shared,
+        common_traits=common,
         remarks=tables.remarks(report),
     )
 
