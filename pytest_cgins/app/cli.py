@@ -12,30 +12,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pytest_cgins import __version__
-from pytest_cgins.app.commands import export
+from pytest_cgins.app.commands import import_export
 from pytest_cgins.app.commands.options import Subparsers, command
 from pytest_cgins.core import logs, waiting
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.text import nearest
 
 COMMANDS = (
-    "record profile import_export build schema cache doctor report merge history calibrate evidence bench_model "
-    "generate proposal methods pull_request annotate comment"
+    "record traces profile import_export build schema cache doctor report history calibrate evidence bench_model generate "
+    "runs proposal methods pull_request annotate_comment"
 )
 """Modules of `app.commands`, in the order in which the help lists what they add."""
-WITHIN = {
-    "traces_maintenance": "record",
-    "traces_audit": "record",
-    "traces_judge": "record",
-    "export": "import_export",
-    "evidence_ablate": "evidence",
-    "runs_resume": "generate",
-    "runs_verifiers": "generate",
-}
-"""Modules that add to what another one has added."""
 PLUMBING = ("summary", "merge", "annotate", "comment", "proposal")
 """Commands that the GitHub Action and other pipelines call, and people seldom."""
 SHELLS = ("bash", "zsh", "fish")
@@ -50,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The command's own exit code; 2 after an error of ours or of the arguments; 130 after Ctrl-C.
     """
     words = sys.argv[1:] if argv is None else argv
-    arguments = _parser().parse_args(export.kind_first(words))
+    arguments = _parser().parse_args(import_export.kind_first(words))
     if isinstance(sys.stdout, io.TextIOWrapper):
         # In a locale without arrows they are spelled out.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -82,10 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pytest-cgins {__version__}")
     logs.add_option(parser)
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    added: dict[str, Any] = {}
-    for name in (*COMMANDS.split(), *WITHIN):
-        module = import_module(f"pytest_cgins.app.commands.{name}")
-        added[name] = module.add_parsers(added.get(WITHIN.get(name, ""), subparsers))
+    for name in COMMANDS.split():
+        import_module(f"pytest_cgins.app.commands.{name}").add_parsers(subparsers)
     _add_completion(parser, subparsers)
     _hide_plumbing(parser, subparsers)
     return parser

@@ -15,7 +15,7 @@ from typing import TextIO, cast
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings, Policy
-from pytest_cgins.config.llm_override import overridden
+from pytest_cgins.config.llm_options import overridden
 from pytest_cgins.core.errors import CginsError, ConfigError, ProviderError
 from pytest_cgins.core.options import RUNS_FOLDER
 from pytest_cgins.core.text import UNLIMITED

@@ -153,7 +153,7 @@ def test_a_reader_that_has_enough() -> None:
         "import sys\nfrom pytest_cgins.app import cli\n"
         "class Endless:\n    @staticmethod\n    def add_parsers(subparsers):\n"
         "        subparsers.add_parser('endless').set_defaults(run=lambda _: [print('x' * 99) for _ in range(99999)])\n"
-        "sys.modules['pytest_cgins.app.commands.comment'] = Endless\nsys.exit(cli.main(['endless']))"
+        "sys.modules['pytest_cgins.app.commands.doctor'] = Endless\nsys.exit(cli.main(['endless']))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -172,7 +172,7 @@ def test_a_locale_without_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
         "import sys\nfrom pytest_cgins.app import cli\n"
         "class Arrow:\n    @staticmethod\n    def add_parsers(subparsers):\n"
         "        subparsers.add_parser('arrow').set_defaults(run=lambda _: print('\\u2192'))\n"
-        "sys.modules['pytest_cgins.app.commands.comment'] = Arrow\nsys.exit(cli.main(['arrow']))"
+        "sys.modules['pytest_cgins.app.commands.doctor'] = Arrow\nsys.exit(cli.main(['arrow']))"
     )
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.app import cli
-from pytest_cgins.app.commands.export import kind_first
+from pytest_cgins.app.commands.import_export import kind_first
 from pytest_cgins.building.builders import binding
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.torch_library import module, package, readme

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import junitparser
 import xmlschema
 
-from pytest_cgins.report import formats, junit, reading
+from pytest_cgins.report import document, formats, junit
 
 if TYPE_CHECKING:
     from .conftest import Run
@@ -29,7 +29,7 @@ def outcomes(document: junitparser.JUnitXml, name: str) -> dict[str, list[type]]
 
 def test_junit_says_what_pytests_own_says(full_run: Run) -> None:
     """The same cases fail, are errors and are skipped; ours is valid by the schema, and both are read by junitparser."""
-    text = junit.render(reading.load(full_run.folder / "report.json"))
+    text = junit.render(document.load(full_run.folder / "report.json"))
     xmlschema.XMLSchema(SCHEMA).validate(text)
     ours = outcomes(junitparser.JUnitXml.fromstring(text.encode()), "cgins")
     pytests = outcomes(junitparser.JUnitXml.fromfile(str(full_run.folder / "junit.xml")), "pytest")
@@ -40,7 +40,7 @@ def test_junit_says_what_pytests_own_says(full_run: Run) -> None:
 
 def test_every_text_format_has_every_failure(full_run: Run) -> None:
     """Each failed case of a real run is named wherever it is told."""
-    report = reading.load(full_run.folder / "report.json")
+    report = document.load(full_run.folder / "report.json")
     failed = [one for one in report.evaluations if one.verdict.status.outcome == "fail"]
     assert len(failed) > 3
     for name in ("terminal", "markdown", "comment", "pull-request", "json"):

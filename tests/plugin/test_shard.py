@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins import plugin
-from pytest_cgins.app.session.sharding import chosen
+from pytest_cgins.app.session.collect import chosen
 from pytest_cgins.core.model import Shard
 
 if TYPE_CHECKING:

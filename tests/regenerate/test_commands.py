@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.app import cli
-from pytest_cgins.app.commands import export as export_commands
+from pytest_cgins.app.commands.import_export import kind_first
 from pytest_cgins.config import load
 from pytest_cgins.regenerate import run_status
 from pytest_cgins.regenerate.journal.journal import Journal, runs_in
@@ -288,8 +288,8 @@ def test_generate_knows_what_is_recorded(here: Path, capsys: pytest.CaptureFixtu
 def test_export_keeps_its_own_as() -> None:
     """`--as` belongs to `cgins runs export`, which is not `cgins export KERNEL --as KIND`."""
     words = ["--log-level", "info", "runs", "export", "--as", "gins", "--out", "files"]
-    assert export_commands.kind_first(words) == words
-    assert export_commands.kind_first(["export", "runs", "--as=torch-library"]) == [
+    assert kind_first(words) == words
+    assert kind_first(["export", "runs", "--as=torch-library"]) == [
         "export",
         "torch-library",
         "runs",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins import config as configuration
-from pytest_cgins.app.commands.options import Subparsers, command, option
+from pytest_cgins.app.commands.options import Subparsers, add_seed, command, option, seed_of
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.loading.imports import import_from
@@ -58,7 +57,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     )
     add_config_option(parser)
     option(parser, "--out FILE  the document (default: %(default)s)", type=Path, default=FILE)
-    option(parser, "--cgins-seed N  seed of the order of blocks", dest="seed", type=int)
+    add_seed(parser, "of the order of blocks")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,8 +90,7 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
         pair = bench.Pair(workload.made(arguments.model, device), swap, list(loaded), device)
         with pair.ready():
             tallies, difference = pair.compared()
-            seed = random.SystemRandom().randrange(2**31) if arguments.seed is None else arguments.seed
-            measurement = pair.timed(TimingGate(), seed=seed)
+            measurement = pair.timed(TimingGate(), seed=seed_of(arguments))
     environment = describe(device)
     (ratio,) = ratios.ratios(measurement)
     return ModelBench(
@@ -119,18 +117,11 @@ def _chosen(config: Config, wanted: list[str], device: str) -> list[tuple[Kernel
     if wanted:
         found = [selection.chosen(config, name, device) for name in wanted]
     else:
-        on_device = [
-            (
-                entry,
-                tuple(
-                    implementation
-                    for implementation in entry.implementations
-                    if implementation.device == device
-                ),
-            )
+        found = [
+            (entry, here)
             for entry in config.kernels
+            if (here := tuple(one for one in entry.implementations if one.device == device))
         ]
-        found = [(entry, implementations) for entry, implementations in on_device if implementations]
     ops: dict[str, tuple[KernelEntry, Implementation]] = {}
     for entry, implementations in found:
         if "@" not in entry.op:  # nothing runs a backward here
@@ -158,6 +149,12 @@ def _loaded(
 
     found: dict[str, tuple[LoadedKernel, str]] = {}
     left_out: list[str] = []
+
+    def leave_out(label: str, error: CginsError) -> None:
+        if all_of_them:
+            raise error
+        left_out.append(f"{label} is left out: {error.what.partition(chr(10))[0]}")
+
     with closing(BuildQueue()) as ahead:
         sources = {}
         for entry, one in chosen:
@@ -166,20 +163,14 @@ def _loaded(
                 trust(entry.op)
                 sources[label] = (qualified_name(resolve(entry.op)), find(config, entry, one))
             except CginsError as error:
-                _leave_out(label, error, left_out, all_of_them=all_of_them)
+                leave_out(label, error)
         ahead.add([source for _, source in sources.values()])
         for label, (op, source) in sources.items():
             try:
                 found[op] = load(ahead.result(source)), label
             except CginsError as error:
-                _leave_out(label, error, left_out, all_of_them=all_of_them)
+                leave_out(label, error)
     return found, left_out
-
-
-def _leave_out(label: str, error: CginsError, left_out: list[str], *, all_of_them: bool) -> None:
-    if all_of_them:
-        raise error
-    left_out.append(f"{label} is left out: {error.what.partition(chr(10))[0]}")
 
 
 def _show(made: ModelBench) -> None:
@@ -188,13 +179,8 @@ def _show(made: ModelBench) -> None:
     table: Table = new_table("kernel", "op", ">calls swapped", ">left to torch", "why")
     for kernel in made.kernels:
         why = "; ".join(kernel.left) or ("" if kernel.calls else "the model does not call it")
-        table.add_row(
-            kernel.kernel,
-            kernel.op,
-            str(kernel.calls),
-            str(sum(kernel.left.values())),
-            why.partition("\n")[0],
-        )
+        calls = str(kernel.calls), str(sum(kernel.left.values()))
+        table.add_row(kernel.kernel, kernel.op, *calls, why.partition("\n")[0])
     print_table(table)
     if made.difference is not None:
         said = "" if made.difference.finite else "; NOT FINITE where the model without kernels is"

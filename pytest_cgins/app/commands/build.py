@@ -19,7 +19,7 @@ from pytest_cgins.config import Config, Implementation, KernelEntry, load_withou
 from pytest_cgins.core import documents
 from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import CginsError, ConfigError
-from pytest_cgins.core.model import Compilation, KernelSource, SessionReport
+from pytest_cgins.core.model import Compilation, KernelSource
 
 if TYPE_CHECKING:
     from pytest_cgins.building.build_queue import BuildQueue
@@ -143,6 +143,7 @@ def _compile(
 ) -> int:
     """Build for the architectures that are named; a line a build."""
     from pytest_cgins.gate.compilation import Compiler
+    from pytest_cgins.report import document
 
     started_at, started = datetime.now(timezone.utc), time.monotonic()
     archs = [arch.strip() for arch in arguments.arch.split(",") if arch.strip()]
@@ -157,20 +158,15 @@ def _compile(
         found = [compiler.compile(target) for target in targets]
     status = int(any(one.verdict.status.outcome in ("fail", "error") for one in found))
     if arguments.json:
-        report = _report(found, started_at, time.monotonic() - started, status)
+        seconds = time.monotonic() - started
+        report = document.session_report(
+            (), (), version=__version__, seed=0, started_at=started_at, seconds=seconds, exit_status=status,
+            compilations=found,
+        )  # fmt: skip
         print(documents.dump(report, indent=1))
     else:
         _print(found, resources=arguments.resources)
     return status
-
-
-def _report(found: list[Compilation], started_at: datetime, seconds: float, status: int) -> SessionReport:
-    from pytest_cgins.report import document
-
-    return document.session_report(
-        (), (), version=__version__, seed=0, started_at=started_at, seconds=seconds, exit_status=status,
-        compilations=found,
-    )  # fmt: skip
 
 
 def _print(found: list[Compilation], *, resources: bool) -> None:

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.app.commands.options import Subparsers, command, flag, option
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option, say, whole_number
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import Config, load, select
 from pytest_cgins.core import documents
@@ -17,7 +17,7 @@ from pytest_cgins.core.errors import ConfigError, InfrastructureError
 from pytest_cgins.core.model import Case
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pytest_cgins.gate.calibrate import Plan
     from pytest_cgins.gate.calibration import Calibration
@@ -45,19 +45,19 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(
         parser,
         "--processes N  fresh processes (default: %(default)s)",
-        type=_count(LEAST_PROCESSES, MOST_PROCESSES),
+        type=whole_number(LEAST_PROCESSES, MOST_PROCESSES),
         default=10,
     )
     option(
         parser,
         "--blocks N  blocks of each case in each of them (default: %(default)s)",
-        type=_count(LEAST_BLOCKS, MOST_BLOCKS),
+        type=whole_number(LEAST_BLOCKS, MOST_BLOCKS),
         default=64,
     )
     option(
         parser,
         "--cases-per-class N  cases for each length of calls, of different kernels where there are (default: %(default)s)",
-        type=_count(1, MOST_CASES),
+        type=whole_number(1, MOST_CASES),
         default=2,
     )
     flag(parser, "--peaks  measure the peaks of the roofline again, too")
@@ -89,7 +89,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         print(f"{made.key.parts['device']}: {file}")
         print(calibration_table.render(made, colour=sys.stdout.isatty()), end="")
     for line in calibration_table.remarks(made):
-        print(f"cgins: {line}", file=sys.stderr)
+        say(line)
     return 0
 
 
@@ -107,7 +107,7 @@ def _measured(
             cases = _cases(evaluator, kernels, device, config.file)
             if peaks:
                 evaluator.measure_peaks(cases[0].device)
-            return CalibrationRun(evaluator, device, plan, say=_say).run(cases)
+            return CalibrationRun(evaluator, device, plan, say=say).run(cases)
         except EndedError as end:
             raise InfrastructureError(end.verdict.message) from end
 
@@ -134,16 +134,3 @@ def _cases(evaluator: Evaluator, kernels: set[str], device: str, file: Path) -> 
             remedy="name others, or another --device",
         )
     return cases
-
-
-def _say(line: str) -> None:
-    print(f"cgins: {line}", file=sys.stderr, flush=True)
-
-
-def _count(least: int, most: int) -> Callable[[str], int]:
-    def count(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= most):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
-        return int(text)
-
-    return count

@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
+from pytest_cgins import config as configuration
+from pytest_cgins.app.commands.options import (
+    Subparsers,
+    add_seed,
+    command,
+    flag,
+    group,
+    option,
+    say,
+    seed_of,
+    whole_number,
+)
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import load, load_without_traces
 from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.console import print_table
 from pytest_cgins.core.device import DEVICES
+from pytest_cgins.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from pytest_cgins.regenerate.ablation import Variant
     from pytest_cgins.regenerate.profiling.bench import Timed
     from pytest_cgins.regenerate.profiling.model import CaseProfile, Preflight
 
 
 OUT = Path(".cgins/evidence")
-ENV, ROOFLINE, NCU_TOP, SASS, TIDY, BENCH = (
-    "env.json", "roofline.json", "ncu_top.json", "sass_check.json", "clang_tidy.json", "bench.json",
+ENV, ROOFLINE, NCU_TOP, SASS, TIDY, BENCH, ATTRIBUTION = (
+    "env.json", "roofline.json", "ncu_top.json", "sass_check.json", "clang_tidy.json", "bench.json", "attribution.json",
 )  # fmt: skip
 MOST_TOP = 50
 LARGEST_FILE = 64 << 20
 NO_BASELINE = "none"
 
 
-def add_parsers(subparsers: Subparsers) -> Subparsers:
-    """Add the subcommands to the `cgins` parser; gives those of `cgins evidence`, of which `ablate` is elsewhere."""
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the subcommands to the `cgins` parser."""
     kinds = group(
         subparsers,
         "evidence  measure how a kernel uses its device: counters, roofline, machine code, times",
@@ -45,7 +57,7 @@ def add_parsers(subparsers: Subparsers) -> Subparsers:
     _add_sass(kinds)
     _add_tidy(kinds)
     _add_bench(kinds)
-    return kinds
+    _add_ablate(kinds)
 
 
 def _add_env(kinds: Subparsers) -> None:
@@ -71,7 +83,7 @@ def _add_roofline(kinds: Subparsers) -> None:
     )
     add_kernel(parser)
     add_case(parser)
-    _add_seed(parser)
+    add_seed(parser)
 
 
 def _add_profile(kinds: Subparsers) -> None:
@@ -84,9 +96,14 @@ def _add_profile(kinds: Subparsers) -> None:
     )
     add_kernel(parser)
     add_case(parser, default="the one with the largest arguments")
-    option(parser, "--top N  worst figures an axis (default: %(default)s)", type=_top, default=5)
+    option(
+        parser,
+        "--top N  worst figures an axis (default: %(default)s)",
+        type=whole_number(1, MOST_TOP),
+        default=5,
+    )
     flag(parser, "--no-ncu  leave ncu out")
-    _add_seed(parser)
+    add_seed(parser)
 
 
 def _add_sass(kinds: Subparsers) -> None:
@@ -121,7 +138,7 @@ def _add_bench(kinds: Subparsers) -> None:
         parser, "--baseline REV  a commit, merge-base, or none (default: %(default)s)", default="merge-base"
     )
     flag(parser, "--no-compile  leave torch.compile out")
-    _add_seed(parser)
+    add_seed(parser)
 
 
 def add_kernel(parser: argparse.ArgumentParser) -> None:
@@ -139,10 +156,6 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
 def add_case(parser: argparse.ArgumentParser, *, default: str = "all") -> None:
     """Add `--case`."""
     option(parser, f"--case TEXT  only cases with this in their names (default: {default})", default="")
-
-
-def _add_seed(parser: argparse.ArgumentParser) -> None:
-    option(parser, "--cgins-seed N  seed of the inputs", dest="seed", type=int)
 
 
 # ---- what they do
@@ -191,7 +204,7 @@ def _timed(arguments: argparse.Namespace, *, baseline: str = NO_BASELINE, compil
 
     return bench.evaluate(
         load(arguments.config), arguments.kernel, device=arguments.device, text=arguments.case,
-        seed=_seed(arguments), baseline=baseline, compile_arm=compile_arm, say=say,
+        seed=seed_of(arguments), baseline=baseline, compile_arm=compile_arm, say=say,
     )  # fmt: skip
 
 
@@ -202,7 +215,7 @@ def run_profile(arguments: argparse.Namespace) -> int:
 
     config = load(arguments.config)
     program = None if arguments.no_ncu else ncu.find()
-    evaluator = Evaluator(config, seed=_seed(arguments), timing=False, probes="off")
+    evaluator = Evaluator(config, seed=seed_of(arguments), timing=False, probes="off")
     with closing(evaluator):
         chosen = selection.chosen(config, arguments.kernel, arguments.device)
         cases = selection.heaviest(selection.cases_of(evaluator.cases(), chosen, arguments.case))
@@ -241,11 +254,6 @@ def run_tidy(arguments: argparse.Namespace) -> int:
 # ---- what they share
 
 
-def say(line: str) -> None:
-    """Tell a line of progress."""
-    print(f"cgins: {line}", file=sys.stderr, flush=True)
-
-
 def folder(arguments: argparse.Namespace) -> Path:
     """Where the document goes."""
     given: Path | None = arguments.out
@@ -280,11 +288,6 @@ def _name(arguments: argparse.Namespace) -> str:
     return str(arguments.kernel).partition("/")[0]
 
 
-def _seed(arguments: argparse.Namespace) -> int:
-    given: int | None = arguments.seed
-    return random.SystemRandom().randrange(2**31) if given is None else given
-
-
 def _profiles(file: Path) -> tuple[CaseProfile, ...]:
     """Of an earlier `cgins evidence profile`; () if there was none, or of another version."""
     from pytest_cgins.regenerate.profiling.model import ProfileEvidence
@@ -299,7 +302,77 @@ def _profiles(file: Path) -> tuple[CaseProfile, ...]:
         return ()
 
 
-def _top(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_TOP):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_TOP}")
-    return int(text)
+def _add_ablate(kinds: Subparsers) -> None:
+
+    parser = command(
+        kinds,
+        "ablate  time a kernel without one method after another",
+        run_ablate,
+        "Put each FILE in the place of the kernel's main source, in a copy of the project, check it, and time "
+        "it against the kernel as it is, in turns. A method contributes if the kernel is proven slower, or wrong, without it.",
+    )
+    add_kernel(parser)
+    option(
+        parser,
+        "--without NAME=FILE  a method, and the main source without it; several times",
+        action="append",
+        required=True,
+        type=_named_file,
+    )
+    add_case(parser)
+    add_seed(parser)
+    option(
+        parser,
+        "--cgins-sandbox  fence variants in; off: trust them",
+        dest="sandbox",
+        choices=("auto", "off"),
+        default="auto",
+    )
+
+
+def run_ablate(arguments: argparse.Namespace) -> int:
+    """Try each variant; exit status 1 if one could not be built or timed."""
+    from pytest_cgins.gate.calibration import Calibrations
+    from pytest_cgins.regenerate import ablation, run_setup
+    from pytest_cgins.regenerate.profiling import render, selection
+
+    config = configuration.load(arguments.config)
+    entry, implementations = selection.chosen(config, arguments.kernel, arguments.device)
+    if len(implementations) != 1:
+        names = ", ".join(
+            selection.label(implementation.name, implementation.device) for implementation in implementations
+        )
+        raise ConfigError(
+            f"kernel {entry.name} has several implementations: {names}",
+            remedy=f"name one: cgins evidence ablate {entry.name}/{selection.label(implementations[0].name, implementations[0].device)}",
+        )
+    variants = [_variant(*one) for one in arguments.without]
+    settings = ablation.Settings(
+        seed=seed_of(arguments),
+        sandbox=run_setup.sandbox_of(arguments.sandbox),
+        cases=arguments.case,
+        noise=Calibrations().noise,
+    )
+    if settings.sandbox is None:
+        print(run_setup.UNFENCED, file=sys.stderr)
+    one = implementations[0]
+    made = ablation.ablate(config, (entry.name, one.name, one.device), variants, settings, say=say)
+    write(made, arguments, ATTRIBUTION)
+    show(render.attribution(made))
+    return int(any(method.state == "not-ablated" for method in made.methods))
+
+
+def _named_file(text: str) -> tuple[str, Path]:
+    name, _, file = text.partition("=")
+    if not name or not file:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FILE")
+    return name, Path(file)
+
+
+def _variant(name: str, file: Path) -> Variant:
+    from pytest_cgins.regenerate.ablation import Variant
+
+    try:
+        return Variant(method=name, text=file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--without {name}={file}: {error}", remedy="name a source file") from error

@@ -7,7 +7,7 @@ import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from pytest_cgins.app.commands.options import Subparsers, command, flag, option
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option, say, whole_number
 from pytest_cgins.core import documents
 from pytest_cgins.core.options import HISTORY_FILE
 from pytest_cgins.core.text import counted
@@ -29,7 +29,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(
         history,
         "--last N  hold the latest time against the median of the N before it (default: %(default)s)",
-        type=_count,
+        type=whole_number(1),
         default=10,
     )
     flag(history, "--json  print one JSON document instead of tables")
@@ -46,7 +46,7 @@ def run_history(arguments: argparse.Namespace) -> int:
 
     found = history_file.read(arguments.path)
     if found.note:
-        print(f"cgins: {arguments.path}: {found.note}", file=sys.stderr)
+        say(f"{arguments.path}: {found.note}")
     trends = trend.trends(found.entries, case=arguments.case, since=arguments.since, last=arguments.last)
     if arguments.json:
         document = trend.Trends(version=HISTORY_VERSION, last=arguments.last, trends=trends)
@@ -54,10 +54,7 @@ def run_history(arguments: argparse.Namespace) -> int:
     elif trends:
         print(trend_table.render(trends, last=arguments.last, colour=sys.stdout.isatty()), end="")
     else:
-        print(
-            f"cgins: {arguments.path}: none of {counted(len(found.entries), 'entry', 'entries')} is asked for",
-            file=sys.stderr,
-        )
+        say(f"{arguments.path}: none of {counted(len(found.entries), 'entry', 'entries')} is asked for")
     return 0 if trends else 1
 
 
@@ -71,9 +68,3 @@ def _since(text: str) -> datetime:
             f"{text!r} is not a date like 2026-01-31, nor days like 30d"
         ) from None
     return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)

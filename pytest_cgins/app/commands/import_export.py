@@ -1,35 +1,33 @@
-"""`cgins import KIND SOURCE --out PACK` and `cgins export KIND PACK --out DIR`."""
+"""`cgins import KIND SOURCE --out PACK`, `cgins export KIND PACK --out DIR` and `cgins export torch-library KERNEL`."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
+from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.config import load
 from pytest_cgins.core.console import import_path, new_table, print_table, size_of
 from pytest_cgins.core.device import DEVICES, require_device
-from pytest_cgins.core.errors import RecordError
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.errors import ConfigError, RecordError
+from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.recording.importers.registry import EXPORTERS, IMPORTERS, Exporter, Importer
 
 if TYPE_CHECKING:
     from pytest_cgins.packs.inputs import Tier
     from pytest_cgins.recording.importers.collect import Report
 
+
 _MAX_MIB = 1024.0
 
 
-def add_parsers(subparsers: Subparsers) -> Subparsers:
-    """Add the commands to the `cgins` command line.
-
-    Args:
-        subparsers: those of `cgins`.
-
-    Returns:
-        The kinds of `cgins export`, to which others may add.
-    """
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the commands to the `cgins` parser."""
     kinds = subparsers.add_parser(
         "import", help="make a trace pack from another benchmark's files"
     ).add_subparsers(metavar="KIND", required=True)
@@ -40,7 +38,7 @@ def add_parsers(subparsers: Subparsers) -> Subparsers:
         _add(kinds, kind, importer)
     for kind, exporter in EXPORTERS.items():
         _add_export(exports, kind, exporter)
-    return exports
+    _add_torch_library(exports)
 
 
 def _add(kinds: Subparsers, kind: str, importer: Importer) -> None:
@@ -170,3 +168,70 @@ def _short(entry: str) -> str:
 def _visible(text: str) -> str:
     """The text without what a terminal or a runner would obey: names come from foreign files."""
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
+def kind_first(words: Sequence[str]) -> list[str]:
+    """The words of a command line, with `export WHAT --as KIND` written as `export KIND WHAT`."""
+    listed = [part for word in words for part in (word.split("=", 1) if word.startswith("--as=") else [word])]
+    # `cgins runs export` is another command, whose `--as` is an option.
+    start = listed[: listed.index("export")] if "export" in listed else ["runs"]
+    if "runs" not in start and "--as" in listed[:-1]:
+        place = listed.index("--as")
+        kind = listed[place + 1]
+        del listed[place : place + 2]
+        listed.insert(listed.index("export") + 1, kind)
+    return listed
+
+
+def _add_torch_library(kinds: Subparsers) -> None:
+    """Add the kind `torch-library` to `cgins export`."""
+    export = command(
+        kinds,
+        "torch-library  kernels as operators of torch, in a package that is built and used without pytest-cgins",
+        export_torch_library,
+        "Write a Python package with the kernels' sources, a generated binding over torch's stable "
+        "ABI, shapes for torch.compile, and gradients. Kernels for the backward of an exported op come along. "
+        "`cgins export KERNEL --as torch-library` is the same.",
+    )
+    option(export, "kernels KERNEL  names in cgins.yaml", nargs="+")
+    option(
+        export,
+        "--implementation NAME  an implementation to export, may be repeated; default: the launchers, one a device",
+        action="append",
+        default=[],
+        dest="implementations",
+    )
+    option(export, "--out DIR  default: NAMESPACE-torch-library", type=Path)
+    option(export, "--namespace NS  of torch.ops and of the package; default: the project folder's name")
+    add_config_option(export)
+
+
+def export_torch_library(arguments: argparse.Namespace) -> int:
+    """Write the package, and say what to do with it."""
+    import sys
+
+    from pytest_cgins.building.torch_library import package
+
+    config = load(arguments.config, require_traces=False)
+    known = {kernel.name: kernel for kernel in config.kernels}
+    for name in arguments.kernels:
+        if name not in known:
+            raise ConfigError(
+                f'{config.file}: no kernel "{name}"',
+                remedy=nearest(name, known) or f"its kernels are {', '.join(known)}",
+            )
+    # Ops of the project are found as pytest finds them: from the folder of cgins.yaml.
+    sys.path.insert(0, str(config.root))
+    namespace = arguments.namespace or re.sub(r"\W", "_", config.root.name)
+    folder = arguments.out or Path(f"{namespace}-torch-library")
+    written = package.write(
+        config,
+        [known[name] for name in dict.fromkeys(arguments.kernels)],
+        folder=folder,
+        namespace=namespace,
+        implementations=arguments.implementations,
+    )
+    for one in written.exported:
+        print(f"{one.operator.qualified:40} {', '.join(one.devices)}")
+    print(f"{folder}: {', '.join(written.libraries)}\nbuild it: pip install --no-build-isolation {folder}")
+    return 0

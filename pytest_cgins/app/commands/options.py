@@ -1,8 +1,10 @@
-"""Commands and options, written as the help shows them: the word, two blanks, and what it is for."""
+"""Commands and options, written as the help shows them: the word, two blanks, and what it is for; what commands share."""
 
 from __future__ import annotations
 
 import argparse
+import random
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -45,3 +47,30 @@ def option(parser: argparse._ActionsContainer, line: str, **settings: Any) -> No
 def flag(parser: argparse._ActionsContainer, line: str, **settings: Any) -> None:
     """Add an option without a value."""
     option(parser, line, action="store_true", **settings)
+
+
+def add_seed(parser: argparse.ArgumentParser, what: str = "of the inputs") -> None:
+    """Add `--cgins-seed`, which `seed_of` reads."""
+    option(parser, f"--cgins-seed N  seed {what}", dest="seed", type=int)
+
+
+def seed_of(arguments: argparse.Namespace) -> int:
+    """Seed that was given, or else one drawn."""
+    return random.SystemRandom().randrange(2**31) if arguments.seed is None else int(arguments.seed)
+
+
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Type of an argument: a whole number within limits."""
+    limits = f"from {least} on" if most is None else f"from {least} to {most}"
+
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= (most or int(text))):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number {limits}")
+        return int(text)
+
+    return number
+
+
+def say(line: str) -> None:
+    """Tell a line of progress."""
+    print(f"cgins: {line}", file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
-from pytest_cgins.app.commands.record import add_trust, project_of, trust_named
+from pytest_cgins.app.commands.traces import add_trust, project_of, trust_named
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import import_path, new_table, print_failures, print_table
 from pytest_cgins.core.device import DEVICES, DeviceName, device_of, require_device, usable_device
@@ -88,14 +88,9 @@ def by_op(profile: PackProfile) -> Table:
         kernels = [
             (kernel.name, trace.calls * kernel.ns_per_call) for trace in traces for kernel in trace.kernels
         ]
-        table.add_row(
-            f"{100 * sum(trace.time_share for trace in traces):.1f} %",
-            op,
-            str(len(traces)),
-            str(calls),
-            f"{1e-3 * total_ns / calls:.1f}",
-            *([_top(aten), _top(kernels)] if on_gpu else [_top(aten)]),
-        )
+        share = f"{100 * sum(trace.time_share for trace in traces):.1f} %"
+        counts = str(len(traces)), str(calls), f"{1e-3 * total_ns / calls:.1f}"
+        table.add_row(share, op, *counts, *([_top(aten), _top(kernels)] if on_gpu else [_top(aten)]))
     return table
 
 

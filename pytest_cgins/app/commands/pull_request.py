@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.core.errors import GitHubError
 
 if TYPE_CHECKING:
     from pytest_cgins.pull_request.clone import Identity
+    from pytest_cgins.pull_request.open_proposal import OpenResult
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -27,12 +32,10 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def _add_open(commands: Subparsers) -> None:
-    from pytest_cgins.app.commands.pull_request_open import run
-
     parser = command(
         commands,
         "open  open the pull request of a proposal, or bring it up to date",
-        run,
+        run_open,
         "Check a proposal against the base branch on the server, commit it on a branch of the kernel's own, "
         "and open a pull request or update the one that is open; close it if the base branch has these files already. "
         "Exit status 1 if the base branch has other files than the proposal was made on.",
@@ -68,8 +71,6 @@ def _add_open(commands: Subparsers) -> None:
 
 
 def _add_status(commands: Subparsers) -> None:
-    from pytest_cgins.app.commands.pull_request_upkeep import run_status
-
     parser = command(
         commands,
         "status  list the bot's open pull requests, and how each stands",
@@ -83,8 +84,6 @@ def _add_status(commands: Subparsers) -> None:
 
 
 def _add_close(commands: Subparsers) -> None:
-    from pytest_cgins.app.commands.pull_request_upkeep import run_close
-
     parser = command(
         commands,
         "close  close pull requests of the bot's that nobody needs any more",
@@ -132,3 +131,138 @@ def _author(text: str) -> Identity:
     if not (found and end and not after and sound):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME <EMAIL>")
     return Identity(name=name.strip(), email=email)
+
+
+EXIT_NOT_OPENED = 1
+"""The proposal is stale, was measured on what the base branch no longer is, or a person has committed on its branch."""
+
+
+def run_open(arguments: argparse.Namespace) -> int:
+    """Open or update the pull request; 1 if it was not done, for a reason that is no error.
+
+    Raises:
+        ProposalError: the proposal is damaged or hostile.
+        GitHubError: there is no token, or git or GitHub refuses.
+    """
+    from pytest_cgins.pull_request import open_proposal
+    from pytest_cgins.pull_request.clone import Clone
+    from pytest_cgins.pull_request.contribution import contribution
+    from pytest_cgins.pull_request.server import connected
+    from pytest_cgins.regenerate import proposal
+    from pytest_cgins.report import escape
+
+    found = proposal.read(arguments.proposal)
+    offered = contribution(found, config=Clone(arguments.config.parent).prefix() + arguments.config.name)
+    with connected(arguments) as server:
+        settings = open_proposal.Settings(
+            base=arguments.base or server.default_branch,
+            draft=arguments.draft,
+            dry_run=arguments.dry_run,
+            identity=arguments.author,
+            commit_with=arguments.commit_with,
+            only_measured=arguments.only_measured,
+        )
+        opened = open_proposal.open_pull_request(offered, settings, server)
+    line = _line(opened, offered.title, settings.base)
+    if arguments.json:
+        told = {
+            "state": opened.state, "line": line, "number": opened.number, "url": opened.url,
+            "branch": opened.branch, "tip": opened.tip, "notes": opened.notes,
+        }  # fmt: skip
+        print(json.dumps(told))
+    else:
+        print(escape.lines(line))
+    for note in opened.notes:
+        print(escape.lines(f"note: {note}"), file=sys.stderr)
+    return EXIT_NOT_OPENED if opened.state in ("stale", "moved", "mixed", "changed") else 0
+
+
+def _line(opened: OpenResult, title: str, base: str) -> str:
+    number = f"#{opened.number} {opened.url}"
+    return {
+        "opened": f"opened {number}: {title}",
+        "updated": f"updated {number}: {title}",
+        "unchanged": f"unchanged: {number} has this proposal already; nothing was done",
+        "closed-before": f"{number} with this proposal was closed: nothing was done",
+        "merged": f"{number} with this proposal was merged, and is not in {base} any more: nothing was done",
+        "merged-before": f"{base} has these files already: nothing was done",
+        "closed-moot": f"{base} has these files already: closed {number}",
+        "superseded": f"{number} has a later proposal, {opened.why}: nothing was done",
+        "mixed": f"{number} has the commit of {opened.why} under the text of another proposal: open {opened.why} again",
+        "changed": f"not opened: {opened.why}",
+        "moved": f"not opened: {opened.why}",
+        "stale": f"{opened.why}\nmarked {number} as stale" if opened.number else opened.why,
+        "would-open": f"dry run: would push {opened.branch} and open a pull request into {base}: {title}",
+        "would-update": f"dry run: would push {opened.branch} and update {number}: {title}",
+        "would-close": f"dry run: would close {number}, for {base} has these files already",
+    }[opened.state]
+
+
+EXIT_UNKNOWN = 1
+
+
+def run_status(arguments: argparse.Namespace) -> int:
+    """List the bot's open pull requests.
+
+    Raises:
+        GitHubError: there is no token, or git or GitHub refuses.
+    """
+    from pytest_cgins.pull_request import upkeep
+    from pytest_cgins.pull_request.server import connected
+    from pytest_cgins.report import console, escape
+
+    with connected(arguments) as server:
+        pairs = list(upkeep.known(server))
+        notes = upkeep.mark(server, pairs) if arguments.mark else []
+    found = [one for one, _ in pairs]
+    if arguments.json:
+        print(json.dumps([asdict(one) for one in found], indent=2))
+    elif found:
+        colour = sys.stdout.isatty()
+        table = console.table("number", "kernel", "stands", "proposal", "why", colour=colour)
+        for one in found:
+            table.add_row(
+                f"#{one.number}", *map(escape.visible, (one.kernel, one.stands, one.proposal, one.why))
+            )
+        print(console.text(table, colour=colour), end="")
+    else:
+        print("no open pull request of a proposal")
+    for note in notes:
+        print(escape.lines(f"note: {note}"), file=sys.stderr)
+    return 0
+
+
+def run_close(arguments: argparse.Namespace) -> int:
+    """Close pull requests; 1 if a number is none of the bot's, or somebody committed to one meanwhile.
+
+    Raises:
+        GitHubError: nothing is named, there is no token, or git or GitHub refuses.
+    """
+    from pytest_cgins.pull_request import upkeep
+    from pytest_cgins.pull_request.clone import BranchMovedError
+    from pytest_cgins.pull_request.server import connected
+    from pytest_cgins.report import escape
+
+    if not (arguments.numbers or arguments.moot or arguments.stale):
+        raise GitHubError("no pull request is named", remedy="give a NUMBER, --moot or --stale")
+    wanted = {"moot": arguments.moot, "stale": arguments.stale}
+    left = 0
+    with connected(arguments) as server:
+        pairs = list(upkeep.known(server))
+        for one, pull in pairs:
+            if not (one.number in arguments.numbers or wanted.get(one.stands)):
+                continue
+            reason = arguments.reason or one.why or "Nobody needs it any more."
+            try:
+                closed = upkeep.close(server, one, pull, reason, dry_run=arguments.dry_run)
+            except BranchMovedError as error:
+                print(escape.lines(f"#{one.number} was left: {error.what}"), file=sys.stderr)
+                left += 1
+                continue
+            did = "dry run: would close" if arguments.dry_run else "closed"
+            kept = f"; its branch was left: {closed.branch_kept}" if closed.branch_kept else ""
+            print(escape.lines(f"{did} #{one.number} {one.url}{kept}"))
+    unknown = sorted(set(arguments.numbers) - {one.number for one, _ in pairs})
+    for number in unknown:
+        print(f"#{number} is not an open pull request of a proposal", file=sys.stderr)
+    return EXIT_UNKNOWN if unknown or left else 0

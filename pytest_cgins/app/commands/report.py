@@ -1,4 +1,4 @@
-"""`cgins report` and `cgins summary`: a JSON report in another format, or as counts for a script."""
+"""`cgins report`, `summary` and `merge`: JSON reports in another format, as counts for a script, or joined."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.core import atomic
 from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.text import counted
 from pytest_cgins.report.formats import FORMATS
 
 
@@ -46,6 +47,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         default="markdown",
     )
     option(summary, "--max-bytes N  limit of the markdown (default: GitHub's, 1 MiB a step)", type=int)
+    _add_merge(subparsers)
 
 
 def run_report(arguments: argparse.Namespace) -> int:
@@ -56,10 +58,10 @@ def run_report(arguments: argparse.Namespace) -> int:
         HistoryError: the history cannot be read, or is damaged.
         OSError: the other file cannot be written.
     """
-    from pytest_cgins.report import reading
+    from pytest_cgins.report import document
 
     if arguments.history is None:
-        text = FORMATS[arguments.format](reading.load(arguments.file))
+        text = FORMATS[arguments.format](document.load(arguments.file))
     elif arguments.format == "html":
         text = _page_with_history(arguments.file, arguments.history)
     else:
@@ -79,10 +81,10 @@ def run_summary(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: the file cannot be read or is not a report, or the limit is too small.
     """
-    from pytest_cgins.report import markdown, reading
-    from pytest_cgins.report.counts import counts
+    from pytest_cgins.report import document, markdown
+    from pytest_cgins.report.summary import counts
 
-    report = reading.load(arguments.report)
+    report = document.load(arguments.report)
     if arguments.format == "counts":
         sys.stdout.write(counts(report).lines())
         return 0
@@ -96,16 +98,65 @@ def run_summary(arguments: argparse.Namespace) -> int:
 
 
 def _page_with_history(file: Path, path: Path) -> str:
-    from pytest_cgins.report import history_file, reading, trend
+    from pytest_cgins.report import document, history_file, trend
     from pytest_cgins.report.html import page
 
     history = history_file.read(path)
     if history.note:
         print(f"cgins: {path}: {history.note}", file=sys.stderr)
-    return page.render(reading.load(file), trends=trend.trends(history.entries))
+    return page.render(document.load(file), trends=trend.trends(history.entries))
 
 
 def _print(text: str) -> None:
     """Escaped text is not ASCII, and a runner's locale may be C."""
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode())
+
+
+def _add_merge(subparsers: Subparsers) -> None:
+    merge = command(
+        subparsers,
+        "merge  join the reports of several runs",
+        run_merge,
+        "Join what runs on several machines wrote with --cgins-json: shards of a suite, types of GPUs. The "
+        "exit code is that of a gate over all cases; 2 if the reports do not add up.",
+    )
+    option(merge, "files FILE  JSON reports", type=Path, nargs="+")
+    option(merge, "--out PATH  where the merged report goes", type=Path, required=True)
+    option(
+        merge,
+        "--expect N  how many runs there must be: one without a shard's number is missed by nothing else",
+        type=int,
+        default=0,
+    )
+
+
+def run_merge(arguments: argparse.Namespace) -> int:
+    """Write the merged report.
+
+    Returns:
+        Its exit code.
+
+    Raises:
+        ConfigError: a file cannot be read or is not a report.
+        MergeError: they do not add up to one.
+        OSError: the merged report cannot be written.
+    """
+    from pytest_cgins.report import document, merge
+    from pytest_cgins.report.summary import counts
+
+    parts = [merge.Part(name=str(path), report=document.load(path)) for path in arguments.files]
+    whole = merge.merged(parts, expected=arguments.expect)
+    document.write(whole, arguments.out)
+    for part in parts:
+        if merge.lost_device(part.report):
+            print(f"{part.name}: exit code 5, no device for its cases was there, and it gated nothing")
+        if failures := part.report.other_failures:
+            print(f"{part.name}: {counted(failures, 'failure')} besides those of cases")
+    found, runs = counts(whole), len(whole.merged)
+    tests = f", {counted(tests, 'test')} of times" if (tests := merge.own_tests(whole)) else ""
+    print(
+        f"{counted(runs, 'run')}: {found.passed} passed, {found.failed} failed, {counted(found.errors, 'error')}, "
+        f"{found.skipped} skipped{tests}; exit code {whole.exit_status}"
+    )
+    return whole.exit_status

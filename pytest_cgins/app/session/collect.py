@@ -1,9 +1,9 @@
-"""`cgins.yaml` as pytest sees it: a file whose items are the cases."""
+"""`cgins.yaml` as pytest sees it: a file whose items are the cases, of which `--cgins-shard I/N` leaves a part."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from pytest_cgins.app.session import outcome, results
 from pytest_cgins.app.session.gate import Gate
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.model import Case, Evaluation
+from pytest_cgins.core.model import Case, Evaluation, Shard
 from pytest_cgins.core.text import upwards
 
 
@@ -116,3 +116,43 @@ class CaseItem(LineItem):
         """Fail if the kernel did."""
         assert self._evaluation is not None
         outcome.settle_call(self, self._evaluation, self._gate)
+
+
+class Sharding:
+    """Leaves the cases of one part to the run; what runs no case of `cgins.yaml` belongs to the first part."""
+
+    plugin_name = "cgins-sharding"
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Deselect the rest, before `-k` and `--lf` look: the parts must not hang on what these leave."""
+        kept = set(chosen([_key(item) for item in items], self.shard))
+        left_out = [item for index, item in enumerate(items) if index not in kept]
+        items[:] = [item for index, item in enumerate(items) if index in kept]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+
+
+def chosen(keys: Iterable[tuple[str, str] | None], shard: Shard) -> list[int]:
+    """Indices of the items of a part. Items with the same key stay together; those without one are the first part's."""
+    places: dict[tuple[str, str], int] = {}
+    found = []
+    for index, key in enumerate(keys):
+        place = 0 if key is None else places.setdefault(key, len(places))
+        if place % shard.count == shard.number - 1:
+            found.append(index)
+    return found
+
+
+def _key(item: pytest.Item) -> tuple[str, str] | None:
+    """The case that an item evaluates: a user's test on it goes where the item of `cgins.yaml` goes."""
+    if isinstance(item, CaseItem):
+        return item.case.pack_path, item.case.name
+    callspec = getattr(item, "callspec", None)
+    case = callspec.params.get("cgins_case") if callspec is not None else None
+    if case is not None:
+        return case.pack_path, case.name
+    return ("", item.nodeid) if item.nodeid.partition("::")[0].endswith("cgins.yaml") else None

@@ -139,7 +139,7 @@ class BuildItem(LineItem):
         """Build; a missing tool is an error here, since pytest knows no other place for one."""
         found = self._plugin.compiler(self.path).compile(self.target)
         self._compilation = found
-        results.keep_compilation(self, self.path, found)
+        results.keep(self, self.path, found)
         if found.verdict.status.outcome == "skip":
             pytest.skip(escape.lines(f"{found.verdict.reason.value}: {found.verdict.message}"))
         if found.verdict.status.outcome == "error":

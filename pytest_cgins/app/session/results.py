@@ -1,50 +1,45 @@
-"""The evaluations and builds of a session, as they come in from this process or from xdist's workers."""
+"""The evaluations and builds of a session, as they come in from this process or from xdist's workers; causes that repeat."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os.path import relpath
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cgins.app.session.repeats import Repeats
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Compilation, Environment, Evaluation, Verdict
+from pytest_cgins.core.model import Compilation, Environment, Evaluation
+from pytest_cgins.report import escape
+from pytest_cgins.report.failure import headline
+from pytest_cgins.report.results import cause_of
 from pytest_cgins.report.summary import rank
 
-_PENDING = pytest.StashKey[list[Evaluation]]()
-_COMPILATION = pytest.StashKey[Compilation]()
+if TYPE_CHECKING:
+    from _pytest._io import TerminalWriter
+
+
+_PENDING = pytest.StashKey[list[Evaluation | Compilation]]()
 _EXCUSED = pytest.StashKey[bool]()
+_SENT: dict[str, type[Evaluation | Compilation]] = {"cgins": Evaluation, "cgins_builds": Compilation}
+"""What a report carries of each kind, by its attribute."""
 
 
-def keep(item: pytest.Item, file: Path, evaluation: Evaluation) -> None:
-    """Have the item's next report carry an evaluation, and its properties go to JUnit XML.
+def keep(item: pytest.Item, file: Path, result: Evaluation | Compilation) -> None:
+    """Have the item's next report carry an evaluation or a build, and its properties go to JUnit XML.
 
-    `file` is the `cgins.yaml` that the case comes from.
+    `file` is the `cgins.yaml` that the case or build comes from.
     """
-    config = relpath(file, item.config.invocation_params.dir)
-    item.stash.setdefault(_PENDING, []).append(replace(evaluation, config=config))
-    _tell(item, evaluation.verdict)
+    config, verdict = relpath(file, item.config.invocation_params.dir), result.verdict
+    item.stash.setdefault(_PENDING, []).append(replace(result, config=config))
+    item.user_properties += [("cgins_status", verdict.status.value), ("cgins_reason", verdict.reason.value)]
+    item.user_properties += [(f"cgins_{name}", number) for name, number in verdict.numbers.items()]
 
 
 def pending(item: pytest.Item) -> tuple[Evaluation, ...]:
-    """What was kept and is on no report yet."""
-    waiting: list[Evaluation] = item.stash.get(_PENDING, [])
-    return tuple(waiting)
-
-
-def keep_compilation(item: pytest.Item, file: Path, compilation: Compilation) -> None:
-    """The same for a build."""
-    config = relpath(file, item.config.invocation_params.dir)
-    item.stash[_COMPILATION] = replace(compilation, config=config)
-    _tell(item, compilation.verdict)
-
-
-def _tell(item: pytest.Item, verdict: Verdict) -> None:
-    item.user_properties += [("cgins_status", verdict.status.value), ("cgins_reason", verdict.reason.value)]
-    item.user_properties += [(f"cgins_{name}", number) for name, number in verdict.numbers.items()]
+    """The evaluations that were kept and are on no report yet."""
+    return tuple(result for result in item.stash.get(_PENDING, []) if isinstance(result, Evaluation))
 
 
 def excuse(item: pytest.Item) -> None:
@@ -59,13 +54,10 @@ def attach(item: pytest.Item, report: pytest.TestReport, *, own: bool) -> None:
     """
     report.__dict__["cgins_own"] = own
     report.__dict__["cgins_excused"] = item.stash.get(_EXCUSED, False)
-    pending = item.stash.get(_PENDING, [])
-    if pending:
-        report.__dict__["cgins"] = [documents.dump_python(evaluation) for evaluation in pending]
-        del item.stash[_PENDING]
-    if _COMPILATION in item.stash:
-        report.__dict__["cgins_compilation"] = documents.dump_python(item.stash[_COMPILATION])
-        del item.stash[_COMPILATION]
+    results = item.stash.get(_PENDING, [])
+    for name, kind in _SENT.items():
+        report.__dict__[name] = [documents.dump_python(one) for one in results if isinstance(one, kind)]
+    results.clear()
 
 
 class Results:
@@ -76,53 +68,55 @@ class Results:
         self._compilations: dict[tuple[str, str], Compilation] = {}
         self._environments: dict[str, Environment] = {}
         self._blameless: set[str] = set()
-        self._kernel_failures = 0
-        self._infrastructure_failures = 0
-        self._case_failures = 0
+        self._kernel_failures = self._infrastructure_failures = 0
+        self.case_failures = 0
+        """Failures that the verdict of a case or build stands for."""
         self._gated: dict[str, Evaluation | Compilation] = {}
-        self._repeats = Repeats()
+        self._first_of_cause: dict[tuple[str, ...], str] = {}
+        self._repeats: list[tuple[pytest.TestReport, str]] = []
 
     def add(self, report: pytest.TestReport) -> None:
         """Take the evaluations from a report, and count whose fault its failure is."""
-        sent: list[Any] = report.__dict__.get("cgins", [])
-        own = report.__dict__.get("cgins_own", False)
-        for value in sent:
-            evaluation = documents.load_python(Evaluation, value)
-            self._add_evaluation(evaluation)
-            if own:
-                self._gated[report.nodeid] = evaluation
-            if evaluation.verdict.status.outcome == "error":
-                self._blameless.add(report.nodeid)
-        built = report.__dict__.get("cgins_compilation")
-        if built is not None:
-            compilation = documents.load_python(Compilation, built)
-            self._compilations[compilation.config, compilation.name] = compilation
-            if own:
-                self._gated[report.nodeid] = compilation
-            if compilation.verdict.status.outcome == "error":
-                self._blameless.add(report.nodeid)
+        for name, kind in _SENT.items():
+            for value in report.__dict__.get(name, []):
+                result = documents.load_python(kind, value)
+                self._add_result(result)
+                if report.__dict__.get("cgins_own", False):
+                    self._gated[report.nodeid] = result
+                if result.verdict.status.outcome == "error":
+                    self._blameless.add(report.nodeid)
         if report.__dict__.get("cgins_excused"):
             self._blameless.add(report.nodeid)
-        if report.failed:
-            if (judged := self._gated.get(report.nodeid)) is not None:
-                self._case_failures += 1
-                if report.when != "teardown":
-                    self._repeats.add(report, judged)
-            if report.nodeid in self._blameless:
-                self._infrastructure_failures += 1
-            else:
-                self._kernel_failures += 1
+        if not report.failed:
+            return
+        if (judged := self._gated.get(report.nodeid)) is not None:
+            self.case_failures += 1
+            if report.when != "teardown":
+                first = self._first_of_cause.setdefault(cause_of(judged), report.nodeid)
+                if first != report.nodeid:
+                    self._repeats.append((report, f"{headline(judged)} [as {first}, numbers aside]"))
+        if report.nodeid in self._blameless:
+            self._infrastructure_failures += 1
+        else:
+            self._kernel_failures += 1
 
-    def _add_evaluation(self, evaluation: Evaluation) -> None:
+    def _add_result(self, result: Evaluation | Compilation) -> None:
+        if isinstance(result, Compilation):
+            self._compilations[result.config, result.name] = result
+            return
         # A user's test may evaluate a case that cgins.yaml gates as well: the worse of the two counts.
-        key = (evaluation.config, evaluation.case.name)
-        known = self._evaluations.get(key)
-        if known is None or rank(evaluation.verdict.status) < rank(known.verdict.status):
-            self._evaluations[key] = evaluation
+        known = self._evaluations.get((result.config, result.case.name))
+        if known is None or rank(result.verdict.status) < rank(known.verdict.status):
+            self._evaluations[result.config, result.case.name] = result
 
     def shorten_repeats(self) -> None:
-        """Have pytest's own list show a cause at length once."""
-        self._repeats.shorten()
+        """Have pytest's own list show a cause at length once; what its plugins write has been told before."""
+        for report, line in self._repeats:
+            crash: Any = getattr(report.longrepr, "reprcrash", None)
+            text = escape.lines(line)
+            if crash is not None:
+                crash = type(crash)(path=crash.path, lineno=crash.lineno, message=text)
+            report.longrepr = _Repeat(text, crash)  # type: ignore[assignment]
 
     def add_environments(self, environments: tuple[Environment, ...]) -> None:
         """Take what a process ran on; a device that is known already is not taken twice."""
@@ -145,11 +139,22 @@ class Results:
         return tuple(self._environments[device] for device in sorted(self._environments))
 
     @property
-    def case_failures(self) -> int:
-        """Failures that the verdict of a case or build stands for."""
-        return self._case_failures
-
-    @property
     def only_infrastructure_failed(self) -> bool:
         """Whether tests failed, and all of them for a drifted trace or for a tool or device that is not there."""
         return self._infrastructure_failures > 0 and self._kernel_failures == 0
+
+
+@dataclass(slots=True)
+class _Repeat:
+    """Stands for the message of a failure that repeats a cause: one line, which names the case that has it at length."""
+
+    text: str
+    reprcrash: Any
+    """Where it was raised, with the text: the short summary has that, and `--tb=line`."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def toterminal(self, writer: TerminalWriter) -> None:
+        """Write it."""
+        writer.line(self.text)

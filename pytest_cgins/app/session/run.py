@@ -16,15 +16,14 @@ import pytest
 
 from pytest_cgins import __version__
 from pytest_cgins import config as configuration
-from pytest_cgins.app.session import coverage, fencing, pinning, results
+from pytest_cgins.app.session import coverage, pinning, results
 from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.app.session.builds import RunBuilds, cases_of
-from pytest_cgins.app.session.collect import CaseItem, CginsFile
+from pytest_cgins.app.session.collect import CaseItem, CginsFile, Sharding
 from pytest_cgins.app.session.compile_only import BuildItem
 from pytest_cgins.app.session.parametrize import parametrize
-from pytest_cgins.app.session.sharding import Sharding
 from pytest_cgins.core import documents
-from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError, SandboxUnavailable
 from pytest_cgins.core.model import Case, Environment, Evaluation, SessionReport, Shard
 from pytest_cgins.core.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.core.text import UNLIMITED
@@ -33,6 +32,8 @@ from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.report import document, exit_code, summary, terminal
 from pytest_cgins.run import environment
+from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.outside import has_gpu
 
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 """Exit codes of a run that was not broken off."""
@@ -67,10 +68,11 @@ class GateSession:
         self._results = results.Results()
         self._started_at = datetime.now(timezone.utc)
         self._started = time.monotonic()
-        self._report: SessionReport | None = None
+        self.report: SessionReport | None = None
+        """What was found; None before the end, and in xdist's workers."""
         self._unwritten: OSError | None = None
         self._next: pytest.Item | None = None
-        self._sandbox = fencing.sandbox(config)
+        self._sandbox = _sandbox(config)
         self.builds = RunBuilds(self, self._sandbox)
         config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
         config.pluginmanager.register(BenchmarkRecords(self), BenchmarkRecords.plugin_name)
@@ -81,11 +83,6 @@ class GateSession:
         self._coverage = coverage.Coverage(config)
         self._calibrations = Calibrations()
         config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
-
-    @property
-    def report(self) -> SessionReport | None:
-        """What was found; None before the end, and in xdist's workers."""
-        return self._report
 
     @classmethod
     def of(cls, config: pytest.Config) -> GateSession:
@@ -261,7 +258,7 @@ class GateSession:
         unblamed = session.exitstatus in (pytest.ExitCode.OK, exit_code.INFRASTRUCTURE)
         if self.strict and unblamed and summary.ungated(self._results.evaluations):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        self._report = document.session_report(
+        self.report = document.session_report(
             self._results.evaluations,
             self._results.environments,
             version=__version__,
@@ -277,10 +274,10 @@ class GateSession:
             stopped=bool(session.shouldfail),
         )
         if exitstatus in ENDED and not (self._compile_only or self.config.option.collectonly):
-            self._report = self._coverage.examined(self._report)
+            self.report = self._coverage.examined(self.report)
             if session.exitstatus in (pytest.ExitCode.OK, exit_code.INFRASTRUCTURE):
-                session.exitstatus = exit_code.settled(self._report, int(session.exitstatus))
-                self._report = replace(self._report, exit_status=int(session.exitstatus))
+                session.exitstatus = exit_code.settled(self.report, int(session.exitstatus))
+                self.report = replace(self.report, exit_status=int(session.exitstatus))
         self._write(session)
         if self.config.get_verbosity() <= 0:
             self._results.shorten_repeats()
@@ -288,10 +285,10 @@ class GateSession:
     def _write(self, session: pytest.Session) -> None:
         path = self.config.getoption("--cgins-json")
         # A collection alone has found nothing, and must not replace what a run has.
-        if path is None or self._report is None or self.config.option.collectonly:
+        if path is None or self.report is None or self.config.option.collectonly:
             return
         try:
-            document.write(self._report, self.config.invocation_params.dir / path)
+            document.write(self.report, self.config.invocation_params.dir / path)
         except OSError as error:
             # Without its report a pipeline would read a stale one: that must not look like success.
             self._unwritten = error
@@ -302,11 +299,11 @@ class GateSession:
         """Show the section `cgins`."""
         if self._unwritten is not None:
             terminalreporter.write_line(f"cgins: --cgins-json was not written: {self._unwritten}", red=True)
-        if self._report is None:
+        if self.report is None:
             return
         writer = self.config.get_terminal_writer()
         text = terminal.render(
-            self._report,
+            self.report,
             width=writer.fullwidth if terminalreporter.isatty else UNLIMITED,
             colour=writer.hasmarkup,
             verbosity=self.config.get_verbosity(),
@@ -327,3 +324,27 @@ class GateSession:
         """Controller: a worker has ended and says what it ran on; one that crashed says nothing."""
         sent = (getattr(node, "workeroutput", None) or {}).get("cgins_environments", [])
         self._results.add_environments(tuple(documents.load_python(Environment, value) for value in sent))
+
+
+def _sandbox(config: pytest.Config) -> Sandbox | None:
+    """The fence around workers that run kernels, and around compilers; None where there is none.
+
+    `auto` is for kernels that a model wrote in this run. What a gate finds in `cgins.yaml` was committed by
+    people, who run it outside of the gate as well.
+
+    Raises:
+        pytest.UsageError: it is asked for, and this host cannot, or another option runs kernels outside of it.
+    """
+    if config.getoption("--cgins-sandbox") != "on":
+        return None
+    if config.getoption("--cgins-isolation") == "none" and not config.getoption("--cgins-compile-only"):
+        raise pytest.UsageError(
+            "--cgins-sandbox=on and --cgins-isolation=none: pytest's own process cannot be fenced in\n"
+            "→ leave one of them out"
+        )
+    made = Sandbox(devices=has_gpu())
+    try:
+        made.require()
+    except SandboxUnavailable as error:
+        raise pytest.UsageError(str(error)) from error
+    return made

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from pytest_cgins.app.commands.record import _share, add_parsers
+from pytest_cgins.app import cli
+from pytest_cgins.app.commands.record import _share
 from pytest_cgins.core.errors import PackError, RecordError
 from pytest_cgins.packs.store import open_pack
 
@@ -20,9 +20,7 @@ torch.nn.functional.silu(torch.randn(2, 3))
 
 
 def cgins(*arguments: object) -> int:
-    parser = argparse.ArgumentParser()
-    add_parsers(parser.add_subparsers(required=True))
-    args = parser.parse_args([str(argument) for argument in arguments])
+    args = cli._parser().parse_args([str(argument) for argument in arguments])
     return int(args.run(args))
 
 

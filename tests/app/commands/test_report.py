@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cgins.app import cli
 from pytest_cgins.core.model import REPORT_VERSION, Evaluation, Status
-from pytest_cgins.report import document, reading
+from pytest_cgins.report import document
 
 Make = Callable[..., Evaluation]
 
@@ -84,6 +84,6 @@ def test_missing_oversized_and_cramped_are_told(
     assert "nowhere.json: No such file or directory" in capsys.readouterr().err
     assert cli.main(["summary", "--max-bytes=10", str(file)]) == 2
     assert "--max-bytes: 10 bytes are fewer than" in capsys.readouterr().err
-    monkeypatch.setattr(reading, "REPORT_LIMIT_NBYTES", 10)
+    monkeypatch.setattr(document, "REPORT_LIMIT_NBYTES", 10)
     assert cli.main(["summary", str(file)]) == 2
     assert "bytes are not a report of pytest-cgins" in capsys.readouterr().err

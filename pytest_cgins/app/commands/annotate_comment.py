@@ -1,27 +1,60 @@
-"""`cgins comment`: a JSON report as the comment of a pull request."""
+"""`cgins annotate` and `cgins comment`: a JSON report on the lines of sources, and as the comment of a pull request."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.core.errors import GitHubError
 
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the subcommands to the `cgins` parser."""
+    parser = command(
+        subparsers,
+        "annotate  print a report of --cgins-json as annotations for GitHub's runner",
+        run_annotate,
+        "Print what failed, and what is in doubt, as workflow commands that annotate the sources of kernels: "
+        "worst first, and no more than GitHub shows of one step.",
+    )
+    option(parser, "report REPORT  the JSON file", type=Path)
+    option(parser, "--folder DIR  where pytest was started; default: here", type=Path, default=Path())
+    option(parser, "--root DIR  top of the checkout; default: here", type=Path, default=Path())
+    _add_comment(subparsers)
+
+
+def run_annotate(arguments: argparse.Namespace) -> int:
+    """Print the commands.
+
+    Raises:
+        ConfigError: the file cannot be read or is not a report.
+    """
+    from pytest_cgins.pull_request import annotations
+    from pytest_cgins.report import document
+
+    report = document.load(arguments.report)
+    found = annotations.annotate(report, folder=arguments.folder, root=arguments.root)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(annotations.commands(found).encode())
+    return 0
+
+
 EVENT_LIMIT_NBYTES = 1 << 25
 NO_REPORT = "## cgins: no report\n\nThe run for this commit left no report: its log says why. What was here was about an earlier one."
 """Instead of verdicts that are not of the pull request's head any more."""
 
 
-def add_parsers(subparsers: Subparsers) -> None:
-    """Add the subcommand to the `cgins` parser."""
+def _add_comment(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         "comment  write a report of --cgins-json as a comment of a pull request, or rewrite it",
-        run,
+        run_comment,
         "Write what the gate found as one comment of the pull request that GitHub's event is about, or rewrite "
         "the one that an earlier run wrote. The report may be anybody's: nothing in it says where the comment goes. The "
         "token is read from GITHUB_TOKEN or GH_TOKEN and needs pull-requests: write. Runs no kernel.",
@@ -40,21 +73,19 @@ def add_parsers(subparsers: Subparsers) -> None:
     flag(parser, "--dry-run  print the comment and where it would go; write nothing")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_comment(arguments: argparse.Namespace) -> int:
     """Write the comment.
 
     Raises:
         ConfigError: the file cannot be read or is not a report.
         GitHubError: the event names no pull request, there is no token, or GitHub refuses.
     """
-    from contextlib import closing
-
     from pytest_cgins.pull_request import bot_commit, credentials, post_comment, remote
     from pytest_cgins.pull_request.rest import Rest
     from pytest_cgins.pull_request.transport import Transport
-    from pytest_cgins.report import pull_request_comment, reading
+    from pytest_cgins.report import document, pull_request_comment
 
-    report = None if arguments.no_report else reading.load(arguments.report)
+    report = None if arguments.no_report else document.load(arguments.report)
     event = _event(arguments.event or Path(os.environ.get("GITHUB_EVENT_PATH", "")))
     server = os.environ.get("GITHUB_SERVER_URL", "https://github.com")
     name = arguments.repository or os.environ.get("GITHUB_REPOSITORY", "")
