@@ -43,7 +43,7 @@ def blind_to(expected: ExpectedSet) -> str:
         for output in expected.outputs
         for row, name in _blind(output, expected, None).items()
     }
-    return _words(found, len(expected.outputs)) if found else ""
+    return _words(found) if found else ""
 
 
 def edge_set(
@@ -79,19 +79,20 @@ def edge_set(
         dtype = _dtype(made, semantics)
         old, new = (inputs.edge_patterns(semantics, dtype, times) for times in ({}, kept))
         rows = "; ".join(f"{_row(old[number])} became {_row(new[number])}" for number in sorted(kept))
-        told = _words(tried[0][2], len(made.expected.outputs))
+        told = _words(tried[0][2])
         notes.append(
             f"edge rows were drawn milder, since torch's answers to harsher ones do not tell {told}: {rows}"
         )
     if blind:
-        told = _words(blind, len(made.expected.outputs))
+        told = _words(blind)
         notes.append(f"the edge inputs are without power: torch's own answers to them do not tell {told}")
     return made, notes
 
 
-def _words(blind: Blind, outputs: int) -> str:
+def _words(blind: Blind) -> str:
+    """Alike for ops of one output and of several, so that a summary counts them together."""
     (output, _), name = next(iter(blind.items()))
-    return f"{name} from the right {'answer' if outputs == 1 else f'output {output}'}"
+    return f"{name} from the right {f'output {output}' if output else 'answer'}"
 
 
 def _row(pattern: tuple[float, float]) -> str:
