@@ -8,21 +8,18 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_cgins import __version__
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
-from pytest_cgins.regenerate import proposal
-from pytest_cgins.regenerate.model import Answer, Attempt, Goal, Guarded, Target, Usage
+from pytest_cgins.core.model import Evaluation, Status
+from pytest_cgins.regenerate.model import Goal
 from tests.pull_request import twin as twins
 from tests.pull_request.twin import Twin
+from tests.regenerate import proposals
 
 CONFIG = """\
 version: 1
@@ -36,6 +33,7 @@ kernels:
     source: kernels/shift.cpp
 """
 BROKEN, FIXED = "int scale() { return 1; }\n", "int scale() { return 2; }\n"
+BETTER = "int scale() { return 3; }\n"
 SOURCE = "kernels/scale.cpp"
 BRANCH = "cgins/repair/scale-cpu-cpp"
 HUMAN = {
@@ -87,7 +85,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Place:
-    """Where a test works."""
+    """A server, two clones of its repository, and proposals."""
 
     bare: Path
     """The repository on the server."""
@@ -103,58 +101,47 @@ class Place:
         self,
         new: Mapping[str, str] | None = None,
         *,
-        base: Mapping[str, str] | None = None,
         goal: Goal = "repair",
         name: str = "one",
-        run_id: str = "run-1",
-        config: str = "cgins.yaml",
         message: str = "wrong answer",
         kernel: str = "scale",
         implementation: str = "cpp",
+        **changes: Any,
     ) -> Path:
         """Write a proposal, as a run does."""
-        target = Target(
-            kernel=kernel,
-            implementation=implementation,
-            device="cpu",
-            op="torch.nn.functional.gelu",
-            contract="launcher",
-            goal=goal,
-        )
-        evaluation = self.make_evaluation(kernel=kernel, implementation=implementation)
-        attempt = Attempt(number=1, goal=goal, outcome="accepted", reason="ok", message=message)
-        usage = Usage(prompt_tokens=10, cached_tokens=0, answer_tokens=5, usd=0.01)
-        folder = self.proposals / name
-        proposal.write(
-            folder,
-            run_id=run_id,
-            target=target,
-            goal=goal,
-            config=config,
-            base={SOURCE: BROKEN} if base is None else base,
-            new={SOURCE: FIXED} if new is None else new,
-            before=()
-            if goal == "generate"
-            else (self.make_evaluation(Status.INCORRECT, kernel=kernel, message=message),),
-            after=SessionReport(
-                version=REPORT_VERSION,
-                cgins=__version__,
-                seed=7,
-                started_at="2026-01-31T12:00:00Z",
-                seconds=1.0,
-                exit_status=0,
-                environments=(),
-                evaluations=(evaluation,),
-            ),
-            attempts=[attempt],
-            answers=[Answer(text="", finish="stop", model="m", usage=usage, seconds=1.0)],
-            provider="replay",
-            sandbox=True,
-            sanitized=False,
-            guarded=Guarded(files={}),
-            base_commit="",
-        )
-        return folder
+        names = {"kernel": kernel, "implementation": implementation}
+        wrong = self.make_evaluation(Status.INCORRECT, message=message, **names)
+        known: dict[str, Any] = {
+            "target": proposals.target(goal=goal, **names),
+            "base": {SOURCE: BROKEN},
+            "new": new or {SOURCE: FIXED},
+            "before": () if goal == "generate" else (wrong,),
+            "after": proposals.accepted(self.make_evaluation(**names)),
+            "attempts": [proposals.attempt(1, "accepted", message)],
+        }
+        proposals.write(self.proposals / name, self.make_evaluation, goal=goal, **known | changes)
+        return self.proposals / name
+
+    def better(self, source: str = BETTER, **changes: Any) -> Path:
+        """A proposal of a later run for the same kernel."""
+        return self.propose({SOURCE: source}, **{"name": "two", "run_id": "run-2"} | changes)
+
+    def stand_on_branch(self, *commit: str) -> None:
+        """Have the other person stand on the bot's commit, and commit there without pushing, with options of git's."""
+        git(self.other, "fetch", "--quiet", str(self.bare), BRANCH)
+        git(self.other, "checkout", "--quiet", "FETCH_HEAD")
+        if commit:
+            git(self.other, "commit", "--quiet", *commit)
+
+    def push(self, branch: str = BRANCH) -> str:
+        """Have the other person push, whatever is there; the commit."""
+        git(self.other, "push", "--quiet", "--force", str(self.bare), f"HEAD:refs/heads/{branch}")
+        return git(self.other, "rev-parse", "HEAD")
+
+    @property
+    def source(self) -> str:
+        """The kernel on the bot's branch."""
+        return self.show(f"{BRANCH}:{SOURCE}") + "\n"
 
     def keep(self) -> Callable[[], None]:
         """Keep all that there is on both sides; what is given back brings it back, with a twin that is as new."""
@@ -183,6 +170,16 @@ class Place:
     def show(self, name: str) -> str:
         return git(self.bare, "show", name)
 
+    def changes(self) -> list[int]:
+        """Numbers, since the restart, of the requests that may change something, and of the last one."""
+        requests = self.twin.requests[-self.twin.count :]
+        last = len(requests) - 1
+        return [
+            number
+            for number, request in enumerate(requests)
+            if number == last or (request.method != "GET" and "upload-pack" not in request.path)
+        ]
+
     def rest_calls(self, method: str) -> list[Any]:
         return [one for one in self.twin.requests if one.method == method and "/api/v3/" in one.path]
 
@@ -197,40 +194,23 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: real(min(seconds, 0.01)))
 
 
-Places = Callable[[], AbstractContextManager[Place]]
-
-
 @pytest.fixture
-def places(
+def place(
     tmp_path: Path,
     template: Path,
     settled: None,
     monkeypatch: pytest.MonkeyPatch,
     make_evaluation: Callable[..., Evaluation],
-) -> Places:
-    """Makes a clone, in which the test stands then, of a repository that a twin serves; as often as it is called."""
-    numbers = count()
-
-    @contextmanager
-    def made() -> Iterator[Place]:
-        folder = tmp_path / f"place-{next(numbers)}"
-        bare, clone, other = folder / "bare.git", folder / "clone", folder / "other"
-        shutil.copytree(template, folder)
-        shutil.copytree(clone, other)
-        monkeypatch.chdir(clone)
-        with twins.serve(bare) as twin:
-            for copy_of_it, url in ((clone, twin.remote), (other, str(bare))):
-                config = copy_of_it / ".git" / "config"
-                config.write_text(config.read_text().replace(str(template / "bare.git"), url))
-            monkeypatch.setenv("GITHUB_SERVER_URL", twin.url)
-            yield Place(bare, clone, other, twin, folder / "proposals", make_evaluation)
-            assert twin.violations == []
-
-    return made
-
-
-@pytest.fixture
-def place(places: Places) -> Iterator[Place]:
+) -> Iterator[Place]:
     """A clone in which the test stands, of a repository that the twin serves."""
-    with places() as made:
-        yield made
+    folder = tmp_path / "place"
+    bare, clone, other = folder / "bare.git", folder / "clone", folder / "other"
+    shutil.copytree(template, folder)
+    shutil.copytree(clone, other)
+    monkeypatch.chdir(clone)
+    with twins.serve(bare) as twin:
+        for config, url in ((clone / ".git/config", twin.remote), (other / ".git/config", str(bare))):
+            config.write_text(config.read_text().replace(str(template / "bare.git"), url))
+        monkeypatch.setenv("GITHUB_SERVER_URL", twin.url)
+        yield Place(bare, clone, other, twin, folder / "proposals", make_evaluation)
+        assert twin.violations == []

@@ -16,14 +16,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tests.action.github_parsers import installed
 from tests.pull_request import oracle, twin_git_http
-from tests.pull_request.twin import Request, _Server, _token
+from tests.pull_request.twin import Handler, Request, _Server, _token
 from tests.pull_request.twin_api import Api
 
 NODE = Path(__file__).parent / "node"
@@ -316,17 +315,12 @@ def serve(bare: Path) -> Iterator[Front]:
         front.server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     front: Front
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
 
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-    def do_GET(self) -> None:
+    def serve(self) -> None:
         parts = urlsplit(self.path)
-        body = self._body()
+        body = self.body()
         request = Request(self.command, parts.path, parts.query, self.headers.get("Authorization", ""), body)
         with self.front.lock:
             if parts.path.startswith(f"{API}/"):
@@ -338,18 +332,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.front.requests.append(request)
             self.front.statuses.append(status)
         self._send(status, content, headers)
-
-    do_POST = do_PATCH = do_PUT = do_DELETE = do_GET  # noqa: N815
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        pieces = []
-        while size := int(self.rfile.readline().split(b";")[0], 16):
-            pieces.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(pieces)
 
     def _rest(self, request: Request, body: bytes) -> tuple[int, bytes, dict[str, str]]:
         path = request.path.removeprefix(API)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.pull_request import twin as twins
-from tests.pull_request.conftest import BRANCH, CONFIG, FIXED, SOURCE, Place, commit, git
+from tests.pull_request.conftest import BETTER, BRANCH, CONFIG, FIXED, SOURCE, Place, commit, git
 
 WANTED = "pull_request:\n  labels: [cgins]\n  reviewers: [ada]\n  assignees: [ada]\n"
 MOVED = "int scale() { return 9; }\n"
-BETTER = "int scale() { return 3; }\n"
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ def _new(place: Place) -> Path:
 def _moved(place: Place) -> Path:
     place.open(_new(place))
     commit(place.other, {"README.md": "words"})
-    return place.propose({SOURCE: BETTER}, name="two", run_id="run-2", message="other words")
+    return place.better(message="other words")
 
 
 def _stale(place: Place) -> Path:
@@ -56,7 +55,7 @@ def _stale(place: Place) -> Path:
 def _refreshed(place: Place) -> Path:
     place.open(_stale(place))
     base = {SOURCE: MOVED}
-    return place.propose({SOURCE: BETTER}, base=base, name="two", run_id="run-2", message="other words")
+    return place.better(base=base, message="other words")
 
 
 def _moot(place: Place) -> Path:
@@ -71,7 +70,7 @@ def _one_open(place: Place, source: str, words: str, labels: list[str]) -> None:
     assert (pull.head, pull.base, pull.state, pull.draft) == (BRANCH, "main", "open", True)
     assert words in str(pull.body)
     assert (pull.labels, pull.reviewers, pull.assignees) == (labels, ["ada"], ["ada"])
-    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == source
+    assert place.source == source
     assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
     assert git(place.bare, "diff", "--name-only", f"{BRANCH}^", BRANCH) == SOURCE
     _no_other_branch(place, [BRANCH])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
+from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.pull_request.annotations import LIMIT, Annotation, annotate, commands
 from pytest_cgins.report import document
+from tests.regenerate import proposals
 
 Make = Callable[..., Evaluation]
 CONFIG = """\
@@ -30,17 +32,7 @@ kernels:
 
 
 def report(*evaluations: Evaluation, strict: bool = False) -> SessionReport:
-    return SessionReport(
-        version=REPORT_VERSION,
-        cgins="1",
-        seed=7,
-        started_at="2026-01-31T12:00:00Z",
-        seconds=1.0,
-        exit_status=1,
-        environments=(),
-        evaluations=evaluations,
-        strict=strict,
-    )
+    return replace(proposals.accepted(*evaluations), strict=strict)
 
 
 @pytest.fixture

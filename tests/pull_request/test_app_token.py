@@ -19,7 +19,7 @@ from pytest_cgins.app.cli import main
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.pull_request import app_token
 from tests.pull_request import twin_app
-from tests.pull_request.conftest import BRANCH, FIXED, SOURCE, Place
+from tests.pull_request.conftest import BRANCH, FIXED, Place
 from tests.pull_request.twin import API, Fault, Request
 from tests.pull_request.twin_state import Minted
 
@@ -123,7 +123,7 @@ def test_an_app_opens_one(app: Installed) -> None:
     assert app.open() == 0
     [pull] = app.place.twin.api.pulls
     assert (pull.login, pull.head) == ("cgins-app[bot]", BRANCH)
-    assert app.place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
+    assert app.place.source == FIXED
     assert "note:" not in app.printed
     last = app.place.twin.requests[-1]
     assert (last.method, last.path, _bearer(last)) == ("DELETE", API + REVOKES, app.tokens[0])
@@ -263,24 +263,24 @@ def test_no_key(app: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
     assert app.place.twin.requests == []
 
 
-@pytest.mark.parametrize("how", ["half", "escaped", "words"])
-def test_a_key_that_is_none(app: Installed, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+@pytest.mark.parametrize("how", ["half", "escaped", "words", "public"])
+def test_a_key_that_is_none(
+    app: Installed, keys: tuple[str, str], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """It is refused without being shown, and nothing is asked of the server."""
     key = app.key
-    damaged = {"half": key[: len(key) // 2], "escaped": key.replace("\n", "\\n"), "words": "four words of it"}
+    damaged = {
+        "half": key[: len(key) // 2],
+        "escaped": key.replace("\n", "\\n"),
+        "words": "four words of it",
+        "public": keys[1],
+    }
     monkeypatch.setenv(VARIABLE, damaged[how])
     assert app.open() == 2
     assert "the App's private key cannot be read" in app.printed
     assert "give the whole PEM file" in app.printed
     assert "four words" not in app.printed
     assert app.place.twin.requests == []
-
-
-def test_the_public_half(app: Installed, keys: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The public key is no private one."""
-    monkeypatch.setenv(VARIABLE, keys[1])
-    assert app.open() == 2
-    assert "the App's private key cannot be read" in app.printed
 
 
 @pytest.mark.parametrize(("before", "after"), [("\n", "\r\n"), ("\n", " "), ("-----BEGIN", "\n  -----BEGIN")])

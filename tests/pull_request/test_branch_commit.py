@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins.pull_request.rest import Rest
 from tests.pull_request import twin as twins
 from tests.pull_request import twin_graphql
-from tests.pull_request.conftest import BRANCH, FIXED, SOURCE, Place, commit, git
+from tests.pull_request.conftest import BETTER, BRANCH, FIXED, SOURCE, Place, commit, git
 from tests.pull_request.graphql_oracle import Judged
 from tests.pull_request.twin import Fault, Request
 
 STAGING = "cgins/staging/repair-scale-cpu-cpp"
-OTHER = "int scale() { return 3; }\n"
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def _fail(monkeypatch: pytest.MonkeyPatch, mutation: str, error: dict[str, Any],
 
 
 def _check_branch(place: Place, source: str = FIXED) -> None:
-    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == source
+    assert place.source == source
     assert git(place.bare, "rev-parse", f"{BRANCH}^") == place.tip("main")
     assert git(place.bare, "diff", "--name-only", "main", BRANCH) == SOURCE
     assert place.tip(STAGING) == ""
@@ -80,14 +80,14 @@ def test_the_branch_is_set_anew_on_a_moved_base(
     monkeypatch.setenv("GITHUB_TOKEN", token)
     place.open()
     commit(place.other, {"README.md": "words"})
-    assert place.open(place.propose({SOURCE: OTHER}, name="two", run_id="run-2")) == 0
-    _check_branch(place, OTHER)
+    assert place.open(place.better()) == 0
+    _check_branch(place, BETTER)
     assert [one.state for one in place.twin.api.pulls] == ["open"]
 
 
 def test_a_staging_branch_that_was_left(place: Place) -> None:
     """One of a run that was killed, with its commit, is set back and used."""
-    commit(place.other, {SOURCE: OTHER}, branch=STAGING)
+    commit(place.other, {SOURCE: BETTER}, branch=STAGING)
     assert place.open() == 0
     _check_branch(place)
 
@@ -171,26 +171,20 @@ def test_a_server_without_the_mutation(place: Place) -> None:
     """Where updateRefs is not known, the branch is made, and moved, by REST."""
     place.twin.api.update_refs = False
     assert place.open() == 0
-    assert place.open(place.propose({SOURCE: OTHER}, name="two", run_id="run-2")) == 0
-    _check_branch(place, OTHER)
+    assert place.open(place.better()) == 0
+    _check_branch(place, BETTER)
     assert [one.path.partition("/git/")[2] for one in place.rest_calls("PATCH") if "/git/" in one.path] == [
         f"refs/heads/{BRANCH}"
     ]
 
 
 @pytest.mark.usefixtures("bot")
-def test_the_api_alone(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --commit-with api a refusal is told, and git is not asked."""
-    place.twin.faults = [Fault("POST", "/git/trees", status=422, message="too much")]
+def test_files_that_the_api_refuses(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --commit-with api the refusal is told, and git is not asked; else git pushes them."""
+    place.twin.faults = [Fault("POST", "/git/trees", status=422, message="too much", times=2)]
     assert place.open(None, "--commit-with", "api") == 2
     assert "status 422: too much" in capsys.readouterr().err
     assert place.tip(BRANCH) == ""
-
-
-@pytest.mark.usefixtures("bot")
-def test_git_is_the_way_out(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the API refuses the files, git pushes them."""
-    place.twin.faults = [Fault("POST", "/git/trees", status=422, message="too much")]
     assert place.open() == 0
     _check_branch(place)
     assert "note: the commit is not signed: the API did not take it: " in capsys.readouterr().err
@@ -219,8 +213,6 @@ def test_a_tree_that_is_another(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What GitHub makes of the files must be what was checked; else git pushes what was."""
-    from pytest_cgins.pull_request.rest import Rest
-
     real = Rest.create_tree
 
     def other(self: Rest, base: str, entries: list[dict[str, str]]) -> str:
@@ -253,11 +245,8 @@ def test_a_person_commits_in_between(
     """What came after the look at the branch is not overwritten, whichever way the commit goes."""
     place.open(place.propose(), *(["--commit-with", "push"] if how == "push" else []))
     monkeypatch.setenv("GITHUB_TOKEN", twins.BOT if how == "bot" else twins.WRITER)
-    git(place.other, "fetch", "--quiet", str(place.bare), BRANCH)
-    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
-    git(place.other, "commit", "--quiet", "--allow-empty", "-m", "Mine")
-    mine = git(place.other, "rev-parse", "HEAD")
-    git(place.other, "push", "--quiet", str(place.bare), "HEAD:refs/heads/mine")
+    place.stand_on_branch("--allow-empty", "-m", "Mine")
+    mine = place.push("mine")
     last = {"bot": "updateRefs", "person": "createCommitOnBranch", "push": "git-receive-pack"}[how]
 
     def late(_: int, request: Request, when: str) -> None:
@@ -267,7 +256,7 @@ def test_a_person_commits_in_between(
 
     place.twin.hook = late
     options = ["--commit-with", "push"] if how == "push" else []
-    assert place.open(place.propose({SOURCE: OTHER}, name="two", run_id="run-2"), *options) == 1
+    assert place.open(place.better(), *options) == 1
     assert place.tip(BRANCH) == mine
     assert place.tip(STAGING) == ""
     assert "1 commit that is not the bot's" in capsys.readouterr().out
@@ -284,7 +273,7 @@ def test_why_a_commit_that_is_there_is_not_signed(
     assert place.open(folder) == 0
     said = capsys.readouterr().err
     assert "the commit is not signed: GitHub says of it: unsigned" in said
-    other = place.propose({SOURCE: OTHER}, name="two", run_id="run-2")
+    other = place.better()
     assert place.open(other, "--commit-with", "push") == 0
     capsys.readouterr()
     assert place.open(other) == 0

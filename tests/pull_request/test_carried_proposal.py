@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
+from pytest_cgins.core.model import Evaluation, Status
 from pytest_cgins.pull_request import post_comment
 from pytest_cgins.report import document
 from tests.action import events
@@ -19,6 +19,7 @@ from tests.pull_request.conftest import BRANCH, SOURCE, Place, commit, git
 from tests.pull_request.twin import Fault
 from tests.pull_request.twin_api import Pull
 from tests.pull_request.twin_state import Minted
+from tests.regenerate import proposals
 
 CARRIES = "By its commit this pull request carries the proposal <code>run-1/scale-cpu-cpp</code> as it was made, of <code>20"
 CHANGED = "This branch is the bot's, and people have committed to it"
@@ -35,11 +36,8 @@ def said(
     monkeypatch.setenv("GITHUB_REPOSITORY", "octo/kernels")
     assert place.open() == 0
     place.twin.api.login = post_comment.AUTHOR
-    report = SessionReport(
-        version=REPORT_VERSION, cgins="1", seed=7, started_at="2026-01-31T12:00:00Z", seconds=1.0,
-        exit_status=1, environments=(), evaluations=(make_evaluation(Status.INCORRECT, message="wrong " * 40_000),),
-    )  # fmt: skip
-    document.write(report, tmp_path / "report.json")
+    evaluation = make_evaluation(Status.INCORRECT, message="wrong " * 40_000)
+    document.write(proposals.accepted(evaluation), tmp_path / "report.json")
 
     def say(event: dict[str, Any], found: str = "") -> str:
         (tmp_path / "event.json").write_text(json.dumps(event))
@@ -76,16 +74,6 @@ def _pull(place: Place, branch: str = BRANCH, *, fork: bool = False) -> dict[str
 EVENTS = pytest.mark.parametrize("event", [_run, _pull], ids=["workflow_run", "pull_request"])
 
 
-def _persons(place: Place) -> None:
-    """Another person stands on the bot's commit."""
-    git(place.other, "fetch", "--quiet", str(place.bare), BRANCH)
-    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
-
-
-def _pushed(place: Place) -> None:
-    git(place.other, "push", "--quiet", "--force", str(place.bare), f"HEAD:refs/heads/{BRANCH}")
-
-
 # ---- what is said
 
 
@@ -105,7 +93,7 @@ def test_the_proposal_is_named(place: Place, said: Say, event: Callable[..., dic
 def test_a_person_has_committed(place: Place, said: Say, event: Callable[..., dict[str, Any]]) -> None:
     """What the description tells was not measured on this: no proposal is named any more, and the comment is rewritten."""
     assert CARRIES in said(event(place))
-    _persons(place)
+    place.stand_on_branch()
     commit(place.other, {SOURCE: MINE}, branch=BRANCH)
     body = said(event(place))
     assert CHANGED in body
@@ -116,7 +104,7 @@ def test_a_person_has_committed(place: Place, said: Say, event: Callable[..., di
 def test_trailers_that_stayed(place: Place, said: Say, how: str) -> None:
     """A commit that still has the bot's trailers, and other files or parents than they say, is a person's."""
     commit(place.other, {"README.md": "words"})
-    _persons(place)
+    place.stand_on_branch()
     if how == "amended":
         (place.other / SOURCE).write_text(MINE)
         git(place.other, "commit", "--quiet", "--all", "--amend", "--no-edit")
@@ -126,7 +114,7 @@ def test_trailers_that_stayed(place: Place, said: Say, how: str) -> None:
         git(place.other, "merge", "--quiet", "-s", strategy, "-m", trailers, "origin/main")
     else:
         git(place.other, "rebase", "--quiet", "origin/main")
-    _pushed(place)
+    place.push()
     assert "Cgins-Proposal: run-1/scale-cpu-cpp" in git(place.bare, "log", "-1", "--format=%B", BRANCH)
     assert CHANGED in said(_run(place))
 
@@ -141,7 +129,7 @@ def test_a_run_without_a_report(place: Place, said: Say) -> None:
 
 def test_words_of_who_may_push_stay_words(place: Place, said: Say) -> None:
     """A commit with trailers that fit it can name any proposal: nothing in it is more than text."""
-    _persons(place)
+    place.stand_on_branch()
     tree, parent = (git(place.other, "rev-parse", one) for one in ("HEAD^{tree}", "HEAD^"))
     bad = "</code></p><!--cgins:comment:gpu-->@octo/all#1<img/src=x>[x](javascript:1)"
     words = (
@@ -150,7 +138,7 @@ def test_words_of_who_may_push_stay_words(place: Place, said: Say) -> None:
     )
     made = git(place.other, "commit-tree", tree, "-p", parent, "-m", words)
     git(place.other, "checkout", "--quiet", made)
-    _pushed(place)
+    place.push()
     body = said(_run(place))
     assert "&lt;/code&gt;" in body
     assert body.count("<!--") == 1

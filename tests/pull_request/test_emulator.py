@@ -9,24 +9,21 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from pytest_cgins.app.cli import main
 from pytest_cgins.core.model import Evaluation
-from pytest_cgins.pull_request.rest import Rest
 from pytest_cgins.pull_request.transport import Transport
 from tests.pull_request import emulator
-from tests.pull_request.conftest import BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
+from tests.pull_request.conftest import BETTER, BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
 from tests.pull_request.emulator import BOT, PERSON, Front, Mirror
 from tests.pull_request.twin import Twin
 
-OTHER = "int scale() { return 3; }\n"
 MARKER = "<!-- cgins:notice:scale-cpu-cpp -->"
 STALE = "cgins: stale"
 PEOPLE = """\
@@ -58,10 +55,6 @@ class Emulated(Place):
     def front(self) -> Front:
         return cast(Front, self.twin)
 
-    def better(self) -> Path:
-        """Another proposal for the same kernel."""
-        return self.propose({SOURCE: OTHER}, name="two", run_id="run-2", message="other words")
-
     def branches(self) -> dict[str, str]:
         return self.front.emulated.branches()
 
@@ -75,6 +68,7 @@ class Emulated(Place):
 def emulated(
     tmp_path: Path,
     template: Path,
+    settled: None,
     monkeypatch: pytest.MonkeyPatch,
     make_evaluation: Callable[..., Evaluation],
 ) -> Iterator[Emulated]:
@@ -82,12 +76,8 @@ def emulated(
     bare, clone, other = tmp_path / "bare.git", tmp_path / "clone", tmp_path / "other"
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     shutil.copytree(clone, other)
-    for variable in ("GITHUB_API_URL", "GITHUB_GRAPHQL_URL", "GH_TOKEN"):
-        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("GITHUB_TOKEN", BOT)
     monkeypatch.chdir(clone)
-    real = time.sleep
-    monkeypatch.setattr("time.sleep", lambda seconds: real(min(seconds, 0.01)))
     with emulator.serve(bare) as front:
         monkeypatch.setenv("GITHUB_SERVER_URL", front.url)
         git(clone, "remote", "set-url", "origin", front.remote)
@@ -102,8 +92,9 @@ def emulated(
 
 
 def test_a_proposal_becomes_a_draft(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
-    """A bot's commit is made of git's objects by REST, on the tip of the base, and no git is pushed."""
-    assert emulated.open() == 0
+    """A bot's commit is made of git's objects by REST, on the tip of the base, and no git is pushed; again nothing is."""
+    folder = emulated.propose()
+    assert emulated.open(folder) == 0
     pull = emulated.front.pull()
     assert (pull["draft"], pull["state"], pull["title"]) == (True, "open", "Repair scale (cpp on cpu)")
     assert (pull["head"]["ref"], pull["base"]["ref"], pull["user"]["login"]) == (BRANCH, "main", "cgins[bot]")
@@ -117,6 +108,11 @@ def test_a_proposal_becomes_a_draft(emulated: Emulated, capsys: pytest.CaptureFi
     said = capsys.readouterr()
     assert said.out == f"opened #1 {emulated.front.url}/octo/kernels/pull/1: {pull['title']}\n"
     assert said.err == "note: the commit is not signed: the server signs no commits of this token\n"
+    emulated.front.requests.clear()
+    emulated.front.statuses.clear()
+    assert emulated.open(folder) == 0
+    assert {one.method for one in emulated.front.requests if "/api/v3/" in one.path} == {"GET"}
+    assert capsys.readouterr().out.startswith("unchanged: #1 ")
 
 
 def test_a_persons_token_commits_by_git(
@@ -145,18 +141,6 @@ def test_an_app_opens_one(
     assert "GET /user: status 404" in capsys.readouterr().err
 
 
-def test_again_nothing_is_done(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same proposal sends nothing that would change anything."""
-    folder = emulated.propose()
-    emulated.open(folder)
-    emulated.front.requests.clear()
-    emulated.front.statuses.clear()
-    assert emulated.open(folder) == 0
-    assert {one.method for one in emulated.front.requests if "/api/v3/" in one.path} == {"GET"}
-    assert not any("receive-pack" in one.path + one.query for one in emulated.front.requests)
-    assert capsys.readouterr().out.splitlines()[1].startswith("unchanged: #1 ")
-
-
 @pytest.mark.parametrize("token", [BOT, PERSON])
 def test_another_proposal_takes_the_same_pull_request(
     emulated: Emulated, monkeypatch: pytest.MonkeyPatch, token: str
@@ -167,31 +151,11 @@ def test_another_proposal_takes_the_same_pull_request(
     """
     monkeypatch.setenv("GITHUB_TOKEN", token)
     emulated.open()
-    assert emulated.open(emulated.better()) == 0
+    assert emulated.open(emulated.better(message="other words")) == 0
     assert "other words" in emulated.front.pull()["body"]
-    assert emulated.git("show", f"{BRANCH}:{SOURCE}") + "\n" == OTHER
+    assert emulated.git("show", f"{BRANCH}:{SOURCE}") + "\n" == BETTER
     assert emulated.git("rev-list", "--count", f"main..{BRANCH}") == "1"
     assert len(emulated.front.emulated.call("GET", "/pulls?state=all")) == 1
-
-
-def test_the_branch_follows_its_base(emulated: Emulated) -> None:
-    """Where the base has moved on elsewhere, the commit is made anew on its tip."""
-    folder = emulated.propose()
-    emulated.open(folder)
-    tip = commit(emulated.other, {"README.md": "words"})
-    assert emulated.open(folder) == 0
-    assert emulated.git("rev-parse", f"{BRANCH}^") == tip
-    assert emulated.git("diff", "--name-only", "main", BRANCH) == SOURCE
-
-
-def test_a_merged_proposal_is_told(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the emulator merged is on its base branch, and there is nothing to do."""
-    folder = emulated.propose()
-    emulated.open(folder, "--ready")
-    emulated.front.emulated.call("PUT", "/pulls/1/merge", {})
-    assert emulated.open(folder) == 0
-    assert capsys.readouterr().out.splitlines()[1] == "main has these files already: nothing was done"
-    assert emulated.git("rev-parse", "main^2") == emulated.branches()[BRANCH]
 
 
 def test_a_moot_pull_request_is_closed(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,30 +172,6 @@ def test_a_moot_pull_request_is_closed(emulated: Emulated, capsys: pytest.Captur
     assert "main has these files already: closed #1 " in capsys.readouterr().out
 
 
-def test_a_closed_proposal_stays_closed(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a person closed is not opened again; another proposal is."""
-    folder = emulated.propose()
-    emulated.open(folder)
-    emulated.front.emulated.call("PATCH", "/pulls/1", {"state": "closed"})
-    assert emulated.open(folder) == 0
-    assert "was closed: nothing was done" in capsys.readouterr().out
-    assert emulated.open(emulated.better()) == 0
-    assert emulated.front.pull(2)["state"] == "open"
-
-
-def test_a_persons_commit_is_left_alone(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
-    """A commit on the bot's stops it, and neither branch nor words change."""
-    emulated.open()
-    body = emulated.front.pull()["body"]
-    git(emulated.other, "fetch", "--quiet", "origin", BRANCH)
-    git(emulated.other, "checkout", "--quiet", "FETCH_HEAD")
-    mine = commit(emulated.other, {SOURCE: "int scale() { return 4; }\n"}, branch=BRANCH)
-    assert emulated.open(emulated.better()) == 1
-    assert emulated.branches()[BRANCH] == mine
-    assert emulated.front.pull()["body"] == body
-    assert "by ada@team.example: nothing was changed" in capsys.readouterr().out
-
-
 # ---- stale
 
 
@@ -244,7 +184,7 @@ def test_a_stale_pull_request_is_marked_and_unmarked(emulated: Emulated) -> None
     assert emulated.open(folder) == 1
     assert [one["name"] for one in emulated.front.pull()["labels"]] == [STALE]
     assert emulated.front.comments()[0][1].startswith(f"{MARKER}\n**Stale.** ")
-    anew = emulated.propose({SOURCE: OTHER}, base={SOURCE: changed}, name="two", run_id="run-2")
+    anew = emulated.better(base={SOURCE: changed})
     assert emulated.open(anew) == 0
     assert emulated.front.pull()["labels"] == []
     [(_, text)] = emulated.front.comments()
@@ -259,7 +199,7 @@ def test_one_comment_among_many(emulated: Emulated) -> None:
     for _, text in theirs:
         emulated.front.emulated.call("POST", "/issues/1/comments", {"body": text})
     texts = []
-    for source, code in ((OTHER, 1), (BROKEN, 0)):
+    for source, code in ((BETTER, 1), (BROKEN, 0)):
         commit(emulated.other, {SOURCE: source})
         assert emulated.open(folder) == code
         *others, own = emulated.front.comments()
@@ -296,53 +236,6 @@ def test_labels_and_reviewers_are_given_once(emulated: Emulated, capsys: pytest.
     assert [one["name"] for one in emulated.front.pull()["labels"]] == ["needs: review"]
 
 
-def test_one_unknown_reviewer_spoils_no_other(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
-    """The emulator refuses all for one unknown name: the others are asked one by one."""
-    people = "pull_request:\n  reviewers: [ada, nobody]\n"
-    commit(emulated.other, {"cgins.yaml": CONFIG + people})
-    emulated.front.events = []
-    assert emulated.open() == 0
-    assert [one["login"] for one in emulated.front.pull()["requested_reviewers"]] == ["ada"]
-    assert "note: the reviewers nobody were not taken: POST " in capsys.readouterr().err
-
-
-def test_a_new_one_is_given_all_without_events(
-    emulated: Emulated, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nobody can have taken anything away yet, so that no events are asked for; for a later run the note says so.
-
-    Gaps: the emulator tells no events of a pull request (404), and assigns nobody to one.
-    """
-    commit(emulated.other, {"cgins.yaml": CONFIG + PEOPLE})
-    folder = emulated.propose()
-    assert emulated.open(folder) == 0
-    pull = emulated.front.pull()
-    assert [one["name"] for one in pull["labels"]] == ["gpu", "needs: review"]
-    assert [one["login"] for one in pull["requested_reviewers"]] == ["ada", "grace"]
-    assert not any(path.endswith("/events") for path, _ in emulated.front.answered("GET"))
-    assert "what was taken away" not in capsys.readouterr().err
-    assert emulated.open(folder) == 0
-    assert ("/issues/1/events", 404) in emulated.front.answered("GET")
-    said = capsys.readouterr()
-    assert said.out.startswith("unchanged: #1 ")
-    assert "note: what was taken away cannot be known, and grace were not taken: GET " in said.err
-
-
-def test_events_that_cannot_be_read_are_noted(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is asked for after the pull request was opened is not given, for it may have been taken away; a note says so.
-
-    Gap: the emulator tells no events of a pull request (404).
-    """
-    folder = emulated.propose()
-    assert emulated.open(folder) == 0
-    commit(emulated.other, {"cgins.yaml": CONFIG + PEOPLE})
-    assert emulated.open(folder) == 0
-    pull = emulated.front.pull()
-    assert (pull["labels"], pull["requested_reviewers"]) == ([], [])
-    said = capsys.readouterr().err
-    assert "note: what was taken away cannot be known, and gpu, needs: review, " in said
-
-
 # ---- status and close
 
 
@@ -353,7 +246,7 @@ def test_status_lists(emulated: Emulated, capsys: pytest.CaptureFixture[str]) ->
         "POST", "/pulls", {"title": "Another's", "body": "", "head": "theirs", "base": "main"}
     )
     stands = []
-    for files in ({}, {"README.md": "words"}, {SOURCE: OTHER}, {SOURCE: FIXED}):
+    for files in ({}, {"README.md": "words"}, {SOURCE: BETTER}, {SOURCE: FIXED}):
         if files:
             commit(emulated.other, files)
         capsys.readouterr()
@@ -362,16 +255,6 @@ def test_status_lists(emulated: Emulated, capsys: pytest.CaptureFixture[str]) ->
         assert (found["number"], found["branch"], found["proposal"]) == (1, BRANCH, "run-1/scale-cpu-cpp")
         stands.append(found["stands"])
     assert stands == ["current", "behind", "stale", "moot"]
-
-
-def test_status_marks(emulated: Emulated) -> None:
-    """--mark labels what is stale, and takes the label away when the base is as it was."""
-    emulated.open()
-    for text, labels in ((OTHER, [STALE]), (BROKEN, [])):
-        commit(emulated.other, {SOURCE: text})
-        assert main(["pull-request", "status", "--mark"]) == 0
-        assert [one["name"] for one in emulated.front.pull()["labels"]] == labels
-    assert len(emulated.front.comments()) == 1
 
 
 def test_close_closes(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
@@ -399,28 +282,6 @@ def test_close_deletes_what_it_looked_at(emulated: Emulated, capsys: pytest.Capt
     assert emulated.front.pull()["state"] == "closed"
     assert emulated.branches().keys() == {"main"}
     assert capsys.readouterr().out == f"closed #1 {emulated.front.url}/octo/kernels/pull/1\n"
-
-
-def test_close_keeps_a_branch_that_moved(
-    emulated: Emulated, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What a person pushed between the look at the branch and its end stays, and so does the pull request."""
-    emulated.open()
-    git(emulated.other, "fetch", "--quiet", "origin", BRANCH)
-    git(emulated.other, "checkout", "--quiet", "FETCH_HEAD")
-    real, mine = Rest.create_comment, []
-
-    def late(self: Rest, number: int, body: str) -> dict[str, Any]:
-        mine.append(commit(emulated.other, {SOURCE: OTHER}, branch=BRANCH))
-        return real(self, number, body)
-
-    monkeypatch.setattr(Rest, "create_comment", late)
-    assert main(["pull-request", "close", "1"]) == 1
-    assert [emulated.branches()[BRANCH]] == mine
-    assert emulated.front.pull()["state"] == "open"
-    [(_, text)] = emulated.front.comments()
-    assert text == f"{MARKER}\nIt was to be closed, and somebody committed meanwhile.\n"
-    assert f"#1 was left: {BRANCH} is at {mine[0][:12]} on the server" in capsys.readouterr().err
 
 
 # ---- the emulator itself

@@ -85,7 +85,11 @@ def _program(folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(
-    ("name", "where"), [*((name, "config") for name in SETTINGS), ("all", "included"), ("all", "worktree")]
+    ("name", "where"),
+    [
+        *(("all", where) for where in ("config", "included", "worktree")),
+        *(pytest.param(name, "config", marks=pytest.mark.exam) for name in SETTINGS),
+    ],
 )
 def test_settings_of_the_repository(
     place: Place, elsewhere: tuple[str, list[str]], name: str, where: str
@@ -107,8 +111,11 @@ def test_settings_of_the_repository(
         git(place.clone, "config", "extensions.worktreeConfig", "true")
     with (folder / file).open("a") as settings:
         settings.write(f"\n{text}\n")
+    git(place.clone, "config", f"http.{place.twin.url}/.extraheader", "AUTHORIZATION: basic bm90OnRoaXM=")
     assert place.open(None, "--commit-with", "push") == 0
-    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
+    pushes = [one for one in place.twin.requests if one.path.endswith("git-receive-pack")]
+    assert [one.authorization.startswith("Basic eC1hY2Nlc3MtdG9rZW46") for one in pushes] == [True]
+    assert place.source == FIXED
     assert git(place.bare, "for-each-ref", "--format=%(refname)").split() == [
         f"refs/heads/{BRANCH}",
         "refs/heads/main",
@@ -156,16 +163,19 @@ def test_files_of_a_partial_clone_come_from_the_server(
     assert not said.exists()
 
 
-def test_the_clone_is_as_it_was(place: Place) -> None:
-    """Nothing is written below it but objects."""
+@pytest.mark.parametrize("how", ["api", "push"])
+def test_the_clone_is_as_it_was(place: Place, how: str) -> None:
+    """Edits, what is staged, the branch, the refs and the settings: nothing is written but objects."""
+    (place.clone / "kernels/shift.cpp").write_text("// edited\n")
+    (place.clone / "staged.txt").write_text("staged\n")
+    git(place.clone, "add", "staged.txt")
 
     def seen() -> dict[Path, int]:
-        return {
-            file: file.stat().st_mtime_ns for file in place.clone.rglob("*") if "objects" not in file.parts
-        }
+        files = (file for file in place.clone.rglob("*") if "objects" not in file.parts)
+        return {file: file.stat().st_mtime_ns for file in files}
 
     before = seen()
-    assert place.open(None, "--commit-with", "push") == 0
+    assert place.open(None, "--commit-with", how) == 0
     assert seen() == before
 
 

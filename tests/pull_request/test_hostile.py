@@ -160,7 +160,7 @@ def test_markup_in_a_source(place: Place) -> None:
     assert after.count(fence) == 1
     outside = before + after.partition(fence)[2]
     assert not any(word in outside for word in ("<script>", "@octo", "#1 ", "cgins:pr:other"))
-    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == evil
+    assert place.source == evil
 
 
 def test_a_source_with_commands_for_a_runner(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,7 +238,7 @@ def test_a_fork_of_the_same_owner(place: Place) -> None:
     place.open()
     [theirs] = place.twin.api.pulls
     theirs.head_repository, theirs.login, text = "other", "mallory", theirs.body
-    better = place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")
+    better = place.better()
     assert place.open(better) == 0
     assert (theirs.body, theirs.edits, theirs.labels) == (text, 0, [])
     assert [one.number for one in place.twin.api.pulls] == [1, 2]

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.pull_request.conftest import Place, Places
+from tests.pull_request.conftest import Place
 from tests.pull_request.scenes import SCENES, Scene
 from tests.pull_request.twin import Request
-
-QUICK = ("moved-person",)
 
 
 def _killed(place: Place, scene: Scene, folder: Path, at: int) -> bool:
@@ -42,32 +40,30 @@ def _killed(place: Place, scene: Scene, folder: Path, at: int) -> bool:
     return os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
-def _each_step(places: Places, scene: Scene) -> None:
-    with places() as place:
-        folder = scene.prepare(place)
-        bring_back = place.keep()
+def _check(name: str, place: Place, monkeypatch: pytest.MonkeyPatch, *, every: bool) -> None:
+    scene = SCENES[name]
+    monkeypatch.setenv("GITHUB_TOKEN", scene.token)
+    folder = scene.prepare(place)
+    bring_back = place.keep()
+    place.twin.restart()
+    assert place.open(folder, *scene.options) == scene.code
+    numbers = range(place.twin.count) if every else place.changes()
+    assert len(numbers) >= 3
+    for at in numbers:
+        bring_back()
+        assert _killed(place, scene, folder, at)
         place.twin.restart()
-        assert place.open(folder, *scene.options) == scene.code
-        requests = place.twin.count
-        assert requests > 8
-        for at in range(requests):
-            bring_back()
-            assert _killed(place, scene, folder, at)
-            place.twin.restart()
-            assert place.open(folder, *scene.options) == scene.code, at
-            scene.check(place)
+        assert place.open(folder, *scene.options) == scene.code, at
+        scene.check(place)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_killed_after_each_request(name: str, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_after_each_change(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the server has done when a request is not answered yet is all that the next run finds."""
-    monkeypatch.setenv("GITHUB_TOKEN", SCENES[name].token)
-    _each_step(places, SCENES[name])
+    _check("moved-person", place, monkeypatch, every=False)
 
 
 @pytest.mark.exam
-@pytest.mark.parametrize("name", sorted(set(SCENES) - set(QUICK)))
-def test_killed_in_all_scenes(name: str, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same for what else a proposal can meet."""
-    monkeypatch.setenv("GITHUB_TOKEN", SCENES[name].token)
-    _each_step(places, SCENES[name])
+@pytest.mark.parametrize("name", sorted(SCENES))
+def test_killed_in_all_scenes(name: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for each request, and for what else a proposal can meet."""
+    _check(name, place, monkeypatch, every=True)

@@ -7,7 +7,6 @@ import json
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,9 @@ from markdown_it import MarkdownIt
 from pytest_cgins.app.cli import main
 from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.regenerate.proposal.report import PATCH_LENGTH, SHORTENED
-from tests.pull_request.conftest import BRANCH, BROKEN, SOURCE, Place, Places, commit
+from tests.pull_request.conftest import BRANCH, BROKEN, SOURCE, Place, commit
 from tests.pull_request.scenes import SCENES
-from tests.pull_request.twin import Fault, Request
+from tests.pull_request.twin import Fault
 from tests.pull_request.twin_api import Comment, Pull
 from tests.regenerate import proposals
 
@@ -194,60 +193,49 @@ def test_its_own_behind_many_pull_requests(place: Place, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     "name", ["new-app", *(pytest.param(one, marks=pytest.mark.exam) for one in ("new-person", "stale"))]
 )
-def test_a_secondary_limit_at_each_write(name: str, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secondary_limit_at_each_write(name: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever write is one too many, it is waited for and done, once."""
     scene = SCENES[name]
     monkeypatch.setenv("GITHUB_TOKEN", scene.token)
+    folder = scene.prepare(place)
+    bring_back = place.keep()
     for writes in range(100):
-        with places() as place:
-            folder = scene.prepare(place)
-            place.twin.restart()
-            place.twin.api.secondary_limit_after = writes
-            assert place.open(folder) == scene.code, writes
-            scene.check(place)
-            if place.twin.api.secondary_limit_after is not None:
-                break
+        bring_back()
+        place.twin.api.secondary_limit_after = writes
+        assert place.open(folder) == scene.code, writes
+        scene.check(place)
+        if place.twin.api.secondary_limit_after is not None:
+            break
     assert writes >= 2
-
-
-def _writes(place: Place, folder: Path) -> list[int]:
-    """Numbers of the API's first and last request, and of all that change something."""
-    place.twin.restart()
-    before = len(place.twin.requests)
-    place.open(folder)
-    asked = [(at, one) for at, one in enumerate(place.twin.requests[before:]) if _is_api(one)]
-    return [at for at, one in asked if one.method != "GET" or at in (asked[0][0], asked[-1][0])]
-
-
-def _is_api(request: Request) -> bool:
-    return request.path.startswith("/api/")
 
 
 @pytest.mark.parametrize("name", ["new-app", pytest.param("stale", marks=pytest.mark.exam)])
 def test_an_hours_limit_is_used_up(
-    name: str, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From some request on all are refused for an hour: told at once and with what to do, and the next run ends it, with
     nothing doubled."""
     scene = SCENES[name]
     monkeypatch.setenv("GITHUB_TOKEN", scene.token)
-    with places() as place:
-        steps = _writes(place, scene.prepare(place))
-    assert len(steps) >= 4
-    for at in steps:
-        with places() as place:
-            folder = scene.prepare(place)
-            _refuse(place, at)
-            capsys.readouterr()
-            with monkeypatch.context() as patch:
-                patch.setattr("time.sleep", _no_wait)
-                assert place.open(folder) == 2, at
-            said = capsys.readouterr().err
-            assert "API rate limit exceeded for installation ID 77." in said
-            assert "GitHub limits how much is asked of it: run the command again later" in said
-            place.twin.restart()
-            assert place.open(folder) == scene.code, at
-            scene.check(place)
+    folder = scene.prepare(place)
+    bring_back = place.keep()
+    place.twin.restart()
+    place.open(folder)
+    numbers = [0, *place.changes()]
+    assert len(numbers) >= 4
+    for at in numbers:
+        bring_back()
+        _refuse(place, at)
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.setattr("time.sleep", _no_wait)
+            assert place.open(folder) == 2, at
+        error = capsys.readouterr().err
+        assert "API rate limit exceeded for installation ID 77." in error
+        assert "GitHub limits how much is asked of it: run the command again later" in error
+        place.twin.restart()
+        assert place.open(folder) == scene.code, at
+        scene.check(place)
 
 
 def _no_wait(seconds: float) -> None:
@@ -257,7 +245,6 @@ def _no_wait(seconds: float) -> None:
 
 def _refuse(place: Place, at: int) -> None:
     """All of the API's requests from one on."""
-    place.twin.restart()
     headers = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(time.time()) + 3600)}
     message = "API rate limit exceeded for installation ID 77."
     place.twin.faults = [

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
+from pytest_cgins.core.model import Evaluation, Status
 from pytest_cgins.pull_request import post_comment
 from pytest_cgins.report import document
 from tests.pull_request.conftest import BROKEN, SOURCE, Place, commit
 from tests.pull_request.twin import Fault
 from tests.pull_request.twin_api import Comment, Pull
+from tests.regenerate import proposals
 
 MARKER = "<!-- cgins:comment:gate -->"
 Write = Callable[..., int]
@@ -44,11 +45,7 @@ def write(
     monkeypatch.setenv("GITHUB_REPOSITORY", "octo/kernels")
 
     def write(*options: str, status: Status = Status.INCORRECT, message: str = "wrong", **run: Any) -> int:
-        evaluations = (make_evaluation(status, message=message),)
-        report = SessionReport(
-            version=REPORT_VERSION, cgins="1", seed=7, started_at="2026-01-31T12:00:00Z", seconds=1.0,
-            exit_status=1, environments=(), evaluations=evaluations,
-        )  # fmt: skip
+        report = proposals.accepted(make_evaluation(status, message=message))
         document.write(report, tmp_path / "report.json")
         event = {
             "event": "pull_request",

@@ -10,7 +10,7 @@ from pytest_cgins.app.cli import main
 from pytest_cgins.pull_request import open_proposal, upkeep
 from pytest_cgins.pull_request.clone import BranchMovedError
 from pytest_cgins.pull_request.open_proposal import OpenResult
-from tests.pull_request.conftest import BRANCH, SOURCE, Place, commit, git
+from tests.pull_request.conftest import BRANCH, SOURCE, Place, git
 
 HOSTILE = "kernels/\x1b[31mX\n::error::hi\r##[group]\u202e.h"
 
@@ -49,11 +49,10 @@ def test_open(
 def test_status_and_close(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """Addresses of those who have committed to the branch."""
     place.open()
-    git(place.other, "fetch", "--quiet", "origin", BRANCH)
-    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
+    place.stand_on_branch()
     (place.other / SOURCE).write_text("int scale() { return 4; }\n")
     git(place.other, "commit", "--quiet", "--all", "-m", "Mine", "--author", "Ada <a\x1b[31mhi##[group]@b>")
-    commit(place.other, {"more.txt": "more"}, branch=BRANCH)
+    place.push()
     capsys.readouterr()
     for words in (["status"], ["close", "1", "--dry-run"], ["close", "1"]):
         assert main(["pull-request", *words]) == 0

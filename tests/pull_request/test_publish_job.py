@@ -9,7 +9,7 @@ import pytest
 
 from tests.action.hub import Hub, zipped
 from tests.pull_request import twin as twins
-from tests.pull_request.conftest import BRANCH, SOURCE, Place, commit, git
+from tests.pull_request.conftest import BRANCH, SOURCE, Place, commit
 
 OTHER = "int shift() { return 5; }\n"
 
@@ -39,13 +39,12 @@ def test_what_people_did_does_not_make_the_job_fail(place: Place, hub: Hub, how:
     """It is told, and the other proposal is published."""
     place.open()
     if how == "person":
-        git(place.other, "fetch", "--quiet", "origin", BRANCH)
-        git(place.other, "checkout", "--quiet", "FETCH_HEAD")
+        place.stand_on_branch()
         mine = commit(place.other, {SOURCE: "int scale() { return 4; }\n"}, branch=BRANCH)
     else:
         commit(place.other, {SOURCE: "int scale() { return 4; }\n"})
         mine = place.tip(BRANCH)
-    first = place.propose({SOURCE: "int scale() { return 3; }\n"}, name="a", run_id="run-2")
+    first = place.better(name="a")
     base = {"kernels/shift.cpp": "int shift() { return 0; }\n"}
     second = place.propose({"kernels/shift.cpp": OTHER}, base=base, name="b", run_id="run-2", kernel="shift")
     code, said = _publish(place, hub, first, second)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from pytest_cgins.core.errors import GitHubError, ProposalError
 from tests.pull_request import twin as twins
-from tests.pull_request.conftest import BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
+from tests.pull_request.conftest import BETTER, BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
 from tests.pull_request.twin import Fault
 
 NEW = "int added() { return 0; }\n"
@@ -26,7 +26,7 @@ def test_a_proposal_becomes_a_draft_pull_request(place: Place, capsys: pytest.Ca
     assert pull.body is not None
     assert pull.body.startswith("<!-- cgins:pr:scale-cpu-cpp -->\n")
     assert "wrong answer" in pull.body
-    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
+    assert place.source == FIXED
     assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
     assert git(place.bare, "rev-parse", f"{BRANCH}^") == place.tip("main")
     assert git(place.bare, "diff", "--name-only", "main", BRANCH) == SOURCE
@@ -51,14 +51,12 @@ def test_another_proposal_takes_the_same_pull_request(
 ) -> None:
     """GitHub says that there is one already; it gets the new commit and the new words."""
     place.open()
-    better = place.propose(
-        {SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2", message="other words"
-    )
+    better = place.better(message="other words")
     assert place.open(better) == 0
     [pull] = place.twin.api.pulls
     assert pull.edits == 1
     assert "other words" in str(pull.body)
-    assert place.show(f"{BRANCH}:{SOURCE}") == "int scale() { return 3; }"
+    assert place.source == BETTER
     assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
     assert capsys.readouterr().out.splitlines()[1].startswith("updated #1 ")
 
@@ -101,7 +99,7 @@ def test_a_closed_proposal_stays_closed(place: Place, capsys: pytest.CaptureFixt
     place.twin.api.set_state(place.twin.api.pulls[0], "closed")
     assert place.open(folder) == 0
     assert "was closed: nothing was done" in capsys.readouterr().out
-    place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2"))
+    place.open(place.better())
     assert [one.state for one in place.twin.api.pulls] == ["closed", "open"]
 
 
@@ -128,34 +126,32 @@ def test_the_same_files_of_another_run(
     assert place.open(place.propose(name="two", run_id="run-2", message="other words")) == 0
     assert "#1 " in capsys.readouterr().out
     assert len(place.twin.api.pulls) == 1
-    assert (
-        place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="three", run_id="run-3")) == 0
-    )
+    assert place.open(place.better(name="three", run_id="run-3")) == 0
     assert [one.state for one in place.twin.api.pulls][1:] == ["open"]
 
 
-@pytest.mark.parametrize("how", ["on-top", "amended"])
+@pytest.mark.parametrize(
+    "options",
+    [["-m", "Mine"], ["--amend", "--no-edit"], ["--amend", "--no-edit", "--signoff"], ["--amend", "--reset-author", "-m", "Mine"]],
+    ids=["on top", "amended", "signed off", "taken over"],
+)  # fmt: skip
 def test_a_persons_work_on_the_branch_is_kept(
-    place: Place, how: str, capsys: pytest.CaptureFixture[str]
+    place: Place, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A commit on the bot's, or the bot's commit amended: it stops, and says whose work it is."""
+    """A commit on the bot's, or the bot's commit amended, if only in its words: it stops, and says whose work it is."""
     place.open()
-    git(place.other, "fetch", "--quiet", "origin", BRANCH)
-    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
-    if how == "on-top":
-        mine = commit(place.other, {SOURCE: "int scale() { return 4; }\n"}, branch=BRANCH)
-    else:
+    place.stand_on_branch()
+    if options in (["-m", "Mine"], ["--amend", "--no-edit"]):
         (place.other / SOURCE).write_text("int scale() { return 4; }\n")
-        git(place.other, "commit", "--quiet", "--all", "--amend", "--no-edit")
-        git(place.other, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{BRANCH}")
-        mine = git(place.other, "rev-parse", "HEAD")
-    assert place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")) == 1
+    git(place.other, "commit", "--quiet", "--all", *options)
+    mine = place.push()
+    assert place.open(place.better()) == 1
     assert place.tip(BRANCH) == mine
-    said = capsys.readouterr().out
-    assert f"not opened: {BRANCH} has 1 commit that is not the bot's" in said
-    assert f"→ merge them, or move them to another branch and delete {BRANCH}" in said
-    assert "nothing was changed" in said
-    assert "by ada@team.example" in said
+    output = capsys.readouterr().out
+    assert f"not opened: {BRANCH} has 1 commit that is not the bot's" in output
+    assert f"→ merge them, or move them to another branch and delete {BRANCH}" in output
+    assert "nothing was changed" in output
+    assert "by ada@team.example" in output
 
 
 def test_a_persons_pull_request_keeps_its_words(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,9 +171,7 @@ def test_a_dry_run_changes_nothing(place: Place, capsys: pytest.CaptureFixture[s
     assert {one.method for one in place.twin.requests if "/api/v3/" in one.path} == {"GET"}
     assert not any("receive-pack" in one.path + one.query for one in place.twin.requests)
     place.open(folder)
-    place.open(
-        place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2"), "--dry-run"
-    )
+    place.open(place.better(), "--dry-run")
     place.open(folder, "--dry-run")
     said = capsys.readouterr().out.splitlines()
     assert (
@@ -186,43 +180,7 @@ def test_a_dry_run_changes_nothing(place: Place, capsys: pytest.CaptureFixture[s
     )
     assert said[2].startswith(f"dry run: would push {BRANCH} and update #1 ")
     assert said[3].startswith("unchanged: #1 ")
-    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
-
-
-def test_the_clone_is_left_alone(place: Place) -> None:
-    """Edits, what is staged, the branch, the refs and the settings are as they were."""
-    (place.clone / "kernels/shift.cpp").write_text("// edited\n")
-    (place.clone / "staged.txt").write_text("staged\n")
-    git(place.clone, "add", "staged.txt")
-    index = (place.clone / ".git/index").read_bytes()
-
-    def state() -> list[str]:
-        asked = (
-            ["status", "--porcelain"],
-            ["for-each-ref"],
-            ["rev-parse", "HEAD"],
-            ["config", "--local", "--list"],
-        )
-        return [git(place.clone, *one) for one in asked]
-
-    before = state()
-    (place.clone / ".git/index").write_bytes(index)
-    assert place.open() == 0
-    assert (place.clone / ".git/index").read_bytes() == index
-    assert state() == before
-    assert not (place.clone / ".git/FETCH_HEAD").exists()
-
-
-def test_hooks_and_settings_of_the_clone_do_not_interfere(place: Place) -> None:
-    """No hook runs, and another token among git's settings, as actions/checkout leaves one, is not sent."""
-    hook = place.clone / ".git/hooks/pre-push"
-    hook.write_text("#!/bin/sh\nexit 1\n")
-    hook.chmod(0o755)
-    git(place.clone, "config", f"http.{place.twin.url}/.extraheader", "AUTHORIZATION: basic bm90OnRoaXM=")
-    git(place.clone, "config", "push.gpgSign", "true")
-    assert place.open(None, "--commit-with", "push") == 0
-    pushes = [one for one in place.twin.requests if one.path.endswith("git-receive-pack")]
-    assert [one.authorization.startswith("Basic eC1hY2Nlc3MtdG9rZW46") for one in pushes] == [True]
+    assert place.source == FIXED
 
 
 def test_a_project_below_the_top(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,9 +219,7 @@ def test_what_people_wrote_around_it_stays(place: Place) -> None:
     place.open()
     [pull] = place.twin.api.pulls
     pull.title, pull.body = "WIP: wait for Ada", f"Mind the release.\n\n{pull.body}\n\nReviewed by Bea."
-    better = place.propose(
-        {SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2", message="other words"
-    )
+    better = place.better(message="other words")
     assert place.open(better) == 0
     body = str(pull.body)
     assert pull.title == "WIP: wait for Ada"
@@ -275,21 +231,6 @@ def test_what_people_wrote_around_it_stays(place: Place) -> None:
     assert pull.edits == 1
 
 
-@pytest.mark.parametrize("how", ["--signoff", "--reset-author"])
-def test_words_of_a_person_in_the_commit(place: Place, how: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Signed off or taken over the commit is a person's, though its files are the same."""
-    place.open()
-    git(place.other, "fetch", "--quiet", "origin", BRANCH)
-    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
-    words = ["--no-edit", how] if how == "--signoff" else [how, "-m", "Mine"]
-    git(place.other, "commit", "--quiet", "--amend", *words)
-    git(place.other, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{BRANCH}")
-    mine = git(place.other, "rev-parse", "HEAD")
-    assert place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")) == 1
-    assert place.tip(BRANCH) == mine
-    assert "1 commit that is not the bot's, by ada@team.example" in capsys.readouterr().out
-
-
 def test_what_was_closed_stays_closed_when_others_come(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -298,7 +239,7 @@ def test_what_was_closed_stays_closed_when_others_come(
     third = place.propose({SOURCE: "int scale() { return 5; }\n"}, name="three", run_id="run-0")
     place.open(first)
     place.twin.api.set_state(place.twin.api.pulls[0], "closed")
-    place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2"))
+    place.open(place.better())
     place.twin.api.set_state(place.twin.api.pulls[1], "closed")
     commit(place.other, {"README.md": "words"})
     assert place.open(first) == 0
@@ -313,8 +254,7 @@ def test_what_was_closed_stays_closed_when_others_come(
 def test_a_branch_that_was_merged_and_left(place: Place) -> None:
     """A person's commit on it was merged with it, squashed: nothing of it can be lost."""
     place.open()
-    git(place.other, "fetch", "--quiet", "origin", BRANCH)
-    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
+    place.stand_on_branch()
     fixed = "int scale() { return 4; }\n"
     commit(place.other, {SOURCE: fixed}, branch=BRANCH)
     place.twin.api.merge(place.twin.api.pulls[0], squash=True)
@@ -452,7 +392,9 @@ def test_no_token(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.delenv("GITHUB_TOKEN")
     monkeypatch.setenv("MY_TOKEN", twins.WRITER)
     assert place.open() == 2
-    assert "there is no token: GITHUB_TOKEN and GH_TOKEN are not set" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "there is no token: GITHUB_TOKEN and GH_TOKEN are not set" in error
+    assert "contents: write and pull-requests: write" in error
     assert place.twin.requests == []
     assert place.open(None, "--token-variable", "MY_TOKEN") == 0
 
@@ -468,28 +410,19 @@ def test_the_token_is_nowhere(place: Place, monkeypatch: pytest.MonkeyPatch, tmp
     wrapper.write_text(f'#!/bin/sh\necho "$@" >> {lines}\nexec {real} "$@"\n')
     wrapper.chmod(0o755)
     folder = place.propose()
-    import os
-
     environment = {**os.environ, "GITHUB_TOKEN": secret, "PATH": f"{wrapper.parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            CHILD,
-            "--log-level",
-            "debug",
-            "pull-request",
-            "open",
-            "--proposal",
-            str(folder),
-            "--commit-with",
-            "push",
-        ],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [
+        "--log-level",
+        "debug",
+        "pull-request",
+        "open",
+        "--proposal",
+        str(folder),
+        "--commit-with",
+        "push",
+    ]
+    command = [sys.executable, "-c", CHILD, *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "imported: []" in done.stderr
     output = (done.stdout + done.stderr + lines.read_text()).encode()
@@ -508,14 +441,6 @@ heavy = [one for one in sys.modules if one.split(".")[0] in ("torch", "openai") 
 print("imported:", [one for one in heavy if "pytest_cgins" in one or one == "torch"], file=sys.stderr)
 sys.exit(code)
 """
-
-
-def test_errors_are_of_our_tree() -> None:
-    """Both kinds end in exit status 2, and not in a traceback."""
-    from pytest_cgins.core.errors import CginsError
-
-    assert issubclass(GitHubError, CginsError)
-    assert issubclass(ProposalError, CginsError)
 
 
 def test_a_shallow_clone_is_enough(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

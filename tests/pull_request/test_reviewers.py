@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pull_request.conftest import CONFIG, SOURCE, Place, commit
+from tests.pull_request.conftest import CONFIG, Place, commit
+from tests.pull_request.twin import Fault
 
 WANTED = """\
 pull_request:
@@ -13,7 +14,6 @@ pull_request:
   team_reviewers: [kernels]
   assignees: [ada]
 """
-OTHER = "int scale() { return 3; }\n"
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_what_was_taken_away_stays_away(asking: Place) -> None:
     api.unassign(pull, "ada", "bea")
     api.unrequest(pull, "ada", "bea")
     api.unrequest(pull, "kernels", "bea")
-    assert asking.open(asking.propose({SOURCE: OTHER}, name="two", run_id="run-2")) == 0
+    assert asking.open(asking.better()) == 0
     assert _given(asking) == (["cgins"], [], [], [])
 
 
@@ -101,5 +101,20 @@ def test_ready_by_the_base_branch(place: Place) -> None:
     folder = place.propose()
     assert place.open(folder, "--draft") == 0
     place.twin.api.set_state(place.twin.api.pulls[0], "closed")
-    assert place.open(place.propose({SOURCE: OTHER}, name="two", run_id="run-2")) == 0
+    assert place.open(place.better()) == 0
     assert [one.draft for one in place.twin.api.pulls] == [True, False]
+
+
+def test_events_that_cannot_be_read(asking: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """A new pull request is given all without them; what is asked for later may have been taken away: a note says so."""
+    asking.twin.faults = [Fault(path="/events", status=404, times=99)]
+    folder = asking.propose()
+    assert asking.open(folder) == 0
+    assert _given(asking) == (["cgins", "speed"], ["ada"], ["kernels"], ["ada"])
+    assert "what was taken away" not in capsys.readouterr().err
+    commit(asking.other, {"cgins.yaml": CONFIG + WANTED.replace("speed", "later")})
+    assert asking.open(folder) == 0
+    assert _given(asking)[0] == ["cgins", "speed"]
+    assert (
+        "note: what was taken away cannot be known, and later were not taken: GET " in capsys.readouterr().err
+    )

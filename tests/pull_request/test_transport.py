@@ -15,7 +15,7 @@ from pytest_cgins.core.waiting import Wait
 from pytest_cgins.pull_request import transport as transports
 from pytest_cgins.pull_request.transport import Transport
 from tests.pull_request import twin as twins
-from tests.pull_request.conftest import Place, Places
+from tests.pull_request.conftest import Place
 from tests.pull_request.twin import API, WRITER, Fault
 from tests.pull_request.twin_api import Comment, Pull
 
@@ -320,15 +320,12 @@ def test_a_renamed_repository(place: Place, transport: Transport, status: int) -
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_the_token_goes_nowhere_else(places: Places, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+def test_the_token_goes_nowhere_else(place: Place, transport: Transport, template: Path, status: int) -> None:
     """A redirect is an error, and is not followed to where it points."""
-    with places() as place, places() as elsewhere:
-        place.twin.faults = [Fault(status=status, headers={"Location": f"{elsewhere.twin.url}{API}/user"})]
-        with (
-            closing(Transport(place.twin.url + API, WRITER)) as transport,
-            pytest.raises(GitHubError, match=f"status {status}") as caught,
-        ):
+    with twins.serve(template / "bare.git") as elsewhere:
+        place.twin.faults = [Fault(status=status, headers={"Location": f"{elsewhere.url}{API}/user"})]
+        with pytest.raises(GitHubError, match=f"status {status}") as caught:
             transport.request("GET", REPOSITORY)
         assert caught.value.status == status
         assert "GITHUB_API_URL" in caught.value.remedy
-        assert elsewhere.twin.requests == []
+        assert elsewhere.requests == []

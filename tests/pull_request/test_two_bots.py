@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.pull_request import twin as twins
-from tests.pull_request.conftest import BRANCH, FIXED, SOURCE, Place, Places, git
-from tests.pull_request.scenes import BETTER, MOVED
+from tests.pull_request.conftest import BETTER, BRANCH, FIXED, SOURCE, Place, git
+from tests.pull_request.scenes import MOVED
 from tests.pull_request.twin import Request
 
 TOKENS = pytest.mark.parametrize("token", [twins.BOT, twins.WRITER])
@@ -20,7 +20,7 @@ def _check(place: Place) -> None:
     [pull] = place.twin.api.pulls
     assert pull.state == "open"
     assert "the later words" in str(pull.body)
-    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == BETTER
+    assert place.source == BETTER
     assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
     heads = git(place.bare, "for-each-ref", "--format=%(refname:short)", "refs/heads/").split()
     assert sorted(heads) == [BRANCH, "main"]
@@ -28,7 +28,7 @@ def _check(place: Place) -> None:
 
 def _two(place: Place) -> tuple[Path, Path]:
     old = place.propose({SOURCE: FIXED}, message="the earlier words")
-    new = place.propose({SOURCE: BETTER}, name="two", run_id="run-2", message="the later words")
+    new = place.better(message="the later words")
     return old, new
 
 
@@ -53,64 +53,54 @@ def _within(place: Place, folder: Path, at: int, codes: list[int]) -> Callable[[
     ],
 )
 def test_one_within_the_other(
-    first: str,
-    there: bool,
-    token: str,
-    places: Places,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    first: str, there: bool, token: str, place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
     """Before each request of the one the whole of the other happens; the later proposal stays, or its text is said to be wrong."""
     monkeypatch.setenv("GITHUB_TOKEN", token)
     at = wrong = 0
-    with places() as place:
-        if there:
-            place.open(place.propose({SOURCE: MOVED}, name="zero", run_id="run-0"))
-        old, new = _two(place)
-        outer, inner = (old, new) if first == "earlier" else (new, old)
-        bring_back = place.keep()
-        while True:
-            codes: list[int] = []
-            capsys.readouterr()
-            bring_back()
-            place.twin.hook = _within(place, inner, at, codes)
-            code = place.open(outer)
-            if not codes:
-                break
-            if "the later words" not in str(place.twin.api.pulls[0].body):
-                # Between the look at the branch and the change of the words, which GitHub cannot do in one step.
-                wrong += 1
-                assert code == 1, at
-                assert (
-                    "has the commit of run-2/scale-cpu-cpp under the text of another"
-                    in capsys.readouterr().out
-                )
-            else:
-                assert code == 0, at
-                # Inside of the later one the earlier may see its commit before its words.
-                assert codes[0] in (0, first == "later"), at
-            assert place.open(new) == 0
-            _check(place)
-            at += 1
+    if there:
+        place.open(place.propose({SOURCE: MOVED}, name="zero", run_id="run-0"))
+    old, new = _two(place)
+    outer, inner = (old, new) if first == "earlier" else (new, old)
+    bring_back = place.keep()
+    while True:
+        codes: list[int] = []
+        capsys.readouterr()
+        bring_back()
+        place.twin.hook = _within(place, inner, at, codes)
+        code = place.open(outer)
+        if not codes:
+            break
+        if "the later words" not in str(place.twin.api.pulls[0].body):
+            # Between the look at the branch and the change of the words, which GitHub cannot do in one step.
+            wrong += 1
+            assert code == 1, at
+            assert (
+                "has the commit of run-2/scale-cpu-cpp under the text of another" in capsys.readouterr().out
+            )
+        else:
+            assert code == 0, at
+            # Inside of the later one the earlier may see its commit before its words.
+            assert codes[0] in (0, first == "later"), at
+        assert place.open(new) == 0
+        _check(place)
+        at += 1
     assert at > 8
     assert wrong <= 1
 
 
 @TOKENS
-def test_both_at_once(token: str, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_at_once(token: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the machine has it: what the one cannot do since the other was faster, its next run does."""
     monkeypatch.setenv("GITHUB_TOKEN", token)
-    for _ in range(3):
-        with places() as place:
-            folders = _two(place)
-            threads = [threading.Thread(target=place.open, args=(one,)) for one in folders]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            for one in folders:
-                assert place.open(one) == 0
-            _check(place)
+    folders = _two(place)
+    threads = [threading.Thread(target=place.open, args=(folder,)) for folder in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [place.open(folder) for folder in folders] == [0, 0]
+    _check(place)
 
 
 def test_an_earlier_proposal_comes_late(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

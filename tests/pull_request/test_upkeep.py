@@ -13,6 +13,7 @@ import pytest
 from pytest_cgins.app.cli import main
 from tests.pull_request.conftest import BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
 from tests.pull_request.twin import Request
+from tests.pull_request.twin_api import Pull
 
 MOVED = "int scale() { return 9; }\n"
 
@@ -25,8 +26,7 @@ def _status(capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str,
 
 
 def _person_commits(place: Place) -> str:
-    git(place.other, "fetch", "--quiet", "origin", BRANCH)
-    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
+    place.stand_on_branch()
     return commit(place.other, {SOURCE: "int scale() { return 4; }\n"}, branch=BRANCH)
 
 
@@ -81,14 +81,9 @@ def test_the_table_has_what_the_json_has(place: Place, capsys: pytest.CaptureFix
 
 def test_others_are_not_listed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """A pull request of another branch, of a fork, or without the marker, is none of the bot's."""
-    from pytest_cgins.pull_request.rest import Rest
-    from pytest_cgins.pull_request.transport import Transport
-    from tests.pull_request.twin import API, WRITER
-
-    commit(place.other, {"a.txt": "a"}, branch="work")
-    rest = Rest(Transport(place.twin.url + API, WRITER), "octo/kernels")
     marker = "<!-- cgins:pr:scale-cpu-cpp -->"
-    rest.create_pull(title="t", body=marker, head="work", base="main", draft=False)
+    commit(place.other, {"a.txt": "a"}, branch="work")
+    place.twin.api.pulls.append(Pull(1, "t", marker, "work", "main", False))
     place.open()
     place.twin.api.pulls[1].body = "words of a person"
     assert _status(capsys) == []
@@ -126,16 +121,16 @@ def test_open_marks_what_it_finds_stale(place: Place, capsys: pytest.CaptureFixt
     better = place.propose({SOURCE: FIXED}, base={SOURCE: MOVED}, name="two", run_id="run-2")
     assert place.open(better) == 0
     assert (pull.labels, len(place.twin.api.pulls), len(place.twin.api.comments)) == ([], 1, 1)
-    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
+    assert place.source == FIXED
 
 
 def test_a_later_one_that_is_stale_gives_way(place: Place) -> None:
     """An earlier proposal that fits the base branch takes the place of a later one that does not."""
     old = place.propose(base={SOURCE: MOVED})
-    place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2"))
+    place.open(place.better())
     commit(place.other, {SOURCE: MOVED})
     assert place.open(old) == 0
-    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
+    assert place.source == FIXED
     assert len(place.twin.api.pulls) == 1
 
 
@@ -277,13 +272,8 @@ def test_the_action_looks_after_them(place: Place) -> None:
     commit(place.other, {SOURCE: FIXED, "kernels/shift.cpp": "int shift() { return 9; }\n"})
     script = Path(__file__).parents[2] / "action/upkeep.sh"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", str(script)],
-        env={**os.environ, "PATH": path, "FOLDER": str(place.clone)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PATH": path, "FOLDER": str(place.clone)}
+    done = subprocess.run(["bash", script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert [(one.state, one.labels) for one in place.twin.api.pulls] == [
         ("closed", []),
@@ -303,7 +293,7 @@ def test_an_earlier_proposal_that_was_merged(place: Place, capsys: pytest.Captur
     assert place.open(first) == 0
     assert capsys.readouterr().out.splitlines()[1] == "main has these files already: nothing was done"
     assert (place.twin.api.pulls[0].state, place.twin.api.comments) == ("open", [])
-    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == MOVED
+    assert place.source == MOVED
 
 
 def test_what_the_bot_closed_may_come_again(place: Place) -> None:
@@ -333,11 +323,8 @@ def test_one_odd_one_does_not_hide_the_others(place: Place, capsys: pytest.Captu
 def test_a_person_commits_while_it_is_closed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """The branch is not what it was: the pull request stays open, and the comment says so."""
     place.open()
-    git(place.other, "fetch", "--quiet", str(place.bare), BRANCH)
-    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
-    git(place.other, "commit", "--quiet", "--allow-empty", "-m", "Mine")
-    git(place.other, "push", "--quiet", str(place.bare), "HEAD:refs/heads/mine")
-    mine = place.tip("mine")
+    place.stand_on_branch("--allow-empty", "-m", "Mine")
+    mine = place.push("mine")
 
     def late(_: int, request: Request, when: str) -> None:
         if when == "after" and request.method == "POST" and request.path.endswith("/comments"):

@@ -1,7 +1,5 @@
 """A strict twin of GitHub: real git over HTTP on a bare repository, and REST and GraphQL as GitHub describes them.
 
-`python -m tests.pull_request.twin --repository PATH` serves one and prints where; `/_pulls` shows its pull requests.
-
 Each request and each answer is held against GitHub's OpenAPI description (`oracle`) or GraphQL schema
 (`graphql_oracle`); what does not fit is kept in `violations`, and the request fails. `faults` makes it fail as GitHub
 does on a bad day; `hook` is told of each request, so that a test can do something between two of them.
@@ -9,9 +7,7 @@ does on a bad day; `hook` is told of each request, so that a test can do somethi
 
 from __future__ import annotations
 
-import argparse
 import base64
-import html
 import json
 import re
 import sys
@@ -164,8 +160,9 @@ def serve(repository: Path, *, owner: str = "octo", name: str = "kernels", **api
         thread.join()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    twin: Twin
+class Handler(BaseHTTPRequestHandler):
+    """What the handlers of all servers of these tests share: `serve` answers any method."""
+
     protocol_version = "HTTP/1.1"
     # Headers and body go out in two pieces, of which the second would wait for the first one's receipt.
     disable_nagle_algorithm = True
@@ -174,12 +171,26 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
-        self._serve()
+        self.serve()
 
     do_POST = do_PATCH = do_PUT = do_DELETE = do_GET  # noqa: N815
 
-    def _serve(self) -> None:
-        parts, body = urlsplit(self.path), self._body()
+    def body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            pieces = []
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                pieces.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(pieces)
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+
+class _Handler(Handler):
+    twin: Twin
+
+    def serve(self) -> None:
+        parts, body = urlsplit(self.path), self.body()
         request = Request(
             self.command, parts.path, parts.query, self.headers.get("Authorization", ""), body or None
         )
@@ -198,22 +209,10 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(ConnectionError):
             self._send(reply, fault)
 
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            pieces = []
-            while size := int(self.rfile.readline().split(b";")[0], 16):
-                pieces.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(pieces)
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-
     def _reply(self, request: Request, body: bytes, fault: Fault | None) -> Reply:
         if fault and fault.kind in ("status", "html"):
             return _failed(fault)
         self.twin.api.settle()
-        if request.path == "/_pulls":
-            return self._pulls()
         if request.path == GRAPHQL or request.path.startswith(f"{API}/"):
             try:
                 status, answer = (
@@ -366,12 +365,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     # ---- answers
 
-    def _pulls(self) -> Reply:
-        pulls = [self.twin.api.shown(one) for one in self.twin.api.pulls]
-        if "html" in self.headers.get("Accept", ""):
-            return Reply(200, _page(pulls).encode(), {"Content-Type": "text/html; charset=utf-8"})
-        return Reply(200, json.dumps(pulls, indent=1).encode(), JSON)
-
     def _send(self, reply: Reply, fault: Fault | None) -> None:
         if fault and fault.kind == "lost":
             self.close_connection = True
@@ -404,43 +397,3 @@ def _token(authorization: str) -> str:
         except ValueError:
             return ""
     return value if scheme.lower() in ("bearer", "token") else ""
-
-
-def _page(pulls: list[dict[str, Any]]) -> str:
-    rows = [
-        f"<h2>#{one['number']} {html.escape(one['title'])}</h2><p>{one['state']}{' draft' if one['draft'] else ''}: "
-        f"{html.escape(one['head']['ref'])} into {html.escape(one['base']['ref'])}</p>"
-        f"<pre>{html.escape(one['body'] or '')}</pre>"
-        for one in pulls
-    ]
-    return f"<!doctype html><title>Pull requests</title><h1>Pull requests</h1>{''.join(rows) or '<p>None yet.</p>'}"
-
-
-def main() -> None:
-    """Serve one repository until the process is ended."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.pull_request.twin", description="A twin of GitHub on loopback."
-    )
-    parser.add_argument("--repository", type=Path, required=True, metavar="PATH", help="a bare repository")
-    parser.add_argument("--owner", default="octo")
-    parser.add_argument("--name", default="kernels")
-    parser.add_argument("--default-branch", default="main")
-    parser.add_argument("--port", type=int, default=0, help="default: a free one")
-    parser.add_argument("--token", default=WRITER, help="the one that may write; default: %(default)s")
-    given = parser.parse_args()
-    api = Api(
-        path=given.repository.resolve(),
-        owner=given.owner,
-        name=given.name,
-        default_branch=given.default_branch,
-    )
-    twin = Twin(api, port=given.port)
-    twin.tokens.add(given.token)
-    print(twin.remote, flush=True)
-    print(f"{twin.url}/_pulls", flush=True)
-    with suppress(KeyboardInterrupt):
-        twin.server.serve_forever()
-
-
-if __name__ == "__main__":
-    main()

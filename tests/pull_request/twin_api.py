@@ -52,18 +52,11 @@ class Api(State):
             return 200, self.repository("full-repository")
         return ROUTES[method, template](self, call)
 
-    def shown(self, pull: Pull) -> dict[str, Any]:
-        """A pull request, as GitHub shows it."""
-        return twin_pulls.shown(self, pull)
-
     # ---- as a person does
 
     def merge(self, pull: Pull, *, login: str = PERSON, squash: bool = False) -> str:
         """Merge; the new tip of the base."""
         return twin_pulls.merge(self, pull, login=login, squash=squash)
-
-    def label(self, pull: Pull, name: str, login: str = PERSON) -> None:
-        twin_issues.label(self, pull, name, login)
 
     def unlabel(self, pull: Pull, name: str, login: str = PERSON) -> None:
         twin_issues.unlabel(self, pull, name, login)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 import subprocess
 import tempfile
@@ -22,17 +20,6 @@ _KINDS = {"100644": "blob", "100755": "blob", "120000": "blob", "040000": "tree"
 
 
 # ---- blobs and trees
-
-
-def create_blob(api: State, call: Call) -> tuple[int, Any]:
-    content = call.body["content"]
-    if call.body.get("encoding", "utf-8") == "base64":
-        try:
-            content = base64.b64decode(content, validate=False)
-        except binascii.Error:
-            raise Refusal(422, "content is not valid Base64") from None
-    sha = write_blob(api, content)
-    return 201, filled("short-blob", {"sha": sha, "url": f"{api.url}/git/blobs/{sha}"})
 
 
 def write_blob(api: State, content: str | bytes) -> str:
@@ -290,7 +277,6 @@ def _shown_ref(api: State, ref: str) -> dict[str, Any]:
 
 
 ROUTES = {
-    ("POST", "/git/blobs"): create_blob,
     ("POST", "/git/trees"): create_tree,
     ("POST", "/git/commits"): create_commit,
     ("GET", "/git/commits/{commit_sha}"): get_commit,

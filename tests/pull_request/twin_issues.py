@@ -62,10 +62,6 @@ def _shown_comment(api: State, one: Comment) -> dict[str, Any]:
 # ---- labels
 
 
-def list_labels(api: State, call: Call) -> tuple[int, Any]:
-    return 200, page(shown_labels(api, api.pull(call.path["issue_number"])), call.query)
-
-
 def add_labels(api: State, call: Call) -> tuple[int, Any]:
     pull = api.pull(call.path["issue_number"])
     given = call.body["labels"] if isinstance(call.body, dict) else call.body
@@ -201,7 +197,6 @@ ROUTES = {
     ("GET", "/issues/{issue_number}/comments"): list_comments,
     ("POST", "/issues/{issue_number}/comments"): create_comment,
     ("PATCH", "/issues/comments/{comment_id}"): update_comment,
-    ("GET", "/issues/{issue_number}/labels"): list_labels,
     ("POST", "/issues/{issue_number}/labels"): add_labels,
     ("DELETE", "/issues/{issue_number}/labels/{name}"): remove_label,
     ("POST", "/issues/{issue_number}/assignees"): add_assignees,

@@ -18,7 +18,6 @@ from tests.pull_request.twin_state import (
     custom,
     identity,
     invalid,
-    not_found,
     page,
 )
 
@@ -144,7 +143,7 @@ def update_pull(api: State, call: Call) -> tuple[int, Any]:
         raise invalid("base")
     if body.get("state", pull.state) != pull.state:
         if body["state"] == "open":
-            _check_reopening(api, pull)
+            raise invalid("state")  # which the bot never asks for
         api.set_state(pull, body["state"], call.login)
     pull.title = body.get("title", pull.title)
     pull.body = body.get("body", pull.body)
@@ -152,24 +151,6 @@ def update_pull(api: State, call: Call) -> tuple[int, Any]:
         pull.base, pull.seen = body["base"], ("", "")
     pull.edits += 1
     return 200, shown(api, pull)
-
-
-def _check_reopening(api: State, pull: Pull) -> None:
-    tip = api.tip(pull.head)
-    if pull.merged_at:
-        why = "The pull request cannot be reopened."
-    elif not tip:
-        why = f"The {pull.head} branch has been deleted."
-    elif _open_one(api, pull.head, pull.base):
-        why = f"There is already an open pull request from {pull.head} to {pull.base}."
-    elif api.contains(tip, api.tip(pull.base)):
-        why = f"There are no new commits on the {pull.head} branch."
-    elif pull.frozen_sha and not api.contains(pull.frozen_sha, tip):
-        why = f"The {pull.head} branch was force-pushed or recreated."
-    else:
-        return
-    detail = {"resource": "PullRequest", "code": "invalid", "field": "state"}
-    raise Refusal(422, "Validation Failed", detail | {"message": f"state cannot be changed. {why}"})
 
 
 def check_words(body: dict[str, Any]) -> None:
@@ -213,34 +194,9 @@ def merge(api: State, pull: Pull, *, login: str = PERSON, squash: bool = False) 
     return commit
 
 
-def compare(api: State, call: Call) -> tuple[int, Any]:
-    base, found, head = call.path["basehead"].partition("...")
-    ends = api.tip(base), api.tip(head)
-    if not found or not all(ends):
-        raise not_found()
-    ahead = api.git("rev-list", "--reverse", f"{ends[0]}..{ends[1]}").split()
-    behind = api.git("rev-list", f"{ends[1]}..{ends[0]}").split()
-    status = {(True, True): "diverged", (True, False): "ahead", (False, True): "behind"}
-    known = {
-        "status": status.get((bool(ahead), bool(behind)), "identical"),
-        "ahead_by": len(ahead),
-        "behind_by": len(behind),
-        "total_commits": len(ahead),
-        "base_commit": _commit(api, ends[0]),
-        "merge_base_commit": _commit(api, api.git("merge-base", *ends)),
-        "commits": [_commit(api, one) for one in ahead],
-    }
-    return 200, filled("commit-comparison", known, url=api.url)
-
-
-def _commit(api: State, commit: str) -> dict[str, Any]:
-    return filled("commit", {"sha": commit}, url=api.url)
-
-
 ROUTES = {
     ("GET", "/pulls"): list_pulls,
     ("POST", "/pulls"): create_pull,
     ("GET", "/pulls/{pull_number}"): get_pull,
     ("PATCH", "/pulls/{pull_number}"): update_pull,
-    ("GET", "/compare/{basehead}"): compare,
 }
