@@ -16,21 +16,12 @@ from filelock import FileLock
 from hypothesis import settings
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.config.model import FailOn
-from pytest_cgins.core.measurement import Arm, Measurement
 from pytest_cgins.core.model import (
-    Case,
-    Check,
-    Correctness,
     Evaluation,
-    ForgeryCheck,
-    Reason,
-    Status,
-    Verdict,
-    WorstElement,
 )
 from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run.pool import WorkerPool
+from tests import evaluations
 from tests.forked_python import CGINS, TORCH, ForkedPython, gate_python
 
 pytest_plugins = ["pytester"]
@@ -50,9 +41,7 @@ LONGEST = (
     "honest/test_honest.py", "gate/test_evaluate.py", "docs/test_tutorial.py", "verify/test_random_outputs.py",
     "action/test_run.py", "plugin/test_build_ahead.py", "plugin/test_history.py", "plugin/test_xdist.py",
     "verify/test_kernelbench_forged.py", "run/test_sanitize.py", "plugin/test_isolation.py", "building/test_export.py",
-    "regenerate/test_whole_loop.py", "regenerate/test_proposal_rebase.py", "pull_request/test_faults.py",
-    "pull_request/test_emulator.py", "pull_request/test_published.py", "pull_request/test_limits.py", "pull_request/test_two_bots.py",
-    "faults/test_faults.py", "plugin/test_fixtures.py", "plugin/test_backward.py", "regenerate/profiling/test_commands.py",
+    "regenerate/test_proposal_rebase.py", "pull_request/test_published.py", "faults/test_faults.py", "plugin/test_fixtures.py", "plugin/test_backward.py", "regenerate/profiling/test_commands.py",
 )  # fmt: skip
 """Files that take half a minute and more, which begin first: the last one would leave the other process alone."""
 
@@ -163,6 +152,14 @@ def _locks(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["CGINS_LOCK_DIR"] = str(tmp_path_factory.mktemp("locks"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_sync() -> Iterator[None]:
+    """Files of tests need not outlive the machine: a sync takes 6 ms, and a search of a few candidates does 256."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def forked_python() -> ForkedPython:
     """Runs pytest and `cgins` without their imports."""
@@ -192,87 +189,7 @@ def reference() -> Iterator[WorkerPool]:
         yield pool
 
 
-def _measurement(kernel_ns: float, torch_ns: float) -> Measurement:
-    def arm(name: str, median: float) -> Arm:
-        return Arm(
-            name=name,
-            samples_ns_per_call=(median, median),
-            calls_per_batch=1,
-            median_ns_per_call=median,
-            iqr_ns_per_call=0.0,
-        )
-
-    speedup = torch_ns / kernel_ns
-    return Measurement(
-        method="perf-counter",
-        cache="warm",
-        orders="KTTK",
-        kernel=arm("kernel", kernel_ns),
-        torch=arm("torch", torch_ns),
-        speedup_vs_torch=speedup,
-        speedup_low=speedup,
-        speedup_high=speedup,
-    )
-
-
-def _evaluation(
-    status: Status = Status.PASSED,
-    *,
-    kernel: str = "scale",
-    implementation: str = "cpp",
-    device: str = "cpu",
-    signature: str = "f32-2x3-0001",
-    reason: Reason = Reason.OK,
-    message: str = "",
-    share: float | None = 0.25,
-    times_ns: tuple[float, float] | None = (1000.0, 2000.0),
-    timing: Measurement | None = None,
-    fail_on: FailOn = "regression",
-    accepted: tuple[str, ...] = (),
-    worst: WorstElement | None = None,
-    picture: str = "",
-    output: str = "",
-    build_seconds: float = 0.0,
-) -> Evaluation:
-    right = status.outcome == "pass" or status in (Status.SLOWER, Status.BELOW_FLOOR)
-    check = Check(
-        rule="reference",
-        inputs="fresh",
-        passed=right,
-        reason=reason,
-        message=message,
-        share=share,
-        wrong=0 if right else 2,
-        compared=6,
-        worst=worst,
-        map=picture,
-    )
-    power = tuple(ForgeryCheck(forgery=name, caught=name not in accepted) for name in ("zeros", "ones"))
-    ran = status not in (Status.SKIPPED, Status.BUILD_ERROR, Status.INFRASTRUCTURE, Status.TRACE_DRIFT)
-    return Evaluation(
-        case=Case(
-            kernel=kernel,
-            implementation=implementation,
-            device=device,
-            op="torch.nn.functional.gelu",
-            pack="tiny",
-            pack_path="/packs/tiny",
-            trace_id="0" * 16,
-            signature=signature,
-            dtype="float32",
-        ),
-        verdict=Verdict(status=status, reason=reason, message=message, numbers={}),
-        kernel_digest="d" * 64,
-        correctness=Correctness(checks=(check,), power=power) if ran else None,
-        measurement=timing or (_measurement(*times_ns) if ran and times_ns else None),
-        build_seconds=build_seconds,
-        seconds=0.5,
-        output=output,
-        fail_on=fail_on,
-    )
-
-
 @pytest.fixture
 def make_evaluation() -> Callable[..., Evaluation]:
     """Makes an evaluation with the given status, numbers and texts."""
-    return _evaluation
+    return evaluations.make_evaluation

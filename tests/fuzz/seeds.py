@@ -12,9 +12,10 @@ import torch
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Environment, SessionReport, Status, TracePack
-from pytest_cgins.packs.store import MANIFEST, open_pack
+from pytest_cgins.packs.store import open_pack
 from pytest_cgins.recording.profile import AtenCall, DeviceKernel, PackProfile, TraceProfile
 from pytest_cgins.run.protocol import PROTOCOL_VERSION
+from tests.evaluations import make_evaluation
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "example_project" / "traces"
@@ -142,9 +143,10 @@ BACKENDBENCH = (
 
 
 def reports() -> list[bytes]:
-    from tests.conftest import _evaluation
-
-    made = (_evaluation(), _evaluation(Status.INCORRECT, message="wrong", output="x\ny", accepted=("zeros",)))
+    made = (
+        make_evaluation(),
+        make_evaluation(Status.INCORRECT, message="wrong", output="x\ny", accepted=("zeros",)),
+    )
     report = SessionReport(
         version=1, cgins="0", seed=1, started_at="2026-01-01T00:00:00", seconds=1.0, exit_status=0, evaluations=made,
         environments=(Environment(device="cpu", device_name="x", python="3", torch="2", cuda="", driver="", triton="", host_cores=2),),
@@ -279,6 +281,3 @@ def pairs() -> list[bytes]:
     }
     plain = {"function_name": "torch.sin", "args": [x.half()], "output": torch.sin(x.half())}
     return [saved(entry), saved(plain), saved(entry, zipped=False)]
-
-
-MANIFEST_NAME = MANIFEST

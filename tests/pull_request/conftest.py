@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import Evaluation, Status
+from pytest_cgins.core.model import Status
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.regenerate.model import Goal
+from tests.evaluations import make_evaluation
 from tests.pull_request import twin as twins
 from tests.pull_request.twin import Twin
 from tests.regenerate import proposals
@@ -95,7 +97,7 @@ class Place:
     """Another person's."""
     twin: Twin
     proposals: Path
-    make_evaluation: Callable[..., Evaluation]
+    capture: pytest.CaptureFixture[str]
 
     def propose(
         self,
@@ -110,16 +112,16 @@ class Place:
     ) -> Path:
         """Write a proposal, as a run does."""
         names = {"kernel": kernel, "implementation": implementation}
-        wrong = self.make_evaluation(Status.INCORRECT, message=message, **names)
+        wrong = make_evaluation(Status.INCORRECT, message=message, **names)
         known: dict[str, Any] = {
             "target": proposals.target(goal=goal, **names),
             "base": {SOURCE: BROKEN},
             "new": new or {SOURCE: FIXED},
             "before": () if goal == "generate" else (wrong,),
-            "after": proposals.accepted(self.make_evaluation(**names)),
+            "after": proposals.accepted(make_evaluation(**names)),
             "attempts": [proposals.attempt(1, "accepted", message)],
         }
-        proposals.write(self.proposals / name, self.make_evaluation, goal=goal, **known | changes)
+        proposals.write(self.proposals / name, goal=goal, **known | changes)
         return self.proposals / name
 
     def better(self, source: str = BETTER, **changes: Any) -> Path:
@@ -159,6 +161,10 @@ class Place:
             os.chdir(self.clone)
 
         return bring_back
+
+    def printed(self) -> Any:
+        """By this process and its children since the last look."""
+        return self.capture.readouterr()
 
     def open(self, folder: Path | None = None, *options: str) -> int:
         """`cgins pull-request open`."""
@@ -200,7 +206,7 @@ def place(
     template: Path,
     settled: None,
     monkeypatch: pytest.MonkeyPatch,
-    make_evaluation: Callable[..., Evaluation],
+    capfd: pytest.CaptureFixture[str],
 ) -> Iterator[Place]:
     """A clone in which the test stands, of a repository that the twin serves."""
     folder = tmp_path / "place"
@@ -212,5 +218,13 @@ def place(
         for config, url in ((clone / ".git/config", twin.remote), (other / ".git/config", str(bare))):
             config.write_text(config.read_text().replace(str(template / "bare.git"), url))
         monkeypatch.setenv("GITHUB_SERVER_URL", twin.url)
-        yield Place(bare, clone, other, twin, folder / "proposals", make_evaluation)
+        yield Place(bare, clone, other, twin, folder / "proposals", capfd)
         assert twin.violations == []
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch, place: Place) -> list[float]:
+    """How long would have been waited, in seconds."""
+    found: list[float] = []
+    monkeypatch.setattr(Wait, "sleep", lambda _, seconds, why="": found.append(seconds))
+    return found

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from tests.pull_request import twin as twins
 from tests.pull_request.conftest import BETTER, BRANCH, CONFIG, FIXED, SOURCE, Place, commit, git
 
@@ -27,6 +29,14 @@ class Scene:
     """Exit status of a run that nothing disturbs."""
     options: tuple[str, ...] = ()
     """Of the command."""
+
+    def begin(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Callable[[], None]]:
+        """Make the state, which the function brings back; with the proposal."""
+        monkeypatch.setenv("GITHUB_TOKEN", self.token)
+        folder = self.prepare(place)
+        bring_back = place.keep()
+        place.twin.restart()
+        return folder, bring_back
 
 
 def _asking(place: Place) -> None:

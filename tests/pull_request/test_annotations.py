@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from pytest_cgins.app.cli import main
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.pull_request.annotations import LIMIT, Annotation, annotate, commands
 from pytest_cgins.report import document
+from tests.evaluations import make_evaluation
 from tests.regenerate import proposals
 
-Make = Callable[..., Evaluation]
 CONFIG = """\
 version: 1
 traces: []
@@ -52,7 +51,7 @@ def places(root: Path, *evaluations: Evaluation) -> list[tuple[str, int]]:
     return [(one.path, one.line) for one in found]
 
 
-def test_each_implementation_is_annotated_where_it_begins(root: Path, make_evaluation: Make) -> None:
+def test_each_implementation_is_annotated_where_it_begins(root: Path) -> None:
     """A launcher at its schema line, a Python kernel at its function, one without a source at its entry."""
     for name, place in (
         ("cpp", ("my project/kernels/scale.cpp", 3)),
@@ -64,7 +63,7 @@ def test_each_implementation_is_annotated_where_it_begins(root: Path, make_evalu
         assert places(root, one) == [place]
 
 
-def test_compilers_line_is_annotated(root: Path, make_evaluation: Make) -> None:
+def test_compilers_line_is_annotated(root: Path) -> None:
     """Where a compiler names a line of the source, that is the line; a line of another file is not taken."""
     message = "scale.cpp:17:4: error: expected ';'\nother.h:3: note"
     one = make_evaluation(Status.BUILD_ERROR, kernel="scale", implementation="cpp", message=message)
@@ -75,7 +74,7 @@ def test_compilers_line_is_annotated(root: Path, make_evaluation: Make) -> None:
     assert places(root, one) == [("my project/kernels/scale.cpp", 3)]
 
 
-def test_nothing_outside_of_the_checkout_is_named(root: Path, make_evaluation: Make) -> None:
+def test_nothing_outside_of_the_checkout_is_named(root: Path) -> None:
     """A source that lies elsewhere is annotated at its entry; a report's own path cannot leave the checkout."""
     one = make_evaluation(Status.INCORRECT, kernel="scale", implementation="outside")
     assert places(root, one) == [("my project/cgins.yaml", 10)]
@@ -83,7 +82,7 @@ def test_nothing_outside_of_the_checkout_is_named(root: Path, make_evaluation: M
     assert [(found.path, "file=" in found.command()) for found in far] == [("", False)]
 
 
-def test_worst_is_first_and_cases_are_counted(root: Path, make_evaluation: Make) -> None:
+def test_worst_is_first_and_cases_are_counted(root: Path) -> None:
     """One annotation an implementation, with its worst case; slower ones come after wrong ones, weak ones are warnings."""
     cases = [
         make_evaluation(Status.WEAK, kernel="scale", implementation="py"),
@@ -104,7 +103,7 @@ def test_worst_is_first_and_cases_are_counted(root: Path, make_evaluation: Make)
     assert {one.level for one in strict} == {"error"}
 
 
-def test_no_more_than_github_shows(make_evaluation: Make, root: Path) -> None:
+def test_no_more_than_github_shows(root: Path) -> None:
     """Ten of a level are shown; of more, nine, and how many are left out."""
     for count, more in ((LIMIT, ""), (LIMIT + 5, "6 more implementations")):
         cases = [make_evaluation(Status.INCORRECT, kernel=f"k{number}") for number in range(count)]
@@ -124,7 +123,7 @@ def test_no_text_is_a_command_of_its_own(texts: tuple[str, str, str]) -> None:
     assert len(properties.split(",")) == (3 if path else 1)
 
 
-def test_command_prints_them(root: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_them(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`cgins annotate` reads a report and prints its commands; a file that is not a report is exit 2, and no command."""
     hostile = make_evaluation(
         Status.INCORRECT, kernel="scale", implementation="cpp", message="x\n::error::forged"

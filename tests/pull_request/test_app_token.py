@@ -44,7 +44,6 @@ class Installed:
     place: Place
     key: str
     """The App's private key."""
-    capsys: pytest.CaptureFixture[str]
     printed: str = ""
     """By all commands."""
     tokens: tuple[str, ...] = ()
@@ -66,19 +65,17 @@ class Installed:
         return [one for one in self.place.twin.requests if one.path == API + path]
 
     def _read(self) -> None:
-        said = self.capsys.readouterr()
+        said = self.place.printed()
         self.printed += said.out + said.err
 
 
 @pytest.fixture
-def app(
-    place: Place, keys: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Installed]:
+def app(place: Place, keys: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Installed]:
     """An App with the key in its variable and no other token; at the end no key and no token was shown or sent."""
     place.twin.api.app_key = keys[1]
     monkeypatch.delenv("GITHUB_TOKEN")
     monkeypatch.setenv(VARIABLE, keys[0])
-    made = Installed(place, keys[0], capsys)
+    made = Installed(place, keys[0])
 
     def keep(_: int, __: Request, ___: str) -> None:
         made.tokens += tuple(one for one in place.twin.api.minted if one not in made.tokens)

@@ -48,27 +48,23 @@ def _check_branch(place: Place, source: str = FIXED) -> None:
 
 
 @pytest.mark.usefixtures("bot")
-def test_an_apps_commit_is_made_before_the_branch_is_set(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_apps_commit_is_made_before_the_branch_is_set(place: Place) -> None:
     """Tree and commit by REST, signed, and one change of the branch; git pushes nothing."""
     assert place.open() == 0
     _check_branch(place)
     assert [one.path.rpartition("/")[2] for one in place.rest_calls("POST")][:2] == ["trees", "commits"]
     assert _mutations(place) == ["updateRefs"]
     assert not any("receive-pack" in one.path + one.query for one in place.twin.requests)
-    assert "note:" not in capsys.readouterr().err
+    assert "note:" not in place.printed().err
     assert git(place.bare, "log", "-1", "--format=%an", BRANCH) == "cgins-app[bot]"
 
 
-def test_a_persons_commit_goes_over_a_staging_branch(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_persons_commit_goes_over_a_staging_branch(place: Place) -> None:
     """createCommitOnBranch signs for a person; its branch is gone when the kernel's is set."""
     assert place.open() == 0
     _check_branch(place)
     assert _mutations(place) == ["updateRefs", "createCommitOnBranch", "updateRefs"]
-    assert "note:" not in capsys.readouterr().err
+    assert "note:" not in place.printed().err
     assert git(place.bare, "log", "-1", "--format=%an", BRANCH) == "cgins-tester"
 
 
@@ -93,9 +89,7 @@ def test_a_staging_branch_that_was_left(place: Place) -> None:
 
 
 @pytest.mark.parametrize("token", [twins.BOT, twins.WRITER])
-def test_a_server_without_graphql(
-    place: Place, token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_without_graphql(place: Place, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The App's branch is set by REST; for a person git pushes, and it is told that nobody signed."""
     monkeypatch.setenv("GITHUB_TOKEN", token)
     place.twin.api.graphql = False
@@ -103,7 +97,7 @@ def test_a_server_without_graphql(
     _check_branch(place)
     pushed = any(one.path.endswith("git-receive-pack") for one in place.twin.requests)
     assert pushed == (token == twins.WRITER)
-    said = capsys.readouterr().err
+    said = place.printed().err
     assert ("note: the commit is not signed: the API did not take it: " in said) == pushed
 
 
@@ -114,33 +108,25 @@ LIMITED = {"type": "RATE_LIMITED", "message": "API rate limit exceeded for user 
 
 @pytest.mark.parametrize(("error", "times"), [(NOT_YET, 3), (WRONG, 3), (LIMITED, 1)])
 def test_trouble_that_passes(
-    place: Place,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: dict[str, str],
-    times: int,
+    place: Place, monkeypatch: pytest.MonkeyPatch, error: dict[str, str], times: int
 ) -> None:
     """A branch that is not known everywhere yet, a stumble, a limit: waited out, and the commit is signed."""
     _fail(monkeypatch, "createCommitOnBranch", error, times)
     assert place.open() == 0
     _check_branch(place)
     assert _mutations(place).count("createCommitOnBranch") == times + 1
-    assert "note:" not in capsys.readouterr().err
+    assert "note:" not in place.printed().err
 
 
 @pytest.mark.parametrize("mutation", ["createCommitOnBranch", "updateRefs"])
 @pytest.mark.parametrize("error", [NOT_YET, WRONG, LIMITED], ids=lambda one: str(one.get("type")))
 def test_trouble_is_no_reason_for_an_unsigned_commit(
-    place: Place,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    mutation: str,
-    error: dict[str, str],
+    place: Place, monkeypatch: pytest.MonkeyPatch, mutation: str, error: dict[str, str]
 ) -> None:
     """Trouble that stays is told, and git pushes nothing: later the commit will be signed."""
     _fail(monkeypatch, mutation, error, 99)
     assert place.open() == 2
-    assert error["message"] in (said := capsys.readouterr().err)
+    assert error["message"] in (said := place.printed().err)
     assert "run the command again later" in said
     assert (place.tip(BRANCH), place.twin.api.pulls) == ("", [])
     assert not any("receive-pack" in one.path + one.query for one in place.twin.requests)
@@ -155,39 +141,27 @@ def test_trouble_is_no_reason_for_an_unsigned_commit(
     ids=["unprocessable", "undefined"],
 )
 def test_what_the_api_will_never_take(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: dict[str, Any]
+    place: Place, monkeypatch: pytest.MonkeyPatch, error: dict[str, Any]
 ) -> None:
     """A refusal that would come again leaves the commit to git, and is the reason in the note."""
     _fail(monkeypatch, "createCommitOnBranch", error, 99)
     assert place.open() == 0
     _check_branch(place)
     assert f"the API did not take it: POST {place.twin.url}/api/graphql: {error['message']}" in (
-        capsys.readouterr().err
+        place.printed().err
     )
 
 
 @pytest.mark.usefixtures("bot")
-def test_a_server_without_the_mutation(place: Place) -> None:
-    """Where updateRefs is not known, the branch is made, and moved, by REST."""
-    place.twin.api.update_refs = False
-    assert place.open() == 0
-    assert place.open(place.better()) == 0
-    _check_branch(place, BETTER)
-    assert [one.path.partition("/git/")[2] for one in place.rest_calls("PATCH") if "/git/" in one.path] == [
-        f"refs/heads/{BRANCH}"
-    ]
-
-
-@pytest.mark.usefixtures("bot")
-def test_files_that_the_api_refuses(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_the_api_refuses(place: Place) -> None:
     """With --commit-with api the refusal is told, and git is not asked; else git pushes them."""
     place.twin.faults = [Fault("POST", "/git/trees", status=422, message="too much", times=2)]
     assert place.open(None, "--commit-with", "api") == 2
-    assert "status 422: too much" in capsys.readouterr().err
+    assert "status 422: too much" in place.printed().err
     assert place.tip(BRANCH) == ""
     assert place.open() == 0
     _check_branch(place)
-    assert "note: the commit is not signed: the API did not take it: " in capsys.readouterr().err
+    assert "note: the commit is not signed: the API did not take it: " in place.printed().err
 
 
 @pytest.mark.parametrize(
@@ -197,21 +171,17 @@ def test_files_that_the_api_refuses(place: Place, capsys: pytest.CaptureFixture[
         (("--author", "Cgins <cgins@team.example>"), "--author was given"),
     ],
 )
-def test_git_pushes_what_is_asked_for(
-    place: Place, options: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_git_pushes_what_is_asked_for(place: Place, options: tuple[str, ...], why: str) -> None:
     """The API names no author of ours; the note says why nobody signed."""
     assert place.open(None, *options) == 0
     _check_branch(place)
-    assert f"note: the commit is not signed: {why}" in capsys.readouterr().err
+    assert f"note: the commit is not signed: {why}" in place.printed().err
     who = "Cgins" if "--author" in options else "pytest-cgins[bot]"
     assert git(place.bare, "log", "-1", "--format=%an", BRANCH) == who
 
 
 @pytest.mark.usefixtures("bot")
-def test_a_tree_that_is_another(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tree_that_is_another(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What GitHub makes of the files must be what was checked; else git pushes what was."""
     real = Rest.create_tree
 
@@ -222,26 +192,22 @@ def test_a_tree_that_is_another(
     assert place.open() == 0
     _check_branch(place)
     assert git(place.bare, "ls-tree", BRANCH, SOURCE).startswith("100644 ")
-    assert "was checked" in capsys.readouterr().err
+    assert "was checked" in place.printed().err
 
 
 @pytest.mark.parametrize("token", [twins.BOT, twins.WRITER])
-def test_a_protected_branch(
-    place: Place, token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_protected_branch(place: Place, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rules keep the bot from its branch it says so, and makes no pull request."""
     monkeypatch.setenv("GITHUB_TOKEN", token)
     place.twin.api.protected = [BRANCH]
     assert place.open() == 2
-    assert "protected" in capsys.readouterr().err
+    assert "protected" in place.printed().err
     assert place.tip(BRANCH) == place.tip(STAGING) == ""
     assert place.twin.api.pulls == []
 
 
 @pytest.mark.parametrize("how", ["bot", "person", "push"])
-def test_a_person_commits_in_between(
-    place: Place, how: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_person_commits_in_between(place: Place, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came after the look at the branch is not overwritten, whichever way the commit goes."""
     place.open(place.propose(), *(["--commit-with", "push"] if how == "push" else []))
     monkeypatch.setenv("GITHUB_TOKEN", twins.BOT if how == "bot" else twins.WRITER)
@@ -259,22 +225,20 @@ def test_a_person_commits_in_between(
     assert place.open(place.better(), *options) == 1
     assert place.tip(BRANCH) == mine
     assert place.tip(STAGING) == ""
-    assert "1 commit that is not the bot's" in capsys.readouterr().out
+    assert "1 commit that is not the bot's" in place.printed().out
 
 
-def test_why_a_commit_that_is_there_is_not_signed(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_why_a_commit_that_is_there_is_not_signed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that the API made is not called one that git pushed, and one that git pushed is."""
     monkeypatch.setattr(twin_graphql, "SIGNATURE", "")
     folder = place.propose()
     assert place.open(folder) == 0
-    assert "the server signs no commits of this token" in capsys.readouterr().err
+    assert "the server signs no commits of this token" in place.printed().err
     assert place.open(folder) == 0
-    said = capsys.readouterr().err
+    said = place.printed().err
     assert "the commit is not signed: GitHub says of it: unsigned" in said
     other = place.better()
     assert place.open(other, "--commit-with", "push") == 0
-    capsys.readouterr()
+    place.printed()
     assert place.open(other) == 0
-    assert "the commit is not signed: it was pushed with git" in capsys.readouterr().err
+    assert "the commit is not signed: it was pushed with git" in place.printed().err

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import Evaluation, Status
+from pytest_cgins.core.model import Status
 from pytest_cgins.pull_request import post_comment
 from pytest_cgins.report import document
 from tests.action import events
+from tests.evaluations import make_evaluation
 from tests.pull_request.conftest import BRANCH, SOURCE, Place, commit, git
 from tests.pull_request.twin import Fault
 from tests.pull_request.twin_api import Pull
@@ -28,9 +29,7 @@ Say = Callable[..., str]
 
 
 @pytest.fixture
-def said(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_evaluation: Callable[..., Evaluation]
-) -> Say:
+def said(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Say:
     """Opens the bot's pull request; then runs `cgins comment` on an event, and gives back the one comment's text."""
     monkeypatch.setenv("GITHUB_SERVER_URL", place.twin.url)
     monkeypatch.setenv("GITHUB_REPOSITORY", "octo/kernels")
@@ -200,7 +199,7 @@ def test_an_event_without_a_repository(place: Place, said: Say, event: Callable[
 # ---- trouble
 
 
-def test_trouble_with_the_commit(place: Place, said: Say, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trouble_with_the_commit(place: Place, said: Say) -> None:
     """A server in trouble is asked again; if it stays so nothing is written rather than something wrong."""
     event = _run(place)
     place.twin.faults = [Fault("GET", "/git/commits", status=502, times=2)]
@@ -209,7 +208,7 @@ def test_trouble_with_the_commit(place: Place, said: Say, capsys: pytest.Capture
     place.twin.faults = [Fault("GET", "/git/commits", status=502, times=99)]
     with pytest.raises(AssertionError):
         said(event)
-    assert "status 502" in capsys.readouterr().err
+    assert "status 502" in place.printed().err
     assert place.twin.api.comments[0].edits == before
 
 

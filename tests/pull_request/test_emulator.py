@@ -1,7 +1,7 @@
 """The bot's pull requests where REST is answered by an emulator of GitHub that others wrote.
 
 It has no GraphQL, so that branches are changed by REST. It differs from GitHub in more: `KNOWN`, and the docstrings of
-tests, say in what.
+tests, say in what. Tests with the twin hold the same, and `make test` has these alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -17,13 +17,13 @@ from typing import cast
 import pytest
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import Evaluation
 from pytest_cgins.pull_request.transport import Transport
 from tests.pull_request import emulator
 from tests.pull_request.conftest import BETTER, BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
 from tests.pull_request.emulator import BOT, PERSON, Front, Mirror
 from tests.pull_request.twin import Twin
 
+pytestmark = pytest.mark.exam
 MARKER = "<!-- cgins:notice:scale-cpu-cpp -->"
 STALE = "cgins: stale"
 PEOPLE = """\
@@ -70,7 +70,7 @@ def emulated(
     template: Path,
     settled: None,
     monkeypatch: pytest.MonkeyPatch,
-    make_evaluation: Callable[..., Evaluation],
+    capfd: pytest.CaptureFixture[str],
 ) -> Iterator[Emulated]:
     """A clone in which the test stands, of a repository that the emulator has; `other` pushes there as a person."""
     bare, clone, other = tmp_path / "bare.git", tmp_path / "clone", tmp_path / "other"
@@ -83,7 +83,7 @@ def emulated(
         git(clone, "remote", "set-url", "origin", front.remote)
         person = front.remote.replace("://", f"://x-access-token:{PERSON}@")
         git(other, "remote", "set-url", "origin", person)
-        yield Emulated(bare, clone, other, cast(Twin, front), tmp_path / "proposals", make_evaluation)
+        yield Emulated(bare, clone, other, cast(Twin, front), tmp_path / "proposals", capfd)
         assert front.violations == []
         assert [one for one in front.deviations if not any(re.fullmatch(known, one) for known in KNOWN)] == []
 
@@ -91,7 +91,7 @@ def emulated(
 # ---- open
 
 
-def test_a_proposal_becomes_a_draft(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proposal_becomes_a_draft(emulated: Emulated) -> None:
     """A bot's commit is made of git's objects by REST, on the tip of the base, and no git is pushed; again nothing is."""
     folder = emulated.propose()
     assert emulated.open(folder) == 0
@@ -105,31 +105,27 @@ def test_a_proposal_becomes_a_draft(emulated: Emulated, capsys: pytest.CaptureFi
     assert emulated.git("rev-parse", f"{BRANCH}^") == emulated.branches()["main"]
     assert emulated.git("diff", "--name-only", "main", BRANCH) == SOURCE
     assert emulated.git("show", f"{BRANCH}:{SOURCE}") + "\n" == FIXED
-    said = capsys.readouterr()
+    said = emulated.printed()
     assert said.out == f"opened #1 {emulated.front.url}/octo/kernels/pull/1: {pull['title']}\n"
     assert said.err == "note: the commit is not signed: the server signs no commits of this token\n"
     emulated.front.requests.clear()
     emulated.front.statuses.clear()
     assert emulated.open(folder) == 0
     assert {one.method for one in emulated.front.requests if "/api/v3/" in one.path} == {"GET"}
-    assert capsys.readouterr().out.startswith("unchanged: #1 ")
+    assert emulated.printed().out.startswith("unchanged: #1 ")
 
 
-def test_a_persons_token_commits_by_git(
-    emulated: Emulated, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_persons_token_commits_by_git(emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without GraphQL a person's commit is pushed; the staging branch is gone, and a note says why it is unsigned."""
     monkeypatch.setenv("GITHUB_TOKEN", PERSON)
     assert emulated.open() == 0
     assert emulated.front.pull()["user"]["login"] == "ada"
     assert emulated.branches().keys() == {"main", BRANCH}
     assert emulated.git("log", "-1", "--format=%an", BRANCH) == "pytest-cgins[bot]"
-    assert "the commit is not signed: the API did not take it: POST " in capsys.readouterr().err
+    assert "the commit is not signed: the API did not take it: POST " in emulated.printed().err
 
 
-def test_an_app_opens_one(
-    emulated: Emulated, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_app_opens_one(emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> None:
     """The emulator takes the App's signature, and gives a token with the two permissions that are asked for.
 
     Gap: `GET /user` with that token is 404, not 403 as on GitHub, so that git commits.
@@ -138,7 +134,7 @@ def test_an_app_opens_one(
     monkeypatch.setenv("CGINS_APP_PRIVATE_KEY", emulated.front.emulated.keys[str(emulator.APP)])
     assert emulated.open(None, "--app", str(emulator.APP)) == 0
     assert emulated.front.pull()["user"]["login"] == "cgins-app[bot]"
-    assert "GET /user: status 404" in capsys.readouterr().err
+    assert "GET /user: status 404" in emulated.printed().err
 
 
 @pytest.mark.parametrize("token", [BOT, PERSON])
@@ -158,7 +154,7 @@ def test_another_proposal_takes_the_same_pull_request(
     assert len(emulated.front.emulated.call("GET", "/pulls?state=all")) == 1
 
 
-def test_a_moot_pull_request_is_closed(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_moot_pull_request_is_closed(emulated: Emulated) -> None:
     """The base branch has the files: a comment says so, and the branch is gone."""
     folder = emulated.propose()
     emulated.open(folder)
@@ -169,7 +165,7 @@ def test_a_moot_pull_request_is_closed(emulated: Emulated, capsys: pytest.Captur
     [(author, text)] = emulated.front.comments()
     assert (author, text.partition("\n")[0]) == ("cgins[bot]", MARKER)
     assert tip[:12] in text
-    assert "main has these files already: closed #1 " in capsys.readouterr().out
+    assert "main has these files already: closed #1 " in emulated.printed().out
 
 
 # ---- stale
@@ -214,7 +210,7 @@ def test_one_comment_among_many(emulated: Emulated) -> None:
 # ---- people
 
 
-def test_labels_and_reviewers_are_given_once(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_and_reviewers_are_given_once(emulated: Emulated) -> None:
     """What cgins.yaml asks for is given, and a label that a person took away stays away.
 
     Gaps: the emulator assigns nobody to a pull request (404), of which a note tells; and it tells no events, which are
@@ -229,7 +225,7 @@ def test_labels_and_reviewers_are_given_once(emulated: Emulated, capsys: pytest.
     assert [one["name"] for one in pull["labels"]] == ["gpu", "needs: review"]
     assert [one["login"] for one in pull["requested_reviewers"]] == ["ada", "grace"]
     assert [one["slug"] for one in pull["requested_teams"]] == ["members"]
-    assert "note: the assignees grace were not taken: POST " in capsys.readouterr().err
+    assert "note: the assignees grace were not taken: POST " in emulated.printed().err
     emulated.front.emulated.call("DELETE", "/issues/1/labels/gpu")
     emulated.front.events = [{"event": "labeled", "label": {"name": "gpu"}}]
     assert emulated.open(folder) == 0
@@ -239,7 +235,7 @@ def test_labels_and_reviewers_are_given_once(emulated: Emulated, capsys: pytest.
 # ---- status and close
 
 
-def test_status_lists(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_lists(emulated: Emulated) -> None:
     """How the pull request stands follows its base: current, behind, stale, moot."""
     emulated.open()
     emulated.front.emulated.call(
@@ -249,15 +245,15 @@ def test_status_lists(emulated: Emulated, capsys: pytest.CaptureFixture[str]) ->
     for files in ({}, {"README.md": "words"}, {SOURCE: BETTER}, {SOURCE: FIXED}):
         if files:
             commit(emulated.other, files)
-        capsys.readouterr()
+        emulated.printed()
         assert main(["pull-request", "status", "--json"]) == 0
-        [found] = json.loads(capsys.readouterr().out)
+        [found] = json.loads(emulated.printed().out)
         assert (found["number"], found["branch"], found["proposal"]) == (1, BRANCH, "run-1/scale-cpu-cpp")
         stands.append(found["stands"])
     assert stands == ["current", "behind", "stale", "moot"]
 
 
-def test_close_closes(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+def test_close_closes(emulated: Emulated) -> None:
     """With a reason in a comment, and without the branch; of a number that is none it says so."""
     emulated.open()
     assert main(["pull-request", "close", "1", "7", "--reason", "enough"]) == 1
@@ -266,10 +262,10 @@ def test_close_closes(emulated: Emulated, capsys: pytest.CaptureFixture[str]) ->
     [(_, text)] = emulated.front.comments()
     assert text.startswith(f"{MARKER}\n**Closed.** ")
     assert "enough" in text
-    assert "#7 is not an open pull request of a proposal" in capsys.readouterr().err
+    assert "#7 is not an open pull request of a proposal" in emulated.printed().err
 
 
-def test_close_deletes_what_it_looked_at(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+def test_close_deletes_what_it_looked_at(emulated: Emulated) -> None:
     """The branch is deleted at the commit that git fetched, whatever head REST shows.
 
     Gap: the emulator shows the head that a pull request was opened with for ever, as GitHub does for a moment.
@@ -277,11 +273,11 @@ def test_close_deletes_what_it_looked_at(emulated: Emulated, capsys: pytest.Capt
     emulated.open()
     emulated.open(emulated.better())
     assert emulated.front.pull()["head"]["sha"] != emulated.branches()[BRANCH]
-    capsys.readouterr()
+    emulated.printed()
     assert main(["pull-request", "close", "1"]) == 0
     assert emulated.front.pull()["state"] == "closed"
     assert emulated.branches().keys() == {"main"}
-    assert capsys.readouterr().out == f"closed #1 {emulated.front.url}/octo/kernels/pull/1\n"
+    assert emulated.printed().out == f"closed #1 {emulated.front.url}/octo/kernels/pull/1\n"
 
 
 # ---- the emulator itself

@@ -40,10 +40,7 @@ QUICK = [("new-person", "lost"), ("moved-app", "gone")]
 
 def _check(name: str, kind: str, place: Place, monkeypatch: pytest.MonkeyPatch, *, every: bool) -> None:
     scene, faults, survives = SCENES[name], FAULTS[kind], kind in ONCE
-    monkeypatch.setenv("GITHUB_TOKEN", scene.token)
-    folder = scene.prepare(place)
-    bring_back = place.keep()
-    place.twin.restart()
+    folder, bring_back = scene.begin(place, monkeypatch)
     assert place.open(folder, *scene.options) == scene.code
     scene.check(place)
     numbers = range(place.twin.count) if every else place.changes()

@@ -9,7 +9,6 @@ import pytest
 from graphql import parse, validate
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.core.waiting import Wait
 from pytest_cgins.pull_request import graphql as documents
 from pytest_cgins.pull_request import transport as transports
 from pytest_cgins.pull_request.clone import BranchMovedError
@@ -33,14 +32,6 @@ def _client(place: Place, token: str = WRITER) -> Graphql:
 def api(place: Place) -> Graphql:
     """The twin's API."""
     return _client(place)
-
-
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch, place: Place) -> list[float]:
-    """How long would have been waited, in seconds."""
-    found: list[float] = []
-    monkeypatch.setattr(Wait, "sleep", lambda _, seconds, why="": found.append(seconds))
-    return found
 
 
 def _answer(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:

@@ -27,43 +27,43 @@ def _untouched(place: Place) -> None:
 
 
 @pytest.mark.parametrize("path", [".github/workflows/ci.yml", "../out.cpp", "tests/conftest.py", "README.md"])
-def test_paths_that_no_kernel_has(place: Place, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_paths_that_no_kernel_has(place: Place, path: str) -> None:
     """A path that leaves the project, hides or is run by others is refused before anything is sent."""
     folder = place.propose()
     text = (folder / "proposal.json").read_text().replace(SOURCE, path)
     (folder / "proposal.json").write_text(text)
     assert place.open(folder) == 2
-    assert path.rpartition("/")[2] in capsys.readouterr().err
+    assert path.rpartition("/")[2] in place.printed().err
     assert place.twin.requests == []
 
 
 @pytest.mark.parametrize("path", ["kernels/shift.cpp", "kernels/new.h"])
-def test_files_of_others(place: Place, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_others(place: Place, path: str) -> None:
     """A consistent proposal that changes a file which cgins.yaml on the base does not give its kernel is refused."""
     base = {SOURCE: BROKEN} | ({} if path.endswith(".h") else {path: "int shift() { return 0; }\n"})
     folder = place.propose({SOURCE: FIXED, path: "int shift() { return 1; }\n"}, base=base)
     assert place.open(folder) == 2
-    assert f'the proposal is refused: "{path}" is not a source of scale/cpu-cpp' in capsys.readouterr().err
+    assert f'the proposal is refused: "{path}" is not a source of scale/cpu-cpp' in place.printed().err
     assert place.tip(BRANCH) == ""
 
 
-def test_a_kernel_that_the_base_does_not_have(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_that_the_base_does_not_have(place: Place) -> None:
     """What is to be repaired must be in cgins.yaml on the base branch, whatever the clone's says."""
     folder = place.propose(kernel="scale", implementation="other")
     (place.clone / "cgins.yaml").write_text(
         CONFIG.replace("source: kernels/scale.cpp", "source: kernels/shift.cpp")
     )
     assert place.open(folder) == 2
-    assert "cgins.yaml on the base branch has no kernel scale/cpu-other" in capsys.readouterr().err
+    assert "cgins.yaml on the base branch has no kernel scale/cpu-other" in place.printed().err
 
 
-def test_a_link_on_the_base_is_not_followed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_link_on_the_base_is_not_followed(place: Place) -> None:
     """A source that is a symbolic link on the base branch, or lies behind one, is refused."""
     (place.other / SOURCE).unlink()
     (place.other / SOURCE).symlink_to("shift.cpp")
     commit(place.other, {})
     assert place.open() == 2
-    assert f'"{SOURCE}" is a symbolic link on the base branch' in capsys.readouterr().err
+    assert f'"{SOURCE}" is a symbolic link on the base branch' in place.printed().err
 
 
 def test_hostile_words_do_nothing(place: Place) -> None:
@@ -78,10 +78,10 @@ def test_hostile_words_do_nothing(place: Place) -> None:
     assert [line.split(":")[1] for line in body.splitlines() if "<!--" in line] == ["pr", "of", "end -->"]
 
 
-def test_names_that_are_no_branch(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_that_are_no_branch(place: Place) -> None:
     """A name that would end the hidden marker is refused."""
     assert place.open(place.propose(implementation="a--x")) == 2
-    assert "cannot be the name of a branch" in capsys.readouterr().err
+    assert "cannot be the name of a branch" in place.printed().err
     assert place.twin.requests == []
 
 
@@ -93,20 +93,18 @@ def test_names_that_are_no_branch(place: Place, capsys: pytest.CaptureFixture[st
         ("0001-01-01T00:00:00+23:59", "which is not a time"),
     ],
 )
-def test_a_time_that_is_still_to_come(
-    place: Place, when: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_time_that_is_still_to_come(place: Place, when: str, said: str) -> None:
     """It would be later than all that come, and keep them away."""
     assert place.open(_changed(place.propose(), created_at=when)) == 2
-    assert said in capsys.readouterr().err
+    assert said in place.printed().err
     _untouched(place)
 
 
 @pytest.mark.parametrize("base", ["--upload-pack=touch${IFS}here", "refs/heads/main", "HEAD", "f" * 39])
-def test_a_base_that_is_no_commit(place: Place, base: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_base_that_is_no_commit(place: Place, base: str) -> None:
     """It is never a word for git."""
     assert place.open(_changed(place.propose(), base_commit=base)) == 2
-    assert "base_commit: is not a commit" in capsys.readouterr().err
+    assert "base_commit: is not a commit" in place.printed().err
     _untouched(place)
 
 
@@ -118,15 +116,15 @@ def test_a_base_that_nobody_has(place: Place) -> None:
 
 
 @pytest.mark.parametrize("field", ["id", "title", "config", "run_id"])
-def test_words_that_do_not_follow(place: Place, field: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_that_do_not_follow(place: Place, field: str) -> None:
     """Its ID, title and project follow from what it changes, or it is refused."""
     assert place.open(_changed(place.propose(), **{field: "main\nCgins-Proposal: other"})) == 2
-    assert capsys.readouterr().err.startswith("cgins: ")
+    assert place.printed().err.startswith("cgins: ")
     _untouched(place)
 
 
 @pytest.mark.parametrize("kind", ["submodule", "folder", "behind-a-link"])
-def test_what_is_no_file_on_the_base(place: Place, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_file_on_the_base(place: Place, kind: str) -> None:
     """Where the base branch has a submodule, a folder or a link in the way, nothing is written."""
     git(place.other, "rm", "--quiet", "-r", "kernels")
     if kind == "submodule":
@@ -142,7 +140,7 @@ def test_what_is_no_file_on_the_base(place: Place, kind: str, capsys: pytest.Cap
         (place.other / "kernels").symlink_to("elsewhere")
         commit(place.other, {})
     assert place.open() == 2
-    said = capsys.readouterr().err
+    said = place.printed().err
     assert {"submodule": "is a submodule", "folder": "is a folder", "behind-a-link": "is a symbolic link"}[
         kind
     ] in said
@@ -163,42 +161,42 @@ def test_markup_in_a_source(place: Place) -> None:
     assert place.source == evil
 
 
-def test_a_source_with_commands_for_a_runner(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_source_with_commands_for_a_runner(place: Place) -> None:
     """What the command prints gives no commands to a runner that shows it."""
     assert place.open(place.propose(message="::set-output name=a::b\n##[error]x")) == 0
-    said = "".join(capsys.readouterr())
+    said = "".join(place.printed())
     assert "::set-output" not in said
     assert "##[" not in said
 
 
-def test_the_base_branch_is_never_the_bots(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_base_branch_is_never_the_bots(place: Place) -> None:
     """A base branch with the name of the kernel's own would be overwritten."""
     commit(place.other, {"README.md": "words"}, branch=BRANCH)
     assert place.open(None, "--base", BRANCH) == 2
-    assert f"{BRANCH} is the branch to go into, and would be overwritten" in capsys.readouterr().err
+    assert f"{BRANCH} is the branch to go into, and would be overwritten" in place.printed().err
     assert place.twin.api.pulls == []
 
 
-def test_a_default_branch_with_such_a_name(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_default_branch_with_such_a_name(place: Place) -> None:
     """The same of the repository's default branch, whatever the base."""
     place.twin.api.default_branch = BRANCH
     assert place.open(None, "--base", "main") == 2
-    assert "would be overwritten" in capsys.readouterr().err
+    assert "would be overwritten" in place.printed().err
     _untouched(place)
 
 
 OTHER = "kernels/shift.cpp"
 
 
-def test_it_closes_nothing(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_closes_nothing(place: Place) -> None:
     """Files that the base branch has close no pull request: neither another kernel's, nor its own that says otherwise."""
     place.open()
     foreign = place.propose({OTHER: "int shift() { return 0; }\n"}, base={OTHER: "x\n"}, name="two")
     assert place.open(foreign) == 2
-    assert f'"{OTHER}" is not a source of scale/cpu-cpp' in capsys.readouterr().err
+    assert f'"{OTHER}" is not a source of scale/cpu-cpp' in place.printed().err
     same = place.propose({SOURCE: BROKEN}, base={SOURCE: "x\n"}, name="three", run_id="run-2")
     assert place.open(same) == 0
-    assert "main has these files already: nothing was done" in capsys.readouterr().out
+    assert "main has these files already: nothing was done" in place.printed().out
     assert [one.state for one in place.twin.api.pulls] == ["open"]
     assert place.tip(BRANCH)
     assert place.twin.api.comments == []
@@ -219,9 +217,7 @@ def test_it_marks_nothing_stale(place: Place) -> None:
         ({"cgins.yaml": None, "Kernels/added.cpp": "int a;\n"}, '"Kernels" is "kernels" where'),
     ],
 )
-def test_a_new_kernel_that_is_none(
-    place: Place, files: dict[str, str | None], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_new_kernel_that_is_none(place: Place, files: dict[str, str | None], said: str) -> None:
     """It needs its entry in cgins.yaml, and overwrites nothing where upper and lower case are the same."""
     entry = "  added:\n    op: torch.nn.functional.gelu\n    source: Kernels/added.cpp\n"
     new = {path: CONFIG + entry if text is None else text for path, text in files.items()}
@@ -229,7 +225,7 @@ def test_a_new_kernel_that_is_none(
     with pytest.raises(ProposalError) if not base else nullcontext():
         folder = place.propose(new, base=base, goal="generate", kernel="added")
         assert place.open(folder) == 2
-        assert said in capsys.readouterr().err
+        assert said in place.printed().err
     _untouched(place)
 
 

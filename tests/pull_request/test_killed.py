@@ -42,10 +42,7 @@ def _killed(place: Place, scene: Scene, folder: Path, at: int) -> bool:
 
 def _check(name: str, place: Place, monkeypatch: pytest.MonkeyPatch, *, every: bool) -> None:
     scene = SCENES[name]
-    monkeypatch.setenv("GITHUB_TOKEN", scene.token)
-    folder = scene.prepare(place)
-    bring_back = place.keep()
-    place.twin.restart()
+    folder, bring_back = scene.begin(place, monkeypatch)
     assert place.open(folder, *scene.options) == scene.code
     numbers = range(place.twin.count) if every else place.changes()
     assert len(numbers) >= 3

@@ -13,8 +13,9 @@ import pytest
 from markdown_it import MarkdownIt
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.regenerate.proposal.report import PATCH_LENGTH, SHORTENED
+from tests.evaluations import make_evaluation
 from tests.pull_request.conftest import BRANCH, BROKEN, SOURCE, Place, commit
 from tests.pull_request.scenes import SCENES
 from tests.pull_request.twin import Fault
@@ -68,12 +69,12 @@ def _check(body: str) -> Page:
 
 
 @pytest.fixture
-def big(place: Place, make_evaluation: Callable[..., Evaluation]) -> Big:
+def big(place: Place) -> Big:
     """Opens a proposal of which something is large; the text of its pull request."""
 
     def opened(**changes: Any) -> str:
         known = {"base": {SOURCE: BROKEN}, "new": {SOURCE: "int scale() { return 2; }\n"}}
-        proposals.write(place.proposals / "big", make_evaluation, **known | changes)
+        proposals.write(place.proposals / "big", **known | changes)
         assert place.open(place.proposals / "big") == 0
         [pull] = place.twin.api.pulls
         return str(pull.body)
@@ -82,9 +83,7 @@ def big(place: Place, make_evaluation: Callable[..., Evaluation]) -> Big:
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, NASTY], ids=["long", "escaped"])
-def test_everything_is_long(
-    place: Place, big: Big, make_evaluation: Callable[..., Evaluation], text: str
-) -> None:
+def test_everything_is_long(place: Place, big: Big, text: str) -> None:
     """What would be far over the limit is a whole text below it, which says that it is shortened, and where all of it is."""
     wrong = [
         make_evaluation(Status.INCORRECT, reason=Reason.GOLD_MISMATCH, message=text, signature=f"{n}-{text[:200]}")
@@ -124,7 +123,7 @@ def test_one_line_without_end(big: Big) -> None:
     _check(body)
 
 
-def test_hundreds_of_cases(big: Big, make_evaluation: Callable[..., Evaluation]) -> None:
+def test_hundreds_of_cases(big: Big) -> None:
     """As many rows as there is room for, and the number of the others; no other part is lost for it."""
     cases = [make_evaluation(signature=f"f32-{number}x3-0001") for number in range(300)]
     wrong = [
@@ -172,15 +171,15 @@ def test_a_notice_behind_many_comments(place: Place) -> None:
     assert [one.query for one in asked] == ["per_page=100&page=1", "per_page=100&page=2"] * 3
 
 
-def test_its_own_behind_many_pull_requests(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_own_behind_many_pull_requests(place: Place) -> None:
     """The oldest of a hundred and twenty is listed, marked, and closed; of the others nothing is said."""
     place.open()
     commit(place.other, {SOURCE: "int scale() { return 9; }\n"})
     others = [Pull(number, "t", "words", f"work-{number}", "main", False) for number in range(2, 121)]
     place.twin.api.pulls += others
-    capsys.readouterr()
+    place.printed()
     assert main(["pull-request", "status", "--mark", "--json"]) == 0
-    assert [(one["number"], one["stands"]) for one in json.loads(capsys.readouterr().out)] == [(1, "stale")]
+    assert [(one["number"], one["stands"]) for one in json.loads(place.printed().out)] == [(1, "stale")]
     assert [one.number for one in place.twin.api.pulls if one.labels] == [1]
     assert main(["pull-request", "close", "--stale"]) == 0
     assert [one.number for one in place.twin.api.pulls if one.state == "closed"] == [1]
@@ -190,15 +189,12 @@ def test_its_own_behind_many_pull_requests(place: Place, capsys: pytest.CaptureF
 # ---- too many requests
 
 
-@pytest.mark.parametrize(
-    "name", ["new-app", *(pytest.param(one, marks=pytest.mark.exam) for one in ("new-person", "stale"))]
-)
+@pytest.mark.exam
+@pytest.mark.parametrize("name", ["new-app", "new-person", "stale"])
 def test_a_secondary_limit_at_each_write(name: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever write is one too many, it is waited for and done, once."""
+    """Whichever write is one too many, it is waited for and done, once; one in general, tests of the transport hold."""
     scene = SCENES[name]
-    monkeypatch.setenv("GITHUB_TOKEN", scene.token)
-    folder = scene.prepare(place)
-    bring_back = place.keep()
+    folder, bring_back = scene.begin(place, monkeypatch)
     for writes in range(100):
         bring_back()
         place.twin.api.secondary_limit_after = writes
@@ -209,28 +205,31 @@ def test_a_secondary_limit_at_each_write(name: str, place: Place, monkeypatch: p
     assert writes >= 2
 
 
-@pytest.mark.parametrize("name", ["new-app", pytest.param("stale", marks=pytest.mark.exam)])
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [
+        ("new-app", False),
+        *(pytest.param(name, True, marks=pytest.mark.exam) for name in ("new-app", "stale")),
+    ],
+)
 def test_an_hours_limit_is_used_up(
-    name: str, place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, every: bool, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From some request on all are refused for an hour: told at once and with what to do, and the next run ends it, with
     nothing doubled."""
     scene = SCENES[name]
-    monkeypatch.setenv("GITHUB_TOKEN", scene.token)
-    folder = scene.prepare(place)
-    bring_back = place.keep()
-    place.twin.restart()
+    folder, bring_back = scene.begin(place, monkeypatch)
     place.open(folder)
-    numbers = [0, *place.changes()]
-    assert len(numbers) >= 4
-    for at in numbers:
+    changes = place.changes()
+    assert len(changes) >= 3
+    for at in [0, *changes] if every else (0, changes[1]):
         bring_back()
         _refuse(place, at)
-        capsys.readouterr()
+        place.printed()
         with monkeypatch.context() as patch:
             patch.setattr("time.sleep", _no_wait)
             assert place.open(folder) == 2, at
-        error = capsys.readouterr().err
+        error = place.printed().err
         assert "API rate limit exceeded for installation ID 77." in error
         assert "GitHub limits how much is asked of it: run the command again later" in error
         place.twin.restart()

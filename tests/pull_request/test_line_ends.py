@@ -87,16 +87,14 @@ def _shown(place: Place, name: str) -> str:
         ),
     ],
 )
-def test_a_kernel_that_a_checkout_has_otherwise(
-    place: Place, name: str, how: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kernel_that_a_checkout_has_otherwise(place: Place, name: str, how: str) -> None:
     """Stale only if the text is another; git stores what it would of a commit by hand; once merged, it is found there."""
     kept = KEPT[name]
     folder = place.propose({SOURCE: kept.new}, base={SOURCE: kept.base})
 
     def opened(code: int = 0) -> str:
         assert place.open(folder, "--commit-with", how) == code
-        return capsys.readouterr().out
+        return place.printed().out
 
     _keep(place, kept, kept.stored.replace("return 1", "return 7"))
     assert "the proposal is stale" in opened(1)
@@ -119,21 +117,21 @@ def _pointer(text: str) -> str:
 LFS = "*.cpp filter=lfs diff=lfs merge=lfs -text\n"
 
 
-def test_a_kernel_that_lfs_keeps(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_that_lfs_keeps(place: Place) -> None:
     """It is not called stale, which another run would not cure: what can be done is told. Once there, it is found."""
     kept = Kept(LFS, _pointer(BROKEN), BROKEN, FIXED, _pointer(FIXED))
     _keep(place, kept, kept.stored)
     folder = place.propose()
     assert place.open(folder) == 2
-    said = capsys.readouterr().err
+    said = place.printed().err
     assert f'"{SOURCE}" is kept by Git LFS on the base branch' in said
     assert "→ apply the proposal's patch.diff in a clone and push it" in said
     _keep(place, kept, kept.wanted)
     assert place.open(folder) == 0
-    assert "main has these files already" in capsys.readouterr().out
+    assert "main has these files already" in place.printed().out
     _keep(place, kept, _pointer("int scale() { return 7; }\n"))
     assert place.open(folder) == 1
-    assert "the proposal is stale" in capsys.readouterr().out
+    assert "the proposal is stale" in place.printed().out
 
 
 def test_an_executable_keeps_its_mode(place: Place) -> None:

@@ -24,7 +24,7 @@ def partial_clone(place: Place) -> Path:
 
 @pytest.mark.parametrize("how", ["api", "push"])
 def test_files_that_are_missing_are_brought_with_the_token(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], how: str
+    place: Place, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """A base branch that went back to an older file, which the clone lacks, is committed on and looked after."""
     old = git(place.other, "show", f"HEAD:{SHIFT}") + "\n"
@@ -39,6 +39,6 @@ def test_files_that_are_missing_are_brought_with_the_token(
     assert git(place.bare, "rev-parse", f"{pull.head}^") == tip
     assert git(place.bare, "diff", "--name-only", f"{pull.head}^", pull.head) == SOURCE
     commit(place.other, {"README.md": "more\n"})
-    capsys.readouterr()
+    place.printed()
     assert main(["pull-request", "status"]) == 0
-    assert "behind" in capsys.readouterr().out
+    assert "behind" in place.printed().out

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import Evaluation, Status
+from pytest_cgins.core.model import Status
 from pytest_cgins.pull_request import post_comment
 from pytest_cgins.report import document
+from tests.evaluations import make_evaluation
 from tests.pull_request.conftest import BROKEN, SOURCE, Place, commit
 from tests.pull_request.twin import Fault
 from tests.pull_request.twin_api import Comment, Pull
@@ -33,13 +34,7 @@ def pull(place: Place) -> Pull:
 
 
 @pytest.fixture
-def write(
-    place: Place,
-    pull: Pull,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    make_evaluation: Callable[..., Evaluation],
-) -> Write:
+def write(place: Place, pull: Pull, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Runs `cgins comment` on the event that ended a run of the fork's pull request."""
     monkeypatch.setenv("GITHUB_SERVER_URL", place.twin.remote.rpartition("/octo/")[0])
     monkeypatch.setenv("GITHUB_REPOSITORY", "octo/kernels")
@@ -79,14 +74,14 @@ def test_one_comment_is_written_and_rewritten(place: Place, write: Write, pull: 
 
 
 def test_run_without_a_report_withdraws_what_an_earlier_one_said(
-    place: Place, write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Place, write: Write, tmp_path: Path
 ) -> None:
     """A green comment of another commit must not stand; where there is none, none is written."""
     comments = place.twin.api.comments
     write("--dry-run")
     event = ["--event", str(tmp_path / "event.json")]
     assert main(["comment", "--no-report", *event]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "absent"
+    assert place.printed().out.splitlines()[-1] == "absent"
     assert comments == []
     assert write(status=Status.PASSED) == 0
     assert main(["comment", "--no-report", *event]) == 0
@@ -117,33 +112,31 @@ def test_own_comment_is_found_behind_a_hundred_others(place: Place, write: Write
     ],
 )
 def test_nothing_is_written_where_the_run_is_not_the_pull_requests(
-    place: Place, write: Write, run: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    place: Place, write: Write, run: dict[str, Any]
 ) -> None:
     """A run of an older commit, of a push, or of a branch without a pull request comments nowhere."""
     assert write(**run) == 0
-    assert "nothing was written" in capsys.readouterr().out
+    assert "nothing was written" in place.printed().out
     assert place.twin.api.comments == []
 
 
 def test_nothing_is_written_where_two_pull_requests_have_one_head(
-    place: Place, write: Write, pull: Pull, capsys: pytest.CaptureFixture[str]
+    place: Place, write: Write, pull: Pull
 ) -> None:
     """A branch that goes into two others: the event does not say whose run it was."""
     place.twin.api.pulls.append(Pull(9, "t", "", "work", "release", False, head_owner="stranger"))
     assert write() == 0
-    assert "several open pull requests have" in capsys.readouterr().out
+    assert "several open pull requests have" in place.printed().out
     assert place.twin.api.comments == []
 
 
 @pytest.mark.parametrize("event", ["{}", "[]", "x", '{"workflow_run": {"event": "pull_request"}}'])
-def test_other_events_are_refused(
-    write: Write, place: Place, tmp_path: Path, event: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_events_are_refused(write: Write, place: Place, tmp_path: Path, event: str) -> None:
     """What names no pull request, or is not an event, is an error."""
     write("--dry-run")
     (tmp_path / "event.json").write_text(event)
     assert main(["comment", str(tmp_path / "report.json"), "--event", str(tmp_path / "event.json")]) == 2
-    assert "event" in capsys.readouterr().err
+    assert "event" in place.printed().err
     assert place.twin.api.comments == []
 
 
@@ -160,16 +153,7 @@ def test_hostile_words_stay_words(place: Place, write: Write) -> None:
     assert one.body.count("<!--") == 1
 
 
-def test_comment_stays_within_limits(place: Place, write: Write) -> None:
-    """However long messages are, GitHub takes the comment."""
-    assert write(message="x" * 200_000) == 0
-    (one,) = place.twin.api.comments
-    assert len(one.body) <= post_comment.LIMIT_CHARACTERS
-
-
-def test_trouble_is_retried_and_refusals_are_told(
-    place: Place, write: Write, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trouble_is_retried_and_refusals_are_told(place: Place, write: Write) -> None:
     """A server error is tried again; a token that may not write is an error with the remedy."""
     place.twin.faults.append(Fault("POST", "/comments", status=502))
     assert write() == 0
@@ -178,7 +162,7 @@ def test_trouble_is_retried_and_refusals_are_told(
         Fault("PATCH", "/comments", status=403, message="Resource not accessible", times=9)
     )
     assert write(status=Status.PASSED) == 2
-    assert "pull-requests: write" in capsys.readouterr().err
+    assert "pull-requests: write" in place.printed().err
 
 
 def test_damaged_report_comments_nothing(place: Place, write: Write, tmp_path: Path) -> None:

@@ -24,21 +24,16 @@ def _check(said: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["moved", "superseded"])
-def test_open(
-    place: Place,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    state: open_proposal.State,
-) -> None:
+def test_open(place: Place, monkeypatch: pytest.MonkeyPatch, state: open_proposal.State) -> None:
     """Names of files, of others' proposals, and notes; JSON has them as they are, and its own escapes."""
     opened = OpenResult(state=state, branch=BRANCH, number=1, url="u", why=HOSTILE, notes=(HOSTILE,))
     monkeypatch.setattr(open_proposal, "open_pull_request", lambda *_: opened)
     place.open()
-    said = capsys.readouterr()
+    said = place.printed()
     _check(said.out)
     _check(said.err)
     place.open(None, "--json")
-    said = capsys.readouterr()
+    said = place.printed()
     told = json.loads(said.out)
     assert told["notes"] == [HOSTILE]
     assert HOSTILE in told["line"]
@@ -46,38 +41,34 @@ def test_open(
     _check(said.err)
 
 
-def test_status_and_close(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_and_close(place: Place) -> None:
     """Addresses of those who have committed to the branch."""
     place.open()
     place.stand_on_branch()
     (place.other / SOURCE).write_text("int scale() { return 4; }\n")
     git(place.other, "commit", "--quiet", "--all", "-m", "Mine", "--author", "Ada <a\x1b[31mhi##[group]@b>")
     place.push()
-    capsys.readouterr()
+    place.printed()
     for words in (["status"], ["close", "1", "--dry-run"], ["close", "1"]):
         assert main(["pull-request", *words]) == 0
-        _check(capsys.readouterr().out)
+        _check(place.printed().out)
 
 
-def test_close_that_is_too_late(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_close_that_is_too_late(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the server said of a branch that has moved."""
 
     def close(*_: object, **__: object) -> None:
         raise BranchMovedError(HOSTILE)
 
     place.open()
-    capsys.readouterr()
+    place.printed()
     monkeypatch.setattr(upkeep, "close", close)
     assert main(["pull-request", "close", "1"]) == 1
-    _check(capsys.readouterr().err)
+    _check(place.printed().err)
 
 
-def test_notes_of_status(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_notes_of_status(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What could not be marked, and why."""
     monkeypatch.setattr(upkeep, "mark", lambda *_: [HOSTILE])
     assert main(["pull-request", "status", "--mark"]) == 0
-    _check(capsys.readouterr().err)
+    _check(place.printed().err)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from pytest_cgins.regenerate.proposing import UNCOMMITTED
 from tests.pull_request.conftest import Place, commit, git
 from tests.pull_request.twin import Fault
 from tests.regenerate import rebasing
-from tests.regenerate.proposals import Make, forge
+from tests.regenerate.proposals import forge
 from tests.regenerate.rebasing import HEADER, OLD, PATH, RIGHT, WRONG, YAML
 
 TOKENS = {"GITHUB_TOKEN", "GH_TOKEN"}
@@ -52,7 +53,6 @@ class Published:
 def published(
     place: Place,
     made_once: Callable[[str, Callable[[Path], object]], Path],
-    make_evaluation: Make,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> Iterator[Published]:
@@ -64,7 +64,7 @@ def published(
     first = commit(place.other, {"cgins.yaml": YAML, PATH: OLD, HEADER: WRONG})
     git(place.clone, "pull", "--quiet", str(place.bare), "main")
     folder = tmp_path / "proposals" / "p"
-    rebasing.propose(folder, make_evaluation, base_commit=first)
+    rebasing.propose(folder, base_commit=first)
     made = Published(place, folder)
     real = publish._run
 
@@ -153,16 +153,24 @@ def test_a_base_that_stayed(published: Published) -> None:
     assert not published.again.exists()
 
 
-def test_changes_that_were_not_committed(published: Published) -> None:
-    """A proposal that claims no commit is measured on the tip, though that has not moved."""
+def test_changes_that_were_not_committed(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proposal that claims no commit is measured on the tip, though that has not moved; here without a kernel."""
     note = f"{UNCOMMITTED}kernels/clamp.h"
     forge(published.folder, lambda data: data.update(base_commit="", notes=[note]))
-    tip = published.place.tip("main")
+    tip, real = published.place.tip("main"), publish._run
+
+    def run(words: Sequence[str], *rest: Any) -> Any:
+        if words[0] != "proposal":
+            return real(words, *rest)
+        published.environments.append((words[0], set()))
+        rebasing.propose(published.again, base_commit=tip)
+        return subprocess.CompletedProcess(words, 0, "", "")
+
+    monkeypatch.setattr(publish, "_run", run)
     [line] = published.open()
     assert line.startswith("opened #1 ")
-    found = proposal.read(published.again).proposal
-    assert found.base_commit == tip
-    assert found.notes == (f"measured again on {tip}; first accepted on no commit in run run-1",)
+    assert [word for word, _ in published.environments] == ["pull-request", "proposal", "pull-request"]
+    assert f"<code>{tip[:12]}" in str(published.place.twin.api.pulls[0].body)
 
 
 def test_a_process_that_takes_too_long(

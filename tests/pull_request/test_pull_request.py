@@ -17,7 +17,7 @@ NEW = "int added() { return 0; }\n"
 ENTRY = "  added:\n    op: torch.nn.functional.gelu\n    source: kernels/added.cpp\n"
 
 
-def test_a_proposal_becomes_a_draft_pull_request(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proposal_becomes_a_draft_pull_request(place: Place) -> None:
     """One commit on the tip of the base, by the bot, with the new source; the report is the body."""
     assert place.open() == 0
     [pull] = place.twin.api.pulls
@@ -32,23 +32,10 @@ def test_a_proposal_becomes_a_draft_pull_request(place: Place, capsys: pytest.Ca
     assert git(place.bare, "diff", "--name-only", "main", BRANCH) == SOURCE
     shown = git(place.bare, "log", "-1", "--format=%an%n%(trailers:key=Cgins-Proposal)", BRANCH)
     assert shown == "cgins-tester\nCgins-Proposal: run-1/scale-cpu-cpp"
-    assert capsys.readouterr().out == f"opened #1 {place.twin.url}/octo/kernels/pull/1: {pull.title}\n"
+    assert place.printed().out == f"opened #1 {place.twin.url}/octo/kernels/pull/1: {pull.title}\n"
 
 
-def test_again_nothing_is_done(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same proposal leaves branch and pull request as they are, and says so."""
-    folder = place.propose()
-    place.open(folder)
-    before = place.tip(BRANCH)
-    assert place.open(folder) == 0
-    assert place.tip(BRANCH) == before
-    assert [one.edits for one in place.twin.api.pulls] == [0]
-    assert capsys.readouterr().out.splitlines()[1].startswith("unchanged: #1 ")
-
-
-def test_another_proposal_takes_the_same_pull_request(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_proposal_takes_the_same_pull_request(place: Place) -> None:
     """GitHub says that there is one already; it gets the new commit and the new words."""
     place.open()
     better = place.better(message="other words")
@@ -58,56 +45,24 @@ def test_another_proposal_takes_the_same_pull_request(
     assert "other words" in str(pull.body)
     assert place.source == BETTER
     assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
-    assert capsys.readouterr().out.splitlines()[1].startswith("updated #1 ")
+    assert place.printed().out.splitlines()[1].startswith("updated #1 ")
 
 
-def test_the_branch_follows_its_base(place: Place) -> None:
-    """Where the base has moved on elsewhere, the commit is made anew on its tip."""
-    folder = place.propose()
-    place.open(folder)
-    tip = commit(place.other, {"README.md": "words"})
-    assert place.open(folder) == 0
-    assert git(place.bare, "rev-parse", f"{BRANCH}^") == tip
-    assert len(place.twin.api.pulls) == 1
-
-
-def test_a_stale_proposal_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stale_proposal_is_told(place: Place) -> None:
     """The kernel changed on the server meanwhile: nothing is pushed, and the exit status is 1."""
     folder = place.propose()
     commit(place.other, {SOURCE: "int scale() { return 9; }\n"})
     assert place.open(folder) == 1
-    said = capsys.readouterr().out
+    said = place.printed().out
     assert said.startswith('the proposal is stale: "kernels/scale.cpp" on main is not what it was made on (')
     assert "regenerate the kernel on the tip of main" in said
     assert place.tip(BRANCH) == ""
     assert place.twin.api.pulls == []
 
 
-def test_a_merged_proposal_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the base branch has the new source already there is nothing to do."""
-    folder = place.propose()
-    commit(place.other, {SOURCE: FIXED})
-    assert place.open(folder) == 0
-    assert capsys.readouterr().out == "main has these files already: nothing was done\n"
-    assert place.twin.api.pulls == []
-
-
-def test_a_closed_proposal_stays_closed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a person closed is not opened again; another proposal is."""
-    folder = place.propose()
-    place.open(folder)
-    place.twin.api.set_state(place.twin.api.pulls[0], "closed")
-    assert place.open(folder) == 0
-    assert "was closed: nothing was done" in capsys.readouterr().out
-    place.open(place.better())
-    assert [one.state for one in place.twin.api.pulls] == ["closed", "open"]
-
-
 @pytest.mark.parametrize("ended", ["closed", "closed-and-deleted", "merged-and-reverted"])
 @pytest.mark.parametrize("moved", [False, True])
-def test_the_same_files_of_another_run(
-    place: Place, ended: str, moved: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_files_of_another_run(place: Place, ended: str, moved: bool) -> None:
     """What a person closed, or merged and took back, stays so until the files differ, whichever run brings them."""
     place.open()
     [pull] = place.twin.api.pulls
@@ -122,9 +77,9 @@ def test_the_same_files_of_another_run(
     if moved:
         git(place.other, "pull", "--quiet", "origin", "main")
         commit(place.other, {"README.md": "words"})
-    capsys.readouterr()
+    place.printed()
     assert place.open(place.propose(name="two", run_id="run-2", message="other words")) == 0
-    assert "#1 " in capsys.readouterr().out
+    assert "#1 " in place.printed().out
     assert len(place.twin.api.pulls) == 1
     assert place.open(place.better(name="three", run_id="run-3")) == 0
     assert [one.state for one in place.twin.api.pulls][1:] == ["open"]
@@ -135,9 +90,7 @@ def test_the_same_files_of_another_run(
     [["-m", "Mine"], ["--amend", "--no-edit"], ["--amend", "--no-edit", "--signoff"], ["--amend", "--reset-author", "-m", "Mine"]],
     ids=["on top", "amended", "signed off", "taken over"],
 )  # fmt: skip
-def test_a_persons_work_on_the_branch_is_kept(
-    place: Place, options: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_persons_work_on_the_branch_is_kept(place: Place, options: list[str]) -> None:
     """A commit on the bot's, or the bot's commit amended, if only in its words: it stops, and says whose work it is."""
     place.open()
     place.stand_on_branch()
@@ -147,23 +100,23 @@ def test_a_persons_work_on_the_branch_is_kept(
     mine = place.push()
     assert place.open(place.better()) == 1
     assert place.tip(BRANCH) == mine
-    output = capsys.readouterr().out
+    output = place.printed().out
     assert f"not opened: {BRANCH} has 1 commit that is not the bot's" in output
     assert f"→ merge them, or move them to another branch and delete {BRANCH}" in output
     assert "nothing was changed" in output
     assert "by ada@team.example" in output
 
 
-def test_a_persons_pull_request_keeps_its_words(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_persons_pull_request_keeps_its_words(place: Place) -> None:
     """One of the same branch without the hidden marker is not the bot's."""
     place.open()
     place.twin.api.pulls[0].body = "my own words"
     assert place.open(place.propose(message="other words", run_id="run-2")) == 2
     assert place.twin.api.pulls[0].body == "my own words"
-    assert "pull request #1 of cgins/repair/scale-cpu-cpp is not the bot's" in capsys.readouterr().err
+    assert "pull request #1 of cgins/repair/scale-cpu-cpp is not the bot's" in place.printed().err
 
 
-def test_a_dry_run_changes_nothing(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_changes_nothing(place: Place) -> None:
     """No branch, no pull request, and no request but for reading."""
     folder = place.propose()
     assert place.open(folder, "--dry-run") == 0
@@ -173,7 +126,7 @@ def test_a_dry_run_changes_nothing(place: Place, capsys: pytest.CaptureFixture[s
     place.open(folder)
     place.open(place.better(), "--dry-run")
     place.open(folder, "--dry-run")
-    said = capsys.readouterr().out.splitlines()
+    said = place.printed().out.splitlines()
     assert (
         said[0]
         == f"dry run: would push {BRANCH} and open a pull request into main: Repair scale (cpp on cpu)"
@@ -200,17 +153,17 @@ def test_a_project_below_the_top(place: Place, monkeypatch: pytest.MonkeyPatch) 
     assert git(place.bare, "diff", "--name-only", "main", first.head) == SOURCE
 
 
-def test_one_branch_goes_into_one_base(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_branch_goes_into_one_base(place: Place) -> None:
     """On another base's tip the branch would bring that one's commits along: nothing is changed."""
     commit(place.other, {"a.txt": "of the release"}, branch="release")
     folder = place.propose()
     place.open(folder)
     before = place.tip(BRANCH)
     assert place.open(folder, "--base", "release") == 2
-    assert f"pull request #1 of {BRANCH} goes into main: nothing was changed" in capsys.readouterr().err
+    assert f"pull request #1 of {BRANCH} goes into main: nothing was changed" in place.printed().err
     place.twin.api.pulls[0].base = "release"
     assert place.open(folder) == 2
-    assert "use --base release" in capsys.readouterr().err
+    assert "use --base release" in place.printed().err
     assert (place.tip(BRANCH), len(place.twin.api.pulls)) == (before, 1)
 
 
@@ -231,9 +184,7 @@ def test_what_people_wrote_around_it_stays(place: Place) -> None:
     assert pull.edits == 1
 
 
-def test_what_was_closed_stays_closed_when_others_come(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_closed_stays_closed_when_others_come(place: Place) -> None:
     """An earlier proposal does not come back after a later one was closed too, whatever the base has become."""
     first = place.propose()
     third = place.propose({SOURCE: "int scale() { return 5; }\n"}, name="three", run_id="run-0")
@@ -244,7 +195,7 @@ def test_what_was_closed_stays_closed_when_others_come(
     commit(place.other, {"README.md": "words"})
     assert place.open(first) == 0
     assert place.open(third) == 0
-    said = capsys.readouterr().out.splitlines()
+    said = place.printed().out.splitlines()
     assert "#1 " in said[2]
     assert "was closed: nothing was done" in said[2]
     assert "has a later proposal, run-2/scale-cpu-cpp" in said[3]
@@ -305,15 +256,6 @@ def test_an_executable_source_stays_executable(place: Place) -> None:
 # ---- bad days
 
 
-@pytest.mark.parametrize("kind", ["lost", "cut"])
-def test_a_lost_answer_makes_no_second_pull_request(place: Place, kind: str) -> None:
-    """The pull request was made, and the answer never came: it is found, and there is one."""
-    place.twin.faults = [Fault("POST", "/pulls", kind=kind)]  # type: ignore[arg-type]
-    assert place.open() == 0
-    assert len(place.twin.api.pulls) == 1
-    assert len(place.rest_calls("POST")) == 2
-
-
 def test_a_push_that_the_api_has_not_seen_yet(place: Place) -> None:
     """The new branch is unknown for a moment: it is asked again."""
     place.twin.api.unseen_heads = 2
@@ -321,7 +263,7 @@ def test_a_push_that_the_api_has_not_seen_yet(place: Place) -> None:
     assert len(place.twin.api.pulls) == 1
 
 
-def test_a_killed_run_is_gone_on_with(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_run_is_gone_on_with(place: Place) -> None:
     """The branch was pushed and no pull request made: the next run makes it, with the same commit."""
     folder = place.propose()
     place.twin.faults = [Fault("POST", "/pulls", status=422, message="not today")]
@@ -332,30 +274,28 @@ def test_a_killed_run_is_gone_on_with(place: Place, capsys: pytest.CaptureFixtur
     assert len(place.twin.api.pulls) == 1
 
 
-def test_drafts_that_a_repository_does_not_have(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drafts_that_a_repository_does_not_have(place: Place) -> None:
     """It is opened ready, with a note; if --draft was given, GitHub's refusal comes with what to do."""
     place.twin.api.drafts = False
     folder = place.propose()
     assert place.open(folder, "--draft") == 2
-    assert "→ open it with --ready" in capsys.readouterr().err
+    assert "→ open it with --ready" in place.printed().err
     assert place.open(folder) == 0
     assert [one.draft for one in place.twin.api.pulls] == [False]
-    assert "note: it is not a draft: this repository does not allow drafts" in capsys.readouterr().err
+    assert "note: it is not a draft: this repository does not allow drafts" in place.printed().err
 
 
-def test_a_workflows_token_that_may_not(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_workflows_token_that_may_not(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where Actions may not open pull requests, the setting is named."""
     monkeypatch.setenv("GITHUB_TOKEN", twins.ACTIONS)
     assert place.open() == 2
-    assert "Actions, General, Workflow permissions" in capsys.readouterr().err
+    assert "Actions, General, Workflow permissions" in place.printed().err
 
 
-def test_a_base_that_is_not_there(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_base_that_is_not_there(place: Place) -> None:
     """--base that names no branch."""
     assert place.open(None, "--base", "nowhere") == 2
-    assert 'there is no branch "nowhere" on the server' in capsys.readouterr().err
+    assert 'there is no branch "nowhere" on the server' in place.printed().err
 
 
 # ---- secrets
@@ -369,30 +309,25 @@ def test_a_base_that_is_not_there(place: Place, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_a_token_that_is_not_enough(
-    place: Place,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    token: str,
-    status: str,
-    said: str,
+    place: Place, monkeypatch: pytest.MonkeyPatch, token: str, status: str, said: str
 ) -> None:
     """The message names the status and the remedy, and not the token."""
     monkeypatch.setenv("GITHUB_TOKEN", token)
     monkeypatch.setenv("GIT_TRACE_CURL", "1")
     monkeypatch.setenv("GIT_CURL_VERBOSE", "1")
     assert place.open() == 2
-    output = "".join(capfd.readouterr())
+    output = "".join(place.printed())
     assert status in output
     assert said in output
     assert token not in output
 
 
-def test_no_token(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_token(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a token nothing is sent; another variable can be named."""
     monkeypatch.delenv("GITHUB_TOKEN")
     monkeypatch.setenv("MY_TOKEN", twins.WRITER)
     assert place.open() == 2
-    error = capsys.readouterr().err
+    error = place.printed().err
     assert "there is no token: GITHUB_TOKEN and GH_TOKEN are not set" in error
     assert "contents: write and pull-requests: write" in error
     assert place.twin.requests == []

@@ -29,33 +29,31 @@ def _run(place: Place, choice: str) -> Journal:
     return run
 
 
-def test_a_resumed_run_opens_its_pull_requests(accepted: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_run_opens_its_pull_requests(accepted: Place) -> None:
     """With --cgins-pr=auto at its begin the proposal becomes a draft, once, however often the run is resumed."""
     _run(accepted, "auto")
     assert main(["runs", "resume"]) == 0
     [pull] = accepted.twin.api.pulls
     assert (pull.head, pull.draft) == (BRANCH, True)
-    assert f"cgins: opened #1 {accepted.twin.url}/octo/kernels/pull/1: " in capsys.readouterr().err
+    assert f"cgins: opened #1 {accepted.twin.url}/octo/kernels/pull/1: " in accepted.printed().err
     assert main(["runs", "resume"]) == 0
     assert len(accepted.twin.api.pulls) == 1
-    assert "cgins: unchanged: #1 " in capsys.readouterr().err
+    assert "cgins: unchanged: #1 " in accepted.printed().err
 
 
-def test_a_run_without_pull_requests_opens_none(accepted: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_pull_requests_opens_none(accepted: Place) -> None:
     """With off nothing is asked of the server, though there is a token."""
     _run(accepted, "off")
     assert main(["runs", "resume"]) == 0
     assert accepted.twin.requests == []
-    assert "pull request" not in capsys.readouterr().err
+    assert "pull request" not in accepted.printed().err
 
 
-def test_why_a_resumed_run_opens_none(
-    accepted: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_why_a_resumed_run_opens_none(accepted: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a token the reason is said, and the run's exit code stays."""
     monkeypatch.delenv("GITHUB_TOKEN")
     _run(accepted, "draft")
     assert main(["runs", "resume"]) == 0
-    said = capsys.readouterr().err
+    said = accepted.printed().err
     assert "cgins: no pull request: " in said
     assert "(--cgins-pr=draft was given)" in said

@@ -38,11 +38,11 @@ def _posts(place: Place) -> list[str]:
     ]
 
 
-def test_all_are_given(asking: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_are_given(asking: Place) -> None:
     """The author of the pull request is not asked for a review: GitHub would refuse all of them."""
     assert asking.open() == 0
     assert _given(asking) == (["cgins", "speed"], ["ada"], ["kernels"], ["ada"])
-    assert "note:" not in capsys.readouterr().err
+    assert "note:" not in asking.printed().err
 
 
 def test_the_clones_file_asks_for_nothing(place: Place) -> None:
@@ -83,14 +83,14 @@ def test_a_run_that_was_ended_before(asking: Place) -> None:
     assert _given(asking) == (["cgins", "speed"], ["ada"], ["kernels"], ["ada"])
 
 
-def test_strangers_spoil_nothing(asking: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strangers_spoil_nothing(asking: Place) -> None:
     """Whom GitHub does not know is named in a note; the others are asked."""
     asking.twin.api.collaborators = ["bea"]
     wanted = WANTED.replace("[ada, cgins-tester]", "[ada, bea]")
     commit(asking.other, {"cgins.yaml": CONFIG + wanted})
     assert asking.open() == 0
     assert _given(asking) == (["cgins", "speed"], ["bea"], ["kernels"], [])
-    said = capsys.readouterr().err
+    said = asking.printed().err
     assert "note: ada cannot be assigned here: correct assignees in cgins.yaml" in said
     assert "note: the reviewers ada were not taken: " in said
 
@@ -105,16 +105,14 @@ def test_ready_by_the_base_branch(place: Place) -> None:
     assert [one.draft for one in place.twin.api.pulls] == [True, False]
 
 
-def test_events_that_cannot_be_read(asking: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_that_cannot_be_read(asking: Place) -> None:
     """A new pull request is given all without them; what is asked for later may have been taken away: a note says so."""
     asking.twin.faults = [Fault(path="/events", status=404, times=99)]
     folder = asking.propose()
     assert asking.open(folder) == 0
     assert _given(asking) == (["cgins", "speed"], ["ada"], ["kernels"], ["ada"])
-    assert "what was taken away" not in capsys.readouterr().err
+    assert "what was taken away" not in asking.printed().err
     commit(asking.other, {"cgins.yaml": CONFIG + WANTED.replace("speed", "later")})
     assert asking.open(folder) == 0
     assert _given(asking)[0] == ["cgins", "speed"]
-    assert (
-        "note: what was taken away cannot be known, and later were not taken: GET " in capsys.readouterr().err
-    )
+    assert "note: what was taken away cannot be known, and later were not taken: GET " in asking.printed().err

@@ -20,16 +20,11 @@ def _run(place: Place, command: tuple[str, ...], *options: str) -> int:
 
 
 @COMMANDS
-def test_a_strangers_server(
-    place: Place,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: tuple[str, ...],
-) -> None:
+def test_a_strangers_server(place: Place, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
     """Where nothing but the remote names the server it is not spoken to, and the error says what to set."""
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
     assert _run(place, command) == 2
-    said = capsys.readouterr().err
+    said = place.printed().err
     assert "the remote is on 127.0.0.1, which is not GitHub's" in said
     assert "set GITHUB_SERVER_URL to https://127.0.0.1" in said
     assert place.twin.requests == []

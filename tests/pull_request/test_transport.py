@@ -11,7 +11,6 @@ from typing import Literal
 import pytest
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.core.waiting import Wait
 from pytest_cgins.pull_request import transport as transports
 from pytest_cgins.pull_request.transport import Transport
 from tests.pull_request import twin as twins
@@ -29,14 +28,6 @@ def transport(place: Place) -> Iterator[Transport]:
     """A way to the twin."""
     with closing(Transport(place.twin.url + API, WRITER)) as made:
         yield made
-
-
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch, place: Place) -> list[float]:
-    """How long would have been waited, in seconds."""
-    found: list[float] = []
-    monkeypatch.setattr(Wait, "sleep", lambda _, seconds, why="": found.append(seconds))
-    return found
 
 
 # ---- trouble

@@ -18,10 +18,10 @@ from tests.pull_request.twin_api import Pull
 MOVED = "int scale() { return 9; }\n"
 
 
-def _status(capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, object]]:
-    capsys.readouterr()
+def _status(place: Place, *options: str) -> list[dict[str, object]]:
+    place.printed()
     assert main(["pull-request", "status", "--json", *options]) == 0
-    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+    found: list[dict[str, object]] = json.loads(place.printed().out)
     return found
 
 
@@ -39,37 +39,35 @@ def _person_commits(place: Place) -> str:
         ({SOURCE: FIXED}, "moot", "main has these files"),
     ],
 )
-def test_how_it_stands(
-    place: Place, files: dict[str, str], stands: str, why: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_how_it_stands(place: Place, files: dict[str, str], stands: str, why: str) -> None:
     """By what the base branch has become since."""
     place.open()
     if files:
         commit(place.other, files)
-    [one] = _status(capsys)
+    [one] = _status(place)
     assert (one["stands"], one["why"]) == (stands, why)
     assert (one["number"], one["kernel"], one["branch"]) == (1, "scale-cpu-cpp", BRANCH)
     assert (one["proposal"], one["base"], one["draft"]) == ("run-1/scale-cpu-cpp", "main", True)
 
 
-def test_a_person_has_committed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_person_has_committed(place: Place) -> None:
     """It is told, and no proposal is named."""
     place.open()
     _person_commits(place)
-    [one] = _status(capsys)
+    [one] = _status(place)
     assert (one["stands"], one["proposal"]) == ("changed", "")
     assert "ada@team.example" in str(one["why"])
 
 
-def test_the_table_has_what_the_json_has(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_what_the_json_has(place: Place) -> None:
     """Number, kernel, how it stands, proposal and why; nothing where there is none."""
     assert main(["pull-request", "status"]) == 0
-    assert capsys.readouterr().out == "no open pull request of a proposal\n"
+    assert place.printed().out == "no open pull request of a proposal\n"
     place.open()
     commit(place.other, {SOURCE: MOVED})
-    [one] = _status(capsys)
+    [one] = _status(place)
     assert main(["pull-request", "status"]) == 0
-    line = capsys.readouterr().out.splitlines()[-1]
+    line = place.printed().out.splitlines()[-1]
     assert [part.strip() for part in line.split("  ") if part.strip()] == [
         f"#{one['number']}",
         one["kernel"],
@@ -79,43 +77,43 @@ def test_the_table_has_what_the_json_has(place: Place, capsys: pytest.CaptureFix
     ]
 
 
-def test_others_are_not_listed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_others_are_not_listed(place: Place) -> None:
     """A pull request of another branch, of a fork, or without the marker, is none of the bot's."""
     marker = "<!-- cgins:pr:scale-cpu-cpp -->"
     commit(place.other, {"a.txt": "a"}, branch="work")
     place.twin.api.pulls.append(Pull(1, "t", marker, "work", "main", False))
     place.open()
     place.twin.api.pulls[1].body = "words of a person"
-    assert _status(capsys) == []
+    assert _status(place) == []
     place.twin.api.pulls[1].body = marker
     place.twin.api.pulls[1].head_owner = "stranger"
-    assert _status(capsys) == []
+    assert _status(place) == []
 
 
-def test_stale_ones_are_marked_and_unmarked(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stale_ones_are_marked_and_unmarked(place: Place) -> None:
     """--mark gives the label and one comment, however often; when the base is as before both are taken back."""
     place.open()
     commit(place.other, {SOURCE: MOVED})
     for _ in range(2):
-        _status(capsys, "--mark")
+        _status(place, "--mark")
     api = place.twin.api
     assert api.pulls[0].labels == ["cgins: stale"]
     assert [one.body.splitlines()[1] for one in api.comments] == [
         f"**Stale.** <code>main has changed {SOURCE}</code>"
     ]
     commit(place.other, {SOURCE: BROKEN})
-    _status(capsys, "--mark")
+    _status(place, "--mark")
     assert api.pulls[0].labels == []
     assert [one.body.splitlines()[1] for one in api.comments] == ["It was stale, and has another commit now."]
 
 
-def test_open_marks_what_it_finds_stale(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_marks_what_it_finds_stale(place: Place) -> None:
     """A stale proposal marks its own pull request; when the next proposal comes the mark goes."""
     folder = place.propose()
     place.open(folder)
     commit(place.other, {SOURCE: MOVED})
     assert place.open(folder) == 1
-    assert "marked #1 " in capsys.readouterr().out
+    assert "marked #1 " in place.printed().out
     [pull] = place.twin.api.pulls
     assert (pull.labels, pull.state) == (["cgins: stale"], "open")
     better = place.propose({SOURCE: FIXED}, base={SOURCE: MOVED}, name="two", run_id="run-2")
@@ -154,9 +152,7 @@ def test_a_stale_proposal_marks_no_other(place: Place) -> None:
         (("1", "--dry-run"), False),
     ],
 )
-def test_close(
-    place: Place, options: tuple[str, ...], closes: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_close(place: Place, options: tuple[str, ...], closes: bool) -> None:
     """By number or by how they stand: a comment, closed, the branch gone; or nothing."""
     place.open()
     commit(place.other, {SOURCE: MOVED})
@@ -164,7 +160,7 @@ def test_close(
     [pull] = place.twin.api.pulls
     assert (pull.state, place.tip(BRANCH) == "") == (("closed", True) if closes else ("open", False))
     assert len(place.twin.api.comments) == closes
-    said = capsys.readouterr().out.splitlines()[1:]
+    said = place.printed().out.splitlines()[1:]
     if closes:
         assert said == [f"closed #1 {place.twin.url}/octo/kernels/pull/1"]
         assert "@octo" not in place.twin.api.comments[0].body
@@ -177,37 +173,46 @@ def test_close(
         )
 
 
-def test_a_persons_branch_stays_when_closed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_persons_branch_stays_when_closed(place: Place) -> None:
     """The pull request is closed as asked, and the commits are left."""
     place.open()
     mine = _person_commits(place)
     assert main(["pull-request", "close", "1"]) == 0
     assert place.twin.api.pulls[0].state == "closed"
     assert place.tip(BRANCH) == mine
-    assert "; its branch was left: " in capsys.readouterr().out
+    assert "; its branch was left: " in place.printed().out
 
 
-def test_numbers_of_others(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_close_deletes_what_it_looked_at(place: Place) -> None:
+    """The branch is deleted at the commit that git fetched, whatever head REST shows, as GitHub does for a moment."""
+    place.open()
+    place.twin.api.pulls[0].frozen_sha = place.tip(BRANCH)
+    place.open(place.better())
+    assert main(["pull-request", "close", "1"]) == 0
+    assert (place.twin.api.pulls[0].state, place.tip(BRANCH)) == ("closed", "")
+
+
+def test_numbers_of_others(place: Place) -> None:
     """What is not an open pull request of the bot's is not closed, and the exit status says so."""
     place.open()
     place.twin.api.pulls[0].body = "mine"
     assert main(["pull-request", "close", "1", "7"]) == 1
-    said = capsys.readouterr().err
+    said = place.printed().err
     assert "#1 is not an open pull request of a proposal" in said
     assert "#7 is not an open pull request of a proposal" in said
     assert place.twin.api.pulls[0].state == "open"
 
 
-def test_close_needs_a_name(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_close_needs_a_name(place: Place) -> None:
     """Without numbers and without a group nothing is closed."""
     place.open()
     assert main(["pull-request", "close"]) == 2
-    assert "give a NUMBER, --moot or --stale" in capsys.readouterr().err
+    assert "give a NUMBER, --moot or --stale" in place.printed().err
     with pytest.raises(SystemExit):
         main(["pull-request", "close", "one"])
 
 
-def test_a_moot_one_is_closed_by_open(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_moot_one_is_closed_by_open(place: Place) -> None:
     """The base branch got these files by another way: closed with the reason, the branch deleted, and no more the next time."""
     folder = place.propose()
     place.open(folder)
@@ -218,13 +223,13 @@ def test_a_moot_one_is_closed_by_open(place: Place, capsys: pytest.CaptureFixtur
     assert place.open(folder) == 0
     [pull] = place.twin.api.pulls
     assert (pull.state, place.tip(BRANCH), len(place.twin.api.comments)) == ("closed", "", 1)
-    said = capsys.readouterr().out.splitlines()
+    said = place.printed().out.splitlines()
     assert said[1].startswith("dry run: would close #1 ")
     assert said[2].startswith("main has these files already: closed #1 ")
     assert said[3] == "main has these files already: nothing was done"
 
 
-def test_a_moot_one_with_a_persons_commits(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_moot_one_with_a_persons_commits(place: Place) -> None:
     """It is left open, and its branch is left."""
     folder = place.propose()
     place.open(folder)
@@ -233,10 +238,10 @@ def test_a_moot_one_with_a_persons_commits(place: Place, capsys: pytest.CaptureF
     commit(place.other, {SOURCE: FIXED})
     assert place.open(folder) == 0
     assert (place.twin.api.pulls[0].state, place.tip(BRANCH)) == ("open", mine)
-    assert "commit that is not the bot's" in capsys.readouterr().err
+    assert "commit that is not the bot's" in place.printed().err
 
 
-def test_a_merged_one_is_left(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_merged_one_is_left(place: Place) -> None:
     """A person merged it: nothing to do, also if it was taken back since."""
     folder = place.propose()
     place.open(folder)
@@ -245,7 +250,7 @@ def test_a_merged_one_is_left(place: Place, capsys: pytest.CaptureFixture[str]) 
     git(place.other, "pull", "--quiet", "origin", "main")
     commit(place.other, {SOURCE: BROKEN})
     assert place.open(folder) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == [
+    assert place.printed().out.splitlines()[1:] == [
         "main has these files already: nothing was done",
         (
             f"#1 {place.twin.url}/octo/kernels/pull/1 with this proposal was merged, "
@@ -255,11 +260,11 @@ def test_a_merged_one_is_left(place: Place, capsys: pytest.CaptureFixture[str]) 
     assert len(place.twin.api.pulls) == 1
 
 
-def test_config_is_not_needed_on_the_base(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_is_not_needed_on_the_base(place: Place) -> None:
     """The list rests on git alone, so that it also shows those whose kernel is no more."""
     place.open()
     commit(place.other, {"cgins.yaml": CONFIG.replace("  scale:", "  other:")})
-    [one] = _status(capsys)
+    [one] = _status(place)
     assert one["stands"] == "behind"
 
 
@@ -284,14 +289,14 @@ def test_the_action_looks_after_them(place: Place) -> None:
     assert last == f"::{first.rpartition('::')[2]}::"
 
 
-def test_an_earlier_proposal_that_was_merged(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_earlier_proposal_that_was_merged(place: Place) -> None:
     """Opened again it closes nothing: the later one is open, and is not what the base branch has."""
     first = place.propose()
     commit(place.other, {SOURCE: FIXED})
     better = place.propose({SOURCE: MOVED}, base={SOURCE: FIXED}, name="two", run_id="run-2")
     place.open(better)
     assert place.open(first) == 0
-    assert capsys.readouterr().out.splitlines()[1] == "main has these files already: nothing was done"
+    assert place.printed().out.splitlines()[1] == "main has these files already: nothing was done"
     assert (place.twin.api.pulls[0].state, place.twin.api.comments) == ("open", [])
     assert place.source == MOVED
 
@@ -307,20 +312,20 @@ def test_what_the_bot_closed_may_come_again(place: Place) -> None:
     assert [one.state for one in place.twin.api.pulls] == ["closed", "open"]
 
 
-def test_one_odd_one_does_not_hide_the_others(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_odd_one_does_not_hide_the_others(place: Place) -> None:
     """Where a folder lies in the way on the base branch the pull request is stale, and the list goes on."""
     place.open()
     other, base = {"kernels/shift.cpp": "int shift() { return 1; }\n"}, "int shift() { return 0; }\n"
     place.open(place.propose(other, base={"kernels/shift.cpp": base}, name="two", kernel="shift"))
     git(place.other, "rm", "--quiet", SOURCE)
     commit(place.other, {f"{SOURCE}/inside.cpp": BROKEN})
-    assert [(one["kernel"], one["stands"]) for one in _status(capsys)] == [
+    assert [(one["kernel"], one["stands"]) for one in _status(place)] == [
         ("shift-cpu-cpp", "behind"),
         ("scale-cpu-cpp", "stale"),
     ]
 
 
-def test_a_person_commits_while_it_is_closed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_person_commits_while_it_is_closed(place: Place) -> None:
     """The branch is not what it was: the pull request stays open, and the comment says so."""
     place.open()
     place.stand_on_branch("--allow-empty", "-m", "Mine")
@@ -334,17 +339,17 @@ def test_a_person_commits_while_it_is_closed(place: Place, capsys: pytest.Captur
     assert main(["pull-request", "close", "1"]) == 1
     assert (place.twin.api.pulls[0].state, place.tip(BRANCH)) == ("open", mine)
     assert "somebody committed meanwhile" in place.twin.api.comments[0].body
-    assert "#1 was left: " in capsys.readouterr().err
+    assert "#1 was left: " in place.printed().err
 
 
-def test_a_label_that_nobody_may_make(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_label_that_nobody_may_make(place: Place) -> None:
     """The comment is written, the missing label is a note, and the exit status is that of a stale proposal."""
     folder = place.propose()
     place.open(folder)
     place.twin.api.creates_labels = False
     commit(place.other, {SOURCE: MOVED})
     assert place.open(folder) == 1
-    assert 'note: there is no label "cgins: stale": make it once' in capsys.readouterr().err
+    assert 'note: there is no label "cgins: stale": make it once' in place.printed().err
     assert main(["pull-request", "status", "--mark"]) == 0
-    assert "note: there is no label" in capsys.readouterr().err
+    assert "note: there is no label" in place.printed().err
     assert len(place.twin.api.comments) == 1

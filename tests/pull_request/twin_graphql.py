@@ -18,7 +18,7 @@ from tests.pull_request.twin_git_data import (
     write_commit,
     write_tree,
 )
-from tests.pull_request.twin_state import ZERO, Refusal, State, identity
+from tests.pull_request.twin_state import ZERO, Refusal, State
 
 WEB_FLOW = {"name": "GitHub", "email": "noreply@github.com"}
 """Committer of what GitHub commits for others."""
@@ -63,7 +63,7 @@ def answer(api: State, body: dict[str, Any], *, login: str, token: str, reads_on
         return run
 
     resolvers = {
-        "viewer": {"id": f"U_{identity(login)}", "login": login, "name": None, "url": f"{api.url}/{login}"},
+        "viewer": {"login": login},
         "updateRefs": changing(_update_refs),
         "createCommitOnBranch": changing(_create_commit),
     }
@@ -120,15 +120,15 @@ def _create_commit(api: State, given: dict[str, Any], login: str) -> dict[str, A
         signature=SIGNATURE,
     )
     update(api, [(f"refs/heads/{branch}", tip, sha)])
-    ref = {
-        "id": f"REF_{identity(branch)}",
-        "name": branch,
-        "prefix": "refs/heads/",
-        "target": _shown(api, sha),
-    }
+    signature = shown_commit(api, sha)["verification"]
     return {
-        "clientMutationId": given.get("clientMutationId"), "commit": _shown(api, sha), "ref": ref
-    }  # fmt: skip
+        "commit": {
+            "oid": sha,
+            "tree": {"__typename": "Tree", "oid": tree},
+            "signature": signature["signature"]
+            and {"__typename": "GpgSignature", "isValid": signature["verified"]},
+        }
+    }
 
 
 def _branch(api: State, given: dict[str, Any]) -> str:
@@ -141,16 +141,12 @@ def _branch(api: State, given: dict[str, Any]) -> str:
 
 
 def _changes(api: State, given: dict[str, Any], tip: str) -> list[tuple[str, str, str | None]]:
-    """Path, mode, and blob or None, of what a commit adds and removes."""
+    """Path, mode and blob of what a commit adds."""
     lines = api.git("ls-tree", "-r", "-z", tip).split("\0")
     modes = {line.split("\t", 1)[1]: line.split(" ", 1)[0] for line in lines if line}
     found: list[tuple[str, str, str | None]] = []
-    for one in given.get("deletions") or ():
-        if one["path"] not in modes:
-            raise Refusal(
-                422, f"A path was requested for deletion which does not exist as of commit oid `{tip}`"
-            )
-        found.append((one["path"], "", None))
+    if given.get("deletions"):
+        raise ValueError("the twin deletes nothing: the bot never does")
     for one in given.get("additions") or ():
         if any(part in ("", ".", "..", ".git") for part in one["path"].split("/")):
             raise Refusal(422, f"A path was requested that is malformed: {one['path']}")
@@ -166,54 +162,3 @@ def _oid(text: Any) -> str:
     if not isinstance(text, str) or not _SHA.fullmatch(text):
         raise ValueError(f"{text!r} is no GitObjectID")
     return text
-
-
-def _shown(api: State, sha: str) -> dict[str, Any]:
-    """A commit, with its parents' as they are asked for."""
-    one = shown_commit(api, sha)
-
-    def parents(_: Any, first: int | None = None, last: int | None = None, **__: Any) -> dict[str, Any]:
-        if first is None and last is None:
-            raise Failure(
-                "MISSING_PAGINATION_BOUNDARIES",
-                "You must provide a `first` or `last` value to properly paginate the `parents` connection.",
-            )
-        nodes = [_shown(api, parent["sha"]) for parent in one["parents"]]
-        kept = nodes[:first] if first is not None else nodes[-(last or len(nodes)) :]
-        return {"nodes": kept, "totalCount": len(nodes)}
-
-    headline, _, rest = one["message"].partition("\n\n")
-    tree = one["tree"]["sha"]
-    return {
-        "__typename": "Commit",
-        "abbreviatedOid": sha[:7],
-        "author": one["author"],
-        "committer": one["committer"],
-        "id": f"C_{sha}",
-        "message": one["message"],
-        "messageHeadline": headline,
-        "messageBody": rest,
-        "oid": sha,
-        "parents": parents,
-        "signature": _signature(one),
-        "tree": {"__typename": "Tree", "abbreviatedOid": tree[:7], "id": f"T_{tree}", "oid": tree},
-        "url": f"{api.url}/{api.owner}/{api.name}/commit/{sha}",
-    }
-
-
-def _signature(one: dict[str, Any]) -> dict[str, Any] | None:
-    said = one["verification"]
-    if said["signature"] is None:
-        return None
-    return {
-        "__typename": "GpgSignature",
-        "email": WEB_FLOW["email"],
-        "isValid": said["verified"],
-        "keyId": None,
-        "payload": said["payload"],
-        "signature": said["signature"],
-        "signer": None,
-        "state": "VALID" if said["verified"] else "UNKNOWN_KEY",
-        "verifiedAt": said["verified_at"],
-        "wasSignedByGitHub": said["verified"],
-    }

@@ -9,7 +9,17 @@ from typing import Any
 
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, now
-from pytest_cgins.regenerate.model import Answer, Attempt, Guarded, Message, Request, Result, Target, Usage
+from pytest_cgins.regenerate.model import (  # fmt: skip
+    Answer,
+    Attempt,
+    Guarded,
+    Message,
+    Request,
+    Result,
+    Target,
+    Trial,
+    Usage,
+)
 from pytest_cgins.regenerate.provider import files
 
 RUN = "20260102-030405-ab12"
@@ -17,14 +27,12 @@ RUN = "20260102-030405-ab12"
 
 def target(kernel: str = "gelu", **changes: Any) -> Target:
     known: dict[str, Any] = {
-        "kernel": kernel,
         "implementation": "cpp",
         "device": "cpu",
-        "op": f"torch.nn.functional.{kernel}",
         "contract": "launcher",
         "goal": "repair",
     }
-    return Target(**known | changes)
+    return Target(**{"kernel": kernel, "op": f"torch.nn.functional.{kernel}"} | known | changes)
 
 
 def journal(
@@ -111,3 +119,9 @@ def settle(run: Journal, one: Target, state: Any, sources: Mapping[str, str], wh
     if state == "accepted":
         run.proposal(one).mkdir(parents=True)
     return result
+
+
+def trial(*evaluations: Evaluation, **changes: Any) -> Trial:
+    """What became of a candidate."""
+    known: dict[str, Any] = {"stage": "check", "environments": (), "seed": 1, "seconds": 1.0}
+    return Trial(evaluations=evaluations, sandbox=True, sanitized=False, **known | changes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,8 +13,10 @@ from pytest_cgins.core.model import Environment, Evaluation, Reason, SessionRepo
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.model import Answer, Attempt, Guarded, Target, Usage
 from pytest_cgins.report import document
+from tests.evaluations import make_evaluation
+from tests.regenerate import journals, projects
 
-Make = Callable[..., Evaluation]
+GELU = "torch.nn.functional.gelu"
 OLD = "int scale() {\n  return 1;\n}\n"
 NEW = "int scale() {\n  return 2;\n}\n"
 PATH = "kernels/scale.cpp"
@@ -30,17 +31,8 @@ kernels:
 """
 
 
-def target(**changes: Any) -> Target:
-    known: dict[str, Any] = {
-        "kernel": "scale",
-        "implementation": "cpp",
-        "device": "cpu",
-        "op": "torch.nn.functional.gelu",
-        "contract": "launcher",
-        "goal": "repair",
-        "statuses": (Status.INCORRECT,),
-    }
-    return Target(**known | changes)
+def target(kernel: str = "scale", **changes: Any) -> Target:
+    return journals.target(kernel, **{"op": GELU, "statuses": (Status.INCORRECT,)} | changes)
 
 
 def accepted(*evaluations: Evaluation, seed: int = 77) -> SessionReport:
@@ -71,7 +63,7 @@ def answer(model: str = "a-model", usd: float | None = 0.25) -> Answer:
     return Answer(text="…", finish="stop", model=model, usage=usage, seconds=2.0)
 
 
-def write(folder: Path, make_evaluation: Make, **changes: Any) -> proposal.Proposal:
+def write(folder: Path, **changes: Any) -> proposal.Proposal:
     """A proposal of one changed file, unless told otherwise."""
     wrong = make_evaluation(
         Status.INCORRECT, reason=Reason.REFERENCE_MISMATCH, message="2 elements wrong", share=3.0
@@ -124,18 +116,10 @@ def forge_file(folder: Path, path: str, content: bytes) -> None:
 
 
 def git(folder: Path, *words: str) -> str:
-    command = ["git", "-c", "user.name=T", "-c", "user.email=t@localhost", "-C", str(folder), *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return projects.git(folder, *words).strip()
 
 
-def project(folder: Path, files: Mapping[str, str | bytes] | None = None) -> str:
+def project(folder: Path, files: Mapping[str, str] | None = None) -> str:
     """A repository with a `cgins.yaml` and one kernel; gives back its commit."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, content in {"cgins.yaml": YAML, PATH: OLD, **(files or {})}.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content if isinstance(content, bytes) else content.encode())
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "first")
+    projects.committed(folder, {"cgins.yaml": YAML, PATH: OLD, **(files or {})})
     return git(folder, "rev-parse", "HEAD")

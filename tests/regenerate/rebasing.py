@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.regenerate import proposal
+from tests.evaluations import make_evaluation
 from tests.regenerate import proposals
-from tests.regenerate.proposals import Make, git
+from tests.regenerate.projects import write
+from tests.regenerate.proposals import git
 
 PATH, HEADER = "kernels/clamp.cpp", "kernels/clamp.h"
 YAML = """\
@@ -73,15 +75,13 @@ def record(folder: Path) -> None:
 
 def move(folder: Path, files: Mapping[str, str]) -> str:
     """Commit files; gives back the commit."""
-    for path, text in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
+    write(folder, files)
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", "Work")
     return git(folder, "rev-parse", "HEAD")
 
 
-def propose(folder: Path, make_evaluation: Make, **changes: Any) -> proposal.Proposal:
+def propose(folder: Path, **changes: Any) -> proposal.Proposal:
     """The proposal, with evidence that was made up."""
     goal = changes.setdefault("goal", "repair")
     known = {
@@ -91,4 +91,4 @@ def propose(folder: Path, make_evaluation: Make, **changes: Any) -> proposal.Pro
         "before": [],
         "after": proposals.accepted(make_evaluation(kernel="clamp")),
     }
-    return proposals.write(folder, make_evaluation, **known | changes)
+    return proposals.write(folder, **known | changes)

@@ -60,12 +60,12 @@ llm:
   max_answer_tokens: 2000
   prices: {writer: {input: 3, output: 15}, adviser: {input: 1, output: 5}}
 """
-_RELU = """\
-// cgins: relu(Tensor input, bool inplace=False) -> Tensor
+_CPP = """\
+// cgins: NAME(Tensor input, SCHEMA, bool inplace=False) -> Tensor
 // draft %d
 #include <cgins.h>
 
-extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
+extern "C" int NAME(const DLTensor* input, PROTOTYPE, bool, DLTensor* out, cgins_stream) {
   CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);
@@ -73,19 +73,12 @@ extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
   return 0;
 }
 """
-_THRESHOLD = """\
-// cgins: threshold(Tensor input, float threshold, float value, bool inplace=False) -> Tensor
-// draft %d
-#include <cgins.h>
-
-extern "C" int threshold(const DLTensor* input, double threshold, double value, bool, DLTensor* out, cgins_stream) {
-  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
-  const float* x = cgins::data<float>(input);
-  float* y = cgins::data<float>(out);
-  for (int64_t i = 0; i < cgins::numel(input); ++i) y[i] = %s;
-  return 0;
-}
-"""
+_RELU = _CPP.replace("NAME", "relu").replace(" SCHEMA,", "").replace(" PROTOTYPE,", "")
+_THRESHOLD = (
+    _CPP.replace("NAME", "threshold")
+    .replace("SCHEMA", "float threshold, float value")
+    .replace("PROTOTYPE", "double threshold, double value")
+)
 _SCALED = '"""Draft."""\n# draft %d\n\n\ndef scaled(x):\n    return %s\n'
 
 KERNELS: Mapping[str, tuple[str, str, Sequence[str]]] = {

@@ -26,6 +26,7 @@ from pytest_cgins.run.pool import WorkerPool
 from tests.regenerate import scripted
 from tests.regenerate.projects import committed, git
 
+MakeBench = Callable[..., tuple[Bench, ProjectCopy]]
 MAIN = "kernels/relu.cpp"
 YAML = """\
 version: 1
@@ -57,9 +58,7 @@ def project(made_once: Callable[..., Path], tmp_path: Path) -> Config:
 
 
 @pytest.fixture
-def make_bench(
-    project: Config, reference: WorkerPool, tmp_path: Path
-) -> Iterator[Callable[..., tuple[Bench, ProjectCopy]]]:
+def make_bench(project: Config, reference: WorkerPool, tmp_path: Path) -> Iterator[MakeBench]:
     """Makes a bench with a copy of its own, and ends it."""
     made: list[Bench] = []
     pools: list[CandidatePool] = []
@@ -90,8 +89,15 @@ def compiled(records: Mapping[int, logging.LogRecord] | list[logging.LogRecord])
     return sum(": not in the cache " in record.getMessage() for record in records)
 
 
-def test_each_has_a_folder_of_its_own(make_bench: Callable[..., tuple[Bench, ProjectCopy]]) -> None:
-    """Each is judged for itself, whatever the others are, and for what was touched in its own folder alone."""
+def passes(bench: Bench, files: Mapping[str, str]) -> bool:
+    return bench.check(files).evaluations[0].verdict.status is Status.PASSED
+
+
+def test_each_has_a_folder_of_its_own(make_bench: MakeBench) -> None:
+    """Each is judged for itself, whatever the others are, and for what was touched in its own folder alone.
+
+    What lies there after a batch is gone when the next begins, warmed or not.
+    """
     bench, copy = make_bench(threads=2)
     batch = [relu("a"), relu("b", "-EACH"), relu("c", "EACH < ? 0"), relu("d")]
     bench.begin(batch, None)
@@ -99,82 +105,63 @@ def test_each_has_a_folder_of_its_own(make_bench: Callable[..., tuple[Bench, Pro
     tops = [copy.top, *(copy.top.parent / f"copy-{number}" for number in (1, 2, 3))]
     assert [{MAIN: (top / MAIN).read_text()} for top in tops] == batch
     (tops[1] / "cgins.yaml").write_text("# moved\n")
-    found = []
+    (tops[3] / "left.txt").write_text("x")
+    verdicts = []
     for files in batch:
         trial = bench.check(files)
         (evaluation,) = trial.evaluations
-        found.append((evaluation.verdict.status, bench.touched()))
+        verdicts.append((evaluation.verdict.status, bench.touched()))
         assert str(copy.top.parent) not in str(trial)
-    assert found == [
+    assert verdicts == [
         (Status.PASSED, ()),
         (Status.INCORRECT, ("cgins.yaml",)),
         (Status.BUILD_ERROR, ()),
-        (Status.PASSED, ()),
+        (Status.PASSED, ("left.txt",)),
     ]
-
-
-def test_a_folder_is_as_new_for_the_next_candidate(
-    make_bench: Callable[..., tuple[Bench, ProjectCopy]],
-) -> None:
-    """What lies there after a batch is gone when the next begins, warmed or not."""
-    bench, copy = make_bench(threads=2)
-    bench.begin([relu("a"), relu("b")], None)
-    (copy.top.parent / "copy-1" / "left.txt").write_text("x")
-    assert bench.check(relu("b")).evaluations[0].verdict.status is Status.PASSED
-    assert bench.touched() == ("left.txt",)
     bench.warm(2)
-    bench.begin([relu("c"), relu("d")], None)
-    assert bench.check(relu("d")).evaluations[0].verdict.status is Status.PASSED
+    bench.begin([relu("e"), relu("f")], None)
+    assert passes(bench, relu("f"))
     assert bench.touched() == ()
 
 
-def test_nothing_is_built_twice(
-    make_bench: Callable[..., tuple[Bench, ProjectCopy]], caplog: pytest.LogCaptureFixture
+def test_nothing_is_built_twice_and_times_are_beside_the_champion_of_that_moment(
+    make_bench: MakeBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Checks, times, the acceptance, evidence of another run's copy and that run itself take what the first check built."""
-    bench, _ = make_bench()
+    """Checks, times, the acceptance, evidence of another run's copy and that run itself take what the first check built.
+
+    The champion may be crowned after the batch began; what probes see while a kernel is timed is told with its answers.
+    """
+    bench, copy = make_bench()
     first, second = relu("a"), relu("b")
+    bases = []
     with caplog.at_level(logging.DEBUG, "pytest_cgins.building.build"):
         bench.begin([first, second], None)
-        for files in (first, second):
-            assert bench.check(files).evaluations[0].verdict.status is Status.PASSED
+        assert passes(bench, first)
+        assert passes(bench, second)
         assert compiled(caplog.records) == 2
-        assert bench.times(first, None).evaluations[0].build_seconds == 0
-        assert compiled(caplog.records) == 3  # the incumbent, which it was timed beside
-        assert bench.times(second, first).evaluations[0].measurement is not None
-        accepted = bench.accept(second, goal="optimise")
-        assert accepted.evaluations[0].correctness is not None
+        for files, champion in ((first, None), (second, first)):
+            (evaluation,) = bench.times(files, champion).evaluations
+            assert evaluation.build_seconds == 0
+            assert evaluation.measurement is not None
+            assert evaluation.correctness is not None
+            bases.append(evaluation.measurement.base_revision)
+            (seen,) = [probe for probe in evaluation.correctness.probes if probe.name == "after_timing"]
+            assert "not timed" not in seen.message
+            assert compiled(caplog.records) == 3  # the incumbent, which the first was timed beside
+        assert bench.accept(second, goal="optimise").evaluations[0].correctness is not None
         again, _ = make_bench()
         again.begin([second, first], None)
         for files in (second, first):
-            assert again.check(files).evaluations[0].verdict.status is Status.PASSED
+            assert passes(again, files)
             again.times(files, None)
     assert compiled(caplog.records) == 3
-
-
-def test_times_are_beside_the_champion_of_that_moment(
-    make_bench: Callable[..., tuple[Bench, ProjectCopy]],
-) -> None:
-    """Also if it was crowned after the batch began; what probes see while a kernel is timed is told with its answers."""
-    bench, copy = make_bench()
-    first, second = relu("a"), relu("b")
-    bench.begin([first, second], None)
-    bases = []
-    for files, champion in ((first, None), (second, first)):
-        bench.check(files)
-        (evaluation,) = bench.times(files, champion).evaluations
-        assert evaluation.measurement is not None
-        assert evaluation.correctness is not None
-        bases.append(evaluation.measurement.base_revision)
-        (seen,) = [one for one in evaluation.correctness.probes if one.name == "after_timing"]
-        assert "not timed" not in seen.message
     crowned = git(copy.top, "rev-parse", "refs/tags/champion").strip()
     assert bases == [git(copy.top, "rev-parse", "refs/tags/incumbent").strip(), crowned]
     assert git(copy.top, "show", f"{crowned}:{MAIN}") == first[MAIN]
 
 
 def test_processes_start_while_candidates_are_checked(
-    make_bench: Callable[..., tuple[Bench, ProjectCopy]], caplog: pytest.LogCaptureFixture
+    make_bench: MakeBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All that time a candidate: where importing torch takes 6 s, it would stand still between any two of them."""
     bench, _ = make_bench()
@@ -189,7 +176,7 @@ def test_processes_start_while_candidates_are_checked(
 
 
 def test_the_end_does_not_wait_for_a_kernel_that_hangs(
-    make_bench: Callable[..., tuple[Bench, ProjectCopy]], monkeypatch: pytest.MonkeyPatch
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C while candidates run: all processes end at once, and the bench can be used again."""
     bench, copy = make_bench(threads=2)
@@ -200,18 +187,18 @@ def test_the_end_does_not_wait_for_a_kernel_that_hangs(
         Evaluator, "evaluate", lambda self, case: running.append(self) or evaluate(self, case)
     )
     bench.begin([hanging, relu("b")], None)
-    assert bench.check(relu("b")).evaluations[0].verdict.status is Status.PASSED
+    assert passes(bench, relu("b"))
     assert scripted.until(lambda: len(running) == 2, 30.0)
     began = time.monotonic()
     bench.close()
     assert time.monotonic() - began < 20.0
     bench.begin([relu("c")], None)
-    assert bench.check(relu("c")).evaluations[0].verdict.status is Status.PASSED
+    assert passes(bench, relu("c"))
     assert copy.touched() == ()
 
 
 def test_what_lacked_memory_is_checked_once_more_alone(
-    make_bench: Callable[..., tuple[Bench, ProjectCopy]], monkeypatch: pytest.MonkeyPatch
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside others it may have had less than it needs: that is not its fault."""
     bench, copy = make_bench(threads=2)
@@ -228,17 +215,14 @@ def test_what_lacked_memory_is_checked_once_more_alone(
     monkeypatch.setattr(Evaluator, "evaluate", short)
     bench.begin([relu("a"), relu("b")], None)
     for files in (relu("a"), relu("b")):
-        assert bench.check(files).evaluations[0].verdict.status is Status.PASSED
+        assert passes(bench, files)
     assert asked.count(copy.top) == 2
     assert len(asked) == 3
 
 
 @pytest.mark.parametrize("edited", [False, True])
 def test_acceptance_is_one_pass_where_the_base_is_the_incumbent(
-    project: Config,
-    make_bench: Callable[..., tuple[Bench, ProjectCopy]],
-    monkeypatch: pytest.MonkeyPatch,
-    edited: bool,
+    project: Config, make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch, edited: bool
 ) -> None:
     """Who beats one beats the other; else each is timed beside the candidate, the incumbent at its share of alpha."""
     if edited:

@@ -98,14 +98,7 @@ def test_a_project_is_made_of_a_benchmark_file_and_gets_another_kernel(tmp_path:
 @pytest.mark.exam
 def test_from_a_benchmark_file_to_kernels_in_one_command(tmp_path: Path, ended: Ended) -> None:
     """matmul and sin are recorded, written, refused by the compiler once, accepted, and gated; nothing else is needed."""
-    run = (
-        "run",
-        BENCHMARK,
-        "--implementation",
-        "cpp",
-        f"--cgins-llm=replay:{RECORDING}",
-        "--cgins-no-timing",
-    )
+    run = ("run", BENCHMARK, "--implementation=cpp", f"--cgins-llm=replay:{RECORDING}", "--cgins-no-timing")
     done = ended(*run, "--out", "made", folder=tmp_path)
     assert "5 traces" in done.stdout
     project = tmp_path / "made"
@@ -121,15 +114,9 @@ def test_from_a_benchmark_file_to_kernels_in_one_command(tmp_path: Path, ended: 
         "runs", "export", "--as", "gins", "--out", "gins", "--runs", "made/.cgins/runs", folder=tmp_path
     )
     assert sorted(Path(line).name for line in files.stdout.splitlines()) == [
-        *(
-            "matmul_gold.pt",
-            "matmul_inputs.pt",
-            "matmul_iter1.log",
-            "matmul_iter2.log",
-            "matmul_kernel_final.cpp",
-        ),
-        *("sin_gold.pt", "sin_inputs.pt", "sin_iter1.log", "sin_kernel_final.cpp"),
-    ]
+        "matmul_gold.pt", "matmul_inputs.pt", "matmul_iter1.log", "matmul_iter2.log", "matmul_kernel_final.cpp",
+        "sin_gold.pt", "sin_inputs.pt", "sin_iter1.log", "sin_kernel_final.cpp",
+    ]  # fmt: skip
     again = ended("runs", "resume", "--runs", "made/.cgins/runs", folder=tmp_path)
     assert " is done: cgins runs show " in again.stderr
     assert "cgins: next: pytest --cgins made\n" in again.stderr
@@ -186,11 +173,8 @@ def test_runs_are_found_by_name_and_by_folder(here: Path, capsys: pytest.Capture
     one = journals.target()
     old = journals.journal(here / "cgins.yaml", one)
     new = journals.journal(here / "cgins.yaml", one, id="20260203-040506-cd34")
-    for words, name in (
-        ([], new.record.id),
-        ([old.record.id], old.record.id),
-        ([str(old.folder)], old.record.id),
-    ):
+    old_id = old.record.id
+    for words, name in (([], new.record.id), ([old_id], old_id), ([str(old.folder)], old_id)):
         assert cli.main(["runs", "show", *words]) == 0
         assert capsys.readouterr().out.startswith(f"run {name}: stopped\n")
     assert cli.main(["runs", "show", "20260203-040506-cd35"]) == 2
@@ -248,15 +232,8 @@ def test_the_skill_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["runs", "skill"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("---\nname: answer-kernel-prompts\ndescription: ")
-    for words in (
-        "answer.md",
-        "prompt.md",
-        "cgins runs resume",
-        "cgins runs show",
-        "<<<<<<< SEARCH",
-        "--give-up",
-    ):
-        assert words in text
+    words = "answer.md", "prompt.md", "cgins runs resume", "cgins runs show", "<<<<<<< SEARCH", "--give-up"
+    assert [word for word in words if word not in text] == []
 
 
 def test_candidates_need_their_device(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytest_cgins.config import load
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
-from pytest_cgins.regenerate.model import Ask, Attempt, Target
+from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
 from pytest_cgins.regenerate.search.evidence import Evidence
@@ -14,6 +14,7 @@ from pytest_cgins.regenerate.search.policies.refine import Refine
 from pytest_cgins.regenerate.search.policies.single_shot import SingleShot
 from pytest_cgins.regenerate.search.policy import Means, Policy
 from pytest_cgins.regenerate.search.tree import Tree
+from tests.regenerate import journals
 from tests.regenerate.projects import FILES, committed
 from tests.regenerate.prompts.example import CPU
 
@@ -25,14 +26,7 @@ def prompts_of(tmp_path: Path) -> ContextPrompts:
     copy = ProjectCopy(
         load(project / "cgins.yaml"), "scale", "cpp", "cpu", tmp_path / "copy", baseline="merge-base"
     )
-    target = Target(
-        kernel="scale",
-        implementation="cpp",
-        device="cpu",
-        op="torch.relu",
-        contract="launcher",
-        goal="optimise",
-    )
+    target = journals.target("scale", op="torch.relu", goal="optimise")
     return ContextPrompts(target, copy, copy.incumbent(), lambda: CPU, ())
 
 

@@ -13,7 +13,7 @@ from pytest_cgins import record
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.regenerate.gins import export
-from pytest_cgins.regenerate.model import Trial
+from tests.evaluations import make_evaluation
 from tests.regenerate import journals
 
 
@@ -50,15 +50,12 @@ def load(file: Path) -> Any:
     return torch.load(file, weights_only=True)
 
 
-def test_every_file_of_the_layout(config: Path, tmp_path: Path, make_evaluation: Any) -> None:
+def test_every_file_of_the_layout(config: Path, tmp_path: Path) -> None:
     """Inputs and gold of an op's first trace, a log an attempt, and the accepted source, under the names of GinS."""
     one = journals.target("gelu")
     run = journals.journal(config, one)
     wrong = make_evaluation(Status.INCORRECT, reason=Reason.REFERENCE_MISMATCH, message="far off")
-    trial = Trial(
-        stage="check", evaluations=(wrong,), environments=(), seed=7, sandbox=True, sanitized=False, seconds=1
-    )
-    journals.attempt(run, one, 1, log="error: no ';'", trials=(trial,))
+    journals.attempt(run, one, 1, log="error: no ';'", trials=(journals.trial(wrong),))
     journals.attempt(run, one, 2, "accepted")
     journals.settle(run, one, "accepted", {"kernels/gelu.cpp": "right\r\n", "kernels/rows.h": "helper\n"})
     out = tmp_path / "out" / "deep"

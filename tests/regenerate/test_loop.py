@@ -103,7 +103,10 @@ def test_what_a_failed_request_took_counts_in_a_resumed_run(tmp_path: Path) -> N
     with Journal.resume(tmp_path / "r") as journal:
         silent = Silent()
         ledger = Ledger(Budget(tokens=1000, minutes=5.0), {}, clock=lambda: silent.now)
-        assert _looped(journal, silent, ledger).state == "stopped"
+        stopped = _looped(journal, silent, ledger)
+        assert stopped.state == "stopped"
+        assert "5.0 of 5 minutes have passed, none are left for the answers that are awaited" in stopped.why
+        assert silent.now == 300.0
         assert not (journal.folder / "k-cpu-cpp/attempt-01/generator/error.json").exists()
         assert (ledger.spent().requests, ledger.spent().tokens, ledger.spent().usd) == (1, 900, 0.25)
         taken = run_status.spent_on(journal)
@@ -176,14 +179,3 @@ def test_why_a_target_was_stopped_is_kept_until_the_run_goes_on(tmp_path: Path) 
     with Journal.resume(folder) as journal:
         next(_repair(journal).steps())
     assert "  stopped  " not in shown()
-
-
-def test_minutes_end_a_run_that_waits(tmp_path: Path) -> None:
-    """An answer that does not come in the minutes of the budget is not waited for any longer."""
-    silent = Silent()
-    ledger = Ledger(Budget(tokens=None, minutes=5.0), {}, clock=lambda: silent.now)
-    with Journal.create(tmp_path, RECORD) as journal:
-        result = _looped(journal, silent, ledger)
-    assert result.state == "stopped"
-    assert "5.0 of 5 minutes have passed, none are left for the answers that are awaited" in result.why
-    assert silent.now == 300.0

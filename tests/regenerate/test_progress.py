@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from pytest_cgins.regenerate.budget import Spent, spent_by, total
-from pytest_cgins.regenerate.model import Attempt, Request, Result, Target, Usage
+from pytest_cgins.regenerate.model import Attempt, Request, Result, Usage
 from pytest_cgins.regenerate.progress import (
     Board,
     Event,
@@ -31,6 +31,7 @@ from pytest_cgins.regenerate.progress import (
     text,
 )
 from pytest_cgins.report.escape import visible
+from tests.regenerate import journals
 
 SPENT = Spent(requests=3, prompt_tokens=41_000, answer_tokens=203, usd=0.42, seconds=186.0)
 HOSTILE = "[bold red]x[/] \x1b[2Jü核\n::error:::smile:\u202e"
@@ -211,18 +212,12 @@ def test_an_error_leaves_a_clean_terminal() -> None:
     assert "\x1b[2K" in after
 
 
-CONTRACT = "launcher"
-
-
 def result(kernel: str, state: str, attempts: int = 1, **more: str) -> Result:
-    target = Target(
-        kernel=kernel, implementation="cpp", device="cpu", op="torch.mul", contract=CONTRACT, goal="repair"
-    )
     made = tuple(
         Attempt(number=number + 1, goal="repair", outcome="failed", reason="", message="", seconds=10.0)
         for number in range(attempts)
     )
-    return Result(target=target, state=state, attempts=made, **more)
+    return Result(target=journals.target(kernel), state=state, attempts=made, **more)
 
 
 def spent(kernel: str, *usd: float | None, model: str = "m", tokens: int = 1000) -> dict[str, Spent]:

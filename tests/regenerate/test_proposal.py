@@ -18,15 +18,16 @@ from pytest_cgins.core.model import Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import report as proposal_report
 from pytest_cgins.regenerate.proposal.read import check_accepted
+from tests.evaluations import make_evaluation
 from tests.regenerate import proposals
-from tests.regenerate.proposals import NEW, OLD, PATH, YAML, Make
+from tests.regenerate.proposals import NEW, OLD, PATH, YAML
 
 GENERATED = YAML + "      - {name: fast, device: cpu, source: kernels/fast.cpp}\n"
 
 
-def test_round_trip(tmp_path: Path, make_evaluation: Make) -> None:
+def test_round_trip(tmp_path: Path) -> None:
     """What is written is read back, with old and new contents, the patch and the evidence."""
-    written = proposals.write(tmp_path / "p", make_evaluation)
+    written = proposals.write(tmp_path / "p")
     contents = proposal.read(tmp_path / "p")
     assert contents.proposal == written
     assert contents.base == {PATH: OLD.encode()}
@@ -41,10 +42,10 @@ def test_round_trip(tmp_path: Path, make_evaluation: Make) -> None:
     assert [(one.status, one.message) for one in written.before] == [(Status.INCORRECT, "2 elements wrong")]
 
 
-def test_price_is_unknown_if_one_answer_has_none(tmp_path: Path, make_evaluation: Make) -> None:
+def test_price_is_unknown_if_one_answer_has_none(tmp_path: Path) -> None:
     """A sum of some prices would be told as the whole."""
     answers = [proposals.answer(), proposals.answer("other", None)]
-    written = proposals.write(tmp_path / "p", make_evaluation, answers=answers)
+    written = proposals.write(tmp_path / "p", answers=answers)
     assert written.cost.usd is None
     assert written.models == ("a-model", "other")
 
@@ -58,33 +59,31 @@ def test_price_is_unknown_if_one_answer_has_none(tmp_path: Path, make_evaluation
         (b"caf\xe9\n", b"caf\xc3\xa9\n"),
     ],
 )
-def test_bytes_survive(tmp_path: Path, make_evaluation: Make, old: bytes, new: bytes) -> None:
+def test_bytes_survive(tmp_path: Path, old: bytes, new: bytes) -> None:
     """Line ends, a missing last newline, a byte order mark, and an old file that is not UTF-8."""
-    proposals.write(tmp_path / "p", make_evaluation, base={PATH: old}, new={PATH: new})
+    proposals.write(tmp_path / "p", base={PATH: old}, new={PATH: new})
     contents = proposal.read(tmp_path / "p")
     assert (contents.base, contents.files) == ({PATH: old}, {PATH: new})
 
 
-def test_unchanged_files_are_left_out(tmp_path: Path, make_evaluation: Make) -> None:
+def test_unchanged_files_are_left_out(tmp_path: Path) -> None:
     """Of all own sources of a kernel only those are proposed that differ; "" stands for a file that is not there."""
     base = {PATH: OLD, "kernels/scale.h": "same\n", "kernels/more.h": ""}
     new = {**base, PATH: NEW, "kernels/more.h": "x\n"}
-    written = proposals.write(tmp_path / "p", make_evaluation, base=base, new=new)
+    written = proposals.write(tmp_path / "p", base=base, new=new)
     assert sorted(written.files) == ["kernels/more.h", PATH]
     assert written.created == {"kernels/more.h"}
 
 
-def test_older_proposal_is_replaced(tmp_path: Path, make_evaluation: Make) -> None:
+def test_older_proposal_is_replaced(tmp_path: Path) -> None:
     """A run that is resumed writes its proposal again; nothing else is left in the folder above."""
-    proposals.write(tmp_path / "p", make_evaluation)
-    proposals.write(tmp_path / "p", make_evaluation, new={PATH: "other\n"})
+    proposals.write(tmp_path / "p")
+    proposals.write(tmp_path / "p", new={PATH: "other\n"})
     assert proposal.read(tmp_path / "p").files == {PATH: b"other\n"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["p"]
 
 
-def test_failed_write_leaves_nothing(
-    tmp_path: Path, make_evaluation: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If writing breaks off, there is no folder that looks like a proposal."""
 
     def full(self: Path, content: bytes) -> int:
@@ -92,13 +91,13 @@ def test_failed_write_leaves_nothing(
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space left"):
-        proposals.write(tmp_path / "p", make_evaluation)
+        proposals.write(tmp_path / "p")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_others_may_read_it(tmp_path: Path, make_evaluation: Make) -> None:
+def test_others_may_read_it(tmp_path: Path) -> None:
     """The folder's mode is that of any new folder: the next step of a pipeline may be another user."""
-    proposals.write(tmp_path / "p", make_evaluation)
+    proposals.write(tmp_path / "p")
     (tmp_path / "plain").mkdir()
     modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("p", "plain")]
     assert modes[0] == modes[1]
@@ -119,22 +118,20 @@ def test_others_may_read_it(tmp_path: Path, make_evaluation: Make) -> None:
         ({"after": ()}, "has no case of scale-cpu-cpp that passed"),
     ],
 )
-def test_what_would_not_be_read_is_not_written(
-    tmp_path: Path, make_evaluation: Make, changes: dict[str, Any], said: str
-) -> None:
+def test_what_would_not_be_read_is_not_written(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     """The run is told at once, and no folder is left."""
     if "after" in changes:
         good = make_evaluation()
         bad = make_evaluation(Status.INCORRECT, signature="f32-9x9-0002")
         changes = {"after": proposals.accepted(*((good, bad) if changes["after"] is None else ()))}
     with pytest.raises(ProposalError, match=said) as error:
-        proposals.write(tmp_path / "p", make_evaluation, **changes)
+        proposals.write(tmp_path / "p", **changes)
     assert error.value.remedy
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("goal", ["repair", "generate", "optimise"])
-def test_an_optimisation_has_no_undecided_case(tmp_path: Path, make_evaluation: Make, goal: str) -> None:
+def test_an_optimisation_has_no_undecided_case(tmp_path: Path, goal: str) -> None:
     """Evidence with a case in which it may be slower is neither written nor read; right is right in a noisy case."""
     target = proposals.target(goal=goal)
     good, noisy = (
@@ -146,12 +143,12 @@ def test_an_optimisation_has_no_undecided_case(tmp_path: Path, make_evaluation: 
             check_accepted(target, "optimise", (good, noisy))
         after = proposals.accepted(good, noisy)
         with pytest.raises(ProposalError, match=r"f32-9x9-0002 is INCONCLUSIVE"):
-            proposals.write(tmp_path / "p", make_evaluation, target=target, goal="optimise", after=after)
+            proposals.write(tmp_path / "p", target=target, goal="optimise", after=after)
     else:
         check_accepted(target, goal, (good, noisy))  # type: ignore[arg-type]
 
 
-def generated(folder: Path, make_evaluation: Make, **changes: Any) -> proposal.Proposal:
+def generated(folder: Path, **changes: Any) -> proposal.Proposal:
     known: dict[str, Any] = {
         "target": proposals.target(implementation="fast", goal="generate", statuses=()),
         "goal": "generate",
@@ -160,16 +157,16 @@ def generated(folder: Path, make_evaluation: Make, **changes: Any) -> proposal.P
         "before": [],
         "after": proposals.accepted(make_evaluation(implementation="fast")),
     }
-    return proposals.write(folder, make_evaluation, **known | changes)
+    return proposals.write(folder, **known | changes)
 
 
-def test_new_kernel_may_enter_itself(tmp_path: Path, make_evaluation: Make) -> None:
+def test_new_kernel_may_enter_itself(tmp_path: Path) -> None:
     """`generate` adds an implementation to cgins.yaml; comments and order may change."""
-    written = generated(tmp_path / "p", make_evaluation)
+    written = generated(tmp_path / "p")
     assert written.title == "Add scale (fast on cpu)"
     assert proposal.read(tmp_path / "p").base == {"cgins.yaml": YAML.encode()}
     commented = {"cgins.yaml": "# kernels\n" + GENERATED, "kernels/fast.cpp": NEW}
-    generated(tmp_path / "p", make_evaluation, new=commented)
+    generated(tmp_path / "p", new=commented)
 
 
 SECTIONS = {
@@ -187,7 +184,7 @@ PROVIDERS = (
 
 
 @pytest.mark.parametrize("llm", PROVIDERS)
-def test_new_kernel_leaves_whatever_the_file_says(tmp_path: Path, make_evaluation: Make, llm: str) -> None:
+def test_new_kernel_leaves_whatever_the_file_says(tmp_path: Path, llm: str) -> None:
     """A file with all sections, and an entry whose sources and flags name folders in and out of the project."""
     sections = {"version": "1", **SECTIONS, "llm": llm}
     assert {*sections, "kernels"} == set(TOP_KEYS)
@@ -197,11 +194,11 @@ def test_new_kernel_leaves_whatever_the_file_says(tmp_path: Path, make_evaluatio
     old = old.replace("{name: cpp, device: cpu, source: kernels/scale.cpp}", entry)
     new = old + "      - {name: fast, device: cpu, source: kernels/fast.cpp}\n"
     files = {"cgins.yaml": new, "kernels/fast.cpp": NEW}
-    generated(tmp_path / "p", make_evaluation, base={"cgins.yaml": old}, new=files)
+    generated(tmp_path / "p", base={"cgins.yaml": old}, new=files)
     for wanted, other in ((llm, "{provider: gemini, model: mine}"), ("../shared/rows.cpp", "../rows.cpp")):
         changed = {**files, "cgins.yaml": new.replace(wanted, other)}
         with pytest.raises(ProposalError, match="changes more than scale-cpu-fast"):
-            generated(tmp_path / "q", make_evaluation, base={"cgins.yaml": old}, new=changed)
+            generated(tmp_path / "q", base={"cgins.yaml": old}, new=changed)
 
 
 @pytest.mark.parametrize(
@@ -218,34 +215,30 @@ def test_new_kernel_leaves_whatever_the_file_says(tmp_path: Path, make_evaluatio
         ({"conf/cgins.yaml": GENERATED}, "only where a new kernel"),
     ],
 )  # fmt: skip
-def test_new_kernel_may_change_no_more(
-    tmp_path: Path, make_evaluation: Make, new: dict[str, str], said: str
-) -> None:
+def test_new_kernel_may_change_no_more(tmp_path: Path, new: dict[str, str], said: str) -> None:
     """Other entries, tolerances, traces and the gate are not a candidate's to change."""
     with pytest.raises(ProposalError, match=said):
-        generated(
-            tmp_path / "p", make_evaluation, new={"cgins.yaml": GENERATED, "kernels/fast.cpp": NEW, **new}
-        )
+        generated(tmp_path / "p", new={"cgins.yaml": GENERATED, "kernels/fast.cpp": NEW, **new})
 
 
 @pytest.mark.parametrize("path", ["src/pkg/plugins/more.py", "hubconf.py"])
-def test_new_kernel_comes_with_its_entry(tmp_path: Path, make_evaluation: Make, path: str) -> None:
+def test_new_kernel_comes_with_its_entry(tmp_path: Path, path: str) -> None:
     """Without the entry nothing says that the files are the kernel's: new ones could be put anywhere."""
     with pytest.raises(
         ProposalError, match=r"cgins\.yaml: is not among the files, and scale-cpu-fast is new"
     ):
-        generated(tmp_path / "p", make_evaluation, base={}, new={path: "import os\n"})
+        generated(tmp_path / "p", base={}, new={path: "import os\n"})
 
 
-def test_new_kernel_stands_in_for_no_other(tmp_path: Path, make_evaluation: Make) -> None:
+def test_new_kernel_stands_in_for_no_other(tmp_path: Path) -> None:
     """Its file is not that of another kernel where upper and lower case are the same."""
     path = "Kernels/scale.cpp"
     new = {"cgins.yaml": GENERATED.replace("kernels/fast.cpp", path), path: NEW}
     with pytest.raises(ProposalError, match=r"Kernels/scale\.cpp and kernels/scale\.cpp are one file where"):
-        generated(tmp_path / "p", make_evaluation, new=new)
+        generated(tmp_path / "p", new=new)
 
 
-def test_new_kernel_has_no_settings_of_its_own(tmp_path: Path, make_evaluation: Make) -> None:
+def test_new_kernel_has_no_settings_of_its_own(tmp_path: Path) -> None:
     """A kernel that was not in the file at all cannot bring a tolerance with it."""
     entry = "  fresh:\n    op: torch.nn.functional.gelu\n    source: kernels/fast.cpp\n"
     target = proposals.target(kernel="fresh", implementation="cpp", goal="generate")
@@ -253,10 +246,10 @@ def test_new_kernel_has_no_settings_of_its_own(tmp_path: Path, make_evaluation: 
     for settings, fine in (("", True), ("    tolerance: {rtol: 1, atol: 1}\n", False)):
         new = {"cgins.yaml": YAML + entry + settings, "kernels/fast.cpp": NEW}
         if fine:
-            generated(tmp_path / "p", make_evaluation, target=target, after=after, new=new)
+            generated(tmp_path / "p", target=target, after=after, new=new)
             continue
         with pytest.raises(ProposalError, match="fresh has settings of its own"):
-            generated(tmp_path / "q", make_evaluation, target=target, after=after, new=new)
+            generated(tmp_path / "q", target=target, after=after, new=new)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +259,7 @@ def test_new_kernel_has_no_settings_of_its_own(tmp_path: Path, make_evaluation: 
         "llm: {provider: ollama, model: other}\n",
     ],
 )  # fmt: skip
-def test_a_file_that_is_new_has_no_settings(tmp_path: Path, make_evaluation: Make, settings: str) -> None:
+def test_a_file_that_is_new_has_no_settings(tmp_path: Path, settings: str) -> None:
     """Where the project has no cgins.yaml yet, the one that comes names traces and its kernel, and nothing else."""
     text = (
         YAML.partition("kernels:")[0]
@@ -274,22 +267,22 @@ def test_a_file_that_is_new_has_no_settings(tmp_path: Path, make_evaluation: Mak
     )
     target = proposals.target(kernel="fresh", implementation="cpp", goal="generate")
     known = {"target": target, "after": proposals.accepted(make_evaluation(kernel="fresh")), "base": {}}
-    generated(tmp_path / "p", make_evaluation, **known, new={"cgins.yaml": text, "kernels/fast.cpp": NEW})
+    generated(tmp_path / "p", **known, new={"cgins.yaml": text, "kernels/fast.cpp": NEW})
     new = {"cgins.yaml": text + settings, "kernels/fast.cpp": NEW}
     with pytest.raises(ProposalError, match=r"cgins\.yaml: has settings of its own"):
-        generated(tmp_path / "q", make_evaluation, **known, new=new)
+        generated(tmp_path / "q", **known, new=new)
 
 
-def test_new_kernel_overwrites_nothing(tmp_path: Path, make_evaluation: Make) -> None:
+def test_new_kernel_overwrites_nothing(tmp_path: Path) -> None:
     """Its files are new ones."""
     base = {"cgins.yaml": YAML, "kernels/fast.cpp": OLD}
     with pytest.raises(ProposalError, match=r"kernels/fast\.cpp: already exists"):
-        generated(tmp_path / "p", make_evaluation, base=base)
+        generated(tmp_path / "p", base=base)
 
 
-def test_published_schema_is_current_and_fits(tmp_path: Path, make_evaluation: Make) -> None:
+def test_published_schema_is_current_and_fits(tmp_path: Path) -> None:
     """The packaged schema is that of the dataclass, and accepts what is written."""
     published = files("pytest_cgins") / "schemas" / f"proposal-{proposal.PROPOSAL_VERSION}.json"
     assert json.loads(published.read_text(encoding="utf-8")) == proposal.proposal_schema()
-    written = proposals.write(tmp_path / "p", make_evaluation)
+    written = proposals.write(tmp_path / "p")
     jsonschema.Draft202012Validator(proposal.proposal_schema()).validate(documents.dump_python(written))

@@ -97,16 +97,14 @@ def test_files_that_lfs_keeps(tmp_path: Path, same: bool) -> None:
     """A pointer is filled from the working tree if that has the file it points to, and no other."""
     content = b"many numbers"
     digest = hashlib.sha256(content if same else b"others").hexdigest()
-    pointer = (
-        f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {len(content)}\n"
-    ).encode()
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {len(content)}\n"
     top = tmp_path / "project"
     commit = proposals.project(top, {"traces/tiny/blob.safetensors": pointer})
     (top / "traces/tiny/blob.safetensors").write_bytes(content)
     (tmp_path / "empty").mkdir()
     project = rebase.checkout(top, commit, tmp_path / "empty")
     _packs(project, top)
-    assert (project / "traces/tiny/blob.safetensors").read_bytes() == (content if same else pointer)
+    assert (project / "traces/tiny/blob.safetensors").read_bytes() == (content if same else pointer.encode())
 
 
 def test_from_a_linked_worktree(tmp_path: Path) -> None:

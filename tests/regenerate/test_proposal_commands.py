@@ -17,17 +17,18 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.model import SessionReport
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.run.sandbox.fence import Sandbox
+from tests.evaluations import make_evaluation
 from tests.regenerate import proposals
-from tests.regenerate.proposals import NEW, OLD, PATH, YAML, Make
+from tests.regenerate.proposals import NEW, OLD, PATH, YAML
 
 TINY = Path(__file__).parents[1] / "plugin" / "project"
 
 
 @pytest.fixture
-def place(tmp_path: Path, make_evaluation: Make, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository at the base of a proposal in `../p`; commands run in it."""
     commit = proposals.project(tmp_path / "project")
-    proposals.write(tmp_path / "p", make_evaluation, base_commit=commit)
+    proposals.write(tmp_path / "p", base_commit=commit)
     monkeypatch.chdir(tmp_path / "project")
     return tmp_path / "project"
 
@@ -112,10 +113,10 @@ def test_verify_tells_a_forged_report(place: Path, capsys: pytest.CaptureFixture
     assert "note  report.md is not what this version makes of the rest" in capsys.readouterr().out
 
 
-def test_only_own_sources(place: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_own_sources(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that `cgins.yaml` of the working tree does not give to the kernel is refused by verify and apply."""
     new = {PATH: NEW, "kernels/other.cpp": "x\n"}
-    proposals.write(Path("../p"), make_evaluation, new=new)
+    proposals.write(Path("../p"), new=new)
     assert cli.main(["proposal", "verify", "../p"]) == 1
     assert (
         "FAIL  kernels/other.cpp: is not a source of scale-cpu-cpp, by cgins.yaml" in capsys.readouterr().out
@@ -168,9 +169,7 @@ def test_apply_follows_no_link(
     assert (elsewhere / "scale.cpp").read_text() == OLD
 
 
-def test_apply_a_new_kernel_without_a_repository(
-    tmp_path: Path, make_evaluation: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_apply_a_new_kernel_without_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A project in no repository: paths start at `--root`; folders are made."""
     root = tmp_path / "plain"
     root.mkdir()
@@ -179,7 +178,6 @@ def test_apply_a_new_kernel_without_a_repository(
     entry = "      - {name: fast, device: cpu, source: new/place/fast.cpp}\n"
     proposals.write(
         tmp_path / "p",
-        make_evaluation,
         target=proposals.target(implementation="fast", goal="generate"),
         goal="generate",
         base={"cgins.yaml": YAML},
@@ -194,14 +192,12 @@ def test_apply_a_new_kernel_without_a_repository(
 
 
 @pytest.mark.parametrize("eol", ["lf", "crlf"])
-def test_files_with_line_ends_of_windows(
-    tmp_path: Path, make_evaluation: Make, monkeypatch: pytest.MonkeyPatch, eol: str
-) -> None:
+def test_files_with_line_ends_of_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eol: str) -> None:
     """What a checkout made CRLF of stays so, and git takes the patch."""
     old, new = OLD.replace("\n", "\r\n"), NEW.replace("\n", "\r\n")
     attributes = {".gitattributes": f"*.cpp text eol={eol}\n" if eol == "crlf" else ""}
     proposals.project(tmp_path / "project", {PATH: old, **attributes})
-    proposals.write(tmp_path / "p", make_evaluation, base={PATH: old}, new={PATH: new})
+    proposals.write(tmp_path / "p", base={PATH: old}, new={PATH: new})
     monkeypatch.chdir(tmp_path / "project")
     assert cli.main(["proposal", "verify", "../p"]) == 0
     assert cli.main(["proposal", "apply", "../p"]) == 0
@@ -229,7 +225,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, recorded: Path) -> Path:
     [("kernels/Fast.cpp", '"fast.cpp" is "Fast.cpp" in the'), ("New/x.txt", '"new" is "New" in the')],
 )
 def test_only_names_that_differ_in_more_than_case(
-    place: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str], present: str, said: str
+    place: Path, capsys: pytest.CaptureFixture[str], present: str, said: str
 ) -> None:
     """A new file that would replace one of the working tree, or lie in another folder, where case is nothing."""
     path = "new/fast.cpp" if present.startswith("New") else "kernels/fast.cpp"
@@ -237,7 +233,7 @@ def test_only_names_that_differ_in_more_than_case(
     (place / present).write_text("somebody's\n")
     added = f"      - {{name: fast, device: cpu, source: {path}}}\n"
     proposals.write(
-        Path("../p"), make_evaluation, target=proposals.target(implementation="fast", goal="generate"), goal="generate",
+        Path("../p"), target=proposals.target(implementation="fast", goal="generate"), goal="generate",
         base={"cgins.yaml": YAML}, new={"cgins.yaml": YAML + added, path: NEW}, before=[],
         after=proposals.accepted(make_evaluation(implementation="fast")),
     )  # fmt: skip
@@ -265,7 +261,7 @@ def gated(folder: Path) -> SessionReport:
 @pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
 @pytest.mark.parametrize("honest", [True, False])
 def test_gate_tells_an_honest_proposal_from_a_forged_one(
-    tiny: Path, tmp_path: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str], honest: bool
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], honest: bool
 ) -> None:
     """With `--gate` the kernel is run, in a copy: evidence that was made up is found out; the project is untouched."""
     path = "kernels/relu.cpp"
@@ -276,7 +272,6 @@ def test_gate_tells_an_honest_proposal_from_a_forged_one(
     assert [one.verdict.status.outcome for one in after.evaluations] == ["pass", "pass"]
     proposals.write(
         tmp_path / "p",
-        make_evaluation,
         target=proposals.target(kernel="relu", implementation="right", op="torch.nn.functional.relu"),
         base={path: wrong},
         new={path: right if honest else f"// as it was\n{wrong}"},

@@ -19,13 +19,13 @@ from pytest_cgins.core.model import Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import paths as proposal_paths
 from tests.regenerate import proposals
-from tests.regenerate.proposals import NEW, OLD, PATH, Make
+from tests.regenerate.proposals import NEW, OLD, PATH
 
 
 @pytest.fixture
-def folder(tmp_path: Path, make_evaluation: Make) -> Path:
+def folder(tmp_path: Path) -> Path:
     """A proposal that is in order."""
-    proposals.write(tmp_path / "p", make_evaluation)
+    proposals.write(tmp_path / "p")
     return tmp_path / "p"
 
 
@@ -124,41 +124,14 @@ def test_wrong_digest(folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "../x.cpp",
-        "kernels/../../x.cpp",
-        "./x.cpp",
-        "/etc/x.cpp",
-        "kernels//x.cpp",
-        "",
-        ".github/workflows/x.yml",
-        ".github/x.py",
-        ".GitHub/x.py",
-        "a/.git/hooks/x.py",
-        ".GIT/x.py",
-        "git~1/x.py",
-        ".g\u200cit/x.py",
-        "\uff0egit/x.py",
-        "ke\u0301rnel/x.py",
-        "kernels\\x.cpp",
-        "kernels/x.cpp ",
-        "kernels./x.cpp",
-        "kernels/x\n.cpp",
-        "kernels/x.cpp\0.md",
-        "-x.cpp",
-        "cgins.yaml",
-        "CGINS.yaml",
-        "conftest.py",
-        "kernels/Conftest.py",
-        "setup.py",
-        "test_x.py",
-        "sitecustomize.py",
-        "json.py",
-        "pyproject.toml",
-        "kernels/x.so",
-        "Makefile",
-        "x" * 241 + ".cpp",
+        "../x.cpp", "kernels/../../x.cpp", "./x.cpp", "/etc/x.cpp", "kernels//x.cpp", "",
+        ".github/workflows/x.yml", ".github/x.py", ".GitHub/x.py", "a/.git/hooks/x.py", ".GIT/x.py",
+        "git~1/x.py", ".g\u200cit/x.py", "\uff0egit/x.py", "ke\u0301rnel/x.py", "kernels\\x.cpp",
+        "kernels/x.cpp ", "kernels./x.cpp", "kernels/x\n.cpp", "kernels/x.cpp\0.md", "-x.cpp",
+        "cgins.yaml", "CGINS.yaml", "conftest.py", "kernels/Conftest.py", "setup.py", "test_x.py",
+        "sitecustomize.py", "json.py", "pyproject.toml", "kernels/x.so", "Makefile", "x" * 241 + ".cpp",
     ],
-)
+)  # fmt: skip
 def test_paths_that_nothing_may_change(folder: Path, path: str) -> None:
     """The path alone is refused, whatever lies in the folder."""
 
@@ -382,11 +355,11 @@ def test_names_in_errors_control_no_terminal(folder: Path) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_random_damage_ends_in_our_error(
-    tmp_path_factory: pytest.TempPathFactory, make_evaluation: Make, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     """A byte of any file changed: our error, or the same proposal."""
     folder = tmp_path_factory.mktemp("damaged") / "p"
-    written = proposals.write(folder, make_evaluation)
+    written = proposals.write(folder)
     name = data.draw(st.sampled_from(["proposal.json", "patch.diff", "evidence.json", f"files/{PATH}"]))
     text = bytearray((folder / name).read_bytes())
     at = data.draw(st.integers(0, len(text) - 1))

@@ -15,8 +15,9 @@ from pytest_cgins.app import cli
 from pytest_cgins.core.model import Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import measure
+from tests.evaluations import make_evaluation
 from tests.regenerate import proposals, rebasing
-from tests.regenerate.proposals import Make, git
+from tests.regenerate.proposals import git
 from tests.regenerate.rebasing import HEADER, NEW, ODD, OLD, PATH, RIGHT, SLOW, WRONG, YAML
 
 
@@ -27,12 +28,12 @@ def packs(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
 
 
 @pytest.fixture
-def project(tmp_path: Path, packs: Path, make_evaluation: Make, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, packs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with the traces in it, and a proposal in `../p` that was made on its first commit."""
     folder = tmp_path / "project"
     shutil.copytree(packs, folder / "traces")
     first = proposals.project(folder, {"cgins.yaml": YAML, PATH: OLD, HEADER: WRONG})
-    rebasing.propose(tmp_path / "p", make_evaluation, base_commit=first)
+    rebasing.propose(tmp_path / "p", base_commit=first)
     monkeypatch.chdir(folder)
     return folder
 
@@ -43,7 +44,7 @@ def rebase(*options: str) -> int:
 
 @pytest.mark.slow
 def test_a_base_that_moved_elsewhere(
-    project: Path, make_evaluation: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The new proposal is the old one with evidence of the new base, which a process without secrets has measured."""
     monkeypatch.setenv("GITHUB_TOKEN", "not-for-kernels")
@@ -86,23 +87,24 @@ def test_a_base_that_moved_elsewhere(
 
 
 @pytest.mark.exam
-def test_measured_anew_twice_tells_of_the_first_base(
-    project: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("twice", [True, False])
+def test_measured_anew_tells_of_the_first_base(
+    project: Path, twice: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The note of an earlier base makes way, and the commit that the run was on is kept; traces may be outside of git."""
-    first = git(project, "rev-parse", "HEAD")
+    first = git(project, "rev-parse", "HEAD") if twice else "no commit"
     git(project, "rm", "-r", "--quiet", "--cached", "traces")
     tip = rebasing.move(project, {".gitignore": "/traces/\n"})
     notes = [
         "1 request had to be sent again",
         "measured with changes that are not committed: kernels/clamp.h",
-        f"measured again on {'0' * 40}; first accepted on {first} in run run-1",
     ]
+    earlier = [f"measured again on {'0' * 40}; first accepted on {first} in run run-1"] if twice else []
     shutil.rmtree("../p")
-    rebasing.propose(Path("../p"), make_evaluation, notes=notes, base_commit="0" * 40)
+    rebasing.propose(Path("../p"), notes=notes + earlier, base_commit="0" * 40 if twice else "")
     assert rebase() == 0, capsys.readouterr()
-    found = proposal.read(Path("../new")).proposal
-    assert found.notes == (notes[0], f"measured again on {tip}; first accepted on {first} in run run-1")
+    again = proposal.read(Path("../new")).proposal.notes
+    assert again == (notes[0], f"measured again on {tip}; first accepted on {first} in run run-1")
 
 
 def test_new_traces_count(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,11 +133,11 @@ def test_a_kernel_that_was_repaired_meanwhile(project: Path, capsys: pytest.Capt
     ids=["slow", "quick", "wrong"],
 )
 def test_a_faster_kernel_is_to_be_faster_still(
-    project: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str], header: str, said: str
+    project: Path, capsys: pytest.CaptureFixture[str], header: str, said: str
 ) -> None:
     """For `optimise` the kernel of the new base is right, and slower in a case; else the reason is told."""
     shutil.rmtree("../p")
-    rebasing.propose(Path("../p"), make_evaluation, goal="optimise")
+    rebasing.propose(Path("../p"), goal="optimise")
     rebasing.move(project, {HEADER: header, "notes.md": "more\n"})
     assert rebase() == (1 if said else 0)
     assert said in capsys.readouterr().out
@@ -147,12 +149,12 @@ def test_a_faster_kernel_is_to_be_faster_still(
 
 
 @pytest.mark.exam
-def test_a_new_kernel(project: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_kernel(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """For `generate` there is no kernel before; its entry and its file are tried on the new base."""
     shutil.rmtree("../p")
     added = YAML + "      - {name: fresh, device: cpu, source: kernels/fresh.cpp}\n"
     rebasing.propose(
-        Path("../p"), make_evaluation, goal="generate",
+        Path("../p"), goal="generate",
         target=proposals.target(kernel="clamp", implementation="fresh", op="torch.nn.functional.relu", goal="generate"),
         base={"cgins.yaml": YAML}, new={"cgins.yaml": added, "kernels/fresh.cpp": NEW},
         after=proposals.accepted(make_evaluation(kernel="clamp", implementation="fresh")),
@@ -203,10 +205,10 @@ def test_what_is_refused(project: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "plain is in no git repository" in capsys.readouterr().err
 
 
-def test_a_hostile_proposal(project: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hostile_proposal(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is damaged, or changes more than its kernel on that commit, is refused before anything runs."""
     shutil.rmtree("../p")
-    rebasing.propose(Path("../p"), make_evaluation, new={PATH: NEW, "kernels/other.cpp": "x\n"})
+    rebasing.propose(Path("../p"), new={PATH: NEW, "kernels/other.cpp": "x\n"})
     assert rebase() == 2
     assert "kernels/other.cpp: is not a source of clamp-cpu-cpp, by cgins.yaml" in capsys.readouterr().err
     proposals.forge_file(Path("../p"), "../../../out.cpp", b"x\n")

@@ -19,8 +19,9 @@ from pytest_cgins.core.model import Probe, Reason, Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import report as proposal_report
 from pytest_cgins.regenerate.proposal import text as proposal_text
+from tests.evaluations import make_evaluation
 from tests.regenerate import proposals
-from tests.regenerate.proposals import NEW, OLD, PATH, Make
+from tests.regenerate.proposals import NEW, OLD, PATH
 
 HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(1)>",
@@ -85,12 +86,12 @@ def harmless(text: str) -> None:
     assert not any(line.lstrip().startswith("::") or "##[" in line for line in text.split("\n"))
 
 
-def report(folder: Path, make_evaluation: Make, **changes: Any) -> str:
-    proposals.write(folder, make_evaluation, **changes)
+def report(folder: Path, **changes: Any) -> str:
+    proposals.write(folder, **changes)
     return (folder / "report.md").read_text()
 
 
-def hostile(make_evaluation: Make, text: str) -> dict[str, Any]:
+def hostile(text: str) -> dict[str, Any]:
     """Everything that may come from a kernel, a compiler, a model or a repository says the text."""
     bad = make_evaluation(Status.BUILD_ERROR, reason=Reason.COMPILER, message=text, signature=text)
     return {
@@ -110,9 +111,9 @@ def hostile(make_evaluation: Make, text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_texts_are_only_texts(tmp_path: Path, make_evaluation: Make, text: str) -> None:
+def test_hostile_texts_are_only_texts(tmp_path: Path, text: str) -> None:
     """No tag, link, mention, reference, command or control character comes out of any of them."""
-    harmless(report(tmp_path / "p", make_evaluation, **hostile(make_evaluation, text)))
+    harmless(report(tmp_path / "p", **hostile(text)))
     said = proposal_text.text(proposal.read(tmp_path / "p"), colour=False)
     assert all(character.isprintable() or character == "\n" for character in said)
     assert not any(line.lstrip().startswith("::") or "##[" in line for line in said.split("\n"))
@@ -128,11 +129,11 @@ def test_any_patch_stays_in_its_fence(parts: list[str]) -> None:
     assert Page(text).plain.strip() == ""
 
 
-def test_what_a_search_found_is_told_in_short(tmp_path: Path, make_evaluation: Make) -> None:
+def test_what_a_search_found_is_told_in_short(tmp_path: Path) -> None:
     """A line each, as many as there is room for; the others are counted, and a repair has none."""
-    assert "What the search found" not in report(tmp_path / "a", make_evaluation)
+    assert "What the search found" not in report(tmp_path / "a")
     lines = [f"round {number}: best" for number in range(1, proposal_report.SEARCH_LINES + 4)]
-    text = report(tmp_path / "b", make_evaluation, search=["headline: 2x", *lines])
+    text = report(tmp_path / "b", search=["headline: 2x", *lines])
     page = Page(text)
     assert "What the search found" in page.plain
     assert "headline: 2x" in page.code
@@ -144,9 +145,9 @@ def test_what_a_search_found_is_told_in_short(tmp_path: Path, make_evaluation: M
     assert f"\n{lines[-1]}\n" in proposal_text.text(contents, colour=False)
 
 
-def test_what_is_told(tmp_path: Path, make_evaluation: Make) -> None:
+def test_what_is_told(tmp_path: Path) -> None:
     """What was wrong, before and after, the patch, attempts, cost, models, sandbox, command."""
-    text = report(tmp_path / "p", make_evaluation)
+    text = report(tmp_path / "p")
     page = Page(text)
     for said in (
         "Repair scale (cpp on cpu)",
@@ -166,21 +167,21 @@ def test_what_is_told(tmp_path: Path, make_evaluation: Make) -> None:
     assert "Mind" not in page.plain
 
 
-def test_whose_words_they_are(tmp_path: Path, make_evaluation: Make) -> None:
+def test_whose_words_they_are(tmp_path: Path) -> None:
     """Before the run's own words it says once that nobody has checked them; where there are none, it does not."""
     said = "are the run's own words: nobody has checked them"
     known = {"notes": ["a note"], "search": ["a finding"]}
-    page = Page(report(tmp_path / "p", make_evaluation, **known))
+    page = Page(report(tmp_path / "p", **known))
     assert page.plain.count(said) == 1
     assert page.plain.index(said) < page.plain.index("Mind")
     shown = proposal_text.text(proposal.read(tmp_path / "p"), colour=False)
     assert shown.index(said) < shown.index("! a note")
     silent = {"before": [], "attempts": [proposals.attempt(1, "accepted")]}
-    assert said not in Page(report(tmp_path / "q", make_evaluation, **silent)).plain
+    assert said not in Page(report(tmp_path / "q", **silent)).plain
     assert said not in proposal_text.text(proposal.read(tmp_path / "q"), colour=False)
 
 
-def test_figures(tmp_path: Path, make_evaluation: Make) -> None:
+def test_figures(tmp_path: Path) -> None:
     """Times with their interval, speed against torch, error, probes and share of the peak."""
     roofline = Roofline(
         nbytes=1, flops=1, source="signature", peak_bytes_per_s=1.0, peak_flops_per_s=1.0,
@@ -195,35 +196,35 @@ def test_figures(tmp_path: Path, make_evaluation: Make) -> None:
         Probe(name="guards", outcome="excused", reason=Reason.OK, message="why"),
     )
     one = replace(one, correctness=replace(one.correctness, probes=probes))
-    text = report(tmp_path / "p", make_evaluation, after=proposals.accepted(one), goal="optimise")
+    text = report(tmp_path / "p", after=proposals.accepted(one), goal="optimise")
     plain = Page(text).plain
     for said in ("FASTER", "1 us", "10 us", "2x", "0.25", "2 held, 1 excused", "42%"):
         assert said in plain, said
     assert re.search(r"-2\d\.\d% \(-2\d\.\d%\.\.-2\d\.\d%\)", plain)
 
 
-def test_columns_without_figures_are_left_out(tmp_path: Path, make_evaluation: Make) -> None:
+def test_columns_without_figures_are_left_out(tmp_path: Path) -> None:
     """Where nothing was timed, no column says so in each row."""
     after = proposals.accepted(make_evaluation(times_ns=None))
-    plain = Page(report(tmp_path / "p", make_evaluation, after=after)).plain
+    plain = Page(report(tmp_path / "p", after=after)).plain
     assert "vs base" not in plain.partition("Patch")[0]
     assert "share of peak" not in plain
 
 
-def test_missing_sandbox_is_the_first_thing_said(tmp_path: Path, make_evaluation: Make) -> None:
+def test_missing_sandbox_is_the_first_thing_said(tmp_path: Path) -> None:
     """Whoever reviews must know, before the figures."""
-    text = report(tmp_path / "p", make_evaluation, sandbox=False)
+    text = report(tmp_path / "p", sandbox=False)
     assert text.index("The sandbox was off: the sandbox was switched off") < text.index("Before and after")
 
 
-def test_long_reports_are_cut_and_say_so(tmp_path: Path, make_evaluation: Make) -> None:
+def test_long_reports_are_cut_and_say_so(tmp_path: Path) -> None:
     """A large patch, many cases and many messages still make a report that GitHub takes, with all its parts."""
     many = [
         make_evaluation(Status.INCORRECT, signature=f"f32-{n}", message='"&<>' * 1000) for n in range(400)
     ]
     after = proposals.accepted(*(make_evaluation(signature=f"f32-{n}") for n in range(400)))
     new = "".join(f"line {n}\n" for n in range(20_000))
-    text = report(tmp_path / "p", make_evaluation, before=many, after=after, new={PATH: new})
+    text = report(tmp_path / "p", before=many, after=after, new={PATH: new})
     harmless(text)
     page = Page(text)
     assert re.search(r"… \d+ more cases: evidence.json has them all", page.plain)
@@ -232,7 +233,7 @@ def test_long_reports_are_cut_and_say_so(tmp_path: Path, make_evaluation: Make) 
     assert "How it was made" in page.plain
 
 
-def test_lines_of_windows_are_shown_as_lines(tmp_path: Path, make_evaluation: Make) -> None:
+def test_lines_of_windows_are_shown_as_lines(tmp_path: Path) -> None:
     """A carriage return before the newline is no oddity to spell out."""
-    text = report(tmp_path / "p", make_evaluation, base={PATH: "a\r\n"}, new={PATH: "b\r\n"})
+    text = report(tmp_path / "p", base={PATH: "a\r\n"}, new={PATH: "b\r\n"})
     assert "\n-a\n+b\n" in text

@@ -9,10 +9,10 @@ import pytest
 
 from pytest_cgins.config import load
 from pytest_cgins.regenerate import proposal, proposing
-from pytest_cgins.regenerate.model import Trial
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from tests.evaluations import make_evaluation
 from tests.regenerate import journals, proposals
-from tests.regenerate.proposals import NEW, OLD, PATH, Make
+from tests.regenerate.proposals import NEW, OLD, PATH
 
 HEADER = "kernels/scale.h"
 Propose = Callable[[], proposal.Proposal]
@@ -29,7 +29,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def propose(project: Path, tmp_path: Path, make_evaluation: Make) -> Propose:
+def propose(project: Path, tmp_path: Path) -> Propose:
     """Has a candidate be accepted on the working tree as it is, and proposed."""
 
     def made() -> proposal.Proposal:
@@ -37,10 +37,8 @@ def propose(project: Path, tmp_path: Path, make_evaluation: Make) -> Propose:
         head = proposals.git(project, "rev-parse", "HEAD")
         run = journals.journal(config.file, target, runs=tmp_path / "runs", base_commit=head)
         report = proposals.accepted(make_evaluation())
-        trial = Trial(
-            stage="acceptance", evaluations=report.evaluations, environments=report.environments,
-            seed=77, sandbox=True, sanitized=False, seconds=1.0,
-        )  # fmt: skip
+        more = {"stage": "acceptance", "environments": report.environments, "seed": 77}
+        trial = journals.trial(*report.evaluations, **more)
         journals.attempt(run, target, outcome="accepted", sources={PATH: NEW}, trials=(trial,))
         copy = ProjectCopy(config, "scale", "cpp", "cpu", tmp_path / "copy", baseline="none")
         result = journals.settle(run, target, "accepted", {PATH: NEW})

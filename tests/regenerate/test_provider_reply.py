@@ -18,37 +18,29 @@ from pytest_cgins.regenerate.provider.failures import Trouble
 from pytest_cgins.regenerate.provider.reply import Reply
 from tests.regenerate.provider_help import KEY, request
 
+NAMES = [
+    "choices",
+    "message",
+    "delta",
+    "content",
+    "error",
+    "usage",
+    "text",
+    "type",
+    "model",
+    "refusal",
+    "tool_calls",
+    "function",
+    "name",
+    "finish_reason",
+    "prompt_tokens",
+    "completion_tokens",
+    "code",
+    "detail",
+]
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "choices",
-                    "message",
-                    "delta",
-                    "content",
-                    "error",
-                    "usage",
-                    "text",
-                    "type",
-                    "model",
-                    "refusal",
-                    "tool_calls",
-                    "function",
-                    "name",
-                    "finish_reason",
-                    "prompt_tokens",
-                    "completion_tokens",
-                    "code",
-                    "detail",
-                ]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
     max_leaves=20,
 )
 

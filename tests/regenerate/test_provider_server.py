@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Finish
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
-from tests.regenerate.llm_server import LlmServer, Reply
+from tests.regenerate.llm_server import LlmServer, Reply, Script
 from tests.regenerate.provider_help import KEY, KEY_ENV, QUICK, outcome, place_of, request, settled
 
 KERNEL = "Here it is:\n```cpp\nint main() { return 0; } // ü ✓ 𝄞\n```\n"
@@ -46,14 +48,25 @@ def _error(found: Answer | ProviderError) -> ProviderError:
     return found
 
 
+def answered(tmp_path: Path, script: Script, **more: Any) -> tuple[Answer, LlmServer]:
+    """The answer that a server with a script gives, and the server."""
+    with LlmServer(script) as server:
+        return _answer(outcome(server.base_url, tmp_path, **more)), server
+
+
+def failed(tmp_path: Path, script: Script, **more: Any) -> tuple[ProviderError, LlmServer]:
+    """The error that a server with a script leads to, and the server."""
+    with LlmServer(script) as server:
+        return _error(outcome(server.base_url, tmp_path, **more)), server
+
+
 @both
 def test_an_answer_arrives_whole(tmp_path: Path, stream: bool) -> None:
     """Text, model, and usage are the server's; the request is what was asked, with the key in its header only."""
-    with LlmServer([Reply(text=KERNEL)]) as server:
-        answer = _answer(
-            outcome(server.base_url, tmp_path, stream=stream, asked=request(temperature=0.5), process=True)
-        )
-        sent = server.requests[0]
+    answer, server = answered(
+        tmp_path, [Reply(text=KERNEL)], stream=stream, asked=request(temperature=0.5), process=True
+    )
+    sent = server.requests[0]
     assert (answer.text, answer.finish, answer.model, answer.tries) == (KERNEL, "stop", "tiny-1", 1)
     assert (answer.usage.prompt_tokens, answer.usage.answer_tokens) == (100, 20)
     assert not answer.usage.estimated
@@ -80,8 +93,7 @@ def test_an_answer_arrives_whole(tmp_path: Path, stream: bool) -> None:
 )
 def test_why_an_answer_ended(tmp_path: Path, stream: bool, reply: Reply, finish: Finish, text: str) -> None:
     """The server's word for the end becomes one of ours; what was said instead is kept."""
-    with LlmServer([reply]) as server:
-        answer = _answer(outcome(server.base_url, tmp_path, stream=stream))
+    answer, _ = answered(tmp_path, [reply], stream=stream)
     assert (answer.finish, answer.text) == (finish, text)
 
 
@@ -90,17 +102,15 @@ def test_a_large_answer(tmp_path: Path, stream: bool) -> None:
     """An answer of 1 MB arrives as it was sent."""
     text = "0123456789abcde\n" * 2**16
     asked = replace(request(), max_tokens=2**18)
-    with LlmServer([Reply(text=text)]) as server:
-        assert _answer(outcome(server.base_url, tmp_path, stream=stream, asked=asked)).text == text
+    assert answered(tmp_path, [Reply(text=text)], stream=stream, asked=asked)[0].text == text
 
 
 @both
 def test_a_monstrous_answer(tmp_path: Path, stream: bool) -> None:
     """An answer beyond 4 MiB is a final error, and is not asked for again."""
     asked = replace(request(), max_tokens=2**20)
-    with LlmServer([Reply(text="x" * (2**22 + 2**16))]) as server:
-        error = _error(outcome(server.base_url, tmp_path, stream=stream, asked=asked))
-        assert len(server.asked) == 1
+    error, server = failed(tmp_path, [Reply(text="x" * (2**22 + 2**16))], stream=stream, asked=asked)
+    assert len(server.asked) == 1
     assert "larger than 4194304 bytes" in str(error)
     assert "max_tokens" in error.remedy
 
@@ -108,15 +118,13 @@ def test_a_monstrous_answer(tmp_path: Path, stream: bool) -> None:
 @both
 def test_another_model_answers(tmp_path: Path, stream: bool) -> None:
     """Who answered is told, not who was asked."""
-    with LlmServer([Reply(text="x", model="other-2")]) as server:
-        assert _answer(outcome(server.base_url, tmp_path, stream=stream)).model == "other-2"
+    assert answered(tmp_path, [Reply(text="x", model="other-2")], stream=stream)[0].model == "other-2"
 
 
 @both
 def test_no_usage(tmp_path: Path, stream: bool) -> None:
     """Where the server tells no tokens, four characters are one."""
-    with LlmServer([Reply(text="x" * 41, usage=None)]) as server:
-        usage = _answer(outcome(server.base_url, tmp_path, stream=stream)).usage
+    usage = answered(tmp_path, [Reply(text="x" * 41, usage=None)], stream=stream)[0].usage
     assert (usage.prompt_tokens, usage.answer_tokens, usage.estimated) == (5 + 4, 11, True)
 
 
@@ -133,8 +141,7 @@ def test_cost_by_the_price_of_the_model(tmp_path: Path) -> None:
         output_usd_per_million_tokens=8.0,
         cached_input_usd_per_million_tokens=0.5,
     )
-    with LlmServer([Reply(text="x", usage=told)]) as server:
-        usage = _answer(outcome(server.base_url, tmp_path, prices={"tiny-1": price})).usage
+    usage = answered(tmp_path, [Reply(text="x", usage=told)], prices={"tiny-1": price})[0].usage
     assert (usage.cached_tokens, usage.answer_tokens) == (400_000, 500_000)
     assert usage.usd == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.5 * 8)
 
@@ -144,8 +151,9 @@ def test_a_limit_of_the_provider(tmp_path: Path, stream: bool) -> None:
     """After 429 it is asked again when Retry-After has passed, in seconds or as a date, and no sooner."""
     started = time.time()
     date = formatdate(int(started) + 2, usegmt=True)
-    with LlmServer([Reply.limited("0.3"), Reply.limited(date), Reply.limited(), Reply(text="x")]) as server:
-        answer = _answer(outcome(server.base_url, tmp_path, stream=stream))
+    answer, _ = answered(
+        tmp_path, [Reply.limited("0.3"), Reply.limited(date), Reply.limited(), Reply(text="x")], stream=stream
+    )
     assert answer.tries == 4
     assert time.time() >= int(started) + 2
     assert not answer.usage.estimated
@@ -156,8 +164,7 @@ def test_a_limit_of_the_provider(tmp_path: Path, stream: bool) -> None:
 
 def test_a_limit_beyond_the_deadline(tmp_path: Path) -> None:
     """A server that wants more time than there is ends the request at once, for a later run."""
-    with LlmServer([Reply.limited("3600")]) as server:
-        error = _error(outcome(server.base_url, tmp_path))
+    error, _ = failed(tmp_path, [Reply.limited("3600")])
     assert "429 slow down; it wants to be left alone for 3600 s (no time for another try within 20 s)" in str(
         error
     )
@@ -167,8 +174,7 @@ def test_a_limit_beyond_the_deadline(tmp_path: Path) -> None:
 def test_no_credit(tmp_path: Path) -> None:
     """429 for want of money is final: no pause helps."""
     reply = Reply(status=429, error={"message": "You exceeded your quota", "code": "insufficient_quota"})
-    with LlmServer([reply]) as server:
-        error = _error(outcome(server.base_url, tmp_path))
+    error, _ = failed(tmp_path, [reply])
     assert "no credit left" in error.remedy
     assert not error.retry
 
@@ -177,8 +183,7 @@ def test_no_credit(tmp_path: Path) -> None:
 def test_a_server_that_breaks(tmp_path: Path, stream: bool) -> None:
     """500, 502 and 503 are tried again."""
     script = [Reply.failing(500), Reply.page(502), Reply.failing(503), Reply(text="x")]
-    with LlmServer(script) as server:
-        assert _answer(outcome(server.base_url, tmp_path, stream=stream)).tries == 4
+    assert answered(tmp_path, script, stream=stream)[0].tries == 4
 
 
 def test_a_server_that_stays_broken(tmp_path: Path) -> None:
@@ -196,8 +201,7 @@ def test_a_server_that_stays_broken(tmp_path: Path) -> None:
 @both
 def test_a_connection_that_breaks(tmp_path: Path, stream: bool) -> None:
     """An answer that breaks off is asked for again; what it took so far is counted, by estimate."""
-    with LlmServer([Reply(text="x" * 400, reset=True), Reply(text="whole")]) as server:
-        answer = _answer(outcome(server.base_url, tmp_path, stream=stream))
+    answer, _ = answered(tmp_path, [Reply(text="x" * 400, reset=True), Reply(text="whole")], stream=stream)
     assert (answer.text, answer.tries) == ("whole", 2)
     assert answer.usage.estimated
     assert answer.usage.prompt_tokens == 100 + 9
@@ -207,8 +211,7 @@ def test_a_connection_that_breaks(tmp_path: Path, stream: bool) -> None:
 @both
 def test_an_answer_that_is_cut(tmp_path: Path, stream: bool) -> None:
     """Truncated JSON, and a stream that ends too early, are tried again."""
-    with LlmServer([Reply(text="x" * 400, cut=True), Reply(text="whole")]) as server:
-        answer = _answer(outcome(server.base_url, tmp_path, stream=stream))
+    answer, _ = answered(tmp_path, [Reply(text="x" * 400, cut=True), Reply(text="whole")], stream=stream)
     assert (answer.text, answer.tries) == ("whole", 2)
 
 
@@ -219,9 +222,8 @@ def test_an_answer_that_is_cut(tmp_path: Path, stream: bool) -> None:
 def test_garbage(tmp_path: Path, stream: bool, body: bytes) -> None:
     """A body that is no completion is tried again, and told if it stays so."""
     limits = replace(QUICK, tries=2)
-    with LlmServer(lambda _: Reply(body=body)) as server:
-        error = _error(outcome(server.base_url, tmp_path, stream=stream, limits=limits))
-        assert len(server.asked) == 2
+    error, server = failed(tmp_path, lambda _: Reply(body=body), stream=stream, limits=limits)
+    assert len(server.asked) == 2
     assert "the answer" in str(error)
     assert len(str(error)) < 800
 
@@ -229,8 +231,7 @@ def test_garbage(tmp_path: Path, stream: bool, body: bytes) -> None:
 @both
 def test_a_web_page(tmp_path: Path, stream: bool) -> None:
     """A web page with status 200 means that the address is wrong: final, with its words and the remedy."""
-    with LlmServer([Reply.page()]) as server:
-        error = _error(outcome(server.base_url, tmp_path, stream=stream))
+    error, _ = failed(tmp_path, [Reply.page()], stream=stream)
     assert "a web page in place of an answer: Welcome to the portal" in str(error)
     assert "/v1 at its end" in error.remedy
 
@@ -243,9 +244,8 @@ def test_an_error_with_status_200(tmp_path: Path, stream: bool) -> None:
         Reply(error={"message": "later", "type": "overloaded_error"}),
         Reply(error={"message": "no such thing", "code": 400}),
     ]
-    with LlmServer(script) as server:
-        error = _error(outcome(server.base_url, tmp_path, stream=stream))
-        assert len(server.asked) == 3
+    error, server = failed(tmp_path, script, stream=stream)
+    assert len(server.asked) == 3
     assert "an error in place of an answer: no such thing" in str(error)
     assert not error.retry
 
@@ -254,8 +254,12 @@ def test_an_error_with_status_200(tmp_path: Path, stream: bool) -> None:
 def test_a_server_that_hangs(tmp_path: Path, stream: bool) -> None:
     """Silence is not waited for longer than allowed; then it is asked again."""
     limits = replace(QUICK, idle_s=0.3, try_s=0.4)
-    with LlmServer([Reply.hanging(), Reply(text="x", stall_s=600), Reply(text="whole")]) as server:
-        answer = _answer(outcome(server.base_url, tmp_path, stream=stream, limits=limits))
+    answer, _ = answered(
+        tmp_path,
+        [Reply.hanging(), Reply(text="x", stall_s=600), Reply(text="whole")],
+        stream=stream,
+        limits=limits,
+    )
     assert (answer.text, answer.tries, answer.usage.estimated) == ("whole", 3, True)
 
 
@@ -274,8 +278,6 @@ def test_a_server_that_only_says_that_it_is_alive(tmp_path: Path) -> None:
                 time.sleep(0.05)
         except OSError:
             pass
-
-    import threading
 
     threading.Thread(target=serve, daemon=True).start()
     limits = replace(QUICK, try_s=0.4, tries=1)
@@ -296,9 +298,8 @@ def test_nobody_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_key_that_is_refused(tmp_path: Path, status: int) -> None:
     """Which variable to set is told; a key that the server echoes is in neither message nor file."""
-    with LlmServer([Reply(status=status, error={"message": "Bad key"}, echo_key=True)]) as server:
-        error = _error(outcome(server.base_url, tmp_path))
-        assert len(server.asked) == 1
+    error, server = failed(tmp_path, [Reply(status=status, error={"message": "Bad key"}, echo_key=True)])
+    assert len(server.asked) == 1
     assert f"{status} Bad key: [key]" in str(error)
     assert error.remedy == f"set the environment variable {KEY_ENV} to a key that is valid there"
 
@@ -306,8 +307,7 @@ def test_a_key_that_is_refused(tmp_path: Path, status: int) -> None:
 def test_a_key_in_an_answer_and_in_what_is_retried(tmp_path: Path) -> None:
     """Neither what a model says nor what a server says before it recovers brings the key into a file."""
     echo = Reply(status=500, error={"message": "Broken"}, echo_key=True)
-    with LlmServer([echo, Reply(text=f"you are {KEY}", model=KEY)]) as server:
-        answer = _answer(outcome(server.base_url, tmp_path, process=True))
+    answer, _ = answered(tmp_path, [echo, Reply(text=f"you are {KEY}", model=KEY)], process=True)
     assert answer.text == "you are [key]"
 
 
@@ -348,9 +348,10 @@ def test_a_model_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_request_that_is_refused(tmp_path: Path) -> None:
     """400 is final, with the server's words."""
-    with LlmServer([Reply.failing(400, "This model's maximum context length is 8192 tokens.")]) as server:
-        error = _error(outcome(server.base_url, tmp_path))
-        assert len(server.asked) == 1
+    error, server = failed(
+        tmp_path, [Reply.failing(400, "This model's maximum context length is 8192 tokens.")]
+    )
+    assert len(server.asked) == 1
     assert "400 This model's maximum context length is 8192 tokens." in str(error)
     assert not error.retry
 
@@ -366,11 +367,10 @@ def test_what_a_server_does_not_take_is_left_out(tmp_path: Path) -> None:
             return Reply.failing(422, "cannot stream")
         return Reply(text="x")
 
-    with LlmServer(script) as server:
-        answer = _answer(
-            outcome(server.base_url, tmp_path, asked=request(temperature=0.2), limits=replace(QUICK, tries=1))
-        )
-        last = server.asked[-1]
+    answer, server = answered(
+        tmp_path, script, asked=request(temperature=0.2), limits=replace(QUICK, tries=1)
+    )
+    last = server.asked[-1]
     assert answer.text == "x"
     assert last["max_completion_tokens"] == 500
     assert not {"temperature", "max_tokens", "stream_options"} & last.keys()
@@ -388,8 +388,7 @@ def test_a_limit_of_tokens_that_is_refused_under_both_names(tmp_path: Path) -> N
 
 def test_a_server_that_does_not_stream_after_all(tmp_path: Path) -> None:
     """A whole answer is taken where a stream was asked for."""
-    with LlmServer([Reply(text="x", no_stream=True)]) as server:
-        assert _answer(outcome(server.base_url, tmp_path)).text == "x"
+    assert answered(tmp_path, [Reply(text="x", no_stream=True)])[0].text == "x"
 
 
 def test_many_at_once(tmp_path: Path) -> None:
@@ -415,8 +414,7 @@ def test_many_at_once(tmp_path: Path) -> None:
 
 def test_an_answer_is_never_asked_for_twice(tmp_path: Path) -> None:
     """A place with an answer gives it without a key, a server or a process."""
-    with LlmServer([Reply(text="x")]) as server:
-        first = _answer(outcome(server.base_url, tmp_path))
+    first, _ = answered(tmp_path, [Reply(text="x")])
     os.environ.pop(KEY_ENV)
     assert _answer(outcome("http://127.0.0.1:1/v1", tmp_path)) == first
 
@@ -456,9 +454,8 @@ def test_a_redirect_takes_nothing_along(tmp_path: Path, stream: bool, status: in
 )
 def test_a_redirect_to_what_is_no_server_of_models(tmp_path: Path, location: str) -> None:
     """A login page, nonsense, or the address itself: what is wrong with the address that is set is to be looked for."""
-    with LlmServer([Reply(status=302, headers={"Location": location}, body=b"")]) as server:
-        error = _error(outcome(server.base_url, tmp_path))
-        assert len(server.asked) == 1
+    error, server = failed(tmp_path, [Reply(status=302, headers={"Location": location}, body=b"")])
+    assert len(server.asked) == 1
     assert "302: it sends requests on to" in str(error)
     assert error.remedy == "check base_url: a login page or a proxy may be in between"
 
@@ -479,8 +476,7 @@ def test_the_list_of_models_is_not_fetched_elsewhere(tmp_path: Path) -> None:
 def test_a_stream_beyond_the_most_tokens_is_ended(tmp_path: Path, field: str) -> None:
     """Of a server that does not heed max_tokens no more is read, paid or booked than can be in them."""
     asked = replace(request(), max_tokens=5000)
-    with LlmServer([Reply(**{field: "word " * 200_000})]) as server:
-        answer = _answer(outcome(server.base_url, tmp_path, asked=asked))
+    answer, _ = answered(tmp_path, [Reply(**{field: "word " * 200_000})], asked=asked)
     assert answer.finish == "length"
     assert 2 * 5000 <= answer.usage.answer_tokens <= 2 * 5000 + 2**14 // 4
     assert answer.usage.estimated
@@ -489,17 +485,15 @@ def test_a_stream_beyond_the_most_tokens_is_ended(tmp_path: Path, field: str) ->
 def test_a_stream_beyond_the_most_tokens_by_the_servers_count(tmp_path: Path) -> None:
     """Where each piece has a count, that is heeded, and booked."""
     told = {"prompt_tokens": 100, "completion_tokens": 501, "total_tokens": 601}
-    with LlmServer([Reply(text="word " * 100, usage=told, counts=True)]) as server:
-        answer = _answer(outcome(server.base_url, tmp_path))
+    answer, _ = answered(tmp_path, [Reply(text="word " * 100, usage=told, counts=True)])
     assert (answer.finish, answer.usage.answer_tokens, answer.usage.estimated) == ("length", 501, False)
 
 
 def test_an_answer_that_breaks_off_at_the_same_place(tmp_path: Path) -> None:
     """As by a context that overflows: it is asked once more and not six times, and what is booked is told."""
     limits = replace(QUICK, tries=6)
-    with LlmServer(lambda _: Reply(text="x" * 400, cut=True)) as server:
-        error = _error(outcome(server.base_url, tmp_path, limits=limits))
-        assert len(server.asked) == 2
+    error, server = failed(tmp_path, lambda _: Reply(text="x" * 400, cut=True), limits=limits)
+    assert len(server.asked) == 2
     assert "the stream ended before the answer did (twice after 160 characters)" in str(error)
     assert "98 tokens are booked for it, in part by estimate" in str(error)
     assert "lower llm.max_answer_tokens" in error.remedy
@@ -511,8 +505,7 @@ def test_an_answer_that_breaks_off_at_the_same_place(tmp_path: Path) -> None:
 def test_what_the_server_counted_of_a_broken_stream(tmp_path: Path) -> None:
     """The server's own count comes before an estimate."""
     told = {"prompt_tokens": 3000, "completion_tokens": 77}
-    with LlmServer(lambda _: Reply(text="x" * 400, cut=True, usage=told, counts=True)) as server:
-        error = _error(outcome(server.base_url, tmp_path))
+    error, _ = failed(tmp_path, lambda _: Reply(text="x" * 400, cut=True, usage=told, counts=True))
     assert "6,154 tokens are booked for it, as the server counted" in str(error)
 
 
@@ -535,9 +528,8 @@ def test_a_context_that_overflows(tmp_path: Path, words: str, text: str) -> None
 def test_tries_that_may_be_billed_are_few(tmp_path: Path) -> None:
     """A server that falls silent after it was asked is asked three times, whatever else is tried more often."""
     limits = replace(QUICK, tries=6, idle_s=0.2, try_s=0.3)
-    with LlmServer(lambda _: Reply.hanging()) as server:
-        error = _error(outcome(server.base_url, tmp_path, limits=limits))
-        assert len(server.asked) == 3
+    error, server = failed(tmp_path, lambda _: Reply.hanging(), limits=limits)
+    assert len(server.asked) == 3
     assert (
         "(after 3 tries, of which 3 may be billed); 27 tokens are booked for it, in part by estimate"
         in str(error)

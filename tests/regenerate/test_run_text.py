@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.regenerate import run_status, run_text
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Advice
 from pytest_cgins.regenerate.provider import files
+from tests.evaluations import make_evaluation
 from tests.regenerate import journals
 
-Make = Callable[..., Evaluation]
 YAML = "version: 1\nkernels: {}\n"
 HOSTILE = "bad\x1b[31m red\x1b]0;title\x07 \x9b2J \u202eright-to-left\x00\r\nsecond line " + "x" * 500
 
@@ -90,7 +89,7 @@ def test_costs_of_lost_answers_and_of_nobody(config: Path) -> None:
     assert "  remedy      wait\n" in shown
 
 
-def test_a_run_in_full(config: Path, make_evaluation: Make) -> None:
+def test_a_run_in_full(config: Path) -> None:
     """Each target has its goal, what the gate had found, each attempt with its figures, and where its files are."""
     good, bad = journals.target(), journals.target("silu", goal="generate")
     wrong = make_evaluation(
@@ -159,7 +158,7 @@ def test_a_project_that_was_made_goes_on_with_the_gate(config: Path) -> None:
     assert run_text.whole(run).endswith("next: pytest --cgins .\n")
 
 
-def test_hostile_words_do_nothing_to_a_terminal(config: Path, make_evaluation: Make) -> None:
+def test_hostile_words_do_nothing_to_a_terminal(config: Path) -> None:
     """Escape sequences are gone, other controls spelled out, lines bounded, whatever texts hold."""
     one = journals.target(op=HOSTILE)
     before = [make_evaluation(Status.INCORRECT, kernel="gelu", message=HOSTILE)]

@@ -15,9 +15,9 @@ from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.model import Trace
 from pytest_cgins.packs.store import read_manifest
 from pytest_cgins.regenerate import provider, task_judge
-from pytest_cgins.regenerate.model import Answer, Usage
 from pytest_cgins.regenerate.run_setup import EXIT_WAITING
 from pytest_cgins.regenerate.task_judge import Task
+from tests.regenerate.answers import answer
 
 EXAMPLE = Path(__file__).parents[2] / "example_project"
 PACK = EXAMPLE / "traces" / "mnist"
@@ -80,8 +80,7 @@ def test_a_prompt_has_the_source_and_the_calls(tmp_path: Path) -> None:
 )
 def test_answers_are_read(text: str, redundant: bool | None, inefficient: bool | None, why: str) -> None:
     """In any dress; what is not said is unknown, and no is not assumed."""
-    usage = Usage(prompt_tokens=1, answer_tokens=1, cached_tokens=0, usd=None)
-    found = task_judge.read(task(), Answer(text=text, finish="stop", model="m", usage=usage, seconds=0.1))
+    found = task_judge.read(task(), answer(text))
     assert (found.redundant, found.inefficient, found.why) == (redundant, inefficient, why)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,18 @@ from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Answer
 from tests.regenerate import scripted
 from tests.regenerate.provider_help import outcome, request
-from tests.regenerate.tiny_server import Serving
+from tests.regenerate.tiny_server import Serving, serving
 
 pytestmark = pytest.mark.exam
+
+
+@pytest.fixture(scope="module")
+def third_party_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """`transformers serve` with a tiny model of random weights; has `base_url` and `model`, and wants no key."""
+    for package in ("fastapi", "uvicorn", "accelerate", "transformers", "tokenizers"):
+        pytest.importorskip(package)
+    with serving(tmp_path_factory.mktemp("third-party")) as server:
+        yield server
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

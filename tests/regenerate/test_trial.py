@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pytest_cgins.core.errors import RegenerateError
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.regenerate.trial import blameless, on_its_device
+from tests.evaluations import make_evaluation
 
 
-def test_a_device_that_is_not_here_costs_no_attempt(make_evaluation: Callable[..., Evaluation]) -> None:
+def test_a_device_that_is_not_here_costs_no_attempt() -> None:
     """A run that is resumed on another machine ends with what is missing, and the answer waits."""
     absent = make_evaluation(
         Status.SKIPPED, reason=Reason.DEVICE_ABSENT, message="no cuda device on this machine"
@@ -24,7 +23,7 @@ def test_a_device_that_is_not_here_costs_no_attempt(make_evaluation: Callable[..
     assert on_its_device(wrong) is wrong
 
 
-def test_a_tool_that_fails_late_costs_no_attempt(make_evaluation: Callable[..., Evaluation]) -> None:
+def test_a_tool_that_fails_late_costs_no_attempt() -> None:
     """What could be built and was right is not refused because the incumbent beside it could not be built."""
     failed = make_evaluation(
         Status.INFRASTRUCTURE,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.regenerate import answers
-from pytest_cgins.regenerate.model import Answer, Usage
+from pytest_cgins.regenerate.answers import read
+from tests.regenerate import answers
 from tests.regenerate.exam import projects, right_kernels
 from tests.regenerate.exam.answers import collect
 from tests.regenerate.llm_server import LlmServer, Reply
@@ -48,10 +48,9 @@ def test_the_exam_is_whole() -> None:
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_answer_is_read(name: str) -> None:
     """Its source comes out of the dress as it was meant."""
-    usage = Usage(prompt_tokens=0, cached_tokens=0, answer_tokens=0, usd=None)
-    answer = Answer(text=RIGHT[name].text, finish="stop", model="writer", usage=usage, seconds=0.0)
     path = f"native/{name}.cpp"
-    assert _bare(answers.read(answer, {path: right_kernels.BROKEN_RELU}).files[path]) == right_kernels.RELU
+    answer = answers.answer(RIGHT[name].text)
+    assert _bare(read(answer, {path: right_kernels.BROKEN_RELU}).files[path]) == right_kernels.RELU
 
 
 @pytest.mark.exam

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from pytest_cgins.core.measurement import Arm, Measurement
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.regenerate.ablation import attribute
 from pytest_cgins.regenerate.profiling import bench
 from pytest_cgins.timing.sequential import Rule, SequentialTest
+from tests.evaluations import make_evaluation
 
-Make = Callable[..., Evaluation]
 RULE = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=1, most_blocks=64)
 
 
@@ -40,7 +39,7 @@ def measured(ratio: float, blocks: int = 20) -> Measurement:
     return replace(made, comparisons=(test.comparison("base"),))
 
 
-def test_proven_slower_without_it_contributes(make_evaluation: Make) -> None:
+def test_proven_slower_without_it_contributes() -> None:
     """Its attribution is the difference within blocks, in milliseconds, with an interval around it."""
     slower = make_evaluation(Status.SLOWER, timing=measured(1.25))
     same = make_evaluation(Status.SAME, timing=measured(1.0), signature="f32-4x4-0002")
@@ -57,7 +56,7 @@ def test_proven_slower_without_it_contributes(make_evaluation: Make) -> None:
     assert (second.attribution_ms, second.outcome) == (0.0, "clean")
 
 
-def test_slower_in_one_process_alone_proves_nothing(make_evaluation: Make) -> None:
+def test_slower_in_one_process_alone_proves_nothing() -> None:
     """What a fresh process did not confirm is undecided."""
     once = replace(measured(1.25), confirmation=measured(1.0))
     found = attribute("x", [make_evaluation(Status.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, timing=once)])
@@ -65,13 +64,13 @@ def test_slower_in_one_process_alone_proves_nothing(make_evaluation: Make) -> No
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.8])
-def test_not_slower_without_it_is_no_gain(make_evaluation: Make, ratio: float) -> None:
+def test_not_slower_without_it_is_no_gain(ratio: float) -> None:
     """Also where the kernel is faster without it."""
     found = attribute("x", [make_evaluation(Status.SAME, timing=measured(ratio))])
     assert (found.state, found.contributes) == ("no-gain", False)
 
 
-def test_a_wrong_answer_without_it_is_essential(make_evaluation: Make) -> None:
+def test_a_wrong_answer_without_it_is_essential() -> None:
     """One case is enough."""
     wrong = make_evaluation(Status.INCORRECT, message="6 of 6 elements are wrong\nmore")
     found = attribute("x", [make_evaluation(Status.SAME, timing=measured(1.0)), wrong])
@@ -90,9 +89,7 @@ def test_a_wrong_answer_without_it_is_essential(make_evaluation: Make) -> None:
         (Status.PASSED, Reason.OK, "it was not timed"),
     ],
 )
-def test_what_was_not_ablated_did_not_contribute(
-    make_evaluation: Make, status: Status, reason: Reason, words: str
-) -> None:
+def test_what_was_not_ablated_did_not_contribute(status: Status, reason: Reason, words: str) -> None:
     """A build error, a crash, an absent device, the champion's own build and a missing comparison: all are told."""
     found = attribute("x", [make_evaluation(status, reason=reason, message="no")])
     assert (found.state, found.contributes) == ("not-ablated", False)

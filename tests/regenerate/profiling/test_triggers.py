@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from pytest_cgins.core.measurement import Roofline
-from pytest_cgins.core.model import Evaluation
 from pytest_cgins.regenerate.profiling import ncu
 from pytest_cgins.regenerate.profiling.model import CaseProfile, CompiledFunction, TimelineKernel
 from pytest_cgins.regenerate.profiling.profile import profiled
 from pytest_cgins.regenerate.search.evidence import figures
+from tests.evaluations import make_evaluation
 from tests.regenerate.profiling.outputs import RAW_2025
 
 ROOFLINE = Roofline(
@@ -26,7 +25,7 @@ FUNCTION = CompiledFunction(
 EMPTY = CaseProfile(case="c", key="k", kernels=(), top=(), timeline=(), functions=())
 
 
-def test_of_a_profile_the_longest_launch_counts(make_evaluation: Callable[..., Evaluation]) -> None:
+def test_of_a_profile_the_longest_launch_counts() -> None:
     """Its counters have our names and ncu's; blocks and bytes are held against what there is and what must be."""
     measured = make_evaluation(times_ns=(4000.0, 8000.0)).measurement
     assert measured is not None

@@ -8,20 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.config import Config, load
-from pytest_cgins.core.model import (
-    Case,
-    Check,
-    Correctness,
-    Evaluation,
-    Probe,
-    Reason,
-    Status,
-    Verdict,
-    WorstElement,
-)
-from pytest_cgins.regenerate.model import Goal, Target
+from pytest_cgins.core.model import Case, Evaluation, Probe, Reason, Status, WorstElement
+from pytest_cgins.regenerate import targets
+from pytest_cgins.regenerate.model import Goal
 from pytest_cgins.regenerate.prompts.context import Context, gather
 from pytest_cgins.regenerate.prompts.hardware import Hardware
+from tests.evaluations import make_evaluation
 
 PROJECT = Path(__file__).parents[3] / "example_project"
 H200 = Hardware(
@@ -48,17 +40,10 @@ def context_of(kernel: str, implementation: str, goal: Goal = "repair", **given:
     """A context as a run would gather it; failures are made up for `repair`."""
     entry = next(one for one in config().kernels if one.name == kernel)
     chosen = next(one for one in entry.implementations if one.name == implementation)
-    target = Target(
-        kernel=kernel,
-        implementation=implementation,
-        device=chosen.device,
-        op=entry.op,
-        contract=chosen.contract,
-        goal=goal,
-    )
     given.setdefault("hardware", H200 if chosen.device == "cuda" else CPU)
-    packs, profiles = traces()
+    target = targets.target_of(entry, chosen, goal)
     made = gather(target, replace(config(), traces=()), entry, chosen, **given)
+    packs, profiles = traces()
     made = replace(made, config=config(), packs=packs, profiles=profiles)
     if goal != "repair" or "evaluations" in given:
         return made
@@ -67,24 +52,11 @@ def context_of(kernel: str, implementation: str, goal: Goal = "repair", **given:
 
 @lru_cache(maxsize=1)
 def traces() -> tuple[Any, Any]:
-    """Packs and profiles, read once."""
-    made = context_with_packs()
-    return made.packs, made.profiles
-
-
-def context_with_packs() -> Context:
-    """A context that `gather` alone has made."""
+    """Packs and profiles, read once, as `gather` alone reads them."""
     entry = config().kernels[0]
-    chosen = entry.implementations[0]
-    target = Target(
-        kernel=entry.name,
-        implementation=chosen.name,
-        device="cpu",
-        op=entry.op,
-        contract=chosen.contract,
-        goal="repair",
-    )
-    return gather(target, config(), entry, chosen, hardware=CPU)
+    target = targets.target_of(entry, entry.implementations[0], "repair")
+    made = gather(target, config(), entry, entry.implementations[0], hardware=CPU)
+    return made.packs, made.profiles
 
 
 def case_of(context: Context, number: int = 0) -> Case:
@@ -104,43 +76,21 @@ def case_of(context: Context, number: int = 0) -> Case:
 
 def wrong(context: Context) -> tuple[Evaluation, ...]:
     """Two cases that fail in one way, and the rest that passes."""
-    made = []
-    for number in range(len(context.traces)):
-        bad = number < 2
-        made.append(evaluation(case_of(context, number), bad=bad))
-    return tuple(made)
+    numbers = range(len(context.traces))
+    return tuple(evaluation(case_of(context, number), bad=number < 2) for number in numbers)
 
 
 def evaluation(case: Case, *, bad: bool = True, **given: Any) -> Evaluation:
     """One result; by default an element of 64 is wrong."""
-    check = Check(
-        rule="reference",
-        inputs="fresh",
-        passed=not bad,
-        reason=Reason.REFERENCE_MISMATCH if bad else Reason.OK,
-        message="the output differs from fp64" if bad else "",
-        share=412.5 if bad else 0.02,
-        wrong=64 if bad else 0,
-        compared=4096,
-        worst=WorstElement(output=0, index=(1, 63), expected="0.7310585", got="1.4621171", tolerance=2.4e-7)
-        if bad
-        else None,
-        map="columns 63: last column of every row\n.......#\n.......#" if bad else "",
-    )
-    probe = Probe(
-        name="sizes",
-        outcome="tripped",
-        reason=Reason.SIZE_DEPENDENT,
-        message="sizes x 4x64→4x65: 65 of 260 are wrong",
-    )
-    given.setdefault(
-        "verdict",
-        Verdict(
-            status=Status.INCORRECT if bad else Status.PASSED,
-            reason=Reason.REFERENCE_MISMATCH if bad else Reason.OK,
-            message=f"{case.name}: 64 of 4096 elements differ from the reference" if bad else "",
-            numbers={},
-        ),
-    )
-    given.setdefault("correctness", Correctness(checks=(check,), power=(), probes=(probe,) if bad else ()))
-    return Evaluation(case=case, kernel_digest="d", measurement=None, build_seconds=0.1, seconds=1.0, **given)
+    if not bad:
+        return replace(make_evaluation(share=0.02, times_ns=None), case=case, **given)
+    worst = WorstElement(output=0, index=(1, 63), expected="0.7310585", got="1.4621171", tolerance=2.4e-7)
+    made = make_evaluation(
+        Status.INCORRECT, reason=Reason.REFERENCE_MISMATCH, share=412.5, worst=worst, times_ns=None,
+        message=f"{case.name}: 64 of 4096 elements differ from the reference",
+        picture="columns 63: last column of every row\n.......#\n.......#",
+    )  # fmt: skip
+    assert made.correctness is not None
+    message = "sizes x 4x64→4x65: 65 of 260 are wrong"
+    probe = Probe(name="sizes", outcome="tripped", reason=Reason.SIZE_DEPENDENT, message=message)
+    return replace(made, **{"case": case, "correctness": replace(made.correctness, probes=(probe,))} | given)

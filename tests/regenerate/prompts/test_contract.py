@@ -70,16 +70,8 @@ def test_what_cgins_h_has_is_told_and_nothing_else() -> None:
         *re.findall(r"^(?:struct|using|enum class) (\w+)\b", own, re.MULTILINE),
         *re.findall(r"\b(CGINS_(?:BOOL|INT|FLOAT|COMPLEX))\b", own),
     }
-    for needed in (
-        "numel",
-        "dispatch_floating",
-        "CGINS_CHECK",
-        "float16",
-        "accumulator",
-        "tensor",
-        "cgins_stream",
-    ):
-        assert needed in declared
+    needed = {"numel", "dispatch_floating", "CGINS_CHECK", "float16", "accumulator", "tensor", "cgins_stream"}
+    assert needed <= declared
     told = STRUCTS + DEVICE_HELPERS + "cgins_stream cgins_scalar_kind"
     assert [name for name in sorted(declared - OF_THE_TOOL) if not re.search(rf"\b{name}\b", told)] == []
     said = "\n".join((_launcher(), _launcher("gelu", "cuda"), _unknown(), _device(), _types()))

@@ -7,17 +7,13 @@ import json
 import pytest
 
 from pytest_cgins.regenerate import answers
-from pytest_cgins.regenerate.model import Answer, Ask, Usage
+from pytest_cgins.regenerate.model import Ask
 from pytest_cgins.regenerate.prompts import assembly
 from pytest_cgins.regenerate.search.tree import ROOT
+from tests.regenerate.answers import answer
 from tests.regenerate.prompts.example import context_of
 
 PICKS = '```json\n{"picks": [{"method": "vector-access", "why": "narrow loads"}], "skipped": {}}\n```'
-
-
-def answer(text):
-    usage = Usage(prompt_tokens=1, cached_tokens=0, answer_tokens=1, usd=None)
-    return Answer(text=text, finish="stop", model="m", usage=usage, seconds=0.1)
 
 
 def prompt(kernel, implementation):

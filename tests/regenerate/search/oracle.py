@@ -28,6 +28,7 @@ from pytest_cgins.regenerate.model import (
     Message,
     Request,
     Result,
+    Target,
     Trial,
     Usage,
 )
@@ -40,18 +41,19 @@ from pytest_cgins.regenerate.search.tree import Tree
 from pytest_cgins.regenerate.target_loop import TargetLoop
 from pytest_cgins.regenerate.trial import Bench
 from pytest_cgins.timing.sequential import median_interval
+from tests.evaluations import make_evaluation
 from tests.regenerate import journals
 
 TARGET = journals.target("scale", goal="optimise")
 MAIN = "kernels/scale.cpp"
 INCUMBENT = {MAIN: "// time 1000\n"}
 MEANS = Means(models=("m",), seed=3)
+VERIFIED = Models(verifier=("v",))
 SCATTER = (0.01, -0.01, 0.0, 0.005, -0.005, 0.002, -0.002)
 """Of the logarithm of a kernel's time, a block; their median is 0."""
 ABSENT = ("absent-method",)
 """Methods that no machine code of a test has."""
 SITUATION = Situation(kernel="scale", device="cuda", device_name="a GPU", capability=90, language="cuda")
-MakeEvaluation = Callable[..., Evaluation]
 
 
 def source(time: float, *, note: str = "", wrong: bool = False) -> str:
@@ -68,8 +70,7 @@ def answer(text: str, picks: str = "") -> str:
 class Oracle:
     """A bench that knows a kernel's time from its text; `noise` is added to what a comparison tells."""
 
-    def __init__(self, make_evaluation: MakeEvaluation) -> None:
-        self._make = make_evaluation
+    def __init__(self) -> None:
         self.before: dict[str, Status] = {}
         self.tried: list[str] = []
         self.begun: list[tuple[list[Mapping[str, str]], Mapping[str, str] | None]] = []
@@ -91,7 +92,7 @@ class Oracle:
         wrong = "// wrong" in files[MAIN]
         status, reason = (Status.INCORRECT, Reason.GOLD_MISMATCH) if wrong else (Status.PASSED, Reason.OK)
         message = "wrong numbers" if wrong else ""
-        return self._trial("check", [self._make(status, reason=reason, message=message)])
+        return self._trial("check", [make_evaluation(status, reason=reason, message=message)])
 
     def times(self, files: Mapping[str, str], champion: Mapping[str, str] | None) -> Trial:
         base = time_of((champion or INCUMBENT)[MAIN])
@@ -120,21 +121,15 @@ class Oracle:
         status = Status.FASTER if ratio < 0.98 else Status.SLOWER if ratio > 1.02 else Status.PASSED
         share = self.fastest / own
         return [
-            self._make(status, signature=name, timing=measured(own, base, torch=2000.0 * turn, share=share))
+            make_evaluation(
+                status, signature=name, timing=measured(own, base, torch=2000.0 * turn, share=share)
+            )
             for turn, name in enumerate(self.cases, 1)
         ]
 
     def _trial(self, stage: Any, evaluations: list[Evaluation]) -> Trial:
         environment = Environment(device="cpu", device_name="a CPU", python="3.11", torch="2.13")
-        return Trial(
-            stage=stage,
-            evaluations=tuple(evaluations),
-            environments=(environment,),
-            seed=0,
-            sandbox=True,
-            sanitized=False,
-            seconds=0.0,
-        )
+        return journals.trial(*evaluations, stage=stage, environments=(environment,))
 
 
 def time_of(text: str) -> float:
@@ -256,25 +251,28 @@ def searched(
     model: Model,
     name: str,
     *,
+    target: Target = TARGET,
     attempts: int = 12,
-    verifiers_asked: tuple[str, ...] = ("",),
+    models: Models = Models(),  # noqa: B008
+    means: Means = MEANS,
     budget: Budget = Budget(),  # noqa: B008
     check: Callable[[Mapping[str, str]], tuple[Finding, ...]] = lambda _: (),
     moved: Callable[[Mapping[str, str]], tuple[str, ...]] = lambda _: (),
 ) -> Result:
-    """What a search comes to; its journal is in `folder`."""
+    """What a search comes to; its journal is in `folder`, and one that is there goes on."""
     (folder / "cgins.yaml").parent.mkdir(exist_ok=True, parents=True)
     runs = folder / ".cgins" / "runs"
     if not runs.exists():
-        journals.journal(folder / "cgins.yaml", TARGET, policy=name)
+        record = {} if name == "repair" else {"policy": name}
+        journals.journal(folder / "cgins.yaml", target, **record)
     with Journal.resume(runs / journals.RUN) as journal:
-        journal.begin(TARGET, Found(evaluations=()), INCUMBENT, Guarded(files={}))
+        journal.begin(target, Found(evaluations=()), INCUMBENT, Guarded(files={}))
         settings = LlmSettings(
-            provider="replay", models=Models(verifier=verifiers_asked), max_answer_tokens=1000,
-            budget=Budget(candidates=attempts), runs=runs,
+            provider="replay", models=models, max_answer_tokens=1000, runs=runs,
+            budget=Budget(candidates=attempts, repair_attempts=attempts),
         )  # fmt: skip
         search = TargetLoop(
-            TARGET, journal, cast(Bench, bench), Writes(), policy(name, MEANS, attempts), settings=settings,
+            target, journal, cast(Bench, bench), Writes(), policy(name, means, attempts), settings=settings,
             incumbent=INCUMBENT, check=check,
             goalposts=Goalposts(moved=moved, touched=lambda: ()),
             on_event=lambda _: None,

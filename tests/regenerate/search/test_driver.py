@@ -15,24 +15,13 @@ from pytest_cgins.core.options import POLICIES
 from pytest_cgins.regenerate.model import Finding, Request, Result, Trial
 from pytest_cgins.regenerate.search import verifiers
 from tests.regenerate import journals
-from tests.regenerate.search.oracle import (
-    MAIN,
-    MakeEvaluation,
-    Model,
-    Oracle,
-    answer,
-    searched,
-    source,
-    time_of,
-)
+from tests.regenerate.search.oracle import MAIN, VERIFIED, Model, Oracle, answer, searched, source, time_of
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_what_is_faster_is_found_and_accepted_once_more(
-    name: str, tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_what_is_faster_is_found_and_accepted_once_more(name: str, tmp_path: Path) -> None:
     """The best candidate is measured again on fresh blocks, at a share of alpha by how many were timed."""
-    bench = Oracle(make_evaluation)
+    bench = Oracle()
     model = Model(lambda request, number: answer(source(1000 * 0.9**number), "vectorized-loads"))
     result = searched(tmp_path, bench, model, name)
     assert result.state == "accepted", result.why
@@ -47,22 +36,18 @@ def test_what_is_faster_is_found_and_accepted_once_more(
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_the_incumbent_with_other_names_is_never_accepted(
-    name: str, tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_the_incumbent_with_other_names_is_never_accepted(name: str, tmp_path: Path) -> None:
     """However often it is sent."""
-    bench = Oracle(make_evaluation)
+    bench = Oracle()
     model = Model(lambda request, number: answer(source(1000, note=f"renamed {number}")))
     result = searched(tmp_path, bench, model, name, attempts=40)
     assert (result.state, bench.accepted) == ("failed", [])
     assert result.why.startswith(f"nothing faster in {len(result.attempts)} candidate")
 
 
-def test_luck_does_not_survive_the_second_measurement(
-    tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_luck_does_not_survive_the_second_measurement(tmp_path: Path) -> None:
     """A champion that is not faster on fresh blocks is not accepted; the one before it is tried."""
-    bench = Oracle(make_evaluation)
+    bench = Oracle()
     bench.lucky = {999.0}
     times = {1: 800.0, 2: 999.0}
     model = Model(lambda request, number: answer(source(times.get(number, 1500.0), note=str(number))))
@@ -79,25 +64,25 @@ def test_luck_does_not_survive_the_second_measurement(
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("moves_at", [1, 2])
 def test_a_search_whose_goalposts_moved_goes_on_when_they_are_back(
-    name: str, moves_at: int, tmp_path: Path, make_evaluation: MakeEvaluation
+    name: str, moves_at: int, tmp_path: Path
 ) -> None:
     """It stops, names all of them, blames no candidate, and resumed it ends as one that nobody disturbed."""
 
     def says(request: Request, number: int) -> str:
         return answer(source(1000 * 0.9**number))
 
-    whole = searched(tmp_path / "whole", Oracle(make_evaluation), Model(says), name)
+    whole = searched(tmp_path / "whole", Oracle(), Model(says), name)
     names = tuple(f"tests/test_{number}.py" for number in range(9))
     looks = iter(range(1, 1000))
     first = searched(
-        tmp_path / "cut", Oracle(make_evaluation), Model(says), name,
+        tmp_path / "cut", Oracle(), Model(says), name,
         moved=lambda _: names if next(looks) >= moves_at else (),
     )  # fmt: skip
     assert first.state == "stopped"
     assert first.why == f"changed since the run began: {', '.join(names)}"
     assert first.remedy.startswith("undo that and resume the run")
     assert "tampered" not in {one.outcome for one in first.attempts}
-    result = searched(tmp_path / "cut", Oracle(make_evaluation), Model(says), name)
+    result = searched(tmp_path / "cut", Oracle(), Model(says), name)
     assert [(one.number, one.outcome, one.time_ratio) for one in result.attempts] == [
         (one.number, one.outcome, one.time_ratio) for one in whole.attempts
     ]
@@ -105,9 +90,7 @@ def test_a_search_whose_goalposts_moved_goes_on_when_they_are_back(
 
 
 @pytest.mark.parametrize("undecided", [(0,), (1,), (2,), (0, 1), (0, 1, 2)], ids=str)
-def test_nothing_is_accepted_while_a_case_is_undecided(
-    undecided: tuple[int, ...], tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_nothing_is_accepted_while_a_case_is_undecided(undecided: tuple[int, ...], tmp_path: Path) -> None:
     """A candidate that is faster in some cases may be slower in one of which noise tells nothing, whatever fails the gate."""
 
     class Noisy(Oracle):
@@ -120,7 +103,7 @@ def test_nothing_is_accepted_while_a_case_is_undecided(
             ]
             return replace(trial, evaluations=tuple(told))
 
-    bench = Noisy(make_evaluation)
+    bench = Noisy()
     bench.cases = ("f32-2x3-0001", "f32-8x3-0002", "f32-9x3-0003")
     model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
     result = searched(tmp_path, bench, model, "refine", attempts=2)
@@ -133,7 +116,7 @@ def test_nothing_is_accepted_while_a_case_is_undecided(
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("stops_after", [1, 3, 5, 8])
 def test_a_search_that_is_cut_off_ends_as_one_that_is_not(
-    name: str, stops_after: int, tmp_path: Path, make_evaluation: MakeEvaluation
+    name: str, stops_after: int, tmp_path: Path
 ) -> None:
     """Resumed, it asks for the same, tries nothing twice and accepts the same candidate."""
 
@@ -142,14 +125,14 @@ def test_a_search_that_is_cut_off_ends_as_one_that_is_not(
             return "compiles: 90%\nmemory: 80%\nnumbers: 70%"
         return answer(source(1000 - 10 * number, note=str(number), wrong=number % 3 == 0), "tiling")
 
-    whole = searched(tmp_path / "whole", Oracle(make_evaluation), Model(says), name, verifiers_asked=("v",))
-    bench = Oracle(make_evaluation)
+    whole = searched(tmp_path / "whole", Oracle(), Model(says), name, models=VERIFIED)
+    bench = Oracle()
     first = Model(says, stops_after)
     if len(whole.attempts) > 1:
         with pytest.raises(KeyboardInterrupt):
-            searched(tmp_path / "cut", bench, first, name, verifiers_asked=("v",))
+            searched(tmp_path / "cut", bench, first, name, models=VERIFIED)
     second = Model(says)
-    result = searched(tmp_path / "cut", bench, second, name, verifiers_asked=("v",))
+    result = searched(tmp_path / "cut", bench, second, name, models=VERIFIED)
 
     def told(one: Result) -> list[Any]:
         return [(a.number, a.ask, a.outcome, a.methods, a.time_ratio, a.rank) for a in one.attempts]
@@ -161,7 +144,7 @@ def test_a_search_that_is_cut_off_ends_as_one_that_is_not(
 @pytest.mark.parametrize("name", ["branch", "evolve"])
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_a_batch_that_is_cut_off_goes_on_against_the_same_champion(
-    name: str, cut: int, tmp_path: Path, make_evaluation: MakeEvaluation
+    name: str, cut: int, tmp_path: Path
 ) -> None:
     """What of a batch was timed before the end counts for the rest of it, in the order in which these are tried."""
 
@@ -177,11 +160,11 @@ def test_a_batch_that_is_cut_off_goes_on_against_the_same_champion(
             return f"compiles: {share}%\nmemory: {share}%\nnumbers: {share}%"
         return answer(source(1000 - 50 * number, note=str(number)))
 
-    asked = {"attempts": 4, "verifiers_asked": ("v",)}
-    whole = searched(tmp_path / "whole", Oracle(make_evaluation), Model(says), name, **asked)
+    asked = {"attempts": 4, "models": VERIFIED}
+    whole = searched(tmp_path / "whole", Oracle(), Model(says), name, **asked)
     with pytest.raises(KeyboardInterrupt):
-        searched(tmp_path / "cut", Cut(make_evaluation), Model(says), name, **asked)
-    result = searched(tmp_path / "cut", Oracle(make_evaluation), Model(says), name, **asked)
+        searched(tmp_path / "cut", Cut(), Model(says), name, **asked)
+    result = searched(tmp_path / "cut", Oracle(), Model(says), name, **asked)
 
     def told(one: Result) -> list[Any]:
         return [(a.number, a.outcome, a.message, a.time_ratio, a.beats_champion) for a in one.attempts]
@@ -190,9 +173,9 @@ def test_a_batch_that_is_cut_off_goes_on_against_the_same_champion(
     assert sum(one.beats_champion for one in whole.attempts) > 1
 
 
-def test_all_candidates_of_a_batch_are_begun_at_once(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_all_candidates_of_a_batch_are_begun_at_once(tmp_path: Path) -> None:
     """In the order in which they are tried, beside the best one until then; what is no candidate is left out."""
-    bench = Oracle(make_evaluation)
+    bench = Oracle()
     model = Model(lambda request, number: "no source" if number == 2 else answer(source(1000 - number)))
     searched(tmp_path, bench, model, "branch", attempts=8)
     assert [[time_of(one[MAIN]) for one in batch] for batch, _ in bench.begun] == [
@@ -203,18 +186,16 @@ def test_all_candidates_of_a_batch_are_begun_at_once(tmp_path: Path, make_evalua
     assert len(bench.tried) == 7
 
 
-def test_a_budget_that_is_used_up_leaves_what_was_found(
-    tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_a_budget_that_is_used_up_leaves_what_was_found(tmp_path: Path) -> None:
     """The best candidate until then is accepted; nothing more is asked."""
-    bench = Oracle(make_evaluation)
+    bench = Oracle()
     model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
     result = searched(tmp_path, bench, model, "refine", budget=Budget(tokens=330))
     assert result.state == "accepted"
     assert 0 < len(model.asked) < 10
 
 
-def test_verifiers_order_the_queue_and_are_scored(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_verifiers_order_the_queue_and_are_scored(tmp_path: Path) -> None:
     """What they doubt most is not tried, and their word is held against the gate's."""
 
     def says(request: Request, number: int) -> str:
@@ -223,8 +204,8 @@ def test_verifiers_order_the_queue_and_are_scored(tmp_path: Path, make_evaluatio
             return f"compiles: {share}%\nmemory: {share}%\nnumbers: {share}%\n"
         return answer(source(1000 - number, note=str(number), wrong=number % 2 == 0))
 
-    bench = Oracle(make_evaluation)
-    result = searched(tmp_path, bench, Model(says), "evolve", attempts=6, verifiers_asked=("v",))
+    bench = Oracle()
+    result = searched(tmp_path, bench, Model(says), "evolve", attempts=6, models=VERIFIED)
     outcomes = {one.number: one.outcome for one in result.attempts}
     assert [number for number, outcome in outcomes.items() if outcome == "not-tried"] == [4, 6]
     assert outcomes[2] == "failed"
@@ -233,11 +214,9 @@ def test_verifiers_order_the_queue_and_are_scored(tmp_path: Path, make_evaluatio
     assert (found.wrong_and_doubted, found.precision, found.recall) == (1, 1.0, 1.0)
 
 
-def test_what_the_static_check_refuses_is_no_candidate(
-    tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_what_the_static_check_refuses_is_no_candidate(tmp_path: Path) -> None:
     """It is not tried, and the next prompt mends it."""
-    bench = Oracle(make_evaluation)
+    bench = Oracle()
 
     def check(sources: Mapping[str, str]) -> tuple[Finding, ...]:
         bad = "calls torch" in sources[MAIN]
@@ -253,19 +232,17 @@ def test_what_the_static_check_refuses_is_no_candidate(
     assert (result.attempts[1].ask.kind, result.attempts[1].ask.parent) == ("fix", 1)
 
 
-def test_profilers_are_asked_once_a_kernel_and_not_before_its_structure_has_settled(
-    tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_profilers_are_asked_once_a_kernel_and_not_before_its_structure_has_settled(tmp_path: Path) -> None:
     """`refine` shows nothing of them in its first step; then each champion is profiled."""
-    bench = Oracle(make_evaluation)
+    bench = Oracle()
     model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
     searched(tmp_path, bench, model, "refine", attempts=4)
     assert bench.profiled == [pytest.approx(1000 * 0.9**number) for number in (1, 2, 3)]
 
 
-def test_a_kernel_near_its_peak_ends_the_search(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_a_kernel_near_its_peak_ends_the_search(tmp_path: Path) -> None:
     """There is little left to win; what was found is accepted."""
-    bench = Oracle(make_evaluation)
+    bench = Oracle()
     bench.peak = 850.0
     model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
     result = searched(tmp_path, bench, model, "refine")

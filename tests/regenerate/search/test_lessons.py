@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.methods.sass_signature import Shown
-from pytest_cgins.regenerate.model import Ask, Attempt, Trial
+from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.search.lessons import lessons
 from pytest_cgins.regenerate.search.tree import Tree
+from tests.evaluations import make_evaluation
 from tests.regenerate import journals
 from tests.regenerate.search.oracle import SITUATION, TARGET, Model, Oracle, answer, searched, source
-
-MakeEvaluation = Callable[..., Evaluation]
 
 
 def candidate(number: int, ratio: float | None, methods: Sequence[str] = (), **fields: Any) -> Attempt:
@@ -38,12 +37,6 @@ def candidate(number: int, ratio: float | None, methods: Sequence[str] = (), **f
 def learned(*candidates: Attempt, marks: dict[int, dict[str, Shown]] | None = None) -> dict[str, Tried]:
     """By method."""
     return {one.method: one for one in lessons(Tree(candidates), marks or {}, SITUATION, run="r")}
-
-
-def trial(evaluation: Evaluation) -> Trial:
-    return Trial(
-        stage="times", evaluations=(evaluation,), environments=(), seed=1, sandbox=True, sanitized=False, seconds=1.0
-    )  # fmt: skip
 
 
 def test_several_methods_at_once_teach_nothing_of_any_of_them() -> None:
@@ -117,19 +110,13 @@ def test_wrong_candidates_teach_nothing() -> None:
     ],
 )
 def test_an_ablation_says_what_a_method_is_worth(
-    make_evaluation: MakeEvaluation,
-    status: Status,
-    reason: Reason,
-    ratio: float | None,
-    shown: Shown,
-    result: str,
-    proven: bool | None,
+    status: Status, reason: Reason, ratio: float | None, shown: Shown, result: str, proven: bool | None
 ) -> None:
     """Slower or wrong without it: it contributes; what was not built says nothing, and so nothing for it."""
     champion = candidate(1, 0.6, ["a", "b"], beats_champion=True)
     without = candidate(
         2, ratio, parent=1, kind="ablate", method="a",
-        trials=(trial(make_evaluation(status=status, reason=reason)),),
+        trials=(journals.trial(make_evaluation(status=status, reason=reason)),),
     )  # fmt: skip
     found = learned(champion, without, marks={1: {"a": shown}})
     assert set(found) == {"a"}
@@ -137,9 +124,7 @@ def test_an_ablation_says_what_a_method_is_worth(
     assert found["a"].slowdown_without == (pytest.approx(1.5) if ratio else None)
 
 
-def test_a_search_remembers_and_a_resumed_one_says_the_same(
-    tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_a_search_remembers_and_a_resumed_one_says_the_same(tmp_path: Path) -> None:
     """`branch` leaves each method of its champion out; what follows lies in the journal, and is told once more after."""
 
     def said(request: Any, number: int) -> str:
@@ -148,7 +133,7 @@ def test_a_search_remembers_and_a_resumed_one_says_the_same(
             return answer(source(900 + number, note="sass: vectorized-loads"))
         return answer(source(600 + number, note="sass: vectorized-loads"), "vectorized-loads")
 
-    bench = Oracle(make_evaluation)
+    bench = Oracle()
     searched(tmp_path, bench, Model(said), "branch", attempts=5)
     with Journal.resume(tmp_path / ".cgins" / "runs" / journals.RUN) as journal:
         known = journal.tried(TARGET)
@@ -158,9 +143,9 @@ def test_a_search_remembers_and_a_resumed_one_says_the_same(
     assert known[0].slowdown_without == pytest.approx(905 / 601, rel=0.01)
 
 
-def test_complaints_about_a_choice_are_kept(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_complaints_about_a_choice_are_kept(tmp_path: Path) -> None:
     """They are told, and the candidate is tried in any case."""
     model = Model(lambda request, number: answer(source(900), "not-offered"))
-    (attempt,) = searched(tmp_path, Oracle(make_evaluation), model, "single-shot").attempts
+    (attempt,) = searched(tmp_path, Oracle(), model, "single-shot").attempts
     assert attempt.complaints == ("it is not offered",)
     assert attempt.outcome == "accepted"

@@ -168,18 +168,6 @@ def test_mcts_goes_where_times_are_better() -> None:
     assert len(tree.below(1)) > len(tree.below(2)) > 0
 
 
-def test_mcts_shows_ancestors_the_best_and_failed_siblings() -> None:
-    """The nearest first, none twice."""
-
-    def becomes(number: int, ask: Ask, tree: Tree) -> Attempt:
-        return wrong(number, ask) if number % 3 == 0 else right(number, ask, 0.9**number, beats=True)
-
-    tree, _ = grown("mcts", becomes, attempts=30)
-    seen = [tree.ask(one.number).shown for one in tree]
-    assert all(len(set(shown)) == len(shown) and 0 not in shown for shown in seen)
-    assert max(map(len, seen)) >= 2, seen
-
-
 @pytest.mark.parametrize("name", POLICIES)
 @given(ends=st.lists(st.floats(0.3, 1.5) | st.none(), min_size=30, max_size=30))
 @settings(max_examples=25, deadline=None)

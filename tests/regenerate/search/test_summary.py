@@ -28,7 +28,7 @@ from pytest_cgins.regenerate import run_status, run_text
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried
-from pytest_cgins.regenerate.model import Finding, Request
+from pytest_cgins.regenerate.model import Finding, Request, Result
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.summary import pooled
@@ -40,7 +40,7 @@ from tests.regenerate.search.oracle import (
     MAIN,
     SCATTER,
     TARGET,
-    MakeEvaluation,
+    VERIFIED,
     Model,
     Oracle,
     answer,
@@ -51,6 +51,7 @@ from tests.regenerate.search.oracle import (
 from tests.regenerate.test_proposal_report import HOSTILE, harmless
 
 Json = dict[str, Any]
+Searches = dict[str, tuple[Path, Result]]
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 NONE = "–"
 
@@ -81,9 +82,9 @@ def model(**changes: Any) -> Model:
     return made
 
 
-def bench(make_evaluation: MakeEvaluation) -> Oracle:
+def bench() -> Oracle:
     """Two cases on a device whose peak is known."""
-    made = Profiled(make_evaluation)
+    made = Profiled()
     made.cases = ("f32-2x3-0001", "f32-4x4-0002")
     made.fastest = 300.0
     return made
@@ -118,20 +119,44 @@ def said_below(text: str, title: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", text.split(f"### {title}\n")[1].partition("\n### ")[0]))
 
 
+def tried(method: str, result: Any, without: float | None = None, **changes: Any) -> Tried:
+    known: Json = {
+        "kernel": "scale", "device_name": "a CPU", "language": "cpp", "method": method, "result": result,
+        "shown": "present", "proven": without is not None, "slowdown_without": without, "run": journals.RUN,
+        "round": 1,
+    }  # fmt: skip
+    return Tried(**known | changes)
+
+
+def with_methods(folder: Path, *methods: Tried, policy: str = "refine") -> None:
+    """As if the search had classified them, before it ends."""
+    run = journals.journal(folder / "cgins.yaml", TARGET, policy=policy)
+    run.write(run.folder / TARGET.name / "methods.json", MethodMemory(tried=methods))
+
+
+@pytest.fixture(scope="module")
+def searches(tmp_path_factory: pytest.TempPathFactory) -> Searches:
+    """Folder and result of a search by each policy."""
+    made = {}
+    for name in POLICIES:
+        folder = tmp_path_factory.mktemp(name)
+        with_methods(folder, tried("a", "effective", 1.234), tried("b", "ineffective", 0.99), policy=name)
+        made[name] = folder, searched(folder, bench(), model(), name, models=VERIFIED)
+    return made
+
+
 # ---- what is found
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_the_headline_is_that_of_the_acceptance(
-    name: str, tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_the_headline_is_that_of_the_acceptance(name: str, searches: Searches) -> None:
     """Times, ratios and shares of peak of the accepted kernel against all others, each with its interval."""
-    result = searched(tmp_path, bench(make_evaluation), model(), name)
-    made = found(tmp_path)
+    folder, result = searches[name]
+    made = found(folder)
     best = made.headline
     assert best is not None
     (accepted,) = [one for one in result.attempts if one.outcome == "accepted"]
-    time = time_of(journal(tmp_path).sources(TARGET, accepted.number)[MAIN])
+    time = time_of(journal(folder).sources(TARGET, accepted.number)[MAIN])
     assert (made.state, made.policy, best.number, best.untimed) == ("accepted", name, accepted.number, ())
     assert made.device_name == "a CPU"
     assert made.right == sum(one.is_right for one in result.attempts)
@@ -156,35 +181,28 @@ def test_the_headline_is_that_of_the_acceptance(
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_both_files_are_written_and_keep_the_published_schema(
-    name: str, tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_both_files_are_written_and_keep_the_published_schema(name: str, searches: Searches) -> None:
     """What is shown later is what was written, and anybody may read it."""
-    searched(tmp_path, bench(make_evaluation), model(), name, verifiers_asked=("v",))
+    folder, _ = searches[name]
     published = files("pytest_cgins") / "schemas" / f"search-summary-{SUMMARY_VERSION}.json"
-    jsonschema.validate(json.loads(kept(tmp_path)), json.loads(published.read_text(encoding="utf-8")))
-    assert json.loads(published.read_text(encoding="utf-8")) == documents.json_schema(SearchSummary)
-    assert documents.load(SearchSummary, kept(tmp_path)) == found(tmp_path)
-    assert kept(tmp_path, summary.MARKDOWN) == summary_text.markdown(found(tmp_path))
+    schema = json.loads(published.read_text(encoding="utf-8"))
+    jsonschema.validate(json.loads(kept(folder)), schema)
+    assert schema == documents.json_schema(SearchSummary)
+    assert documents.load(SearchSummary, kept(folder)) == found(folder)
+    assert kept(folder, summary.MARKDOWN) == summary_text.markdown(found(folder))
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_the_timeline_has_what_each_candidate_was_and_took(
-    name: str, tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_the_timeline_has_what_each_candidate_was_and_took(name: str, searches: Searches) -> None:
     """One row a candidate, with what was asked, what became of it, tokens and money; they add up to the costs."""
-    result = searched(tmp_path, bench(make_evaluation), model(), name, verifiers_asked=("v",))
-    made = found(tmp_path)
+    folder, result = searches[name]
+    made = found(folder)
     assert len(made.candidates) == len(result.attempts) > 0
     for row, attempt in zip(made.candidates, result.attempts, strict=True):
         ask = attempt.ask
         assert ask is not None
-        assert (row.number, row.round, row.branch, row.kind) == (
-            attempt.number,
-            ask.round,
-            ask.branch,
-            ask.kind,
-        )
+        assert (row.number, row.round, row.branch) == (attempt.number, ask.round, ask.branch)
+        assert row.kind == ask.kind
         assert (row.parent, row.model, row.temperature) == (ask.parent, ask.model, ask.temperature)
         assert (row.methods, row.without, row.rank) == (attempt.methods, ask.method, attempt.rank)
         assert (row.outcome, row.reason) == (attempt.outcome, attempt.reason)
@@ -198,12 +216,9 @@ def test_the_timeline_has_what_each_candidate_was_and_took(
     assert roles["all"].requests == sum(one.requests for role, one in roles.items() if role != "all")
 
 
-def test_policies_read_differently(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_policies_read_differently(searches: Searches) -> None:
     """A round says in words what was asked for, so that nobody takes one policy's journal for another's."""
-    told = {}
-    for name in POLICIES:
-        searched(tmp_path / name, bench(make_evaluation), model(), name, verifiers_asked=("v",))
-        told[name] = [one.decided for one in found(tmp_path / name).rounds]
+    told = {name: [one.decided for one in found(folder).rounds] for name, (folder, _) in searches.items()}
     assert told["single-shot"] == ["one pass over the incumbent"]
     assert told["refine"][:3] == [
         "next step from the incumbent",
@@ -225,14 +240,14 @@ def test_policies_read_differently(tmp_path: Path, make_evaluation: MakeEvaluati
     assert len(words) == len(set(words))
 
 
-def test_the_bottleneck_drifts(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_the_bottleneck_drifts(searches: Searches) -> None:
     """Gaps of what was profiled, in order; the largest is named, and so is what could not be had."""
-    searched(tmp_path, bench(make_evaluation), model(), "refine")
-    drift = found(tmp_path).drift
+    folder, _ = searches["refine"]
+    drift = found(folder).drift
     assert [one.number for one in drift][:3] == [1, 2, 4]
     assert [one.largest for one in drift][:3] == ["compute", "compute", "memory"]
     assert all(one.was_champion and one.degraded == ("counters: not allowed",) for one in drift)
-    text = kept(tmp_path, summary.MARKDOWN)
+    text = kept(folder, summary.MARKDOWN)
     assert cells(text, "Bottlenecks")[2] == {
         "kernel": "candidate 4", "champion": "yes", "compute gap": "0.25", "memory gap": "0.50",
         "latency gap": "0.12", "largest": "memory", "case": "c", "near its peak": NONE,
@@ -241,15 +256,12 @@ def test_the_bottleneck_drifts(tmp_path: Path, make_evaluation: MakeEvaluation) 
     assert said_below(text, "Bottlenecks").count("not available: counters: not allowed") == 1
 
 
-def test_ablations_say_what_a_method_is_worth(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_ablations_say_what_a_method_is_worth(searches: Searches) -> None:
     """A champion without a method that it needs is proven slower, with an interval."""
-    searched(tmp_path, bench(make_evaluation), model(), "branch")
-    made = found(tmp_path)
+    made = found(searches["branch"][0])
     first = made.ablations[0]
     assert (first.champion, first.method, first.found) == (4, "tiling", "slower")
     assert first.slowdown == pytest.approx(1.1)
-    assert first.low is not None
-    assert first.high is not None
     assert first.low < 1.1 < first.high
     assert first.high / first.low == pytest.approx(math.exp(max(SCATTER) - min(SCATTER)))
     assert [one.number for one in made.ablations] == [one.number for one in made.candidates if one.without]
@@ -258,9 +270,7 @@ def test_ablations_say_what_a_method_is_worth(tmp_path: Path, make_evaluation: M
 @pytest.mark.parametrize(
     ("note", "wanted"), [("wrong", "wrong"), ("refused", "no-answer"), ("", "not-proven")]
 )
-def test_an_ablation_may_prove_nothing(
-    note: str, wanted: str, tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_an_ablation_may_prove_nothing(note: str, wanted: str, tmp_path: Path) -> None:
     """One that is wrong shows that the method is needed; one that cannot be tried, or is as fast, shows nothing."""
 
     def ablates(request: Request, number: int) -> str:
@@ -273,16 +283,15 @@ def test_an_ablation_may_prove_nothing(
         bad = "refused" in sources[MAIN]
         return (Finding(code="calls-op", file=MAIN, line=1, message="calls the op"),) if bad else ()
 
-    searched(tmp_path, bench(make_evaluation), Model(ablates), "branch", attempts=5, check=check)
+    searched(tmp_path, bench(), Model(ablates), "branch", attempts=5, check=check)
     (one,) = found(tmp_path).ablations
     assert one.found == wanted
     assert (one.slowdown is None) == (wanted != "not-proven")
 
 
-def test_verifiers_are_scored(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_verifiers_are_scored(searches: Searches) -> None:
     """Precision and recall over what was ranked and tried; a policy that asks none says so."""
-    searched(tmp_path / "evolve", bench(make_evaluation), model(), "evolve", verifiers_asked=("v",))
-    said = found(tmp_path / "evolve").verifiers
+    said = found(searches["evolve"][0]).verifiers
     assert said is not None
     score = said.score
     assert said.ranked == 12
@@ -291,30 +300,12 @@ def test_verifiers_are_scored(tmp_path: Path, make_evaluation: MakeEvaluation) -
     assert said.recall == pytest.approx(
         score.right_and_said_so / (score.right_and_said_so + score.right_and_doubted)
     )
-    searched(tmp_path / "mcts", bench(make_evaluation), model(), "mcts", verifiers_asked=("v",))
-    assert found(tmp_path / "mcts").verifiers is None
-    assert (
-        said_below(kept(tmp_path / "mcts", summary.MARKDOWN), "Verifiers").strip()
-        == "No candidate was ranked."
-    )
+    folder, _ = searches["mcts"]
+    assert found(folder).verifiers is None
+    assert said_below(kept(folder, summary.MARKDOWN), "Verifiers").strip() == "No candidate was ranked."
 
 
-def tried(method: str, result: Any, without: float | None = None, **changes: Any) -> Tried:
-    known: Json = {
-        "kernel": "scale", "device_name": "a CPU", "language": "cpp", "method": method, "result": result,
-        "shown": "present", "proven": without is not None, "slowdown_without": without, "run": journals.RUN,
-        "round": 1,
-    }  # fmt: skip
-    return Tried(**known | changes)
-
-
-def with_methods(folder: Path, *methods: Tried) -> None:
-    """As if the search had classified them, before it ends."""
-    run = journals.journal(folder / "cgins.yaml", TARGET, policy="refine")
-    run.write(run.folder / TARGET.name / "methods.json", MethodMemory(tried=methods))
-
-
-def test_methods_are_grouped_by_what_became_of_them(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_methods_are_grouped_by_what_became_of_them(tmp_path: Path) -> None:
     """Those that worked come first, the most valuable one before the others."""
     with_methods(
         tmp_path,
@@ -325,7 +316,7 @@ def test_methods_are_grouped_by_what_became_of_them(tmp_path: Path, make_evaluat
         tried("e", "implementation-failed", shown="absent"),
     )
     silent = Model(lambda request, number: answer(source(1000 - number)))
-    searched(tmp_path, bench(make_evaluation), silent, "refine")
+    searched(tmp_path, bench(), silent, "refine")
     made = found(tmp_path)
     assert [one.method for one in made.methods] == ["a", "b", "c", "e", "d"]
     rows = cells(kept(tmp_path, summary.MARKDOWN), "Methods")
@@ -335,7 +326,7 @@ def test_methods_are_grouped_by_what_became_of_them(tmp_path: Path, make_evaluat
     assert dict(summary_text.brief(made))["not built"] == "e"
 
 
-def test_what_a_search_learned_of_methods_is_told(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_what_a_search_learned_of_methods_is_told(tmp_path: Path) -> None:
     """One that is in the machine code, and slower to be without, has worked; one that is not in it was not built."""
 
     def marked(request: Request, number: int) -> str:
@@ -344,7 +335,7 @@ def test_what_a_search_learned_of_methods_is_told(tmp_path: Path, make_evaluatio
             return says(request, number)
         return answer(source(1000 * 0.9**number, note="sass: tiling"), "tiling" if number % 2 else ABSENT[0])
 
-    searched(tmp_path, bench(make_evaluation), Model(marked), "branch", attempts=6)
+    searched(tmp_path, bench(), Model(marked), "branch", attempts=6)
     made = found(tmp_path)
     assert made.methods
     assert set(made.methods) == set(journal(tmp_path).tried(TARGET))
@@ -385,20 +376,14 @@ def is_interval(cell: str, one: Json | None) -> bool:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_every_printed_figure_is_one_of_the_document(
-    name: str, tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_every_printed_figure_is_one_of_the_document(name: str, searches: Searches) -> None:
     """Each table of the page, read back, has the numbers of `summary.json` within the rounding that is printed."""
-    with_methods(tmp_path, tried("a", "effective", 1.234), tried("b", "ineffective", 0.99))
-    searched(tmp_path, bench(make_evaluation), model(), name, verifiers_asked=("v",))
-    data, text = json.loads(kept(tmp_path)), kept(tmp_path, summary.MARKDOWN)
+    folder, _ = searches[name]
+    data, text = json.loads(kept(folder)), kept(folder, summary.MARKDOWN)
     best = data["headline"]
     *rows, mean = cells(text, "Before and after")
-    arms = {
-        "vs incumbent (95%)": "base",
-        "vs torch eager (95%)": "torch",
-        "vs torch.compile (95%)": "compile",
-    }
+    arms = dict(zip(("incumbent", "torch eager", "torch.compile"), ("base", "torch", "compile"), strict=True))
+    arms = {f"vs {name} (95%)": arm for name, arm in arms.items()}
     for row, case in zip(rows, best["cases"], strict=True):
         assert row["case"] == case["case"]
         assert is_time(row["before"], case["before_ns_per_call"])
@@ -434,10 +419,8 @@ def test_every_printed_figure_is_one_of_the_document(
         ((row),) = cells(text, "Verifiers")
         counts = data["verifiers"]["score"]
         assert row["ranked"] == str(data["verifiers"]["ranked"])
-        assert row["right, said so"] == str(counts["right_and_said_so"])
-        assert row["right, doubted"] == str(counts["right_and_doubted"])
-        assert row["wrong, said right"] == str(counts["wrong_and_said_right"])
-        assert row["wrong, doubted"] == str(counts["wrong_and_doubted"])
+        for column in ("right, said so", "right, doubted", "wrong, said right", "wrong, doubted"):
+            assert row[column] == str(counts[column.replace(", ", "_and_").replace(" ", "_")])
         assert is_percent(row["precision"], data["verifiers"]["precision"])
         assert is_percent(row["recall"], data["verifiers"]["recall"])
     for row, one in zip(cells(text, "Money"), data["costs"], strict=True):
@@ -452,13 +435,8 @@ def test_every_printed_figure_is_one_of_the_document(
 
 
 def same_candidate(row: dict[str, str], one: Json) -> None:
-    for column, key in (
-        ("candidate", "number"),
-        ("round", "round"),
-        ("branch", "branch"),
-        ("outcome", "outcome"),
-    ):
-        assert row[column] == str(one[key])
+    assert row["candidate"] == str(one["number"])
+    assert all(row[column] == str(one[column]) for column in ("round", "branch", "outcome"))
     assert row["from"] == ("the incumbent" if one["parent"] == 0 else f"candidate {one['parent']}")
     assert row["kind"] == one["kind"] + (f" without {one['without']}" if one["without"] else "")
     assert row["model"] == one["model"]
@@ -473,22 +451,18 @@ def same_candidate(row: dict[str, str], one: Json) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_texts_are_only_texts(text: str, tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_hostile_texts_are_only_texts(text: str, searches: Searches) -> None:
     """Methods, messages, names, models' words and why it ended do nothing, on a page and on a terminal."""
-    with_methods(tmp_path, tried(text, "effective", 1.2, note=text), tried(text, "ineffective", note=text))
-    searched(tmp_path, bench(make_evaluation), model(), "branch")
-    made = found(tmp_path)
+    made = found(searches["branch"][0])
     best = made.headline
     assert best is not None
+    assert made.methods
+    names = ("run", "policy", "provider", "device_name", "ended", "remedy")
     bad = replace(
         made,
+        **dict.fromkeys(names, text),
         target=replace(made.target, op=text, kernel=text),
-        run=text,
-        policy=text,
-        provider=text,
-        device_name=text,
-        ended=text,
-        remedy=text,
+        methods=tuple(replace(one, method=text, note=text) for one in made.methods),
         headline=replace(best, cases=tuple(replace(one, case=text) for one in best.cases), untimed=(text,)),
         rounds=tuple(replace(one, decided=text) for one in made.rounds),
         candidates=tuple(
@@ -510,10 +484,10 @@ def test_hostile_texts_are_only_texts(text: str, tmp_path: Path, make_evaluation
 # ---- searches that came to nothing, or have not ended
 
 
-def test_nothing_accepted_says_why(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_nothing_accepted_says_why(tmp_path: Path) -> None:
     """There is no headline, and the first sentence has the reason."""
     same = Model(lambda request, number: answer(source(1000, note=str(number))))
-    searched(tmp_path, bench(make_evaluation), same, "refine")
+    searched(tmp_path, bench(), same, "refine")
     made = found(tmp_path)
     assert (made.state, made.headline) == ("failed", None)
     text = kept(tmp_path, summary.MARKDOWN)
@@ -524,33 +498,25 @@ def test_nothing_accepted_says_why(tmp_path: Path, make_evaluation: MakeEvaluati
     assert said_below(text, "Before and after").strip() == "Nothing was accepted."
 
 
-def test_an_accepted_one_says_why_nothing_more_was_asked(
-    tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_an_accepted_one_says_why_nothing_more_was_asked(searches: Searches, tmp_path: Path) -> None:
     """The policy's limit, or the budget's."""
-    searched(tmp_path / "a", bench(make_evaluation), model(), "single-shot")
-    assert found(tmp_path / "a").ended == "the one pass is done"
-    searched(tmp_path / "b", bench(make_evaluation), model(), "refine", budget=Budget(tokens=330))
-    made = found(tmp_path / "b")
+    assert found(searches["single-shot"][0]).ended == "the one pass is done"
+    searched(tmp_path, bench(), model(), "refine", budget=Budget(tokens=330))
+    made = found(tmp_path)
     assert made.state == "accepted"
     assert "token" in made.ended
 
 
-def test_an_empty_search(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_an_empty_search(tmp_path: Path) -> None:
     """Where nothing may be asked every part says that it has nothing; before it began it is under way."""
     run = journals.journal(tmp_path / "cgins.yaml", TARGET, policy="mcts")
     begun = summary.of(run, TARGET)
     assert begun is not None
     assert begun.state == "under-way"
-    searched(tmp_path, bench(make_evaluation), model(), "mcts", attempts=0)
+    searched(tmp_path, bench(), model(), "mcts", attempts=0)
     made = found(tmp_path)
-    assert (made.state, made.candidates, made.rounds, made.drift, made.device_name) == (
-        "failed",
-        (),
-        (),
-        (),
-        "",
-    )
+    assert (made.state, made.candidates, made.rounds, made.drift) == ("failed", (), (), ())
+    assert made.device_name == ""
     text = kept(tmp_path, summary.MARKDOWN)
     for title, words in (
         ("Rounds", "Nothing was asked that has an outcome."),
@@ -564,28 +530,26 @@ def test_an_empty_search(tmp_path: Path, make_evaluation: MakeEvaluation) -> Non
     assert cells(text, "Money")[0]["requests"] == "0"
 
 
-def test_a_search_that_was_stopped_has_a_summary_until_it_goes_on(
-    tmp_path: Path, make_evaluation: MakeEvaluation
-) -> None:
+def test_a_search_that_was_stopped_has_a_summary_until_it_goes_on(tmp_path: Path) -> None:
     """It has what was tried, and why it stopped; when the run goes on the last word is that of its end."""
     with pytest.raises(KeyboardInterrupt):
-        searched(tmp_path, bench(make_evaluation), model(stops_after=3), "refine")
+        searched(tmp_path, bench(), model(stops_after=3), "refine")
     made = found(tmp_path)
     assert (made.state, made.ended, len(made.candidates)) == ("stopped", "interrupted", 3)
     assert "it was stopped (3 candidates, 2 right): interrupted." in kept(tmp_path, summary.MARKDOWN)
-    whole = searched(tmp_path, bench(make_evaluation), model(), "refine")
+    whole = searched(tmp_path, bench(), model(), "refine")
     assert found(tmp_path).state == "accepted"
     assert len(found(tmp_path).candidates) == len(whole.attempts) > 3
 
 
-def test_a_search_that_waits_or_is_given_up(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+def test_a_search_that_waits_or_is_given_up(tmp_path: Path) -> None:
     """An answer that is missing is named; once given up it has failed, whatever was written before."""
 
     class Nobody(Model):
         def ask(self, request: Request, place: Path) -> Any:
             return super().ask(request, place) if request.id.endswith("attempt-01/generator") else None
 
-    result = searched(tmp_path, bench(make_evaluation), Nobody(says), "refine")
+    result = searched(tmp_path, bench(), Nobody(says), "refine")
     assert result.state == "waiting"
     made = found(tmp_path)
     assert (made.state, len(made.candidates)) == ("waiting", 1)
@@ -598,12 +562,10 @@ def test_a_search_that_waits_or_is_given_up(tmp_path: Path, make_evaluation: Mak
 # ---- where it is shown
 
 
-def test_runs_show_has_the_short_form(
-    tmp_path: Path, make_evaluation: MakeEvaluation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_show_has_the_short_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Headline, a line a round, cost and why it ended; the file with the rest is named."""
     monkeypatch.chdir(tmp_path)
-    searched(tmp_path, bench(make_evaluation), model(), "refine", attempts=4)
+    searched(tmp_path, bench(), model(), "refine", attempts=4)
     shown = run_text.whole(journal(tmp_path))
     for line in (
         "  search      refine: candidate 4 accepted (4 candidates, 3 right)",
@@ -622,15 +584,12 @@ def test_runs_show_has_the_short_form(
 
 
 def test_runs_show_prints_the_summary_of_a_target(
-    tmp_path: Path,
-    make_evaluation: MakeEvaluation,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`--summary` has all tables; a target that is not there, or was repaired, is an error with its remedy."""
     monkeypatch.chdir(tmp_path)
     journals.journal(tmp_path / "cgins.yaml", TARGET, journals.target("gelu"), policy="refine")
-    searched(tmp_path, bench(make_evaluation), model(), "refine")
+    searched(tmp_path, bench(), model(), "refine")
     assert main(["runs", "show", "--summary", TARGET.name]) == 0
     assert capsys.readouterr().out == summary_text.terminal(found(tmp_path))
     assert main(["runs", "show", "--summary", "scale-cpu-cp"]) != 0

@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cgins.app import cli
-from pytest_cgins.core.model import Evaluation, Reason, Status
-from pytest_cgins.regenerate.model import Message, Request, Trial
+from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.regenerate.model import Message, Request
 from pytest_cgins.regenerate.search.verifiers import scores, truths
+from tests.evaluations import make_evaluation
 from tests.regenerate import journals
 
 TARGET = journals.target("scale", goal="optimise")
-Make = Callable[..., Evaluation]
-
-
-def trial(evaluation: Evaluation) -> Trial:
-    return Trial(
-        stage="check", evaluations=(evaluation,), environments=(), seed=1, sandbox=True, sanitized=False, seconds=1.0
-    )  # fmt: skip
 
 
 @pytest.fixture
-def run(tmp_path: Path, make_evaluation: Make) -> Any:
+def run(tmp_path: Path) -> Any:
     """Four candidates: right, right, wrong numbers, not built; a fifth was not tried. Two models say something of each."""
     made = journals.journal(tmp_path / "cgins.yaml", TARGET)
-    found: list[tuple[dict[str, Any], str, str]] = [
-        ({"trials": (trial(make_evaluation(Status.PASSED)),), "time_ratio": 0.9}, "90 20 90", "90 90 90"),
-        ({"trials": (trial(make_evaluation(Status.PASSED)),), "time_ratio": 0.8}, "90 30 90", "10 90 90"),
-        (
-            {"trials": (trial(make_evaluation(Status.INCORRECT, reason=Reason.GOLD_MISMATCH)),)},
-            "90 60 80",
-            "90 90 0",
-        ),
-        (
-            {"trials": (trial(make_evaluation(Status.BUILD_ERROR, reason=Reason.COMPILER)),)},
-            "90 10 10",
-            "10 10 10",
-        ),
+    right = {"trials": (journals.trial(make_evaluation(Status.PASSED)),)}
+    wrong = {"trials": (journals.trial(make_evaluation(Status.INCORRECT, reason=Reason.GOLD_MISMATCH)),)}
+    unbuilt = {"trials": (journals.trial(make_evaluation(Status.BUILD_ERROR, reason=Reason.COMPILER)),)}
+    candidates: list[tuple[dict[str, Any], str, str]] = [
+        ({**right, "time_ratio": 0.9}, "90 20 90", "90 90 90"),
+        ({**right, "time_ratio": 0.8}, "90 30 90", "10 90 90"),
+        (wrong, "90 60 80", "90 90 0"),
+        (unbuilt, "90 10 10", "10 10 10"),
         ({}, "90 90 90", "90 90 90"),
     ]
-    for number, (changes, *opinions) in enumerate(found, 1):
+    for number, (changes, *opinions) in enumerate(candidates, 1):
         journals.attempt(made, TARGET, number, "right", **changes)
         for index, (model, text) in enumerate(zip(("eager", "keen"), opinions, strict=True), 1):
             lines = [
@@ -85,11 +73,11 @@ def test_each_model_and_question_has_its_score(run: Any) -> None:
     ],
 )
 def test_what_the_gate_found_is_the_truth(
-    tmp_path: Path, make_evaluation: Make, status: Status, reason: Reason, expected: dict[str, bool]
+    tmp_path: Path, status: Status, reason: Reason, expected: dict[str, bool]
 ) -> None:
     """Each verdict answers the questions that it got to."""
     made = journals.journal(tmp_path / "cgins.yaml", TARGET)
-    trials = (trial(make_evaluation(status, reason=reason)),)
+    trials = (journals.trial(make_evaluation(status, reason=reason)),)
     assert truths(journals.attempt(made, TARGET, 1, trials=trials)) == expected
 
 
