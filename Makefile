@@ -38,6 +38,9 @@ demo: $(VENV)/.demo
 demo-regenerate: $(STAMP)
 	$(BIN)/python -m tests.demo_regenerate
 
+# Assertions are rewritten once a change of a file, and not in each process of each run, whatever the environment says.
+test test-exam test-fast test-gpu: export PYTHONDONTWRITEBYTECODE :=
+
 # Two processes, a file each, in the order of tests/conftest.py; tests that compare times have the machine to themselves.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m 'not exam' --dist loadfile --no-loadscope-reorder --ignore tests/timing

@@ -36,7 +36,9 @@ GATE = (
 TORCH = ("torch", "pytest_cgins.app.cli")
 AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "OPENBLAS_", "MKL_")
 """Variables that are read when the interpreter or a library starts, which a fork is too late for."""
-OF_RUN = ("GIT_CONFIG_", "OLDPWD", "PWD", "SHLVL", "_")
+OF_RUN = (
+    "BITBUCKET_", "BRANCH_", "CHANGE_", "CI_", "COLUMNS", "CXX", "GIT_CONFIG_", "OLDPWD", "PWD", "SHLVL", "TERM", "_"
+)  # fmt: skip
 """Variables that no worker reads, such as those that bash sets: runs that differ in no others share a server of workers."""
 REQUEST_BYTES = 2**17
 _STANDARD = 3

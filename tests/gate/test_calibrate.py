@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,9 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.model import Case
 from pytest_cgins.gate.calibrate import _by_kernel, longer_batches
 from pytest_cgins.gate.calibration import Calibration, SizeClass
+from pytest_cgins.run import pool
+from tests.forked_python import ForkedPython
+from tests.repository import commit
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -26,16 +28,15 @@ def project(tmp_path_factory: pytest.TempPathFactory, recorded: Path) -> Path:
     """The tiny project with its pack, in git, and a change of a kernel that changes nothing."""
     folder = tmp_path_factory.mktemp("calibrate") / "project"
     shutil.copytree(recorded, folder)
-    settings = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "base"]):
-        subprocess.run(["git", *settings, *words], cwd=folder, check=True)
+    commit(folder)
     (folder / "tiny_ops.py").write_text((folder / "tiny_ops.py").read_text() + "\n\nCHANGED = True\n")
     return folder
 
 
 @pytest.fixture
 def calibrate(cgins: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """`cgins calibrate …`, with a cache of the project's own."""
+    """`cgins calibrate …`, with a cache of the project's own; its processes are forked."""
+    monkeypatch.setattr(pool, "MEASURING", frozenset())
     monkeypatch.setenv("CGINS_CACHE_DIR", str(project / "cache"))
 
     def run(*words: str, folder: Path = project) -> subprocess.CompletedProcess[str]:
@@ -49,32 +50,27 @@ def stored(folder: Path) -> Calibration:
     return documents.load(Calibration, file.read_bytes())
 
 
-def gate(folder: Path) -> tuple[str, dict[str, float]]:
+def gate(folder: Path, forked_python: ForkedPython) -> tuple[str, dict[str, float]]:
     """A session's output, and its only test against the base."""
     options = ["-k", "scaled", "--cgins-baseline=HEAD", "--cgins-probes=off", "--cgins-json=r.json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", "--cgins", *options],
-        cwd=folder,
-        env={
-            **os.environ,
-            "CGINS_CACHE_DIR": str(folder / "cache"),
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "COLUMNS": "240",
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    added = {
+        "CGINS_CACHE_DIR": str(folder / "cache"),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "COLUMNS": "240",
+    }
+    words = ["-m", "pytest", "-p", "pytest_cgins.plugin", "--cgins", *options]
+    done = forked_python.run(words, cwd=folder, env=os.environ | added)
     report = json.loads((folder / "r.json").read_text())
     (one,) = report["evaluations"]
     assert one["measurement"] is not None, done.stdout + done.stderr
     return done.stdout, one["measurement"]["comparisons"][0]
 
 
-def test_from_the_command_line_to_the_verdict(project: Path, calibrate: Command) -> None:
+def test_from_the_command_line_to_the_verdict(
+    project: Path, calibrate: Command, forked_python: ForkedPython
+) -> None:
     """A session without a calibration says so; with one, 2.5 times the spread's upper bound is extra tolerance."""
-    said, before = gate(project)
+    said, before = gate(project, forked_python)
     (line,) = [line for line in said.splitlines() if "not calibrated" in line]
     assert line.startswith("not calibrated, in 1 case: ")
     assert line.endswith(" was not calibrated; a spread between processes is assumed → cgins calibrate")
@@ -98,7 +94,7 @@ def test_from_the_command_line_to_the_verdict(project: Path, calibrate: Command)
 
     known = [{**documents.dump_python(one), "spread_upper": 0.04} for one in made.classes]
     file.write_text(json.dumps({**documents.dump_python(made), "classes": known}))
-    said, after = gate(project)
+    said, after = gate(project, forked_python)
     assert "not calibrated" not in said
     assert after["tolerate"] == pytest.approx(0.12)
     assert after["catch"] == pytest.approx(0.15)

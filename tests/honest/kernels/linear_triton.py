@@ -17,10 +17,13 @@ def _tile(x, weight, bias, out, rows, columns, depth, BLOCK: tl.constexpr):  # n
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
     total = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
-    for k in range(depth):
-        left = tl.load(x + row * depth + k, mask=row < rows, other=0.0).to(tl.float32)
-        right = tl.load(weight + column * depth + k, mask=column < columns, other=0.0).to(tl.float32)
-        total += left * right
+    for first in range(0, depth, BLOCK):
+        k = first + tl.arange(0, BLOCK)[None, None, :]
+        inside = (row[:, :, None] < rows) & (k < depth)
+        left = tl.load(x + row[:, :, None] * depth + k, mask=inside, other=0.0).to(tl.float32)
+        inside = (column[:, :, None] < columns) & (k < depth)
+        right = tl.load(weight + column[:, :, None] * depth + k, mask=inside, other=0.0).to(tl.float32)
+        total += tl.sum(left * right, axis=2)
     total += tl.load(bias + column, mask=column < columns, other=0.0).to(tl.float32)
     tl.store(
         out + row * columns + column, total.to(out.dtype.element_ty), mask=(row < rows) & (column < columns)
