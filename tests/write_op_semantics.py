@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pytest_cgins.verify.semantics.opinfo import FILE
+from pytest_cgins.verify.semantics import FILE
 
 _FLOATS = ("bfloat16", "float16", "float32", "float64")
 

@@ -61,13 +61,13 @@ from pytest_cgins.verify.probes import (
     integrity,
     l2_carve_out,
     on_stream,
-    settings,
+    process_settings,
     snooping,
 )
 from pytest_cgins.verify.probes.after_timing import ObservedAnswer
 from pytest_cgins.verify.probes.l2_carve_out import CarveOut
-from pytest_cgins.verify.probes.raised import attempt
-from pytest_cgins.verify.probes.watch import Watch
+from pytest_cgins.verify.probes.process_watch import Watch
+from pytest_cgins.verify.probes.rerun import attempt
 
 _SHOWN = 300
 
@@ -364,14 +364,14 @@ class _Opened:
         """The kernel at the base revision; None if there is none, or it cannot be loaded here."""
         if compiled is None:
             return None
-        before = settings.read()
+        before = process_settings.read()
         try:
             return kernels.load(compiled)
         except Exception as error:  # noqa: BLE001 - not the kernel's doing, whatever it is
             self._refused["base"] = f"it cannot be loaded: {_short(error)}"
             return None
         finally:
-            settings.put_back(before)
+            process_settings.put_back(before)
 
     def _add(
         self,
@@ -380,7 +380,7 @@ class _Opened:
         make: Callable[[], Callable[[int], object]],
     ) -> None:
         """Add an arm if it runs, and leaves settings as they are: while it is timed, nobody knows whose change it is."""
-        before = settings.read()
+        before = process_settings.read()
         try:
             arm = make()
             arm(0)
@@ -390,7 +390,7 @@ class _Opened:
         else:
             arms[name] = arm
         finally:
-            changes = settings.put_back(before)
+            changes = process_settings.put_back(before)
         if changes and name == "base" and arms.pop(name, None) is not None:
             self._refused[name] = f"it changes settings that others are timed with: {changes[0]}"
 

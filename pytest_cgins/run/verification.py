@@ -58,8 +58,8 @@ from pytest_cgins.verify.probes import (
 from pytest_cgins.verify.probes.late_work import Threads
 from pytest_cgins.verify.probes.memory_leak import Leak
 from pytest_cgins.verify.probes.memory_use import Meter
-from pytest_cgins.verify.probes.trial import Deviation
-from pytest_cgins.verify.probes.watch import Watch
+from pytest_cgins.verify.probes.process_watch import Watch
+from pytest_cgins.verify.probes.rerun import Deviation
 
 
 def prepare_forks() -> None:

@@ -31,7 +31,6 @@ there is nothing to draw (integers, masks), filters 2, 4 and 5 do not apply.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -49,28 +48,20 @@ from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.verify import inputs, semantics
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import as_real
-from pytest_cgins.verify.indices import candidates, chooses_extremes
+from pytest_cgins.verify.forgery_check import FORGERIES
+from pytest_cgins.verify.forgery_check import Forgery as PowerForgery
 from pytest_cgins.verify.input_sets import InputSet, tensors_by_name
-from pytest_cgins.verify.power import FORGERIES
+from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.prepare import Preparation, prepare
-from pytest_cgins.verify.prepare_options import PrepareOptions
 from pytest_cgins.verify.reference import answer, widen
+from pytest_cgins.verify.ties import candidates, chooses_extremes
 
 EMPTY = "nothing can be compared: the op's outputs have no elements in this call, and the gate skips it"
 SEEDS = 5
 THRESHOLD = 0.01
 
 FilterName = Literal["range", "seeds", "axis", "initialisation", "inputs"]
-Forgery = Literal[
-    "zeros",
-    "ones",
-    "input-copy",
-    "permuted-gold",
-    "other-draw",
-    "by-heart",
-    "repeated-slice",
-    "other-argument",
-]
+Forgery = Literal[PowerForgery, "other-draw", "by-heart", "repeated-slice", "other-argument"]
 
 _WHY: dict[str, str] = {
     "zeros": "zeros pass",
@@ -221,17 +212,14 @@ class _Auditor:
         self._semantics = prepared.semantics
         self.compares = any(output.answer.numel() for one in prepared.core for output in one.expected.outputs)
         self._has_fresh = any(made.expected.name == "fresh" for made in prepared.core)
-        recorded = rebuild(first.layout.metas, first.layout.spans, "cpu")
+        recorded = first.tensors()
         self._draws = [
             lay_out(inputs.fresh(trace.call, recorded, f"{seed + number}/{trace.id}", declared))
             for number in range(SEEDS if self._has_fresh else 0)
         ]
-        self._drawn = [index for index in range(len(recorded)) if self._has_fresh and self._is_drawn(index)]
-
-    def _is_drawn(self, index: int) -> bool:
-        """Whether the content of an argument differs from draw to draw."""
-        one, other = (rebuild(draw.metas, draw.spans, "cpu")[index] for draw in self._draws[:2])
-        return not torch.equal(one, other)
+        two = [rebuild(draw.metas, draw.spans, "cpu") for draw in self._draws[:2]]
+        self._drawn = [index for index, pair in enumerate(zip(*two, strict=True)) if not torch.equal(*pair)]
+        """Arguments whose content differs from draw to draw."""
 
     # ---- the filters ----------------------------------------------------------------------------
 
@@ -243,19 +231,14 @@ class _Auditor:
         ]
         stacks = [torch.stack(each) for each in zip(*draws, strict=True) if each[0].numel()]
         yield _filter("range", max((float(stack.abs().max()) for stack in stacks), default=None))
-        yield _filter("seeds", self._over_seeds(stacks))
-        yield _filter(
-            "axis", min((_spread(stack, d) for stack in stacks for d in _axes(stack)), default=None)
-        )
+        spreads = [float(stack.std(0).max()) for stack in stacks if self._has_fresh]
+        yield _filter("seeds", max(spreads, default=None))
+        spreads = [float(stack.std(axis + 1).max()) for stack in stacks for axis in _axes(stack)]
+        yield _filter("axis", min(spreads, default=None))
         parameters = [index for index in self._drawn if self._role(index) != "data"]
         data = [index for index in self._drawn if self._role(index) == "data"]
         yield _filter("initialisation", self._movement(parameters))
         yield _filter("inputs", self._movement(data))
-
-    def _over_seeds(self, stacks: Sequence[Tensor]) -> float | None:
-        if not self._has_fresh:
-            return None
-        return max((float(stack.std(0).max()) for stack in stacks), default=None)
 
     def _movement(self, chosen: Sequence[int]) -> float | None:
         """How far an element moves at most when these arguments are drawn anew and all else is kept."""
@@ -343,13 +326,10 @@ class _Auditor:
         if not is_derived(self._prepared.call.op):
             return True
         first, second = self._draws[:2]
-        answers = []
+        call, context = self._prepared.call, Context(default_dtype="float64")
         try:
-            for layout in (first, _mixed(first, second, [index])):
-                wide = widen(layout, torch.float64)
-                answers.append(
-                    answer(self._prepared.call, wide, Context(default_dtype="float64"), self._device)
-                )
+            wide = (widen(layout, torch.float64) for layout in (first, _mixed(first, second, [index])))
+            answers = [answer(call, layout, context, self._device) for layout in wide]
         except (RuntimeError, NotImplementedError, TypeError):  # not in fp64
             return True
         return not all(torch.equal(one, other) for one, other in zip(*answers, strict=True))
@@ -373,11 +353,6 @@ def _finite(answer: Tensor) -> Tensor:
 def _axes(stack: Tensor) -> list[int]:
     """Axes of the answers in a stack of them (draws, …) that have more than one element."""
     return [axis for axis in range(stack.ndim - 1) if stack.shape[axis + 1] > 1]
-
-
-def _spread(stack: Tensor, axis: int) -> float:
-    """Greatest standard deviation along an axis, over all draws and all other axes."""
-    return float(stack.std(axis + 1).max()) if stack.numel() else math.inf
 
 
 def _mixed(layout: Layout, other: Layout, chosen: Sequence[int]) -> Layout:

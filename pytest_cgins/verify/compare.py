@@ -1,4 +1,7 @@
-"""A kernel's answers on one set of inputs against what is expected: form first, then the two rules."""
+"""A kernel's answers on one set of inputs against what is expected: form first, then the two rules.
+
+Form is the number, shape, dtype and layout of outputs, and where NaN and infinities are.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from pytest_cgins.building.loading.launcher import POISON_BYTE
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.figures import NO_TOLERANCE
+from pytest_cgins.core.layout import dtype_name
 from pytest_cgins.core.model import Check, Reason, WorstElement
 from pytest_cgins.core.text import counted
-from pytest_cgins.verify import form_checks
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput
-from pytest_cgins.verify.indices import Indices, candidates
-from pytest_cgins.verify.locate import describe, describe_spread
-from pytest_cgins.verify.output_order import Arrangement
-from pytest_cgins.verify.text import number, position, subject
+from pytest_cgins.verify.locate import describe, describe_spread, number, subject
+from pytest_cgins.verify.ties import Arrangement, candidates
+from pytest_cgins.verify.tolerance import all_finite
 
 _RULES = {"gold": "recorded gold", "reference": "fp64 reference"}
 
@@ -65,7 +68,7 @@ class ExpectedSet:
 def compare(expected: ExpectedSet, got: Sequence[Tensor], tolerance: Tolerance) -> tuple[Check, ...]:
     """All checks of one set of inputs. The rules are left out where the form is wrong."""
     got = expected.arranged(got)
-    checked = form_checks.check(expected.name, expected.outputs, got)
+    checked = check_form(expected.name, expected.outputs, got)
     if not checked.passed:
         return (checked,)
     if not expected.outputs:
@@ -80,7 +83,7 @@ def compare(expected: ExpectedSet, got: Sequence[Tensor], tolerance: Tolerance) 
 def accepts(expected: ExpectedSet, forged: Sequence[Tensor], tolerance: Tolerance) -> bool:
     """Whether form and every rule let `forged` pass; stops at the first that does not."""
     forged = expected.arranged(forged)
-    return form_checks.check(expected.name, expected.outputs, forged).passed and all(
+    return check_form(expected.name, expected.outputs, forged).passed and all(
         _measure(rule, output, answer, tolerance).passed
         for rule in ("reference", "gold")
         for output, answer in zip(expected.outputs, forged, strict=True)
@@ -189,19 +192,25 @@ def _what(finding: _Finding, place: str) -> str:
 def _measure(rule: str, output: ExpectedOutput, answer: Tensor, tolerance: Tolerance) -> _Finding:
     flat, gold = answer.reshape(-1), output.gold
     if output.draws is not None:
-        fault = output.draws.fault(answer)
-        if fault:
-            return _Finding(output=output, passed=False, share=2.0, note=fault)
+        unlike = output.draws.fault(answer)
+        if unlike:
+            return _Finding(output=output, passed=False, share=2.0, note=unlike)
         return _Finding(output=output, compared=flat.numel())  # with the range, each of them
     if output.indices is not None:
-        return _pointing(output, output.indices, flat, output.recorded if rule == "gold" else output.answer)
+        expected = (output.recorded if rule == "gold" else output.answer).reshape(-1)
+        fault = output.indices.fault(answer, expected)
+        if fault is None:
+            return _Finding(output=output, compared=flat.numel())
+        found = _exact(output, fault.wrong, expected, flat)
+        return replace(found, note=fault.what, reason=fault.reason)
     if rule == "reference" or gold is None:
         if output.scale is None:
-            return _exact(output, flat, output.answer.reshape(-1), None)
+            own = output.answer.reshape(-1)
+            return _exact(output, flat != own, own, flat)
         return _bounded(output, flat, rules.against_reference(output.scale), None, torch.float64)
     values = flat if gold.positions is None else flat[gold.positions]
     if output.scale is None:
-        return _exact(output, values, gold.values, gold.positions)
+        return _exact(output, values != gold.values, gold.values, values, gold.positions)
     if tolerance.kind == "explicit":
         bound = rules.allclose(gold.values, tolerance)
     else:
@@ -211,40 +220,22 @@ def _measure(rule: str, output: ExpectedOutput, answer: Tensor, tolerance: Toler
     return replace(finding, passed=False, share=max(2.0, finding.share), note=differs) if differs else finding
 
 
-def _pointing(output: ExpectedOutput, indices: Indices, answer: Tensor, expected: Tensor) -> _Finding:
-    """Positions: at an equal value, or wrong."""
-    fault = indices.fault(answer, expected)
-    if fault is None:
-        return _Finding(output=output, compared=answer.numel())
-    first = int(fault.wrong.to(torch.uint8).argmax())
-    texts = (number(int(one.reshape(-1)[first]), one.dtype) for one in (expected, answer))
-    return _Finding(
-        output=output,
-        share=math.inf,
-        passed=False,
-        compared=answer.numel(),
-        wrong=fault.wrong,
-        worst=_worst(output, first, None, *texts, allowed=0.0),
-        note=fault.what,
-        reason=fault.reason,
-    )
-
-
-def _exact(output: ExpectedOutput, values: Tensor, expected: Tensor, positions: Tensor | None) -> _Finding:
-    """Integers and booleans: equal, or wrong."""
-    wrong = values != expected
+def _exact(
+    output: ExpectedOutput, wrong: Tensor, expected: Tensor, got: Tensor, positions: Tensor | None = None
+) -> _Finding:
+    """Integers and booleans: right, or wrong."""
     if not bool(wrong.any()):
-        return _Finding(output=output, compared=values.numel())
+        return _Finding(output=output, compared=got.numel())
     first = int(wrong.to(torch.uint8).argmax())
-    texts = (number(tensor[first].item(), tensor.dtype) for tensor in (expected, values))
+    texts = (number(tensor[first].item(), tensor.dtype) for tensor in (expected, got))
     return _Finding(
         output=output,
         share=math.inf,
         passed=False,
-        compared=values.numel(),
+        compared=got.numel(),
         wrong=wrong,
         positions=positions,
-        worst=_worst(output, first, positions, *texts, allowed=0.0),
+        worst=output.element(first if positions is None else int(positions[first]), *texts, tolerance=0.0),
     )
 
 
@@ -261,6 +252,7 @@ def _bounded(
         wrong = assessed.z > bound.rms_limit if rms_only else assessed.relative > assessed.relative_limit
     worst = int((assessed.z if rms_only else assessed.relative).argmax())
     texts = (number(bound.expected[worst].item(), digits), number(values[worst].item(), values.dtype))
+    flat = worst if positions is None else int(positions[worst])
     return _Finding(
         output=output,
         share=assessed.share,
@@ -268,19 +260,148 @@ def _bounded(
         compared=values.numel(),
         wrong=wrong,
         positions=positions,
-        worst=_worst(output, worst, positions, *texts, allowed=bound.allowed_at(worst)),
+        worst=output.element(flat, *texts, tolerance=bound.allowed_at(worst)),
         rms_only=rms_only,
     )
 
 
-def _worst(
-    output: ExpectedOutput, among: int, positions: Tensor | None, expected: str, got: str, *, allowed: float
-) -> WorstElement:
-    flat = among if positions is None else int(positions[among])
-    return WorstElement(
-        output=output.index,
-        index=position(flat, output.shape),
-        expected=expected,
-        got=got,
-        tolerance=allowed,
-    )
+def check_form(inputs: str, expected: Sequence[ExpectedOutput], got: Sequence[Tensor]) -> Check:
+    """The first thing wrong with the form of the outputs, or a passing check."""
+    if len(got) != len(expected):
+        what = f"the kernel gave {counted(len(got), 'output tensor')}, the op gives {len(expected)}"
+        return failed_form(inputs, Reason.OUTPUT_COUNT, what)
+    for output, answer in zip(expected, got, strict=True):
+        form = _Form(inputs, subject(output.index, len(expected)), output, answer)
+        found = form.layout() or form.unwritten_integers() or form.patterns()
+        if found is not None:
+            return found
+    empty = bool(expected) and all(output.answer.numel() == 0 for output in expected)
+    stated = "the outputs are empty, as those of the op are: nothing was compared" if empty else ""
+    return Check(rule="form", inputs=inputs, passed=True, reason=Reason.OK, message=stated, share=None)
+
+
+def failed_form(inputs: str, reason: Reason, what: str) -> Check:
+    """A failed check of form on a set of inputs, without elements."""
+    message = f"{what} ({inputs} inputs)."
+    return Check(rule="form", inputs=inputs, passed=False, reason=reason, message=message, share=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The form of one output tensor."""
+
+    inputs: str
+    subject: str
+    output: ExpectedOutput
+    answer: Tensor
+
+    def layout(self) -> Check | None:
+        """Shape, dtype and strides."""
+        answer, expected = self.answer, self.output
+        shape, strides = tuple(answer.shape), tuple(answer.stride())
+        if answer.numel() == 0 and expected.answer.numel() != 0:
+            what = f"is empty, shape {shape}; expected is shape {expected.shape}"
+            return failed_form(self.inputs, Reason.EMPTY, f"{self.subject} {what}")
+        if shape != expected.shape:
+            what = f"has shape {shape}, expected is {expected.shape}; shapes are never broadcast"
+            return failed_form(self.inputs, Reason.SHAPE, f"{self.subject} {what}")
+        if answer.dtype != expected.answer.dtype:
+            what = f"is {answer.dtype}, expected is {expected.answer.dtype}".replace("torch.", "")
+            return failed_form(self.inputs, Reason.DTYPE, f"{self.subject} {what}")
+        # Strides of dimensions of size 1 mean nothing.
+        telling = [
+            tuple(s for s, size in zip(one, shape, strict=True) if size > 1)
+            for one in (strides, expected.stride, expected.own_stride)
+        ]
+        if telling[0] not in telling[1:] and not answer.is_contiguous():
+            what = f"has strides {strides}; expected are the gold's {expected.stride}, or contiguous ones"
+            return failed_form(self.inputs, Reason.STRIDE, f"{self.subject} {what}")
+        return None
+
+    def unwritten_integers(self) -> Check | None:
+        """Integers are filled with their least value before the call, booleans with neither 0 nor 1.
+
+        Unsigned ones are filled with bytes 0xA5, which answers of one byte may well have: they are unwritten only
+        if nothing else is wrong.
+        """
+        dtype = self.answer.dtype
+        if dtype.is_floating_point or dtype.is_complex:
+            return None
+        if dtype == torch.bool:
+            unwritten = self.answer.contiguous().view(torch.uint8).reshape(-1) > 1
+            return self._elements(Reason.UNWRITTEN, "never written", unwritten) if unwritten.any() else None
+        given, right = self.answer, self.output.answer
+        least = torch.iinfo(dtype).min
+        if not dtype.is_signed:
+            signed = getattr(torch, dtype_name(dtype).removeprefix("u"))
+            given, right = (one.contiguous().view(signed) for one in (given, right))
+            least = int.from_bytes(bytes([POISON_BYTE] * dtype.itemsize), "little", signed=True)
+        wrong = (given == least) & (right != least)
+        if not bool(wrong.any()) or (dtype == torch.uint8 and bool(((given != right) & ~wrong).any())):
+            return None
+        return self._elements(Reason.UNWRITTEN, "never written", wrong.reshape(-1))
+
+    def patterns(self) -> Check | None:
+        """NaN and infinities must be where both reference and torch have them, and may be where one has.
+
+        Where an intermediate overflows in the case's dtype torch may give infinity or NaN while the fp64
+        reference is finite; a better kernel is then as right as torch.
+        """
+        if self.output.scale is None or not self.answer.numel():
+            return None
+        y, t = self.answer.reshape(-1), self.output.answer.reshape(-1)
+        r = self.output.scale.reference.to(t.dtype)
+        if all(all_finite(values) for values in (y, r, t)):
+            return None
+        nan = torch.isnan(y)
+        wrong = (nan & ~torch.isnan(r) & ~torch.isnan(t)) | (~nan & torch.isnan(r) & torch.isnan(t))
+        if bool(wrong.any()):
+            unwritten = wrong & _poison(y)
+            if bool(unwritten.any()):
+                return self._elements(Reason.UNWRITTEN, "never written", unwritten)
+            return self._elements(Reason.NAN_PATTERN, "NaN, or not NaN, contrary to torch", wrong)
+        for infinity in (torch.inf, -torch.inf):
+            here = y == infinity
+            wrong = (here & (r != infinity) & (t != infinity)) | (~here & (r == infinity) & (t == infinity))
+            if bool(wrong.any()):
+                pattern = "infinite, or finite, contrary to torch"
+                return self._elements(Reason.INFINITE_PATTERN, pattern, wrong)
+        return None
+
+    def _elements(self, reason: Reason, what: str, wrong: Tensor) -> Check:
+        """A failed check with the first wrong element and the map of all; `wrong` is flat."""
+        output, count, first = self.output, int(wrong.sum()), int(wrong.to(torch.uint8).argmax())
+        place = describe(wrong.reshape(output.shape))
+        reference = output.answer if output.scale is None else output.scale.reference
+        texts = (number(one.reshape(-1)[first].item(), one.dtype) for one in (reference, self.answer))
+        worst = output.element(first, *texts, tolerance=0.0)
+        message = (
+            f"{self.subject}: {count} of {counted(wrong.numel(), 'element is', 'elements are')} {what} ({self.inputs} inputs). First is "
+            f"{list(worst.index)}: expected {worst.expected}, got {worst.got}. "
+            f"Where: {place.splitlines()[0]}."
+        )
+        return Check(
+            rule="form",
+            inputs=self.inputs,
+            passed=False,
+            reason=reason,
+            message=message,
+            share=None,
+            wrong=count,
+            compared=wrong.numel(),
+            worst=worst,
+            map=place,
+        )
+
+
+def _poison(values: Tensor) -> Tensor:
+    """Where the very NaN lies with which outputs are filled before the call.
+
+    It is the positive quiet NaN without payload. Arithmetic on x86 makes the negative one, and on
+    NVIDIA GPUs one with all bits set, so that an overflow is not taken for an unwritten element.
+    """
+    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}.get(values.element_size())
+    if integers is None:
+        return torch.isnan(values)
+    poison = torch.full((1,), torch.nan, dtype=values.dtype, device=values.device)
+    return values.contiguous().view(integers) == poison.view(integers)

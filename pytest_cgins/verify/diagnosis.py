@@ -15,19 +15,20 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.layout import Layout, lay_out, rebuild
+from pytest_cgins.core.layout import Layout, lay_out
 from pytest_cgins.core.model import Check, OpCall, Reason
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import ExpectedOutput, as_real
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.mistakes import Mistake, as_before, mistakes
-from pytest_cgins.verify.operators import multiply, operators
+from pytest_cgins.verify.op_calls import multiply, operators
 from pytest_cgins.verify.reference import widened
 from pytest_cgins.verify.rounding import BF16_BITS, TF32_BITS, Arithmetic, Products, fewer_bits, rounded
 from pytest_cgins.verify.semantics import Semantics
@@ -78,16 +79,15 @@ def explain(
     """All checks, the failed ones with the mistake that explains all of them, if there is one."""
     checks = [check for one in answered for check in one.checks]
     found = diagnose(answered, builder, semantics, tolerance)
-    return checks if found is None else [_told(check, found) for check in checks]
-
-
-def _told(check: Check, found: Diagnosis) -> Check:
-    if check.passed:
-        return check
-    remedy = f"\n→ {found.remedy}" if found.remedy else ""
-    return replace(
-        check, reason=found.reason or check.reason, message=f"{check.message} {found.words}{remedy}"
-    )
+    if found is None:
+        return checks
+    words = f"{found.words}\n→ {found.remedy}" if found.remedy else found.words
+    return [
+        check
+        if check.passed
+        else replace(check, reason=found.reason or check.reason, message=f"{check.message} {words}")
+        for check in checks
+    ]
 
 
 def diagnose(
@@ -102,18 +102,18 @@ def diagnose(
     told = _of_itself(failed)
     if told:
         return Diagnosis(words=told)
-    fits = sorted(_fits(answered, failed, builder, semantics), key=lambda fit: fit.distance)
+    fits = sorted(_fits(answered, failed, builder, semantics), key=lambda fit: fit[0])
     if fits:
-        best = fits[0]
-        rivals = [fit for fit in fits if fit.subject != best.subject]
-        if rivals and rivals[0].distance < APART * best.distance:
+        distance, best = fits[0]
+        rivals = [other for other, fit in fits if fit.subject != best.subject]
+        if rivals and rivals[0] < APART * distance:
             return None
-        if best.arithmetic is None:
-            return Diagnosis(words=f"It is the right answer to the same call {best.name}.")
-        return _imprecise(best.arithmetic, answered, builder, tolerance)
+        if isinstance(best, Mistake):
+            return Diagnosis(words=f"It is the right answer to the same call {best.words}.")
+        return _imprecise(best, answered, builder, tolerance)
     bits = _representable(failed)
     if bits:
-        how = _Imprecision(words=f"Every element has at most {bits}", remedy=_IN_FP32, change=_unchanged)
+        how = _Imprecision(words=f"Every element has at most {bits}", remedy=_IN_FP32)
         return _imprecise(how, answered, builder, tolerance)
     told = _rearranged(failed)
     return Diagnosis(words=told) if told else None
@@ -150,54 +150,47 @@ class _Imprecision:
     """What the answer has of it, without the full stop."""
     remedy: str
     """What to do instead."""
-    change: Callable[[Layout], Layout]
-    """What becomes of the inputs."""
+    change: Callable[[Layout], Layout] | None = None
+    """What becomes of the inputs; None leaves them as they are."""
     arithmetic: Arithmetic | None = None
     """How products are made; None as ever."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fit:
-    """A mistake that may be the kernel's."""
-
-    name: str
-    """What it is called."""
-    subject: str
-    """What it is about: two ways to be wrong about one thing are no rivals."""
-    distance: float
-    """How far the kernel's answers are from those with the mistake, as a share of how far they are from the right ones."""
-    arithmetic: _Imprecision | None = None
-    """None if it is a mistake in the call."""
+    @property
+    def subject(self) -> str:
+        """See `Mistake.subject`."""
+        return self.words
 
 
 def _fits(
     answered: Sequence[Answered], failed: Sequence[Answered], builder: InputSetBuilder, semantics: Semantics
-) -> Iterator[_Fit]:
+) -> Iterator[tuple[float, Mistake | _Imprecision]]:
+    """What may be the kernel's mistake, and how far its answers are from those with it, as a share of how far from the right ones."""
     device = builder.device
     for mistake in mistakes(failed[0].made, semantics, device):
         # One set tells most of them apart from the kernel's.
-        distance = max(_distances(failed, lambda one, m=mistake: _with_mistake(one.made, m, device)))  # type: ignore[misc]
+        distance = _greatest_distance(failed, partial(_with_mistake, mistake=mistake, device=device))
         if distance <= 1 / NEARER and all(_would_pass(one, mistake, device) for one in answered):
-            yield _Fit(name=mistake.words, subject=mistake.subject or mistake.words, distance=distance)
+            yield distance, mistake
     if any(check.rule == "form" and not check.passed for one in failed for check in one.checks):
         return  # fewer bits make no NaN
     for how in _imprecisions(failed[0].made, builder):
-        distance = max(_distances(failed, lambda one, h=how: _with_imprecision(one.made, h, device)))  # type: ignore[misc]
+        distance = _greatest_distance(failed, partial(_with_imprecision, how=how, device=device))
         if distance <= 1 / NEARER:
-            yield _Fit(name=how.words, subject=how.words, distance=distance, arithmetic=how)
+            yield distance, how
 
 
 Outputs = tuple[Tensor, ...] | None
 
 
-def _distances(failed: Sequence[Answered], answer: Callable[[Answered], Outputs]) -> Iterator[float]:
-    """Of each set, up to the first that is too far."""
+def _greatest_distance(failed: Sequence[Answered], answer: Callable[[InputSet], Outputs]) -> float:
+    """Of the sets, up to the first that is too far."""
+    greatest = 0.0
     for one in failed:
-        outputs = answer(one)
-        distance = math.inf if outputs is None else _distance(one, outputs)
-        yield distance
-        if distance > 1 / NEARER:
-            return
+        outputs = answer(one.made)
+        greatest = max(greatest, math.inf if outputs is None else _distance(one, outputs))
+        if greatest > 1 / NEARER:
+            break
+    return greatest
 
 
 def _attempt(run: Callable[[], tuple[Tensor, ...]], made: InputSet) -> Outputs:
@@ -218,7 +211,7 @@ def _with_mistake(
     made: InputSet, mistake: Mistake, device: str, dtype: torch.dtype = torch.float64
 ) -> Outputs:
     def run() -> tuple[Tensor, ...]:
-        tensors = rebuild(made.layout.metas, made.layout.spans, "cpu")
+        tensors = made.tensors()
         call: OpCall = mistake.change(made.call, tensors)
         return widened(call, lay_out(tensors), made.context, device, made.mutated, dtype=dtype)
 
@@ -283,10 +276,6 @@ _ELEVEN = "11 significant bits, as TF32 and fp16 have"
 _EIGHT = "8 significant bits, as bf16 has"
 
 
-def _unchanged(layout: Layout) -> Layout:
-    return layout
-
-
 def _imprecisions(made: InputSet, builder: InputSetBuilder) -> Iterator[_Imprecision]:
     """Those that a kernel for this call may have, and that are not allowed."""
     try:
@@ -299,22 +288,15 @@ def _imprecisions(made: InputSet, builder: InputSetBuilder) -> Iterator[_Impreci
             continue
         for cut in (False, True):
             words = f"Its error is that of inputs with {few}"
-            yield _Imprecision(
-                words=words,
-                remedy=_IN_FP32,
-                change=lambda layout, bits=bits, cut=cut: rounded(layout, bits, cut=cut),  # type: ignore[misc]
-            )
+            yield _Imprecision(words=words, remedy=_IN_FP32, change=partial(rounded, bits=bits, cut=cut))
             if products:
-                arithmetic = Arithmetic(
-                    operand=lambda factor, bits=bits, cut=cut: fewer_bits(factor, bits, cut=cut)  # type: ignore[misc]
-                )
-                yield _Imprecision(words=words, remedy=_IN_FP32, change=_unchanged, arithmetic=arithmetic)
+                arithmetic = Arithmetic(operand=partial(fewer_bits, bits=bits, cut=cut))
+                yield _Imprecision(words=words, remedy=_IN_FP32, arithmetic=arithmetic)
     for dtype, name in ((torch.float16, "fp16"), (torch.bfloat16, "bf16")):
         for first in (False, True) if products else ():
             yield _Imprecision(
                 words=f"Its error is that of sums that are kept in {name}",
                 remedy="accumulate in fp32",
-                change=_unchanged,
                 arithmetic=Arithmetic(total=dtype, begins_with_bias=first),
             )
 
@@ -323,11 +305,12 @@ def _with_imprecision(made: InputSet, how: _Imprecision, device: str) -> Outputs
     def run() -> tuple[Tensor, ...]:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
+        layout = made.layout if how.change is None else how.change(made.layout)
         with ExitStack() as stack:
             # Attention is made of products that can be seen.
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             products = stack.enter_context(Products(how.arithmetic)) if how.arithmetic is not None else None
-            outputs = widened(made.call, how.change(made.layout), made.context, device, made.mutated)
+            outputs = widened(made.call, layout, made.context, device, made.mutated)
         if products is not None and not products.made:
             raise NotImplementedError("there is no product that could be made so")
         return outputs
@@ -353,7 +336,7 @@ def _passes_with_tf32(answered: Sequence[Answered], builder: InputSetBuilder, to
         try:
             if not multiply(operators(made.call, made.layout, made.context, builder.device)):
                 return False
-            tensors = rebuild(made.layout.metas, made.layout.spans, "cpu")
+            tensors = made.tensors()
             gold = [output.gold for output in made.expected.outputs]
             expected = allowing.make(made.expected.name, tensors, gold, call=made.call).expected
         except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception

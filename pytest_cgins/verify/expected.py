@@ -1,17 +1,24 @@
-"""What is expected of one output tensor: its form, torch's answer, the reference, and the gold."""
+"""What is expected of one output tensor: its form, torch's answer, the reference, and the gold; whether torch still gives that."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from pytest_cgins.core.model import Statistics
+from pytest_cgins.config import Tolerance
+from pytest_cgins.core.device import torch_device
+from pytest_cgins.core.model import Gold, Origin, Statistics, Trace, WorstElement
 from pytest_cgins.core.text import counted
+from pytest_cgins.packs.gold import GoldValues, load_gold
+from pytest_cgins.packs.recipe import BlobSource
+from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify import tolerance as rules
-from pytest_cgins.verify.indices import Indices
+from pytest_cgins.verify.locate import position
 from pytest_cgins.verify.random_outputs import Draws
+from pytest_cgins.verify.ties import Indices
 
 
 def as_real(tensor: Tensor) -> Tensor:
@@ -96,6 +103,11 @@ class ExpectedOutput:
     complex: bool = False
     """Whether it is complex; `answer` and all else then hold pairs of real numbers."""
 
+    def element(self, flat: int, expected: str, got: str, *, tolerance: float) -> WorstElement:
+        """What is told of one element, by its row-major number."""
+        index = position(flat, self.shape)
+        return WorstElement(output=self.index, index=index, expected=expected, got=got, tolerance=tolerance)
+
     @property
     def recorded(self) -> Tensor:
         """The whole output as it was recorded; torch's answer where no gold is kept."""
@@ -110,3 +122,127 @@ class ExpectedOutput:
         """Memory held, in bytes."""
         parts = (self.answer, self.scale, self.gold, self.draws, self.indices)
         return sum(part.nbytes for part in parts if part is not None)
+
+
+def gold_elements(trace: Trace, source: BlobSource, device: str) -> list[GoldElements | None]:
+    """Gold of each output, returned tensors first, then the mutated inputs; [] in tier `shapes`."""
+    values, gold = load_gold(trace, source), trace.gold
+    return [] if gold is None else [_elements(values[number], device) for number in gold_order(gold)]
+
+
+def gold_order(gold: Gold) -> list[int]:
+    """Numbers of the gold tensors as outputs are compared: returned ones, then the mutated inputs."""
+    return [*sorted(set(tensor_indices(gold.outputs))), *(number for _, number in gold.mutated)]
+
+
+def _elements(gold: GoldValues, device: str) -> GoldElements:
+    recorded, values, positions = gold.recorded, gold.values, gold.positions
+    shape = recorded.meta.shape
+    if values.is_complex():
+        values = torch.view_as_real(values).reshape(-1)
+        positions = torch.stack((2 * positions, 2 * positions + 1), -1).reshape(-1)
+        shape = (*shape, 2)
+    return GoldElements(
+        values=values.to(torch_device(device)),
+        positions=positions.to(torch_device(device)) if recorded.blob is None else None,
+        statistics=recorded.statistics,
+        shape=shape,
+    )
+
+
+def arranged_gold(
+    elements: Sequence[GoldElements | None], arrange: Callable[[Sequence[Tensor]], list[Tensor]]
+) -> list[GoldElements | None]:
+    """Gold in the form in which answers are compared; none where only some of its elements are kept."""
+    whole = [element for element in elements if element is not None and element.positions is None]
+    if not whole or len(whole) < len(elements):
+        return [None] * len(elements)
+    tensors = arrange([one.values.reshape(one.shape) for one in whole])
+    return [replace(one, values=tensor.reshape(-1)) for one, tensor in zip(whole, tensors, strict=True)]
+
+
+def gold_drift(
+    outputs: Sequence[ExpectedOutput],
+    tolerance: Tolerance,
+    origin: Origin,
+    device: str,
+    at_origin: Callable[[], Sequence[ExpectedOutput]],
+) -> str:
+    """How torch on this device fails to reproduce the gold; "" if it does.
+
+    Torch must pass rule 1 as a kernel must, and the gold must pass rule 2: a gold that is far from the
+    reference would widen what rule 1 allows. Torch in half precision may be less exact on the device of
+    the recording than here, though: `at_origin` gives its answers there, by which such a gold is measured.
+    """
+    for output in outputs:
+        what = _drifted(output, tolerance)
+        if not what and (far := _far(output, tolerance)):
+            same_device = origin.device == device.partition(":")[0]
+            what = far if same_device or _far(at_origin()[output.index], tolerance) else ""
+        if what:
+            return (
+                f"torch {torch.__version__} on {device} does not reproduce the gold of output {output.index}, "
+                f"recorded with torch {origin.torch} on {origin.device} ({origin.device_name}): {what}"
+            )
+    return ""
+
+
+def _drifted(output: ExpectedOutput, tolerance: Tolerance) -> str:
+    gold, scale = output.gold, output.scale
+    if gold is None:
+        return ""
+    if gold.shape != output.shape or gold.values.dtype != output.answer.dtype:
+        return (
+            f"it returns {output.answer.dtype} of shape {output.shape}, the gold is {gold.values.dtype} of shape "
+            f"{gold.shape}. Record the pack again"
+        )
+    if output.indices is not None:
+        fault = output.indices.fault(output.answer, output.recorded)
+        return f"{fault.what} Record the pack again" if fault else ""
+    answer = _sampled(output.answer.reshape(-1), gold.positions)
+    if scale is None:
+        different, differ = int((answer != gold.values).sum()), ("element differs", "elements differ")
+        return (
+            f"{different} of {counted(answer.numel(), *differ)}. Record the pack again" if different else ""
+        )
+    if tolerance.kind == "explicit":
+        assessed = rules.assess(answer, rules.allclose(gold.values, tolerance))
+        if assessed.passed:
+            return ""
+        derived = not _drifted(output, Tolerance())
+        return (
+            f"its own answer differs by {assessed.share:.3g} times what rtol {tolerance.rtol:g} and atol "
+            f"{tolerance.atol:g} allow. "
+            + ("The derived tolerance allows it: leave them out" if derived else "Record the pack again")
+        )
+    bound = rules.against_gold(gold.values, scale, gold.positions, exact_patterns=True)
+    assessed = rules.assess(answer, bound)
+    if not assessed.passed:
+        return (
+            f"its own answer differs by {assessed.share:.3g} times what rule 1 allows. Record the pack again"
+        )
+    return gold.statistics_differ(output.answer.reshape(-1), scale, bound)
+
+
+def _far(output: ExpectedOutput, tolerance: Tolerance) -> str:
+    """How much farther from the reference the gold is than torch's answers may be; "" if it is not."""
+    gold, scale = output.gold, output.scale
+    if gold is None or scale is None or tolerance.kind == "explicit":
+        return ""
+    bound = replace(
+        rules.against_reference(scale),
+        expected=_sampled(scale.reference, gold.positions),
+        unit=_sampled(scale.unit, gold.positions),
+        rms_limit=scale.rms_limit_of(gold.values.numel()),
+    )
+    assessed = rules.assess(gold.values, bound)
+    if assessed.passed:
+        return ""
+    return (
+        f"the gold is {assessed.share:.3g} times as far from the fp64 reference as torch's answers may be. "
+        "Record the pack again"
+    )
+
+
+def _sampled(values: Tensor, chosen: Tensor | None) -> Tensor:
+    return values if chosen is None else values[chosen]

@@ -11,16 +11,14 @@ from torch import Tensor
 from pytest_cgins.config import Declared
 from pytest_cgins.core.layout import Layout, dtype_name, lay_out, rebuild
 from pytest_cgins.core.model import Context, OpCall, TensorMeta, Trace
-from pytest_cgins.verify import gold
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet
-from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, as_real
-from pytest_cgins.verify.indices import indices_of, window_of
+from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, arranged_gold, as_real, gold_order
 from pytest_cgins.verify.inputs import row_numbers
-from pytest_cgins.verify.output_order import arrangement
 from pytest_cgins.verify.random_outputs import Domain, draw
 from pytest_cgins.verify.reference import Answers, answer, answers
 from pytest_cgins.verify.semantics import of
+from pytest_cgins.verify.ties import arrangement, indices_of, window_of
 
 REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 """What torch raises on arguments that it does not take."""
@@ -46,6 +44,15 @@ class InputSet:
     """The probe that it is there for; "" if it decides whether the kernel is right."""
     origin: InputSet | None = None
     """The set whose arguments were changed for it, of the probe `arguments`."""
+
+    def tensors(self) -> list[Tensor]:
+        """The arguments on fresh memory of the CPU."""
+        return rebuild(self.layout.metas, self.layout.spans, "cpu")
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arguments, in bytes."""
+        return sum(span.nbytes for span in self.layout.spans)
 
     @property
     def returns_integers(self) -> bool:
@@ -127,7 +134,7 @@ class InputSetBuilder:
         first = arguments.get(call.arguments[0].name) if call.arguments else None
         arranged = arrangement(call, first, made.answer)
         if arranged is not None:
-            made, gold_of = made.arranged(arranged), gold.arranged(gold_of, arranged)
+            made, gold_of = made.arranged(arranged), arranged_gold(gold_of, arranged)
         semantics = of(call, self.declared)
         outputs = tuple(
             _expected_output(
@@ -194,7 +201,7 @@ class InputSetBuilder:
                 replace(meta, stride=tuple(tensor.stride())) if place in changed else meta
                 for meta, tensor, place in zip(metas, made.answer, places, strict=True)
             ]
-        recorded, numbers = self.trace.gold, gold.order(self.trace.gold)
+        recorded, numbers = self.trace.gold, gold_order(self.trace.gold)
         sources = {source for source, _ in recorded.mutated} | set(self.mutable)
         placed = {number for _, number in recorded.mutated}
         placed |= {number for number, source in recorded.aliases if source in sources}

@@ -230,16 +230,13 @@ def _content(semantics: Semantics, recorded: Sequence[Tensor], key: str, name: s
     spans = list(layout.spans)
     for storage in range(len(spans)):
         members = [index for index, meta in enumerate(layout.metas) if meta.storage == storage]
-        if not spans[storage].numel() or any(_kept(semantics, layout, i, recorded[i]) for i in members):
+        kept = (semantics.role(i, layout.metas[i]) == "keep" or is_mask(recorded[i]) for i in members)
+        if not spans[storage].numel() or any(kept):
             continue
         first = members[0]
         own = f"{key}/{name}" if semantics.role(first, layout.metas[first]) == "data" else key
         spans[storage] = _span(semantics, layout, first, recorded[first], f"{own}/{storage}")
     return rebuild(layout.metas, spans, "cpu")
-
-
-def _kept(semantics: Semantics, layout: Layout, index: int, tensor: Tensor) -> bool:
-    return semantics.role(index, layout.metas[index]) == "keep" or is_mask(tensor)
 
 
 def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, key: str) -> Tensor:
@@ -274,19 +271,13 @@ def _legal(semantics: Semantics, index: int, values: Tensor, recorded: Tensor) -
     if values.is_complex() or semantics.is_gradient(index):
         return values
     # What torch's tests use is legal, but not all that is: integers are powers of negative numbers.
-    if domain is not None and (semantics.is_declared(index) or _lies_in(recorded, *domain)):
-        return _within(values, *domain)
+    low, high = domain or (-math.inf, math.inf)
+    lies_in = not recorded.numel() or (float(recorded.min()) >= low and float(recorded.max()) <= high)
+    if domain is not None and (semantics.is_declared(index) or lies_in):
+        if math.isinf(high):
+            return values if math.isinf(low) else low + values.abs()
+        return high - values.abs() if math.isinf(low) else low + (high - low) * values.abs().frac()
     return values if semantics.real else _in_domain(values, recorded)
-
-
-def _lies_in(recorded: Tensor, low: float, high: float) -> bool:
-    return not recorded.numel() or (float(recorded.min()) >= low and float(recorded.max()) <= high)
-
-
-def _within(values: Tensor, low: float, high: float) -> Tensor:
-    if math.isinf(high):
-        return values if math.isinf(low) else low + values.abs()
-    return high - values.abs() if math.isinf(low) else low + (high - low) * values.abs().frac()
 
 
 def _in_domain(values: Tensor, recorded: Tensor) -> Tensor:

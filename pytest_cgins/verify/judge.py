@@ -5,6 +5,8 @@ It alone sees gold, torch's answers and the references; the worker that runs ker
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,24 +21,25 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import DEVICES, device_of, torch_device
 from pytest_cgins.core.errors import ProtocolError, TraceError
 from pytest_cgins.core.keep_running import PARENT, keep_running
-from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import Case, Check, Correctness, Environment, Reason, Trace
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack
-from pytest_cgins.timing import peak_measurement
+from pytest_cgins.timing import peak_measurement, work
 from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.environment import describe
-from pytest_cgins.verify import arguments, diagnosis, form_checks, inputs, layouts, probing, sizes, timed
-from pytest_cgins.verify.compare import ExpectedSet, compare
-from pytest_cgins.verify.expected import as_real
+from pytest_cgins.verify import arguments, diagnosis, inputs, layouts, sizes
+from pytest_cgins.verify.compare import ExpectedSet, compare, failed_form
+from pytest_cgins.verify.expected import as_real, gold_order
 from pytest_cgins.verify.input_sets import InputSet, dense_meta
 from pytest_cgins.verify.messages import (
     AskOutputs,
     DevicePeak,
     EmptyMessage,
     FirstFailure,
+    Header,
     JudgeAnswers,
     Judgement,
     JudgeTiming,
@@ -45,18 +48,25 @@ from pytest_cgins.verify.messages import (
     OutputMetas,
     PackedInputs,
     PreparedCase,
+    PrepareOptions,
     Question,
     Ready,
-    SetAnswer,
+    TimedAnswer,
     TimingJudgement,
     serves,
 )
 from pytest_cgins.verify.prepare import Preparation, prepare
-from pytest_cgins.verify.prepare_options import PrepareOptions, prepare_options_of
-from pytest_cgins.verify.probe_verdicts import DeviatingRepeat, Permissions, Suspicions
-from pytest_cgins.verify.probes import after_timing, on_stream, op_callback
-from pytest_cgins.verify.probes.registry import TIMED
-from pytest_cgins.verify.reference import answer, memory_taken
+from pytest_cgins.verify.probe_verdicts import DeviatingRepeat, Suspicions
+from pytest_cgins.verify.probes import (
+    after_timing,
+    integrity,
+    on_stream,
+    op_callback,
+    physical_floor,
+    snooping,
+)
+from pytest_cgins.verify.probes.registry import TIMED, wrong_when
+from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
 
 CACHE_BYTES = 1 << 30
@@ -106,7 +116,7 @@ class JudgeService:
         own_calls = _own_calls(question, prepared)
         sets, contents = [], []
         for made in prepared.sets:
-            header, content = pack(rebuild(made.layout.metas, made.layout.spans, "cpu"))
+            header, content = pack(made.tensors())
             contents.append(content)
             sets.append(
                 PackedInputs(
@@ -129,14 +139,14 @@ class JudgeService:
         case, observed = question.case, request.answers.observed
         prepared = self._preparation(question)
         answers = _Answers(request.answers, buffers, case.device)
-        suspicions = Suspicions(question.probes, _permissions(question), tolerance)
+        suspicions = _suspicions(question)
         suspicions.own_calls = _own_calls(question, prepared)
-        suspicions.own_memory = lambda name: _own_memory(prepared, name, case.device)
+        suspicions.own_memory = lambda name: prepared.memory_taken(name, case.device)
         core: list[diagnosis.Answered] = []
         probes: list[diagnosis.Answered] = []
         right: dict[str, str] = {}
         for made in prepared.sets:
-            checked, got = self._check(made, answers, tolerance, suspicions)
+            checked, got = self._check(made, answers, suspicions)
             told = [_with_row(check, made, prepared.semantics) for check in checked]
             (probes if made.probe else core).append(diagnosis.Answered(made=made, got=got, checks=told))
             if not made.probe and after_timing.NAME in suspicions.wanted and core[-1].passed:
@@ -144,7 +154,11 @@ class JudgeService:
         self._right = (_key(question), right)
         checks = diagnosis.explain(core, prepared.builder, prepared.semantics, tolerance)
         if all(answered.passed for answered in core):
-            _take_probes(probes, prepared, suspicions, tolerance)
+            for answered in probes:
+                cause = None
+                if not answered.passed and answered.made.probe in (sizes.NAME, arguments.NAME):
+                    cause = diagnosis.explain_probe(answered, prepared.builder, prepared.semantics, tolerance)
+                suspicions.take_answer(answered, cause, prepared.base.expected)
         else:
             why = "the kernel is wrong on the inputs that decide: it cannot be told what only this would show"
             suspicions.not_run |= {answered.made.probe: why for answered in probes if answered.checks}
@@ -168,29 +182,51 @@ class JudgeService:
         self, request: JudgeAnswers, buffers: list[Buffer]
     ) -> tuple[FirstFailure, list[Buffer]]:
         """Compare a kernel's further answers to the sets that decide; what was prepared is not made again."""
-        question, tolerance = request.question, request.question.tolerance
+        question = request.question
         prepared = self._preparation(question)
         answers = _Answers(request.answers, buffers, question.case.device)
-        unwanted = Suspicions((), _permissions(question), tolerance)
-        checks = (
-            check for made in prepared.core for check in self._check(made, answers, tolerance, unwanted)[0]
-        )
-        return FirstFailure(next((check for check in checks if not check.passed), None)), []
+        unwanted = replace(_suspicions(question), wanted=())
+        for made in prepared.core:
+            for check in self._check(made, answers, unwanted)[0]:
+                if not check.passed:
+                    return FirstFailure(check), []
+        return FirstFailure(None), []
 
     @serves(JudgeTiming)
     def judge_timed(
         self, request: JudgeTiming, buffers: list[Buffer]
     ) -> tuple[TimingJudgement, list[Buffer]]:
-        """Judge what was seen of a kernel while it was timed."""
+        """Judge what was seen of a kernel while it was timed.
+
+        `integrity` and `snooping` are among the probes if they tripped: timing has a process of its own, in which the
+        timer can be replaced and its samples can be reached.
+
+        Raises:
+            ProtocolError: if it is not what our own service would tell.
+        """
         question = request.question
         prepared = self._preparation(question)
-        suspicions = Suspicions(question.probes, _permissions(question), question.tolerance)
+        suspicions = _suspicions(question)
         of, digests = self._right
-        right = digests if of == _key(question) else {}
-        return timed.judge(request, buffers, prepared, suspicions, right), []
+        right = dict(digests) if of == _key(question) else {}
+        try:
+            _take_answers(request.timing.answers, buffers, prepared, suspicions, right)
+        except (KeyError, ValueError) as error:
+            raise ProtocolError(f"what was told of a timing is malformed: {error}") from error
+        known = TIMED | {integrity.NAME, snooping.NAME}
+        suspicions.take_facts({key: facts for key, facts in request.timing.observed.items() if key in known})
+        device = question.case.device
+        floor = _floor_ns_per_call(prepared, device, cold=request.cold, launch_ns=request.launch_ns)
+        if not floor:
+            suspicions.not_run[physical_floor.NAME] = (
+                "the op returns no memory of its own: there is nothing that it cannot do without"
+            )
+        suspicions.trip(physical_floor.NAME, physical_floor.judge(request.median_ns_per_call, floor))
+        probes = (one for one in suspicions.probes() if one.name in TIMED or one.outcome == "tripped")
+        return TimingJudgement(tuple(probes), floor), []
 
     def _check(
-        self, made: InputSet, answers: _Answers, tolerance: Tolerance, suspicions: Suspicions
+        self, made: InputSet, answers: _Answers, suspicions: Suspicions
     ) -> tuple[tuple[Check, ...], list[torch.Tensor]]:
         """The checks of one set of inputs, and the answer as far as it could be compared.
 
@@ -199,23 +235,26 @@ class JudgeService:
         expected = made.expected
         first = answers.first.get(expected.name)
         if first is None:
-            return (form_checks.failed(expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer"),), []
+            return (failed_form(expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer"),), []
         if made.probe and first.error:
-            probing.take_error(made, first.error, suspicions)
+            suspicions.take_error(made, first.error)
             return (), []
         suspicions.take_conduct(first, expected.name, list(expected.arguments))
-        elsewhere = _elsewhere(first, answers.device)
-        if elsewhere is not None:
-            return (elsewhere,), []
+        for index, device in enumerate(first.devices):
+            if device != torch_device(answers.device):
+                what = f"output {index} is on {device}, expected is {answers.device}"
+                return (failed_form(expected.name, Reason.DEVICE, what),), []
         got = answers.tensors(expected.name)
-        misnamed = _complexity(expected, got)
-        if misnamed is not None:
-            return (misnamed,), []
+        for output, tensor in zip(expected.outputs, got, strict=False):
+            if tensor.is_complex() != output.complex:  # afterwards both are pairs of real numbers
+                names = {True: "complex", False: "real"}
+                what = f"output {output.index} is {names[tensor.is_complex()]}, expected is {names[output.complex]}"
+                return (failed_form(expected.name, Reason.DTYPE, what),), []
         real = [as_real(tensor) for tensor in got]
         if made.probe in (layouts.NAME, arguments.NAME):
             # How answers lie to inputs that lie elsewhere, or along another axis, is the kernel's choice.
             real = [tensor.contiguous() for tensor in real]
-        return compare(expected, real, tolerance), real
+        return compare(expected, real, suspicions.tolerance), real
 
     @serves(AskOutputs)
     def output_metas(self, request: AskOutputs, buffers: list[Buffer]) -> tuple[OutputMetas, list[Buffer]]:
@@ -226,14 +265,17 @@ class JudgeService:
         return OutputMetas(tuple(dense_meta(output, index) for index, output in enumerate(outputs))), []
 
     def _preparation(self, question: Question) -> Preparation:
-        case, options = question.case, prepare_options_of(question)
+        case, options = question.case, question.options
         key = (case.pack_path, case.trace_id, case.device, question.seed, options)
         if key not in self._prepared:
             _importable(question.import_root, case.op)
             made = self._prepared[key] = self._prepare(case, question.seed, options)
             self._held += made.nbytes
             # The case that comes next is prepared before this one is judged, unless on a GPU, whose memory is dear.
-            self._evict(keep=2 if case.device == "cpu" else 1)
+            keep = 2 if case.device == "cpu" else 1
+            while len(self._prepared) > keep and self._held > self._cache_bytes:
+                _, oldest = self._prepared.popitem(last=False)
+                self._held -= oldest.nbytes
         self._prepared.move_to_end(key)
         return self._prepared[key]
 
@@ -253,16 +295,9 @@ class JudgeService:
                 remedy="the pack was changed while the tests ran: run them again",
             )
         trace = opened.traces[case.trace_id]
-        others = [
-            one.call for one in opened.traces.values() if one.call.op == trace.call.op and one is not trace
-        ]
+        calls = (other.call for other in opened.traces.values() if other is not trace)
+        others = [call for call in calls if call.op == trace.call.op]
         return prepare(trace, opened.reader, case.device, seed, options, others)
-
-    def _evict(self, *, keep: int) -> None:
-        """Forget what was used longest ago until the rest fits; the newest stay, so many."""
-        while len(self._prepared) > keep and self._held > self._cache_bytes:
-            _, oldest = self._prepared.popitem(last=False)
-            self._held -= oldest.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,31 +314,10 @@ def _own_calls(question: Question, prepared: Preparation) -> dict[str, int]:
     return prepared.op_calls(question.case.device) if op_callback.NAME in question.probes else {}
 
 
-def _own_memory(prepared: Preparation, name: str, device: str) -> int:
-    """What torch's own op takes on a set of inputs."""
-    made = next((made for made in prepared.sets if made.expected.name == name), None)
-    return memory_taken(made.call, made.layout, made.context, device) if made is not None else 0
-
-
 def _importable(import_root: str, op: str) -> None:
     """Let the op be imported: the user named it in cgins.yaml, beside which its module lies."""
     import_from(import_root)
     trust(op)
-
-
-def _take_probes(
-    probes: Sequence[diagnosis.Answered],
-    prepared: Preparation,
-    suspicions: Suspicions,
-    tolerance: Tolerance,
-) -> None:
-    """What the answers to the probes' sets tell of a kernel that is right on the others."""
-    for probe in probes:
-        found = None
-        if not probe.passed and probe.made.probe in (sizes.NAME, arguments.NAME):
-            found = diagnosis.explain_probe(probe, prepared.builder, prepared.semantics, tolerance)
-        half = prepared.base.expected
-        probing.take_checks(probe, suspicions, found, half=half, tolerance=tolerance)
 
 
 def _with_row(check: Check, made: InputSet, semantics: Semantics) -> Check:
@@ -311,31 +325,10 @@ def _with_row(check: Check, made: InputSet, semantics: Semantics) -> Check:
     if check.passed or check.worst is None:
         return check
     shape = made.expected.outputs[check.worst.output].shape
-    tensors = rebuild(made.layout.metas, made.layout.spans, "cpu")
+    tensors = made.tensors()
     row = inputs.row_at(semantics, made.call, tensors, shape, check.worst.index)
     words, arrow, remedy = check.message.partition("\n→")
     return replace(check, message=f"{words} {row}{arrow}{remedy}") if row else check
-
-
-def _complexity(expected: ExpectedSet, got: list[torch.Tensor]) -> Check | None:
-    """Whether an output is complex where the op's is: afterwards both are pairs of real numbers."""
-    for output, tensor in zip(expected.outputs, got, strict=False):
-        if tensor.is_complex() != output.complex:
-            names = {True: "complex", False: "real"}
-            what = (
-                f"output {output.index} is {names[tensor.is_complex()]}, expected is {names[output.complex]}"
-            )
-            return form_checks.failed(expected.name, Reason.DTYPE, what)
-    return None
-
-
-def _elsewhere(answer: SetAnswer, device: str) -> Check | None:
-    """Whether an output is on another device than the case's."""
-    for index, place in enumerate(answer.devices):
-        if place != torch_device(device):
-            what = f"output {index} is on {place}, expected is {device}"
-            return form_checks.failed(answer.name, Reason.DEVICE, what)
-    return None
 
 
 def _key(question: Question) -> tuple[Case, Tolerance, int]:
@@ -343,9 +336,14 @@ def _key(question: Question) -> tuple[Case, Tolerance, int]:
     return question.case, question.tolerance, question.seed
 
 
-def _permissions(question: Question) -> Permissions:
-    return Permissions(
-        exceptions=question.exceptions, repeatability=question.repeatability, claims=question.claims
+def _suspicions(question: Question) -> Suspicions:
+    """None yet, of a kernel that may do what its entry in cgins.yaml says."""
+    return Suspicions(
+        question.probes,
+        question.tolerance,
+        exceptions=question.exceptions,
+        repeatability=question.repeatability,
+        claims=question.claims,
     )
 
 
@@ -369,7 +367,7 @@ class _Answers:
 
     def digest(self, name: str) -> str:
         """Of the first answer to a set."""
-        return timed.digest(self.first[name].tensors, self._buffers[name])
+        return _digest(self.first[name].tensors, self._buffers[name])
 
     def seconds(self, expected: dict[str, ExpectedSet]) -> Iterator[DeviatingRepeat]:
         """The deviations."""
@@ -383,3 +381,66 @@ class _Answers:
                 error=deviant.error.message if deviant.error else "",
                 reused=deviant.reused,
             )
+
+
+def _digest(header: Header, buffer: Buffer) -> str:
+    """Of an answer: how its tensors lie, and all their bytes."""
+    made = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    if buffer.nbytes:
+        made.update(buffer.view())
+    return made.hexdigest()
+
+
+def _take_answers(
+    answers: Sequence[TimedAnswer],
+    buffers: Sequence[Buffer],
+    prepared: Preparation,
+    suspicions: Suspicions,
+    right: dict[str, str],
+) -> None:
+    expected = {made.expected.name: made.expected for made in prepared.core}
+    for timed, buffer in zip(answers, buffers, strict=True):
+        name = timed.name
+        if timed.error:
+            wrong = f"the kernel raised {timed.error.message}"
+        elif right.get(name) == (own := _digest(timed.tensors, buffer)):
+            continue
+        else:
+            wrong = _wrong(expected[name], timed.tensors, buffer, suspicions.tolerance)
+            if not wrong:
+                right[name] = own
+        if wrong:
+            suspicions.trip(after_timing.NAME, wrong_when(timed.when, name, wrong))
+
+
+def _wrong(expected: ExpectedSet, header: Header, buffer: Buffer, tolerance: Tolerance) -> str:
+    """Message of the first check that an answer fails; "" if it passes all."""
+    device = expected.outputs[0].answer.device if expected.outputs else "cpu"
+    got = unpack(header, buffer, device)
+    checks = compare(expected, [as_real(tensor) for tensor in got], tolerance)
+    return next((check.message for check in checks if not check.passed), "")
+
+
+def _floor_ns_per_call(prepared: Preparation, device: str, *, cold: bool, launch_ns: float) -> float:
+    """See `verify.probes.physical_floor`; 0 where it cannot be known whether outputs are memory of their own."""
+    first, gold = prepared.sets[0], prepared.trace.gold
+    if gold is None:
+        return 0.0
+    shared = {number for number, _ in gold.aliases}
+    numbered = zip(first.outputs, gold_order(gold), strict=False)
+    outputs = [meta for meta, number in numbered if number not in shared]
+    least = work.least(prepared.call, first.layout.metas, outputs)
+    if prepared.context.autocast:
+        least = replace(least, dtype="bfloat16")
+    changed = any(first.layout.metas[index].numel for index in first.mutated)
+    # An argument that is only partly read, such as a table, makes a copy larger than what a call moves.
+    touched = sum(span.numel() for span in first.layout.spans) + sum(map(work.nbytes, first.outputs))
+    limits = timed_device(device).peaks()
+    if limits is None:
+        return 0.0
+    return physical_floor.floor_ns_per_call(
+        least,
+        limits,
+        cold=cold and least.nbytes >= 0.95 * touched,
+        launch_ns=launch_ns if changed or least.nbytes else 0.0,
+    )

@@ -16,12 +16,11 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.layout import lay_out
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
-from pytest_cgins.verify.semantics import Semantics
-from pytest_cgins.verify.semantics.call import word
-from pytest_cgins.verify.semantics.entries import ENTRIES
+from pytest_cgins.verify.semantics import ENTRIES, Semantics, word
+from pytest_cgins.verify.size_trial import ProbedCall
 
 NAME = "layouts"
 MISALIGNED = "misaligned"
@@ -29,17 +28,18 @@ _OUTER = "outer axes exchanged"
 _MOST = 4  # arguments that are moved
 
 
-def sets(
-    base: InputSet, semantics: Semantics, key: str, ranked: InputSet | None = None
-) -> tuple[list[InputSet], str]:
+def sets(of: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     """The first argument in all layouts, the others misaligned and in one strided layout that is drawn; or none and why.
 
+    What nobody claims to take, too: a dimension more, whose rows have no one stride once it is laid out, and one row
+    that is repeated at a stride of 0. What a kernel is said to take it must take as it was recorded, and not as small
+    as we like it.
+
     Args:
-        base: the set whose numbers and answers are taken.
-        semantics: of its call.
-        key: seed of the session and name of the trace.
-        ranked: the same in a dimension more: the rows of its first argument have no one stride, once it is laid out.
+        of: the call.
+        key: of this draw.
     """
+    semantics, base = of.semantics, of.base if of.claims else of.small
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
     made: list[InputSet] = []
     for number, index in enumerate([*_movable(base)][:_MOST]):
@@ -47,13 +47,16 @@ def sets(
         # A vector lies elsewhere in one of the layouts alone.
         made += islice(_laid_out(base, semantics, index, strided), 1 if number else None)
         made += _laid_out(base, semantics, index, [MISALIGNED])
+    ranked = None if of.claims else of.ranked
     if ranked is not None:
         for index in [*_movable(ranked)][:1]:
             made += _laid_out(ranked, semantics, index, (_STRIDED[0], _OUTER), " in a dimension more")
+    if not of.claims:
+        made += _repeated(base, semantics, of.builder)
     return made, "" if made else "no argument could lie elsewhere"
 
 
-def repeated(base: InputSet, semantics: Semantics, builder: InputSetBuilder) -> list[InputSet]:
+def _repeated(base: InputSet, semantics: Semantics, builder: InputSetBuilder) -> list[InputSet]:
     """The set whose first argument is one row many times, at a stride of 0, of ops that take each row by itself."""
     index = next(_movable(base), None)
     if index is None or word(base.call) not in ENTRIES or builder.random:
@@ -61,7 +64,7 @@ def repeated(base: InputSet, semantics: Semantics, builder: InputSetBuilder) -> 
     shape = base.layout.metas[index].shape
     if len(shape) < 2 or 0 not in semantics.lanes(base.call, index, shape):
         return []
-    tensors = rebuild(base.layout.metas, base.layout.spans, "cpu")
+    tensors = base.tensors()
     tensors[index] = tensors[index][:1].clone().expand(shape)
     name = f"{semantics.names.get(index, index)} repeated"
     try:
@@ -75,7 +78,7 @@ def _laid_out(
 ) -> Iterator[InputSet]:
     """Sets in which one argument lies elsewhere, as far as it then does."""
     for where in places:
-        tensors = rebuild(base.layout.metas, base.layout.spans, "cpu")
+        tensors = base.tensors()
         before = (tensors[index].stride(), tensors[index].storage_offset())
         tensors[index] = _PLACES[where](tensors[index])
         if (tensors[index].stride(), tensors[index].storage_offset()) != before:

@@ -1,4 +1,4 @@
-"""Where the wrong elements are, in words and as a small picture.
+"""Where the wrong elements are, in words and as a small picture; numbers and positions as messages print them.
 
 An output is looked at as a matrix: the last dimension makes the columns, all others together the rows.
 The first words are one of "rows", "columns", "elements", "everywhere".
@@ -6,11 +6,15 @@ The first words are one of "rows", "columns", "elements", "everywhere".
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
+from pytest_cgins.core.dtypes import DTYPES
+from pytest_cgins.core.layout import dtype_name
 from pytest_cgins.core.text import counted
 
 _PICTURE_ROWS = 8
@@ -153,3 +157,31 @@ def picture(wrong: Tensor, seen: Tensor) -> str:
     shade = torch.where(bad == 0, 0, torch.where(bad == size, 3, torch.where(2 * bad < size, 1, 2)))
     grid = shade.reshape(height, width).tolist()
     return "\n".join("".join(_SHADES[value] for value in line) for line in grid)
+
+
+# ---- numbers and positions
+
+
+def number(value: float | complex, dtype: torch.dtype) -> str:
+    """A value with digits enough to tell it from its neighbours in `dtype`."""
+    if isinstance(value, int) or not dtype.is_floating_point:
+        return str(value)
+    assert isinstance(value, float)
+    if not math.isfinite(value):
+        return repr(value)
+    digits = DTYPES.get(dtype_name(dtype), DTYPES["float32"]).digits  # a kernel may answer in any
+    return repr(value) if dtype == torch.float64 else f"{value:.{digits}g}"
+
+
+def position(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Index of the element with row-major number `flat` in a tensor of `shape`."""
+    index: list[int] = []
+    for size in reversed(shape):
+        index.append(flat % size)
+        flat //= size
+    return tuple(reversed(index))
+
+
+def subject(index: int, count: int) -> str:
+    """Subject of a sentence about one of `count` outputs."""
+    return "the output" if count == 1 else f"output {index}"

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from annotated_types import Ge, Le, MaxLen
 
-from pytest_cgins.config import ProbeException, Repeatability, Tolerance
+from pytest_cgins.config import Declared, ProbeException, Repeatability, Tolerance, declared
 from pytest_cgins.config.model import Claim
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
@@ -35,7 +35,7 @@ from pytest_cgins.core.model import (
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measure import Prepared
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
-from pytest_cgins.verify.probes.registry import ALWAYS, When
+from pytest_cgins.verify.probes.registry import ALWAYS, PREPARED, When
 
 T = TypeVar("T")
 
@@ -196,7 +196,7 @@ class SetAnswer(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviantAnswer(Document):
-    """A later answer that is not the first one: see `verify.probes.trial.Deviation`."""
+    """A later answer that is not the first one: see `verify.probes.rerun.Deviation`."""
 
     probe: str
     """Who saw it."""
@@ -349,6 +349,22 @@ class FinishedTiming(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareOptions:
+    """What a kernel's entry in cgins.yaml asks of the preparation of a trace; kernels with equal ones share it."""
+
+    probes: frozenset[str] = frozenset()
+    """Those of `PREPARED` that are switched on."""
+    claims: tuple[str, ...] = ()
+    """What the kernel is said to take beyond what was recorded."""
+    declared: Declared = field(default_factory=Declared)
+    """What the user says of the op."""
+    allow_tf32: bool = False
+    """Whether fp32 products of inputs rounded to TF32 are right."""
+    interpreted: bool = False
+    """Whether the kernel runs in Triton's interpreter, which takes a millisecond for what others do at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question(Document):
     """What the reference worker must know to prepare and to judge a case."""
 
@@ -376,6 +392,17 @@ class Question(Document):
     """Whether the kernel runs in Triton's interpreter."""
     untimed: str = "the kernel was not timed"
     """Why it will not be timed, for the probes of timing."""
+
+    @property
+    def options(self) -> PrepareOptions:
+        """What it asks of the preparation."""
+        return PrepareOptions(
+            probes=frozenset(self.probes) & PREPARED,
+            claims=self.claims,
+            declared=declared(self.semantics),
+            allow_tf32=self.allow_tf32,
+            interpreted=self.interpreted,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

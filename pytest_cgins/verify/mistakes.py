@@ -14,13 +14,11 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
 from pytest_cgins.verify.input_sets import InputSet
-from pytest_cgins.verify.semantics import Semantics
-from pytest_cgins.verify.semantics.call import lane_dims
+from pytest_cgins.verify.semantics import Semantics, is_eps, lane_dims
 
 Change = Callable[[OpCall, list[Tensor]], OpCall]
 """Gives the other call, and puts its tensors in the place of the right ones."""
@@ -41,8 +39,13 @@ class Mistake:
     """What the other call is like: `without bias`."""
     change: Change
     """Makes it of the right one."""
-    subject: str = ""
+    argument: str = ""
     """What it is about, where several ways to be wrong about it are told apart by nothing else: `dim` -1 and 2."""
+
+    @property
+    def subject(self) -> str:
+        """Two mistakes of one subject are no rivals."""
+        return self.argument or self.words
 
 
 def mistakes(made: InputSet, semantics: Semantics, device: str) -> Iterator[Mistake]:
@@ -73,7 +76,7 @@ def as_before(made: InputSet, base: InputSet) -> Iterator[Mistake]:
     """What differs between two calls taken as it was in the second: each alone, then all of it."""
     before = {argument.name: argument for argument in base.call.arguments}
     scalars = [one.name for one in made.call.arguments if one != before.get(one.name)]
-    old, new = (rebuild(one.layout.metas, one.layout.spans, "cpu") for one in (base, made))
+    old, new = (one.tensors() for one in (base, made))
     names = {
         argument.name: int(argument.value.value or 0)
         for argument in made.call.arguments
@@ -101,14 +104,14 @@ def _scalars(argument: Argument, *, whole: bool) -> Iterator[Mistake]:
     for value in _values(argument, whole=whole):
         shown = f"{float.fromhex(str(value.value)):g}" if value.kind == "float" else value.value
         words = f"with `{argument.name}` {shown}"
-        yield Mistake(words=words, change=_with_value(argument.name, value), subject=argument.name)
+        yield Mistake(words=words, change=_with_value(argument.name, value), argument=argument.name)
 
 
 def _values(argument: Argument, *, whole: bool) -> Iterator[Value]:
     value, name = argument.value, argument.name
     if value.kind == "float":
         number = float.fromhex(str(value.value))
-        numbers = (0.0,) if _is_eps(name) else (0.0, 1.0, -number)
+        numbers = (0.0,) if is_eps(name) else (0.0, 1.0, -number)
         yield from (replace(value, value=other.hex()) for other in numbers if other != number)
     elif value.kind == "bool":
         yield replace(value, value=not value.value)
@@ -121,10 +124,6 @@ def _values(argument: Argument, *, whole: bool) -> Iterator[Value]:
         yield from (replace(value, value=word) for word in words - {value.value})
     elif value.kind == "none" and name == "scale":
         yield Value(kind="float", value=(1.0).hex())
-
-
-def _is_eps(name: str) -> bool:
-    return bool({"eps", "epsilon"} & set(name.lower().split("_")))
 
 
 def _with_value(name: str, value: Value) -> Change:
@@ -234,7 +233,7 @@ def _unbiased(made: InputSet, semantics: Semantics) -> Iterator[Mistake]:
     """A norm whose variance is divided by n - 1: the same with a smaller eps, and a weight that makes up for it."""
     call, metas = made.call, made.layout.metas
     given = {argument.name: argument.value for argument in call.arguments}
-    eps = next((name for name, value in given.items() if _is_eps(name) and value.kind == "float"), None)
+    eps = next((name for name, value in given.items() if is_eps(name) and value.kind == "float"), None)
     data = next((i for i in semantics.names if semantics.role(i, metas[i]) == "data"), None)
     weight = next((i for i, name in semantics.names.items() if "weight" in name), None)
     of_inputs = "training" not in given or given["training"].value is True
@@ -246,11 +245,8 @@ def _unbiased(made: InputSet, semantics: Semantics) -> Iterator[Mistake]:
         return
     share = (count - 1) / count
     smaller = replace(given[eps], value=(float.fromhex(str(given[eps].value)) * share).hex())
-    normalized = (
-        tuple(int(item.value or 0) for item in given["normalized_shape"].items)
-        if ("normalized_shape" in given)
-        else meta.shape[1:2]
-    )
+    shape = given.get("normalized_shape")
+    normalized = tuple(int(item.value or 0) for item in shape.items) if shape else meta.shape[1:2]
 
     def change(call: OpCall, tensors: list[Tensor]) -> OpCall:
         call = _with_value(eps, smaller)(call, tensors)

@@ -1,15 +1,17 @@
-"""Which operators torch's own op runs: what a kernel that replaces it must not call."""
+"""Which operators of torch an op consists of: what a kernel that replaces it must not call, and what it may differ in."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from pytest_cgins.core.layout import Layout
 from pytest_cgins.core.model import Context, OpCall
+from pytest_cgins.verify.probes.dispatch_mode import DispatchMode
 from pytest_cgins.verify.probes.op_callback import Counter
 from pytest_cgins.verify.reference import answer
+
+_PRODUCTS = ("mm", "dot", "conv", "attention", "linear", "einsum")
+_SPREADING = ("conv", "fft")
 
 
 def op_calls(call: OpCall, inputs: Layout, context: Context, device: str) -> dict[str, int]:
@@ -19,30 +21,59 @@ def op_calls(call: OpCall, inputs: Layout, context: Context, device: str) -> dic
         Operators by plain name, with the elements of the greatest tensor of each of their calls, in sum;
         "" has those of the greatest input.
     """
-    with _Counting() as counting:
+    with _Operators() as seen:
         answer(call, inputs, context, device)
-    calls: dict[str, int] = counting.counter.calls
+    calls: dict[str, int] = seen.counter.calls
     return calls | {"": max((meta.numel for meta in inputs.metas), default=0)}
 
 
-class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts what runs."""
+def operators(call: OpCall, inputs: Layout, context: Context, device: str) -> frozenset[str]:
+    """Names of the operators that one run of an op dispatches, such as `aten.addmm.default`.
+
+    Raises:
+        Exception: whatever the op raises.
+    """
+    with _Operators() as seen:
+        answer(call, inputs, context, device)
+    return frozenset(seen.names)
+
+
+def multiplies(call: OpCall, inputs: Layout, context: Context, device: str) -> bool:
+    """Whether an op multiplies matrices in fp32: only there is TF32 an arithmetic of torch's own."""
+    single = any(meta.dtype == "float32" for meta in inputs.metas)
+    return single and multiply(operators(call, inputs, context, device))
+
+
+def multiply(names: frozenset[str]) -> bool:
+    """Whether one multiplies matrices: a product may be emulated by products of shorter numbers."""
+    return _any_of(_PRODUCTS, names)
+
+
+def spread(names: frozenset[str]) -> bool:
+    """Whether algorithms of one differ in which elements an input reaches: Winograd's and Fourier's do."""
+    return _any_of(_SPREADING, names)
+
+
+def attend(names: frozenset[str]) -> bool:
+    """Whether one is attention as a whole, or the softmax that torch makes it of."""
+    return _any_of(("attention", "_safe_softmax"), names)
+
+
+def _any_of(words: tuple[str, ...], names: frozenset[str]) -> bool:
+    return any(word in name for word in words for name in names)
+
+
+class _Operators(DispatchMode):  # type: ignore[no-untyped-call]
+    """Notes and counts the operators that run."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
+        self.names: set[str] = set()
         self.counter = Counter()
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # True would wrap every call, the first of which imports torch's compiler: seconds in each worker.
-        return False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Torch calls this for every operator that reaches a backend while the mode is active."""
-        del types
-        named = kwargs or {}
+    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """See `DispatchMode`."""
         result = func(*args, **named)
+        self.names.add(str(func))
         self.counter.add(func, (*args, *named.values()), result)
         return result

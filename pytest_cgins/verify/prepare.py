@@ -18,22 +18,20 @@ from pytest_cgins.packs.ops import declared_of
 from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.packs.replay import load_inputs, recording_device
 from pytest_cgins.verify import (
-    blindness,
-    both_signs,
-    gold,
+    forgery_check,
     inputs,
-    power,
-    precision,
-    probe_sets,
+    probe_inputs,
     random_outputs,
+    sign_trial,
 )
-from pytest_cgins.verify.expected import ExpectedOutput
+from pytest_cgins.verify.expected import ExpectedOutput, gold_drift, gold_elements
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder, base_of
-from pytest_cgins.verify.op_calls import op_calls
-from pytest_cgins.verify.prepare_options import PrepareOptions
+from pytest_cgins.verify.messages import PrepareOptions
+from pytest_cgins.verify.op_calls import multiplies, op_calls
 from pytest_cgins.verify.random_outputs import Domain
-from pytest_cgins.verify.semantics import Semantics, chooses, of
-from pytest_cgins.verify.semantics.call import check_names
+from pytest_cgins.verify.reference import memory_taken
+from pytest_cgins.verify.semantics import Semantics, check_names, chooses, of
+from pytest_cgins.verify.size_trial import ProbedCall
 
 _SHOWN = 4
 
@@ -84,13 +82,12 @@ class Preparation:
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
-        spans = sum(span.nbytes for made in self.sets for span in made.layout.spans)
-        return spans + sum(made.expected.nbytes for made in self.sets)
+        return sum(made.nbytes + made.expected.nbytes for made in self.sets)
 
     def drift(self, tolerance: Tolerance, device: str) -> str:
         """How torch fails to reproduce the gold; "" if it does, or if there is none."""
         outputs = self.sets[0].expected.outputs
-        return gold.drift(outputs, tolerance, self.trace.origin, device, self.at_origin)
+        return gold_drift(outputs, tolerance, self.trace.origin, device, self.at_origin)
 
     def op_calls(self, device: str) -> dict[str, int]:
         """Which operators torch's own op runs on the first set; none if they cannot be seen."""
@@ -101,10 +98,15 @@ class Preparation:
                 self.calls.append({})
         return self.calls[0]
 
+    def memory_taken(self, name: str, device: str) -> int:
+        """Bytes that torch's own op takes on a set of inputs; 0 if there is no such set."""
+        made = next((made for made in self.sets if made.expected.name == name), None)
+        return memory_taken(made.call, made.layout, made.context, device) if made is not None else 0
+
     def power(self, tolerance: Tolerance) -> tuple[ForgeryCheck, ...]:
         """What the case can tell from the right answer."""
         if tolerance not in self.powers:
-            self.powers[tolerance] = power.check([made.expected for made in self.core], tolerance)
+            self.powers[tolerance] = forgery_check.check([made.expected for made in self.core], tolerance)
         return self.powers[tolerance]
 
 
@@ -149,14 +151,15 @@ def prepare(  # noqa: PLR0917
     if drawn:
         notes.append(random_outputs.described(sorted(drawn)))
     if trace.gold is None:
-        recorded = _blank(trace)
+        blank = [torch.zeros(storage.nbytes, dtype=torch.uint8) for storage in trace.storages]
+        recorded = rebuild(trace.tensors, blank, "cpu")
         notes.append("the pack has shapes only: there is no gold, and rule 1 does not apply")
     else:
         recorded = load_inputs(trace, source, "cpu")
         if options.allow_tf32:
             builder = _with_tf32(builder, recorded, notes)
         try:
-            sets.append(builder.make("recorded", recorded, gold.load(trace, source, device)))
+            sets.append(builder.make("recorded", recorded, gold_elements(trace, source, device)))
         except REFUSALS as error:
             raise _refused(trace, device, error) from error
     for name in ("fresh", "edge"):
@@ -171,15 +174,17 @@ def prepare(  # noqa: PLR0917
         notes += told
     notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
     _check_numbers(drawn, options.declared, sets[0], trace.call)
-    ingredients = probe_sets.Ingredients(
+    probed = ProbedCall(
         builder=builder,
         semantics=semantics,
         recorded=recorded,
-        core=tuple(sets),
+        base=base_of(sets),
         key=key,
         others=others,
+        claims=options.claims,
+        interpreted=options.interpreted,
     )
-    probing, not_run, told = probe_sets.make(ingredients, options)
+    probing, not_run, told = probe_inputs.make(probed, options.probes)
     sets += probing
     notes += told
     return Preparation(
@@ -215,17 +220,16 @@ def _draw(
         return [], ["no edge inputs: the gradient goes to chosen elements, and ties may be broken either way"]
     notes: list[str] = []
     if name == "fresh":
-        tensors, signed = both_signs.spread(
-            builder, semantics, inputs.fresh(call, recorded, key, declared), key
-        )
-        notes += [both_signs.note(signed)] if signed else []
+        drawn = inputs.fresh(call, recorded, key, declared)
+        tensors, signed = sign_trial.spread(builder, semantics, drawn, key)
+        notes += [sign_trial.note(signed)] if signed else []
     else:
         tensors = inputs.edge(call, recorded, key, declared)
-    if first is not None and _equal(tensors, recorded):
+    if first is not None and all(map(torch.equal, tensors, recorded)):
         return [], [f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"]
     if name == "fresh":
         return [builder.make(name, tensors)], notes
-    made, told = blindness.edge_set(
+    made, told = forgery_check.edge_set(
         partial(builder.make, name), partial(inputs.edge, call, recorded, key, declared), semantics, call
     )
     return [made], told
@@ -268,7 +272,7 @@ def _with_tf32(builder: InputSetBuilder, recorded: Sequence[Tensor], notes: list
     """A builder that lets TF32 pass, if the op multiplies at all."""
     layout = lay_out(recorded, copy=False)
     try:
-        allowed = precision.multiplies(builder.call, layout, builder.trace.context, builder.device)
+        allowed = multiplies(builder.call, layout, builder.trace.context, builder.device)
     except REFUSALS:
         return builder  # it will say so when the recorded set is made
     if not allowed:
@@ -289,17 +293,7 @@ def _at_origin(trace: Trace, source: BlobSource) -> tuple[ExpectedOutput, ...]:
     device = recording_device(trace)
     builder = InputSetBuilder(trace, relocate(trace.call, device), device)
     recorded = load_inputs(trace, source, "cpu")
-    return builder.make("recorded", recorded, gold.load(trace, source, device)).expected.outputs
-
-
-def _equal(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
-    return all(torch.equal(one, other) for one, other in zip(tensors, others, strict=True))
-
-
-def _blank(trace: Trace) -> list[Tensor]:
-    """The argument tensors of a trace that kept their shapes only, filled with zeros."""
-    spans = [torch.zeros(storage.nbytes, dtype=torch.uint8) for storage in trace.storages]
-    return rebuild(trace.tensors, spans, "cpu")
+    return builder.make("recorded", recorded, gold_elements(trace, source, device)).expected.outputs
 
 
 def _refused(trace: Trace, device: str, error: Exception) -> ReplayError:

@@ -1,9 +1,9 @@
-"""From what probes saw to what a kernel is suspected of."""
+"""From what probes saw, and from the answers to their sets of inputs, to what a kernel is suspected of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,12 +11,17 @@ from torch import Tensor
 
 from pytest_cgins.config import ProbeException, Repeatability, Tolerance
 from pytest_cgins.core.bits import all_same
+from pytest_cgins.core.call_text import call_line
 from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.failure_kinds import cause_of
 from pytest_cgins.core.model import Check, Probe, Reason
 from pytest_cgins.core.text import counted
+from pytest_cgins.verify import arguments, layouts, second_precision, sizes, special_values
 from pytest_cgins.verify.compare import ExpectedSet, accepts
+from pytest_cgins.verify.diagnosis import Answered, Diagnosis
 from pytest_cgins.verify.expected import as_real
-from pytest_cgins.verify.messages import SetAnswer
+from pytest_cgins.verify.input_sets import InputSet
+from pytest_cgins.verify.messages import RaisedError, SetAnswer
 from pytest_cgins.verify.probes import (
     content_cache,
     integrity,
@@ -45,18 +50,13 @@ FACTS: Mapping[str, Callable[[Any], str]] = {
 
 
 _SHOWN = 300  # characters of what a worker tells
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permissions:
-    """What a kernel may do, by its entry in cgins.yaml."""
-
-    exceptions: tuple[ProbeException, ...] = ()
-    """Probes that it is excused from."""
-    repeatability: Repeatability = field(default_factory=Repeatability)
-    """How far its answers may differ from each other."""
-    claims: tuple[str, ...] = ()
-    """Layouts that it must not refuse."""
+_PATTERNS = (Reason.NAN_PATTERN, Reason.INFINITE_PATTERN, Reason.UNWRITTEN)
+_FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
+_REMEDIES = {
+    sizes.NAME: "be right for this size too, or return an error for it: a size that is refused fails nothing",
+    arguments.NAME: "be right for these values too, or return an error for them: what is refused fails nothing",
+    layouts.NAME: "go by the tensor's strides and address, or return an error for those that the kernel does not take",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +82,13 @@ class Suspicions:
     """Collects what probes trip with, in one case."""
 
     wanted: Sequence[str]
-    permissions: Permissions
     tolerance: Tolerance
+    exceptions: Sequence[ProbeException] = ()
+    """Probes that the kernel is excused from."""
+    repeatability: Repeatability = field(default_factory=Repeatability)
+    """How far its answers may differ from each other."""
+    claims: Sequence[str] = ()
+    """Layouts that it must not refuse."""
     found: dict[str, list[str]] = field(default_factory=dict)
     """Messages by probe."""
     reasons: dict[str, Reason] = field(default_factory=dict)
@@ -128,22 +133,65 @@ class Suspicions:
         Raises:
             ProtocolError: if facts are not what our own watch would tell.
         """
+        judges: dict[str, Callable[[Any], str]] = {
+            **FACTS,
+            op_callback.NAME: lambda facts: op_callback.judge(facts, self.own_calls),
+            memory_use.NAME: lambda facts: memory_use.judge(facts, self.own_memory),
+        }
         for probe, facts in observed.items():
             if isinstance(facts, Mapping) and "not_run" in facts:
                 self.not_run[probe] = str(facts["not_run"])[:_SHOWN]
                 continue
-            if probe in (*FACTS, op_callback.NAME, memory_use.NAME):
+            if probe in judges:
                 try:
-                    self.trip(probe, self._judge(probe, facts))
+                    self.trip(probe, judges[probe](facts))
                 except (TypeError, KeyError, ValueError, AttributeError) as error:
                     raise ProtocolError(f"what the probe {probe} observed is malformed: {error}") from error
 
-    def _judge(self, probe: str, facts: Any) -> str:
-        if probe == op_callback.NAME:
-            return op_callback.judge(facts, self.own_calls)
-        if probe == memory_use.NAME:
-            return memory_use.judge(facts, self.own_memory)
-        return FACTS[probe](facts)
+    def take_error(self, made: InputSet, error: RaisedError) -> None:
+        """What a kernel raised on a probe's set, or died of.
+
+        A refusal is an error that the kernel itself gives: whoever dies, or launches nothing, did not refuse. What a
+        kernel is said to take it must not refuse.
+        """
+        name, message = made.expected.name, error.message.partition("\n")[0]
+        died = error.phase == "died" or cause_of(error.kind, error.message) in _FAULTS
+        died = died or _fails_on_nothing(made, error)
+        if not died and not (made.probe == layouts.NAME and layouts.claim_of(made) in self.claims):
+            self.not_run.setdefault(made.probe, f"the kernel refuses {name}: {message}")
+            return
+        what = "died" if died else "refuses what its claims in cgins.yaml say it takes"
+        if error.kind == Reason.TIMED_OUT.value:
+            what = "did not end, as it hangs there or is slow"
+        message = f"on the {name} inputs the kernel {what}: {message}{_called(made)}"
+        self.trip(made.probe, message, _reason(made))
+
+    def take_answer(self, answered: Answered, cause: Diagnosis | None, half: ExpectedSet) -> None:
+        """The checks of the answer to a probe's set, by a kernel that is right on the sets that decide.
+
+        Args:
+            answered: the set, and the answer.
+            cause: what explains a wrong answer.
+            half: what was expected of the same numbers in the case's own precision.
+        """
+        made = answered.made
+        if not answered.checks:
+            return
+        failed = [check for check in answered.checks if not check.passed]
+        if made.probe == second_precision.NAME:
+            hidden, unknown = second_precision.judge(half, answered.checks, answered.got, self.tolerance)
+            self.trip(made.probe, hidden)
+            if unknown:
+                self.not_run.setdefault(made.probe, unknown)
+            return
+        if made.probe == special_values.NAME:
+            # Its numbers were looked at before; a wrong shape would have been seen there, too.
+            failed = [check for check in failed if check.reason in _PATTERNS]
+        self.answered.add(made.probe)
+        if failed:
+            words = f" {cause.words}" if cause is not None and cause.words else ""
+            reason = cause.reason if cause is not None and cause.reason else _reason(made, failed[0])
+            self.trip(made.probe, f"{failed[0].message}{words}{_called(made)}", reason)
 
     def take_second(self, second: DeviatingRepeat) -> None:
         """An answer that was given later, or to the same tensors with other numbers."""
@@ -151,29 +199,20 @@ class Suspicions:
         if second.error:
             message = f"run again on the {on}, the kernel raised {second.error}"
             self.trip(second.probe, message, Reason.NOT_REPEATABLE)
-        elif second.probe == "late_work" and second.reused:
-            self.trip(
-                "late_work",
-                f"the kernel returned memory that a later call overwrites ({on}; {_differing(second)}): clone it, or "
-                "return new memory from every call",
-            )
         elif second.probe == "late_work":
-            self.trip(
-                "late_work",
-                f"the answer changed after the call had returned and its stream was done ({on}; {_differing(second)}): "
-                "wait for all streams and threads before returning",
+            message = (
+                f"the kernel returned memory that a later call overwrites ({on}; {_differing(second)}): clone it, or "
+                "return new memory from every call"
+                if second.reused
+                else f"the answer changed after the call had returned and its stream was done ({on}; "
+                f"{_differing(second)}): wait for all streams and threads before returning"
             )
+            self.trip("late_work", message)
         elif second.probe == "fresh_memory":
             self._fresh_memory(second, on)
-        else:
-            self._repeat(second, on)
-
-    def _repeat(self, second: DeviatingRepeat, on: str) -> None:
-        if not self._may_differ(second):
-            self.trip(
-                second.probe,
-                f"two answers to the same {on} differ ({_differing(second)}){self._repeatable(second)}",
-            )
+        elif not self._may_differ(second):
+            message = f"two answers to the same {on} differ ({_differing(second)}){self._repeatable(second)}"
+            self.trip(second.probe, message)
 
     def _fresh_memory(self, second: DeviatingRepeat, on: str) -> None:
         if self._right(second):
@@ -209,7 +248,7 @@ class Suspicions:
         """Whether the op, or the kernel's entry, allows the answer to differ from the first one as it does."""
         if any(output.draws is not None for output in second.expected.outputs) or _differs_in_ties(second):
             return self._right(second)
-        allowed = self.permissions.repeatability
+        allowed = self.repeatability
         if allowed.kind == "tolerance":
             return self._right(second)
         return allowed.kind == "explicit" and _close(second, allowed)
@@ -221,11 +260,12 @@ class Suspicions:
 
     def probes(self) -> tuple[Probe, ...]:
         """One result a probe, in the registry's order."""
-        excused = {exception.probe: exception.reason for exception in self.permissions.exceptions}
+        excused = {exception.probe: exception.reason for exception in self.exceptions}
         results = []
         for name in PROBE_SPECS:
+            held = Probe(name=name, outcome="held", reason=Reason.OK)
             if name in excused:
-                results.append(Probe(name=name, outcome="excused", reason=Reason.OK, message=excused[name]))
+                results.append(replace(held, outcome="excused", message=excused[name]))
             elif name in self.found:
                 reason = self.reasons.get(name, PROBE_SPECS[name].reason)
                 first, *more = self.found[name]
@@ -233,12 +273,30 @@ class Suspicions:
                 message = f"{line} (and {len(more)} more){newline}{rest}" if more else first
                 results.append(Probe(name=name, outcome="tripped", reason=reason, message=message))
             elif name in self.not_run and name in self.wanted and name not in self.answered:
-                results.append(
-                    Probe(name=name, outcome="not-run", reason=Reason.OK, message=self.not_run[name])
-                )
+                results.append(replace(held, outcome="not-run", message=self.not_run[name]))
             elif name in self.wanted:
-                results.append(Probe(name=name, outcome="held", reason=Reason.OK))
+                results.append(held)
         return tuple(results)
+
+
+def _fails_on_nothing(made: InputSet, error: RaisedError) -> bool:
+    """Whether a kernel launched no blocks, or divided by no rows: that is no refusal of an empty batch."""
+    empty = made.probe == sizes.NAME and any(0 in meta.shape for meta in made.layout.metas)
+    return empty and (error.kind == "ZeroDivisionError" or "invalid configuration argument" in error.message)
+
+
+def _reason(made: InputSet, check: Check | None = None) -> Reason | None:
+    if made.probe == layouts.NAME and layouts.claim_of(made) == layouts.MISALIGNED:
+        return Reason.ALIGNMENT_DEPENDENT
+    if made.probe == special_values.NAME and check is not None and check.reason in _PATTERNS[:2]:
+        return check.reason
+    return None
+
+
+def _called(made: InputSet) -> str:
+    """The probe's call, which is not the recorded one, and what to do."""
+    remedy = f"\n→ {_REMEDIES[made.probe]}" if made.probe in _REMEDIES else ""
+    return f"\ncalled  {call_line(made.call, made.layout.metas)}{remedy}"
 
 
 def _differs_in_ties(second: DeviatingRepeat) -> bool:
@@ -264,11 +322,9 @@ def _differing(second: DeviatingRepeat) -> str:
         a, b = (as_real(tensor).to(torch.float64) for tensor in (old, new))
         wrong = ~((a == b) | (a.isnan() & b.isnan()))
         greatest = (a - b).abs()[wrong].nan_to_num(nan=torch.inf)
-        by = (
-            f", by up to {float(greatest.max()):.3g}"
-            if greatest.numel()
-            else " in the sign of a zero or a NaN"
-        )
+        by = " in the sign of a zero or a NaN"
+        if greatest.numel():
+            by = f", by up to {float(greatest.max()):.3g}"
         return f"{int(wrong.sum())} of {counted(wrong.numel(), 'element')} of output {index}{by}"
     return "no element"
 

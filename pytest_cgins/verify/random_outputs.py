@@ -123,11 +123,7 @@ def draw(run: Callable[[Context], Tensor], context: Context, domain: Domain) -> 
 
 def described(numbers: list[int]) -> str:
     """What a report says of random outputs."""
-    which = (
-        "output " + ", ".join(map(str, numbers))
-        if len(numbers) == 1
-        else f"outputs {', '.join(map(str, numbers))}"
-    )
+    which = f"output{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
     verb = "is" if len(numbers) == 1 else "are"
     return (
         f"{which} {verb} random: shape, dtype, range and the statistics of {DRAWS} draws of torch are checked, "

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.layout import Layout, dtype_name, rebuild
@@ -17,6 +16,7 @@ from pytest_cgins.core.model import Context, OpCall, TensorMeta
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.context import restore
 from pytest_cgins.verify.probes import memory
+from pytest_cgins.verify.probes.dispatch_mode import DispatchMode
 from pytest_cgins.verify.rounding import TF32_BITS, rounded
 
 # A prime: the lots do not fall in step with rows of any usual length.
@@ -46,17 +46,10 @@ class Answers:
 
     def arranged(self, arrange: Callable[[Sequence[Tensor]], list[Tensor]]) -> Answers:
         """These in the form in which answers are compared."""
-        perturbed, rounded = (
-            None if one is None else tuple(arrange(one)) for one in (self.perturbed, self.rounded)
-        )
-        return replace(
-            self,
-            answer=tuple(arrange(self.answer)),
-            answer32=tuple(arrange(self.answer32)),
-            reference=tuple(arrange(self.reference)),
-            perturbed=perturbed,
-            rounded=rounded,
-        )
+        names = ("answer", "answer32", "reference", "perturbed", "rounded")
+        parts = ((name, getattr(self, name)) for name in names)
+        arranged: dict[str, Any] = {name: part and tuple(arrange(part)) for name, part in parts}
+        return replace(self, **arranged)
 
 
 def answers(
@@ -270,7 +263,7 @@ def wider(old: torch.dtype, target: torch.dtype) -> torch.dtype:
     return target if old.itemsize < target.itemsize else old
 
 
-class _KeepWide(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _KeepWide(DispatchMode):  # type: ignore[no-untyped-call]
     """Turns every cast to a narrower dtype inside an op into one to the wide dtype.
 
     Marked functions cast (`x.float()` … `.to(x.dtype)`), and ops take `dtype=`; at the dispatch level
@@ -278,19 +271,11 @@ class _KeepWide(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._dtype = dtype
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # True would wrap every call, the first of which imports torch's compiler: seconds in each worker.
-        return False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        del types
-        given = dict(kwargs or {})
-        if isinstance(given.get("dtype"), torch.dtype):
-            given["dtype"] = wider(given["dtype"], self._dtype)
-        return func(*args, **given)
+    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """See `DispatchMode`."""
+        if isinstance(named.get("dtype"), torch.dtype):
+            named = {**named, "dtype": wider(named["dtype"], self._dtype)}
+        return func(*args, **named)

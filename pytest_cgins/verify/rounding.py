@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.core.layout import Layout
+from pytest_cgins.verify.probes.dispatch_mode import DispatchMode
 
 TF32_BITS = 10
 """Stored bits of a TF32 fraction; 11 are significant."""
@@ -62,25 +62,18 @@ class Arithmetic:
     """Whether what is added to a product is the first of these sums, or comes last."""
 
 
-class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Products(DispatchMode):  # type: ignore[no-untyped-call]
     """Has the products of an op made in another arithmetic; the op runs in fp64."""
 
     def __init__(self, arithmetic: Arithmetic) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._arithmetic = arithmetic
         self.made = False
         """Whether there was a product that could be."""
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # as in `verify.reference`: it would import torch's compiler
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Torch calls this for every operator that reaches a backend while the mode is active."""
-        del types
-        name, named = func.__name__.partition(".")[0], kwargs or {}
+    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """See `DispatchMode`."""
+        name = func.__name__.partition(".")[0]
         if name not in _FACTORS:
             return func(*args, **named)
         place, given, how = _FACTORS[name], list(args), self._arithmetic

@@ -6,7 +6,8 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
@@ -17,14 +18,11 @@ from pytest_cgins.core.model import OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import invoke, relocate, with_value
 from pytest_cgins.verify import inputs
-from pytest_cgins.verify.gold import order
+from pytest_cgins.verify.expected import gold_order
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.resize import resized
-from pytest_cgins.verify.semantics import Semantics
-from pytest_cgins.verify.semantics.call import word
-from pytest_cgins.verify.semantics.entries import ENTRIES
-from pytest_cgins.verify.size_groups import LEAST, Moves, Places, Spot
+from pytest_cgins.verify.semantics import ENTRIES, Semantics, word
+from pytest_cgins.verify.size_groups import LEAST, Moves, Places, Spot, resized
 
 NAME = "sizes"
 LIMIT_BYTES = 256 << 10
@@ -71,44 +69,55 @@ def _is_prime(number: int) -> bool:
     return all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
 
 
-def small(
-    builder: InputSetBuilder, semantics: Semantics, recorded: Sequence[torch.Tensor], key: str
-) -> InputSet | None:
-    """A set whose arguments are small, for probes that vary something else; None if torch takes none."""
-    places = Places(builder.call, semantics, recorded)
-    if places.are_tied:
-        return None
-    trial = Trial(builder, semantics, recorded, key, places)
-    return trial.first_legal([trial.small])
+@dataclass(frozen=True, kw_only=True)
+class ProbedCall:
+    """A recorded call, of which probes have further sets of inputs made."""
 
+    builder: InputSetBuilder
+    """Of the trace."""
+    semantics: Semantics
+    """Of its call."""
+    recorded: Sequence[torch.Tensor]
+    """Its argument tensors, on the CPU."""
+    base: InputSet
+    """Of the sets that decide the one whose numbers those of others are."""
+    key: str
+    """Seed of the session and name of the trace."""
+    others: Sequence[OpCall] = ()
+    """What else was recorded of the op."""
+    claims: Sequence[str] = ()
+    """What the kernel is said to take beyond what was recorded."""
+    interpreted: bool = False
+    """Whether the kernel is, so that many rows, and long ones, take long."""
 
-def ranked(
-    builder: InputSetBuilder, semantics: Semantics, recorded: Sequence[torch.Tensor], key: str
-) -> InputSet | None:
-    """The set in a dimension more, for probes that vary something else; None if torch takes none."""
-    places = Places(builder.call, semantics, recorded)
-    if places.are_tied or not places.batches(semantics):
-        return None
-    return Trial(builder, semantics, recorded, key, places).ranked()
+    @cached_property
+    def small(self) -> InputSet:
+        """The base, or where that is large the same call on smaller arguments, if torch takes any."""
+        if self.builder.random or self.base.nbytes <= LIMIT_BYTES:
+            return self.base
+        trial = Trial(self, self.key)
+        small = None if trial.places.are_tied else trial.first_legal([trial.small])
+        return small or self.base
+
+    @cached_property
+    def ranked(self) -> InputSet | None:
+        """The call in a dimension more, on small arguments, if torch takes it."""
+        if self.builder.random:
+            return None
+        trial = Trial(self, self.key)
+        tied = trial.places.are_tied or not trial.places.batches(self.semantics)
+        return None if tied else trial.ranked()
 
 
 class Trial:
     """Tries moves until torch takes one."""
 
-    def __init__(
-        self,
-        builder: InputSetBuilder,
-        semantics: Semantics,
-        recorded: Sequence[torch.Tensor],
-        key: str,
-        places: Places,
-    ) -> None:
-        self._maker, self._semantics, self._recorded = builder, semantics, recorded
-        self._key, self._places = key, places
+    def __init__(self, of: ProbedCall, key: str) -> None:
+        self._maker, self._semantics, self._recorded, self._key = of.builder, of.semantics, of.recorded, key
+        self.places = Places(of.builder.call, of.semantics, of.recorded)
         self.refusal = "none"
-        self._small: Moves = {}
-        if places.inner or places.others:
-            self._small = self._shrunk()
+        self.small = self._shrunk()
+        """What makes the arguments small enough, by halves: all other moves begin there."""
 
     @property
     def _is_torchs_own(self) -> bool:
@@ -121,22 +130,17 @@ class Trial:
         gold = self._maker.trace.gold
         return [] if gold is None else [tensor.meta for tensor in gold.tensors]
 
-    @property
-    def small(self) -> Moves:
-        """What makes the arguments small enough, by halves: all other moves begin there."""
-        return self._small
-
     def nbytes(self, moves: Moves) -> int:
         """Of all arguments after moves."""
         return sum(
-            math.prod(self._places.shape(index, moves)) * ITEMSIZE[meta.dtype]
-            for index, meta in enumerate(self._places.metas)
+            math.prod(self.places.shape(index, moves)) * ITEMSIZE[meta.dtype]
+            for index, meta in enumerate(self.places.metas)
         )
 
     def _shrunk(self) -> Moves:
         """The largest sizes halved until the arguments are small enough, or nothing is left to halve."""
-        moves = {size: size for size in (*self._places.inner, *self._places.others)}
-        while self.nbytes(moves) > LIMIT_BYTES and max(moves.values()) >= 4 * LEAST:
+        moves = {size: size for size in (*self.places.inner, *self.places.others)}
+        while moves and self.nbytes(moves) > LIMIT_BYTES and max(moves.values()) >= 4 * LEAST:
             largest = max(moves, key=lambda size: moves[size])
             moves[largest] //= 2
         return {size: new for size, new in moves.items() if new != size}
@@ -152,14 +156,11 @@ class Trial:
             while self.nbytes(fitted) > DRAWN_BYTES and sizes and max(fitted[n] for n in sizes) > LEAST:
                 largest = max(sizes, key=lambda n: fitted[n])
                 fitted[largest] = fitted[largest] // 2 | 1
-        while others and self._elements(fitted) < DRAWN_ELEMENTS:
+        indices = range(len(self.places.metas))
+        while others and max(math.prod(self.places.shape(n, fitted)) for n in indices) < DRAWN_ELEMENTS:
             smallest = min(others, key=lambda n: fitted[n])
             fitted[smallest] = 2 * fitted[smallest] + 1
         return fitted
-
-    def _elements(self, moves: Moves) -> int:
-        """Of the largest argument after moves."""
-        return max(math.prod(self._places.shape(index, moves)) for index in range(len(self._places.metas)))
 
     def first_legal(self, plan: Sequence[Moves]) -> InputSet | None:
         """The set of the first moves that torch takes, with the integers as they are or moved, too."""
@@ -171,7 +172,7 @@ class Trial:
 
     def empty(self) -> InputSet | None:
         """The set without rows, if torch takes it and its answer is beyond doubt."""
-        for batch in self._places.batches(self._semantics):
+        for batch in self.places.batches(self._semantics):
             made = self._of_batch(batch, 0)
             if made is not None:
                 return None if _is_doubtful(made) else made
@@ -182,9 +183,9 @@ class Trial:
 
         Threads and blocks that share what they must not meet there, and what sums lose by each rounding adds up.
         """
-        for batch in self._places.batches(self._semantics):
-            size = self._places.metas[batch[0]].shape[0]
-            new = 0 if self._places.is_offset(size) else self._most_rows(batch, size, limit)
+        for batch in self.places.batches(self._semantics):
+            size = self.places.metas[batch[0]].shape[0]
+            new = 0 if self.places.is_offset(size) else self._most_rows(batch, size, limit)
             made = self._of_batch(batch, new) if new else None
             if made is not None:
                 return made
@@ -196,14 +197,14 @@ class Trial:
         finds_one = name in _FIND_ONE
         # Others may take as much as the square of the row, random ones are run many times.
         known = name in ENTRIES and not self._maker.random and (finds_one or not self._semantics.chooses)
-        if not known or _nbytes(self._given) > 2 * _nbytes(self._places.metas):
+        if not known or _nbytes(self._given) > 2 * _nbytes(self.places.metas):
             return None
-        others = {n: draw.choice((2, 3)) for n in self._places.others}
+        others = {n: draw.choice((2, 3)) for n in self.places.others}
         widths = [_TILE * draw.randint(*_TILES)]
         if name == "scaled_dot_product_attention":
             # Its rows are a query's scores, one for each key: a plain kernel may take a head's width squared for each.
             given = {argument.name: argument.value.value for argument in self._maker.call.arguments}
-            keys = self._places.metas[int(given.get("key") or 0)].shape[-2]
+            keys = self.places.metas[int(given.get("key") or 0)].shape[-2]
             others = {**dict.fromkeys(others, 1), main: draw.choice((2, 3))}
             main, widths = keys, [_TILE * draw.randint(*_TILES_OF_SCORES)] if keys != main else []
         if finds_one:
@@ -216,11 +217,11 @@ class Trial:
 
     def narrowed(self) -> Iterator[InputSet]:
         """Sets in which the second operand of an elementwise op of torch's is repeated along one dimension."""
-        metas, facts = self._places.metas, self._semantics.facts
+        metas, facts = self.places.metas, self._semantics.facts
         is_binary = facts is not None and facts.sort == "binary" and self._is_torchs_own
-        for index, dim in sorted(self._places.spots()) if is_binary else ():
+        for index, dim in sorted(self.places.spots()) if is_binary else ():
             if index and len(metas[index].shape) > 1 and metas[index].shape == metas[0].shape:
-                made = self._taken(self._shapes(self._small, {(index, dim): 1}), self._small)
+                made = self._taken(self._shapes(self.small, {(index, dim): 1}), self.small)
                 if made is not None:
                     yield made
 
@@ -231,8 +232,8 @@ class Trial:
         than of keys.
         """
         found = 0
-        for size in self._places.sizes if self._is_torchs_own else ():
-            now = self._small.get(size, size)
+        for size in self.places.sizes if self._is_torchs_own else ():
+            now = self.small.get(size, size)
             for choice in self._choices(size):
                 made = self._moved_alone(self._maker.call, choice, prime_above(now))
                 of_first = made is None and len(choice) == 1 and not choice[0][0]
@@ -248,20 +249,20 @@ class Trial:
         """Some of the dimensions of a size: those at one place from the last, all but the first of these, and each alone."""
         spots = [
             (index, dim)
-            for index, dim in sorted(self._places.spots())
-            if self._places.metas[index].shape[dim] == size
+            for index, dim in sorted(self.places.spots())
+            if self.places.metas[index].shape[dim] == size
         ]
         places: dict[int, list[Spot]] = {}
         for index, dim in spots:
-            places.setdefault(len(self._places.metas[index].shape) - dim, []).append((index, dim))
+            places.setdefault(len(self.places.metas[index].shape) - dim, []).append((index, dim))
         choices = [tuple(place) for place in places.values()]
         choices += [choice[1:] for choice in choices if len(choice) > 2]
         choices += [(spot,) for spot in spots]
         return [choice for choice in dict.fromkeys(choices) if len(choice) < len(spots)]
 
     def _moved_alone(self, call: OpCall, choice: Sequence[Spot], new: int) -> InputSet | None:
-        shapes = self._shapes(self._small, dict.fromkeys(choice, new))
-        return self._taken(shapes, self._small, [self._places.call(call, self._small)], alone=True)
+        shapes = self._shapes(self.small, dict.fromkeys(choice, new))
+        return self._taken(shapes, self.small, [self.places.call(call, self.small)], alone=True)
 
     def rest(self, found: Sequence[InputSet]) -> InputSet | None:
         """The set in which as much as torch takes moves of what did not move in any other, if there is anything.
@@ -269,21 +270,21 @@ class Trial:
         Windows and groups, mostly, and dimensions of 1. What torch refuses to move alone is doubled together: so many
         heads share so many.
         """
-        spots = self._places.spots() - {spot for made in found for spot in self._moved(made)}
-        there = {self._places.metas[index].shape[dim] for index, dim in spots}
-        left = sorted((size for size in self._places.sizes if size in there), reverse=True)
+        spots = self.places.spots() - {spot for made in found for spot in self._moved(made)}
+        there = {self.places.metas[index].shape[dim] for index, dim in spots}
+        left = sorted((size for size in self.places.sizes if size in there), reverse=True)
         ones = [
             [dict.fromkeys(choice, 2) for choice in choices]
-            for choices in self._places.ones(self._semantics)
+            for choices in self.places.ones(self._semantics)
             if spots & set(choices[0])
         ]
-        moves, overlay, made = dict(self._small), dict[Spot, int](), None
+        moves, overlay, made = dict(self.small), dict[Spot, int](), None
         for size in left[:_ATTEMPTS]:
             tried = {**moves, size: prime_above(moves.get(size, size))}
             one = self._taken(self._shapes(tried), tried)
             if one is not None:
                 moves, made = tried, one
-        stuck = [size for size in left if moves.get(size, size) == self._small.get(size, size)]
+        stuck = [size for size in left if moves.get(size, size) == self.small.get(size, size)]
         if len(stuck) > 1:
             tried = {**moves, **{size: 2 * moves.get(size, size) for size in stuck}}
             one = self._taken(self._shapes(tried), tried)
@@ -304,17 +305,16 @@ class Trial:
         """
         if not self._is_torchs_own:
             return None
-        shapes = self._shapes(self._small)
-        call = self._places.call(self._maker.call, self._small)
-        tensors = resized(self._recorded, self._places.metas, shapes, self._small, self._semantics)
-        for batch in self._places.batches(self._semantics):
-            if any(self._places.is_fixed(index, dim) for index in batch for dim in range(len(shapes[index]))):
+        shapes = self._shapes(self.small)
+        call = self.places.call(self._maker.call, self.small)
+        tensors = resized(self._recorded, self.places.metas, shapes, self.small, self._semantics)
+        for batch in self.places.batches(self._semantics):
+            if any(self.places.is_fixed(index, dim) for index in batch for dim in range(len(shapes[index]))):
                 continue  # what is declared by a dimension's number would be another one
             more = list(tensors)
             for copies in range(2, 2 + further):
-                more = [
-                    torch.stack([one] * copies) if index in batch else one for index, one in enumerate(more)
-                ]
+                for index in batch:
+                    more[index] = torch.stack([more[index]] * copies)
             try:
                 return self._of(call, more, f"{self._key}/ranked")
             except Exception as error:  # noqa: BLE001 - as in _taken
@@ -323,14 +323,14 @@ class Trial:
 
     def _of_batch(self, batch: Sequence[int], new: int) -> InputSet | None:
         """The set with another first dimension of some tensors."""
-        moves = {**self._small, self._places.metas[batch[0]].shape[0]: new}
-        return self._taken(self._shapes(self._small, {(index, 0): new for index in batch}), moves)
+        moves = {**self.small, self.places.metas[batch[0]].shape[0]: new}
+        return self._taken(self._shapes(self.small, {(index, 0): new for index in batch}), moves)
 
     def _most_rows(self, batch: Sequence[int], size: int, limit: int) -> int:
         """How many rows fit; 0 if that is hardly more than there are, and those are not few."""
-        metas = [self._places.metas[index] for index in batch]
+        metas = [self.places.metas[index] for index in batch]
         given = self._given
-        rows = [math.prod(self._places.shape(index, self._small)[1:]) for index in batch]
+        rows = [math.prod(self.places.shape(index, self.small)[1:]) for index in batch]
         # Outputs are counted as well: an embedding's are hundreds of times as large as its indices.
         a_row = sum(numel * ITEMSIZE[meta.dtype] for numel, meta in zip(rows, metas, strict=True)) * (
             1 + _nbytes(given) / max(1, _nbytes(metas))
@@ -346,7 +346,7 @@ class Trial:
     def _moved(self, made: InputSet) -> Iterator[Spot]:
         """What is of another size in a set than it would be of, were all as small as it must be."""
         for index, meta in enumerate(made.layout.metas):
-            shape = self._places.shape(index, self._small)
+            shape = self.places.shape(index, self.small)
             if meta.shape and meta.shape[0] == 0 != shape[0]:
                 continue
             yield from ((index, dim) for dim, size in enumerate(shape) if meta.shape[dim] != size)
@@ -354,9 +354,7 @@ class Trial:
     def _shapes(self, moves: Moves, overlay: Mapping[Spot, int] = _NOTHING) -> list[tuple[int, ...]]:
         """Those of all tensors after moves, and with some dimensions replaced."""
         return [
-            tuple(
-                overlay.get((index, dim), size) for dim, size in enumerate(self._places.shape(index, moves))
-            )
+            tuple(overlay.get((index, dim), size) for dim, size in enumerate(self.places.shape(index, moves)))
             for index in range(len(self._recorded))
         ]
 
@@ -368,21 +366,16 @@ class Trial:
         *,
         alone: bool = False,
     ) -> InputSet | None:
-        usual = (self._maker.call, self._places.call(self._maker.call, moves))
+        usual = (self._maker.call, self.places.call(self._maker.call, moves))
+        key = f"{self._key}/{sorted(moves.items())}"
         for call in dict.fromkeys(calls or usual):
             try:
-                return self._make(call, shapes, moves, alone=alone)
+                tensors = resized(self._recorded, self.places.metas, shapes, moves, self._semantics)
+                # Of no numbers none is badly conditioned.
+                return self._of(call, tensors, key, empty=0 in moves.values(), alone=alone)
             except Exception as error:  # noqa: BLE001 - an op of a user may refuse by any exception
                 self.refusal = (str(error).splitlines() or [type(error).__name__])[0]
         return None
-
-    def _make(
-        self, call: OpCall, shapes: Sequence[tuple[int, ...]], moves: Moves, *, alone: bool
-    ) -> InputSet:
-        tensors = resized(self._recorded, self._places.metas, shapes, moves, self._semantics)
-        # Of no numbers none is badly conditioned.
-        key = f"{self._key}/{sorted(moves.items())}"
-        return self._of(call, tensors, key, empty=0 in moves.values(), alone=alone)
 
     def _of(
         self,
@@ -418,8 +411,8 @@ class Trial:
 
         Half a head of 2 elements is one, which goes with any number of angles.
         """
-        gold, metas = self._maker.trace.gold, self._places.metas
-        recorded = [] if gold is None else [gold.tensors[number].meta for number in order(gold)]
+        gold, metas = self._maker.trace.gold, self.places.metas
+        recorded = [] if gold is None else [gold.tensors[number].meta for number in gold_order(gold)]
         for old, new in zip(recorded, taken.outputs, strict=False):
             alike = [index for index, meta in enumerate(metas) if meta.shape == old.shape]
             rows = {taken.layout.metas[index].shape[1:] for index in alike}
@@ -430,7 +423,7 @@ class Trial:
         """`sizes input 4x64→4x65`: the first two arguments that moved."""
         changed = [
             f"{self._semantics.names.get(index, index)} {_shown(meta.shape)}→{_shown(shape)}"
-            for index, (meta, shape) in enumerate(zip(self._places.metas, shapes, strict=True))
+            for index, (meta, shape) in enumerate(zip(self.places.metas, shapes, strict=True))
             if meta.shape != shape
         ]
         if not changed:

@@ -12,16 +12,14 @@ refusal is what a launch of no blocks, or a division by the number of rows, ends
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-
-import torch
+from collections.abc import Iterator
 
 from pytest_cgins.packs.modules import is_module_call
 from pytest_cgins.packs.recipe import seed_of
-from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
+from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.size_groups import Moves, Places
-from pytest_cgins.verify.size_trial import FEW_ROWS, MOST_ROWS, NAME, Trial
+from pytest_cgins.verify.size_trial import FEW_ROWS, MOST_ROWS, NAME, ProbedCall, Trial
 
 __all__ = ["NAME", "sets"]
 FEW = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
@@ -30,46 +28,37 @@ LARGE = range(1024, 2600)
 """More than a block has threads."""
 
 
-def sets(
-    builder: InputSetBuilder,
-    semantics: Semantics,
-    recorded: Sequence[torch.Tensor],
-    key: str,
-    *,
-    interpreted: bool = False,
-) -> tuple[list[InputSet], str]:
+def sets(of: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     """Sets of other sizes, or none and why.
 
     One size more, four of drawn sizes, long rows, many rows, what is left, none, one and two dimensions more, and those in
     which single dimensions move; fewer where torch refuses them.
 
     Args:
-        builder: of the trace.
-        semantics: of its call.
-        recorded: argument tensors, on the CPU.
-        key: seed of the session and name of the trace.
-        interpreted: whether the kernel is, so that many rows, and long ones, take long.
+        of: the call.
+        key: of this draw.
     """
-    places = Places(builder.call, semantics, recorded)
+    trial, semantics, interpreted = Trial(of, key), of.semantics, of.interpreted
+    places = trial.places
     if places.are_tied:
         return [], "the op changes an argument that shares its memory with another"
     if not places.sizes and not places.batches(semantics):
-        own = ", and those of a module's state belong to it" if is_module_call(builder.call) else ""
+        own = ", and those of a module's state belong to it" if is_module_call(of.builder.call) else ""
         return [], f"no argument has a size that may change{own}"
-    trial = Trial(builder, semantics, recorded, key, places)
     found: list[InputSet] = []
 
     def take(made: InputSet | None) -> None:
         if made is not None and all(made.expected.name != other.expected.name for other in found):
             found.append(made)
 
-    take(trial.first_legal([_one_more(trial.small, n) for n in (*places.inner, *places.others)]))
+    small = trial.small
+    take(trial.first_legal([{**small, n: small.get(n, n) + 1} for n in (*places.inner, *places.others)]))
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
     for moves, main in _drawn(places, semantics, draw, few=interpreted):
         fitted = trial.fitted(moves, main)
         # Where torch refuses to move all of them at once.
-        alone = trial.fitted({**trial.small, main: moves[main]}, main)
-        beside = {**fitted, main: trial.small.get(main, main)}
+        alone = trial.fitted({**small, main: moves[main]}, main)
+        beside = {**fitted, main: small.get(main, main)}
         take(trial.first_legal([fitted, alone, beside]))
     if places.inner and not interpreted:
         take(trial.long(places.inner[0], draw))
@@ -79,10 +68,6 @@ def sets(
     for made in (trial.ranked(), trial.ranked(2), *trial.narrowed(), *trial.apart()):
         take(made)
     return found, "" if found else f"torch refuses every other size that was tried ({trial.refusal})"
-
-
-def _one_more(small: Moves, size: int) -> Moves:
-    return {**small, size: small.get(size, size) + 1}
 
 
 def _drawn(

@@ -170,7 +170,8 @@ def derive(
     if conditioning is not None:
         error32 = torch.maximum(error32, conditioning)
 
-    bins = _exponent_bins(r)
+    # The biased exponents: zero and subnormals share bin 0.
+    bins = (r.view(torch.int64) >> 52).bitwise_and_(_EXPONENTS - 1)
     half_ulp = _half_ulp_table(dtype, r.device)
     error32 = torch.maximum(error32, error - half_ulp[bins])
     groups = _groups(error32, rows)
@@ -184,19 +185,15 @@ def derive(
     # Of correct rounding: from how often each bin occurs, so that no further pass over r is needed.
     occupancy = torch.bincount(places, minlength=len(table)).to(torch.float64)
     rounding = float(((half_ulp.repeat(_GROUPS) / table) ** 2 * occupancy).sum()) / 3.0 / max(1, r.numel())
+    limits = constants(dtype)
+    if answer.numel() <= 1 and answer.element_size() <= 2:
+        limits = replace(limits, peak=limits.peak / _SCALAR)
     return Scale(
         reference=r,
         unit=unit,
         rms=max(rms(z), math.sqrt(rounding), 0.0 if conditioning is None else rms(conditioning / unit)),
-        constants=_constants(answer) if rounded is None or dtype != torch.float32 else TF32,
+        constants=limits if rounded is None or dtype != torch.float32 else TF32,
     )
-
-
-def _constants(answer: Tensor) -> Constants:
-    found = constants(answer.dtype)
-    if answer.numel() > 1 or answer.element_size() > 2:
-        return found
-    return replace(found, peak=found.peak / _SCALAR)
 
 
 def _groups(error: Tensor, rows: Tensor | None) -> Tensor | None:
@@ -228,9 +225,7 @@ def _floors(error: Tensor, groups: Tensor | None) -> Tensor:
     whole = 2.0 * rms(error)
     floors = torch.full((_GROUPS, 1), whole, dtype=torch.float64, device=error.device)
     if groups is not None:
-        squares = torch.zeros(_GROUPS, dtype=torch.float64, device=error.device).index_add_(
-            0, groups, error**2
-        )
+        squares = torch.zeros_like(floors[:, 0]).index_add_(0, groups, error**2)
         own = 2.0 * (squares / torch.bincount(groups, minlength=_GROUPS).clamp_min(1)).sqrt()
         floors = own[:, None].clamp(whole * 2.0 ** -(_GROUP_STEP * (_GROUPS - 1)), whole)
     return floors
@@ -397,11 +392,6 @@ def _finite_distance(values: Tensor, reference: Tensor) -> Tensor:
     """|values − reference| in float64, 0 where either is not finite."""
     distance = (values.to(torch.float64) - reference).abs_()
     return distance if all_finite(distance) else torch.nan_to_num_(distance, nan=0.0, posinf=0.0)
-
-
-def _exponent_bins(values: Tensor) -> Tensor:
-    """Biased exponent of float64 values, int64 in [0, 2047]; zero and subnormals share bin 0."""
-    return (values.view(torch.int64) >> 52).bitwise_and_(_EXPONENTS - 1)
 
 
 @cache

@@ -33,8 +33,8 @@ from pytest_cgins.packs.values import decode
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import as_real
+from pytest_cgins.verify.forgery_check import permuted
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
-from pytest_cgins.verify.power import permuted
 from pytest_cgins.verify.prepare import Preparation, prepare
 
 TOLERANCE = Tolerance()

@@ -284,7 +284,7 @@ def test_looking_takes_less_than_thirty_milliseconds(launcher: Callable[[str], A
     from pytest_cgins.building.loading.callable import load
     from pytest_cgins.run.trial import SetTrial
     from pytest_cgins.verify.messages import RunKernel, read
-    from pytest_cgins.verify.probes.watch import Watch
+    from pytest_cgins.verify.probes.process_watch import Watch
 
     kernel = launcher(LAUNCHER.format(body=JOINED))
     one, buffer = a_set(torch.linspace(-1, 1, 330_000))

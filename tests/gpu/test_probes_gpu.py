@@ -25,7 +25,6 @@ from pytest_cgins.verify.probes import (
     memory,
     memory_leak,
     memory_use,
-    own_memory,
     physical_floor,
 )
 from tests.whole_timing import Whole, here, measured
@@ -195,7 +194,7 @@ def neighbour() -> Iterator[None]:
 def telling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With NVML as it is here, and as if it did not tell what this process holds."""
     if request.param == "untold":
-        monkeypatch.setattr(own_memory, "own_nbytes", lambda _device: None)
+        monkeypatch.setattr(memory, "own_nbytes", lambda _device: None)
 
 
 @pytest.mark.parametrize("text", [SETS_ASIDE, SETS_ASIDE_WHEN_CALLED])
@@ -266,20 +265,20 @@ def test_memory_of_other_processes_is_not_the_kernels(kernel: Callable[[str], An
 def test_nvml_tells_what_this_process_holds() -> None:
     """Just what is allocated here is added, whatever others do; torch's allocator is told apart."""
     torch.cuda.empty_cache()
-    own, beside = own_memory.own_nbytes(DEVICE), memory.held_beside_torch(DEVICE)
+    own, beside = memory.own_nbytes(DEVICE), memory.held_beside_torch(DEVICE)
     if own is None or beside is None:
         pytest.skip("NVML does not tell here what this process holds")
     kept = torch.empty(1 << 28, dtype=torch.uint8, device=DEVICE)
-    held = own_memory.own_nbytes(DEVICE)
+    held = memory.own_nbytes(DEVICE)
     assert held is not None
-    assert kept.numel() <= held - own < kept.numel() + own_memory.GRAIN_NBYTES
-    assert memory.held_beside_torch(DEVICE) == pytest.approx(beside, abs=own_memory.GRAIN_NBYTES)
+    assert kept.numel() <= held - own < kept.numel() + memory.GRAIN_NBYTES
+    assert memory.held_beside_torch(DEVICE) == pytest.approx(beside, abs=memory.GRAIN_NBYTES)
 
 
 def test_tables_beside_torch_are_found_where_nvml_tells(kernel: Callable[[str], Any]) -> None:
     """Two gigabytes by cudaMalloc, taken in the first call for good."""
     message = memory_use.judge(observed(kernel(KEEPS_TABLES))["memory_use"])
-    if own_memory.own_nbytes(DEVICE) is None:
+    if memory.own_nbytes(DEVICE) is None:
         pytest.skip("NVML does not tell here what this process holds")
     assert message.startswith("what calls left on the GPU is ")
 

@@ -1,9 +1,24 @@
-"""Whether processes live, for tests that end them."""
+"""What tests of workers ask: of a worker, and whether its process lives."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
+
+from pytest_cgins.run.pool import WorkerPool
+
+LIMIT_S = 30.0
+
+
+def ask(pool: WorkerPool, method: str, role: str = "toy", **params: Any) -> Any:
+    """What a worker answers."""
+    return pool.call(role, method, params, timeout_s=LIMIT_S).result
+
+
+def open_descriptors() -> int:
+    """How many this process has."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def is_running(pid: int) -> bool:

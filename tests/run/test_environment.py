@@ -42,9 +42,7 @@ def test_nothing_tells_a_kernel_that_it_is_gated(monkeypatch: pytest.MonkeyPatch
         assert not [one for one in names if re.match(rb"CI$|GITHUB|PYTEST|CGINS", one)]
 
 
-def test_withheld_names_are_logged_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_withheld_are_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """At debug level, the names and no values."""
     monkeypatch.setenv("ONLY_HERE_TOKEN", "hush")
     with caplog.at_level(logging.DEBUG, logger=environment.__name__):

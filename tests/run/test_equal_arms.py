@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import namedtuple
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ import torch
 
 from pytest_cgins import record
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import pack
 from pytest_cgins.packs.ops import mark_as
 from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.run.timing import TimingService
+from tests.run.relu import python_kernel
 
 FROM, TO = 0.8, 1.25
 """Far from the 0.42 to 0.75 that outputs taken apart within the time made of it."""
@@ -73,11 +74,8 @@ def test_torch_against_itself_reads_one(case: str, tmp_path: Path) -> None:
     module, _, entry = (
         op.rpartition(".") if op.startswith(__name__) else ("torch", "", op.removeprefix("torch."))
     )
-    source = KernelSource(
-        kernel="it", implementation="itself", op=op, device="cpu", contract="python", entry=entry, schema="",
-        files=(__file__,), module=module, import_root=str(tmp_path),
-    )  # fmt: skip
-    kernel = CompiledKernel(source=source, library="", key="itself", build_seconds=0.0, cached=True)
+    kernel = python_kernel(tmp_path, module, entry)
+    kernel = replace(kernel, source=replace(kernel.source, op=op, files=(__file__,)))
     header, buffer = pack(tensors)
     one = {
         "name": "0", "call": documents.dump_python(trace.call), "tensors": header,

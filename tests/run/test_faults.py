@@ -16,7 +16,8 @@ from pytest_cgins.run.limits import Limits
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import WorkerProcess
 
-LIMIT_S = 30.0
+from .living import LIMIT_S, ask, is_running, wait_until_gone
+
 LIMITS = Limits(memory_bytes=256 * 2**20, output_bytes=2**20, processes=6, threads=40)
 ODD_SECONDS = 61.4142  # by which the sleeping daemons of these tests are found
 
@@ -27,19 +28,6 @@ def pool(toy_path: dict[str, str]) -> Iterator[WorkerPool]:
         services={"toy": "toys:Toy", "reference": "toys:Toy"}, env=toy_path, limits=LIMITS
     ) as pool:
         yield pool
-
-
-def pid_of(pool: WorkerPool) -> int:
-    pid = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
-    assert isinstance(pid, int)
-    return pid
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def commands() -> list[str]:
@@ -56,9 +44,6 @@ def commands() -> list[str]:
 @pytest.mark.parametrize(
     ("method", "params", "timeout_s", "error", "reason", "words"),
     [
-        ("segfault", {}, LIMIT_S, WorkerCrashed, Reason.CRASHED, "killed by SIGSEGV"),
-        ("abort", {}, LIMIT_S, WorkerCrashed, Reason.ABORTED, "killed by SIGABRT"),
-        ("exit_zero", {}, LIMIT_S, WorkerCrashed, Reason.EXITED, "exited with code 0"),
         ("loop", {}, 0.5, WorkerTimeout, Reason.TIMED_OUT, "did not answer 'loop' within 0.5 s"),
         ("grows", {}, LIMIT_S, WorkerExceeded, Reason.OUT_OF_MEMORY, "of the host's memory; 256 MiB is the"),
         ("child_grows", {}, LIMIT_S, WorkerExceeded, Reason.OUT_OF_MEMORY, "of the host's memory"),
@@ -92,14 +77,14 @@ def test_a_fault_costs_one_request_and_names_itself(
     words: str,
 ) -> None:
     """The error has the reason's code and a remedy; the next request finds a fresh process."""
-    before = pid_of(pool)
+    before = ask(pool, "pid")
     with pytest.raises(error) as caught:
         pool.call("toy", method, params, timeout_s=timeout_s)
     assert Reason(caught.value.fault) is reason
     assert words in caught.value.what
     assert caught.value.remedy
     assert not is_running(before)
-    assert pid_of(pool) != before
+    assert ask(pool, "pid") != before
 
 
 def test_memory_that_forks_share_counts_once(pool: WorkerPool) -> None:
@@ -112,19 +97,11 @@ def test_memory_that_forks_share_counts_once(pool: WorkerPool) -> None:
 def test_a_flood_is_not_kept(pool: WorkerPool) -> None:
     """Of a flood the end is kept, with what was dropped counted, and what the other stream said."""
     with pytest.raises(WorkerExceeded) as caught:
-        pool.call("toy", "floods_stderr", {}, timeout_s=LIMIT_S)
+        ask(pool, "floods_stderr")
     output = caught.value.output
     assert output.startswith("the last of stdout\nstderr:\n[")
     assert "bytes of output before this were dropped]" in output
     assert len(output) < 20_000
-
-
-def test_daemons_die_with_their_worker(pool: WorkerPool) -> None:
-    """Processes that left the session, lost their parents and shed their environment are killed, too."""
-    pid = pool.call("toy", "daemon", {}, timeout_s=LIMIT_S).result
-    assert is_running(pid)
-    pool.discard("toy")
-    assert not is_running(pid)
 
 
 def test_no_daemon_of_a_flood_is_left(pool: WorkerPool) -> None:
@@ -146,28 +123,11 @@ def test_strangers_are_left_alone(pool: WorkerPool) -> None:
 
 def test_a_late_forgery_costs_nobody(pool: WorkerPool) -> None:
     """What is written between two requests spends the process, and the next request gets another."""
-    before = pool.call("toy", "writes_later", {}, timeout_s=LIMIT_S).result
+    before = ask(pool, "writes_later")
     deadline = time.monotonic() + 10
     while pool._workers["toy"].alive and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert pid_of(pool) != before
-
-
-def test_secrets_do_not_reach_workers(toy_path: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token in pytest's environment is in no worker's, whatever its role."""
-    monkeypatch.setenv("GITHUB_TOKEN", "hush")
-    monkeypatch.setenv("HARMLESS", "1")
-    with WorkerPool(services={"toy": "toys:Toy", "reference": "toys:Toy"}, env=toy_path) as pool:
-        for role in ("toy", "reference"):
-            found = pool.call(role, "environment", {}, timeout_s=LIMIT_S).result
-            assert "GITHUB_TOKEN" not in found
-            assert found["HARMLESS"] == "1"
-
-
-def test_nobody_looks_into_the_reference_worker(pool: WorkerPool) -> None:
-    """What knows the answers is shielded from processes of the same user; what runs kernels need not be."""
-    found = [pool.call(role, "is_dumpable", {}, timeout_s=LIMIT_S).result for role in ("reference", "toy")]
-    assert found == [0, 1]
+    assert ask(pool, "pid") != before
 
 
 WRAPPERS = {
@@ -181,16 +141,13 @@ def test_another_program_can_be_put_around_a_worker(toy_path: dict[str, str], wr
     """Only what runs kernels is wrapped; it answers, its crash is named, and it is replaced."""
     services = {"toy": "toys:Toy", "reference": "toys:Toy"}
     with WorkerPool(services=services, env=toy_path, wrap=WRAPPERS[wrapper]) as pool:
-        variables = {
-            role: pool.call(role, "settings_and_variable", {}, timeout_s=LIMIT_S).result[1]
-            for role in services
-        }
+        variables = {role: ask(pool, "settings_and_variable", role)[1] for role in services}
         assert variables == {"toy": "wrapped", "reference": "blue"}
         with pytest.raises(WorkerCrashed, match=r"killed by SIGSEGV \(segmentation fault\)") as caught:
-            pool.call("toy", "segfault", {}, timeout_s=LIMIT_S)
+            ask(pool, "segfault")
         assert caught.value.fault == "crashed"
-        grandchild = pool.call("toy", "grandchild", {}, timeout_s=LIMIT_S).result
-        pid = pid_of(pool)
+        grandchild = ask(pool, "grandchild")
+        pid = ask(pool, "pid")
     assert not is_running(pid)
     assert not is_running(grandchild)
 
@@ -203,7 +160,7 @@ def test_a_wrapper_that_fails_is_no_fault_of_a_kernel(toy_path: dict[str, str]) 
         WorkerPool(services={"toy": "toys:Toy"}, env=toy_path, wrap=lambda _: refuse) as pool,
         pytest.raises(WorkerCrashed, match=words) as caught,
     ):
-        pool.call("toy", "pid", {}, timeout_s=LIMIT_S)
+        ask(pool, "pid")
     assert caught.value.fault == "worker-lost"
     assert caught.value.output == "stderr:\nno namespaces here\n"
 
@@ -214,8 +171,5 @@ def test_a_wrapped_worker_ends_with_its_connection(toy_path: dict[str, str]) -> 
     pid = worker.call("pid", {}, timeout_s=LIMIT_S).result
     assert pid != worker.pid
     worker._channel.close()
-    deadline = time.monotonic() + 10
-    while is_running(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not is_running(pid)
+    assert wait_until_gone(pid)
     worker.close()

@@ -10,9 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,12 +21,9 @@ from pytest_cgins.run.forking import FORK_VARIABLE, MOST_SERVERS, ForkServer
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import WorkerProcess
 
-from .living import is_running, wait_until_gone
+from .living import LIMIT_S, ask, is_running, wait_until_gone
 
-LIMIT_S = 30.0
 SERVICES = {"toy": "toys:Toy", "other": "toys:Toy", "timing": "toys:Toy", "reference": "toys:Toy"}
-
-Ask = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
@@ -46,10 +42,6 @@ def pool(toy_path: dict[str, str]) -> Iterator[WorkerPool]:
 
 def servers() -> list[ForkServer]:
     return list(forking._servers._current.values())
-
-
-def ask(pool: WorkerPool, method: str, role: str = "toy", **params: Any) -> Any:
-    return pool.call(role, method, params, timeout_s=LIMIT_S).result
 
 
 def parent_of(pid: int) -> int:
@@ -139,7 +131,7 @@ def test_a_fork_is_what_a_program_is(toy_path: dict[str, str], monkeypatch: pyte
     for value in ("1", "0"):
         monkeypatch.setenv(FORK_VARIABLE, value)
         with WorkerPool(services={"x": "state:State"}, env=toy_path) as pool:
-            found.append(pool.call("x", "look", {}, timeout_s=LIMIT_S).result)
+            found.append(ask(pool, "look", "x"))
             assert is_forked(ask(pool, "pid", "x")) is (value == "1")
     assert found[0] == found[1]
 
@@ -147,7 +139,7 @@ def test_a_fork_is_what_a_program_is(toy_path: dict[str, str], monkeypatch: pyte
 def test_random_numbers_of_two_workers_differ(toy_path: dict[str, str]) -> None:
     """Python's, numpy's and torch's generators, and multiprocessing's key, are each worker's own."""
     with WorkerPool(services={"x": "state:State", "y": "state:State"}, env=toy_path) as pool:
-        first, second = (pool.call(role, "draw", {}, timeout_s=LIMIT_S).result for role in "xy")
+        first, second = (ask(pool, "draw", role) for role in "xy")
         assert is_forked(ask(pool, "pid", "x"))
     assert sorted(first) == ["multiprocessing", "numpy", "random", "torch", "torch seed"]
     assert not [name for name in first if first[name] == second[name]]
@@ -156,7 +148,7 @@ def test_random_numbers_of_two_workers_differ(toy_path: dict[str, str]) -> None:
 def test_torch_works_in_a_fork(toy_path: dict[str, str]) -> None:
     """Its threads and numpy's start, autograd runs, and CUDA could be initialized."""
     with WorkerPool(services={"x": "state:State"}, env=toy_path) as pool:
-        result = pool.call("x", "compute", {}, timeout_s=LIMIT_S).result
+        result = ask(pool, "compute", "x")
         assert is_forked(ask(pool, "pid", "x"))
     assert result == {"right": True, "bad fork": False, "threads": True}
 
@@ -309,28 +301,26 @@ def test_daemons_of_a_fork_die_with_it(pool: WorkerPool, method: str) -> None:
 def test_secrets_are_in_no_server(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server's environment is a worker's, and pytest's current test is in neither."""
     monkeypatch.setenv("GITHUB_TOKEN", "hush")
-    found = ask(pool, "environment")
+    found = {name for role in ("toy", "reference") for name in ask(pool, "environment", role)}
     (server,) = servers()
     if os.geteuid() == 0:
         variables = Path(f"/proc/{server.pid}/environ").read_bytes()
         assert b"hush" not in variables
         assert b"PYTEST_CURRENT_TEST" not in variables
-    assert not {"GITHUB_TOKEN", "PYTEST_CURRENT_TEST"} & set(found)
+    assert not {"GITHUB_TOKEN", "PYTEST_CURRENT_TEST"} & found
 
 
-def test_forks_can_be_switched_off(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With CGINS_FORK=0 each worker is a program that pytest has started."""
-    monkeypatch.setenv(FORK_VARIABLE, "0")
+@pytest.mark.parametrize("how", ["switched off", "impossible"])
+def test_where_there_are_no_forks_programs_are_started(
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """With CGINS_FORK=0, and on a system without pidfds, each worker is a program that pytest has started."""
+    if how == "impossible":
+        monkeypatch.setattr(forking, "_is_possible", lambda: False)
+    else:
+        monkeypatch.setenv(FORK_VARIABLE, "0")
     assert parent_of(ask(pool, "pid")) == os.getpid()
     assert not servers()
-
-
-def test_where_forks_are_impossible_programs_are_started(
-    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A system without pidfds has workers as well."""
-    monkeypatch.setattr(forking, "_is_possible", lambda: False)
-    assert parent_of(ask(pool, "pid")) == os.getpid()
 
 
 def test_threads_can_start_workers_at_once(toy_path: dict[str, str]) -> None:
@@ -410,9 +400,7 @@ def test_a_pid_that_was_given_away_is_not_killed(toy_path: dict[str, str]) -> No
     (server,) = servers()
     server.end()
     assert wait_until_gone(pid)
-    time.sleep(
-        0.02
-    )  # processes that start within the same hundredth of a second are told apart by their ids alone
+    time.sleep(0.02)  # who starts within the same hundredth of a second is told apart by the id alone
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
         worker._tree._root = stranger.pid  # as if it had got the id
         worker.close()

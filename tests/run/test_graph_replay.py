@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -15,6 +14,7 @@ from pytest_cgins.run.kernels import KernelCache
 from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy
 from pytest_cgins.timing import cuda_timer
 from pytest_cgins.verify.messages import PackedInputs, read
+from tests.run.relu import relu_set, zoo_kernel
 
 FIRST, SECOND = torch.linspace(-1, 1, 600), torch.linspace(2, -2, 600)
 
@@ -27,15 +27,11 @@ class Graph:
 
 
 @pytest.fixture
-def held(
-    relu_set: Callable[..., Any], python_kernel: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Callable[[Rotating], object]], None]:
+def held(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Rotating], object]], None]:
     """Holds a call of a right kernel against a graph whose replay is a function of the calls."""
     sets = [relu_set(one, name=name) for one, name in ((FIRST, "0"), (SECOND, "1"))]
     contents = [Content(read(PackedInputs, one), Kept(one["tensors"], buffer, "cpu")) for one, buffer in sets]
-    copy = TimedCopy(
-        KernelCache().load(read(CompiledKernel, python_kernel("quiet_relu"))), contents[0], "cpu"
-    )
+    copy = TimedCopy(KernelCache().load(read(CompiledKernel, zoo_kernel("quiet_relu"))), contents[0], "cpu")
     arm = Rotating([copy.run])
 
     def hold(replay: Callable[[Rotating], object] | None) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.core.model import CompiledKernel, KernelSource, Reason, Status
+from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.run.blinding import Blinding
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
 from pytest_cgins.verify.messages import KernelAnswers, PackedInputs, RunKernel, read
-from tests.run.conftest import RELU, make_relu_set
+from tests.run.relu import python_kernel, relu_set
 
 KERNELS = """
 import os
@@ -83,29 +83,19 @@ def run(pool: WorkerPool, tmp_path: Path) -> Callable[..., Ran]:
     (tmp_path / f"{module}.py").write_text(KERNELS)
 
     def call(function: str) -> Ran:
-        source = KernelSource(
-            kernel="relu",
-            implementation="text",
-            op=RELU,
-            device="cpu",
-            contract="python",
-            entry=function,
-            schema="",
-            files=(str(tmp_path / f"{module}.py"),),
-            module=module,
-            import_root=str(tmp_path),
-        )
-        kernel = CompiledKernel(source=source, library="", key=function, build_seconds=0.0, cached=True)
+        kernel = python_kernel(tmp_path, module, function)
         pairs = [_pair(name, 3) for name in CORE]
         pairs += [_pair(name, rows, probe="sizes") for name, rows in PROBES.items()]
         request = RunKernel(kernel=kernel, device="cpu", import_root=str(tmp_path), probes=("integrity",))
-        return KernelRuns(pool, seed=_seed(pairs, function), timeout_s=60).run("verification", request, pairs)
+        return KernelRuns(pool, seed=_seed(pairs, kernel.key), timeout_s=60).run(
+            "verification", request, pairs
+        )
 
     return call
 
 
 def _pair(name: str, rows: int, **more: Any) -> Pair:
-    inputs, buffer = make_relu_set(torch.ones(rows, 2), name=name)
+    inputs, buffer = relu_set(torch.ones(rows, 2), name=name)
     return read(PackedInputs, inputs | more), buffer
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,24 +30,19 @@ MEASUREMENT = Measurement(
 )  # fmt: skip
 
 
-@pytest.fixture
-def case() -> Case:
-    return Case(
-        kernel="relu", implementation="cpp", device="cpu", op="torch.relu", pack="tiny", pack_path="/tiny",
-        trace_id="0" * 16, signature="f32-4", dtype="float32",
-    )  # fmt: skip
+CASE = Case(
+    kernel="relu", implementation="cpp", device="cpu", op="torch.relu", pack="tiny", pack_path="/tiny",
+    trace_id="0" * 16, signature="f32-4", dtype="float32",
+)  # fmt: skip
 
 
-@pytest.fixture
-def one_set() -> Callable[..., PackedInputs]:
-    def make(name: str, **changes: Any) -> PackedInputs:
-        same = PackedInputs(name=name, call=CALL, tensors={"spans": [4]}, outputs=(), op_calls={"relu": 1})
-        return replace(same, **changes)
-
-    return make
+def one_set(name: str, probe: str = "") -> PackedInputs:
+    return PackedInputs(
+        name=name, call=CALL, tensors={"spans": [4]}, outputs=(), op_calls={"relu": 1}, probe=probe
+    )
 
 
-def test_only_a_fresh_set_of_the_same_form_is_timed_besides(one_set: Callable[..., PackedInputs]) -> None:
+def test_only_a_fresh_set_of_the_same_form_is_timed_besides() -> None:
     """Edge rows and sets of probes may take another time, and other shapes are another call."""
     sets = [one_set("recorded"), one_set("fresh"), one_set("edge"), one_set("sizes-1", probe="sizes")]
     buffers = [Buffer.from_chunks([]) for _ in sets]
@@ -59,7 +53,7 @@ def test_only_a_fresh_set_of_the_same_form_is_timed_besides(one_set: Callable[..
     assert [one.name for one, _ in kernel_timing.timeable(sets, buffers)] == ["recorded"]
 
 
-def test_the_worker_learns_no_names(one_set: Callable[..., PackedInputs]) -> None:
+def test_the_worker_learns_no_names() -> None:
     """Sets are numbered, and what is there for us alone stays here."""
     asked = kernel_timing.request_sets([one_set("recorded"), one_set("fresh", probe="sizes")])
     assert [(one.name, one.probe, one.op_calls) for one in asked] == [("0", "", {}), ("1", "", {})]
@@ -86,12 +80,12 @@ def test_a_forged_end_is_noticed(result: dict[str, Any]) -> None:
         kernel_timing.read_finished(result, ["recorded"])
 
 
-def test_the_seed_of_the_run_is_not_told(case: Case) -> None:
+def test_the_seed_of_the_run_is_not_told() -> None:
     """Each case has a seed of its own, the same in every run with the same seed, and a JSON number."""
-    first = kernel_timing.seed_for(7, case)
-    assert first == kernel_timing.seed_for(7, case)
-    assert first != kernel_timing.seed_for(8, case)
-    assert first != kernel_timing.seed_for(7, replace(case, signature="f32-5"))
+    first = kernel_timing.seed_for(7, CASE)
+    assert first == kernel_timing.seed_for(7, CASE)
+    assert first != kernel_timing.seed_for(8, CASE)
+    assert first != kernel_timing.seed_for(7, replace(CASE, signature="f32-5"))
     assert 0 <= first < 2**56
 
 

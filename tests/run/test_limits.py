@@ -11,7 +11,7 @@ from pytest_cgins.run import limits
 
 
 @pytest.mark.parametrize(("free_gib", "limit_gib"), [(100, 80), (1, 2)])
-def test_memory_is_limited_by_what_is_free(
+def test_memory_is_limited_by_the_free(
     monkeypatch: pytest.MonkeyPatch, free_gib: int, limit_gib: int
 ) -> None:
     """By default four fifths of what is available when the limit is asked for, and enough for torch."""

@@ -13,7 +13,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import ServiceError
 from pytest_cgins.run.pool import WorkerPool
 
-LIMIT_S = 20.0
+from .living import LIMIT_S, ask
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def pool(toy_path: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 def test_a_kernel_runs_where_a_debugger_is(pool: WorkerPool) -> None:
     """What runs kernels is called in this process; what knows the answers keeps its own."""
-    assert pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result == os.getpid()
-    assert pool.call("reference", "pid", {}, timeout_s=LIMIT_S).result != os.getpid()
+    assert ask(pool, "pid") == os.getpid()
+    assert ask(pool, "pid", "reference") != os.getpid()
 
 
 def test_values_and_buffers_arrive_as_in_a_worker(pool: WorkerPool) -> None:
@@ -46,7 +46,7 @@ def test_values_and_buffers_arrive_as_in_a_worker(pool: WorkerPool) -> None:
 def test_what_a_service_raises_is_the_same_error(pool: WorkerPool, method: str, kind: str) -> None:
     """Exceptions become a ServiceError, with the original as their cause for the debugger."""
     with pytest.raises(ServiceError) as caught:
-        pool.call("toy", method, {}, timeout_s=LIMIT_S)
+        ask(pool, method)
     assert caught.value.kind == kind
     assert type(caught.value.__cause__).__name__ == kind
 
@@ -54,16 +54,16 @@ def test_what_a_service_raises_is_the_same_error(pool: WorkerPool, method: str, 
 def test_control_c_stops_the_run(pool: WorkerPool) -> None:
     """KeyboardInterrupt is the user's, and comes through."""
     with pytest.raises(KeyboardInterrupt):
-        pool.call("toy", "keyboard_interrupt", {}, timeout_s=LIMIT_S)
+        ask(pool, "keyboard_interrupt")
 
 
 def test_a_spent_service_is_made_anew(pool: WorkerPool) -> None:
     """After a fatal error the next call gets a service without a past."""
-    pool.call("toy", "pid", {}, timeout_s=LIMIT_S)
+    ask(pool, "pid")
     before = pool._workers["toy"]._service  # type: ignore[union-attr]
     with pytest.raises(ServiceError, match="illegal memory access"):
-        pool.call("toy", "fatal_error", {}, timeout_s=LIMIT_S)
-    pool.call("toy", "pid", {}, timeout_s=LIMIT_S)
+        ask(pool, "fatal_error")
+    ask(pool, "pid")
     after = pool._workers["toy"]._service  # type: ignore[union-attr]
     assert after is not before
     assert not after.fatal
@@ -71,6 +71,6 @@ def test_a_spent_service_is_made_anew(pool: WorkerPool) -> None:
 
 def test_closing_forgets_the_service(pool: WorkerPool) -> None:
     """`discard` leaves nothing behind, and the role can be called again."""
-    pool.call("toy", "pid", {}, timeout_s=LIMIT_S)
+    ask(pool, "pid")
     pool.discard("toy")
-    assert pool.call("toy", "settings_and_variable", {}, timeout_s=LIMIT_S).result[0] == {"colour": "red"}
+    assert ask(pool, "settings_and_variable")[0] == {"colour": "red"}

@@ -7,54 +7,42 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from pytest_cgins.run.pool import SERVICES, WorkerPool
 
-LIMIT_S = 20.0
-
-
-def open_descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
-def pid_of(pool: WorkerPool, role: str) -> int:
-    pid = pool.call(role, "pid", {}, timeout_s=LIMIT_S).result
-    assert isinstance(pid, int)
-    return pid
+from .living import LIMIT_S, ask, open_descriptors
 
 
 def test_a_role_keeps_its_process(pool: WorkerPool) -> None:
     """Two calls of a role go to one process, two roles and two variants of a role to different ones."""
-    assert pid_of(pool, "toy") == pid_of(pool, "toy")
-    assert len({pid_of(pool, role) for role in ("toy", "loud", "toy/interpret")}) == 3
+    assert ask(pool, "pid") == ask(pool, "pid")
+    assert len({ask(pool, "pid", role) for role in ("toy", "loud", "toy/interpret")}) == 3
 
 
 def test_an_idle_worker_that_died_is_replaced(pool: WorkerPool) -> None:
     """A worker that was killed between two calls costs nothing."""
-    before = pid_of(pool, "toy")
+    before = ask(pool, "pid")
     os.kill(before, signal.SIGKILL)
     while pool._workers["toy"].alive:
         time.sleep(0.005)
-    assert pid_of(pool, "toy") != before
+    assert ask(pool, "pid") != before
 
 
 def test_discard_gives_the_role_a_process_without_a_past(pool: WorkerPool) -> None:
     """After `discard` the role's next call goes to a new process."""
-    before = pid_of(pool, "toy")
+    before = ask(pool, "pid")
     pool.discard("toy")
     pool.discard("toy")
-    assert pid_of(pool, "toy") != before
+    assert ask(pool, "pid") != before
 
 
 def test_two_kernels_have_no_process_in_common(pool: WorkerPool) -> None:
     """A role's process is another one for another kernel, and for the first one when it comes again."""
 
     def pid(kernel: str) -> int:
-        found = pool.call("toy", "pid", {}, timeout_s=LIMIT_S, kernel=kernel).result
-        assert isinstance(found, int)
+        found: int = pool.call("toy", "pid", {}, timeout_s=LIMIT_S, kernel=kernel).result
         return found
 
     assert not pool.has_run("toy", "one")
@@ -69,17 +57,17 @@ def test_warm_does_not_wait(pool: WorkerPool) -> None:
     """Processes that are warmed up start at once, and calls find them."""
     pool.warm(["toy", "loud"])
     pids = {role: worker.pid for role, worker in pool._workers.items()}
-    assert pid_of(pool, "toy") == pids["toy"]
-    assert pid_of(pool, "loud") == pids["loud"]
+    assert ask(pool, "pid") == pids["toy"]
+    assert ask(pool, "pid", "loud") == pids["loud"]
 
 
 def test_closing_leaves_no_descriptor_behind(pool: WorkerPool) -> None:
     """Sockets, pipes and buffers are given back; the line to what forks workers stays, for all pools."""
-    pool.call("toy", "echo", {}, timeout_s=LIMIT_S)
+    ask(pool, "echo")
     pool.close()
     before = open_descriptors()
     for method in ("echo", "echo"):
-        pool.call("toy", method, {}, timeout_s=LIMIT_S)
+        ask(pool, method)
     pool.close()
     assert open_descriptors() == before
 

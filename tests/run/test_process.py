@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,9 +11,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import ProtocolError, ServiceError, WorkerCrashed, WorkerError, WorkerTimeout
 from pytest_cgins.run.pool import WorkerPool
 
-from .living import is_running, wait_until_gone
-
-LIMIT_S = 20.0
+from .living import LIMIT_S, ask, is_running, wait_until_gone
 
 
 def test_a_call_brings_back_result_and_buffers(pool: WorkerPool) -> None:
@@ -29,15 +24,12 @@ def test_a_call_brings_back_result_and_buffers(pool: WorkerPool) -> None:
 
 def test_settings_and_variables_reach_the_service(pool: WorkerPool) -> None:
     """The constructor gets the settings, the process the environment."""
-    assert pool.call("toy", "settings_and_variable", {}, timeout_s=LIMIT_S).result == [
-        {"colour": "red"},
-        "blue",
-    ]
+    assert ask(pool, "settings_and_variable") == [{"colour": "red"}, "blue"]
 
 
 def test_the_collector_is_on_and_leaves_imports_alone(pool: WorkerPool) -> None:
     """What the service's start has made is not gone through; what a kernel makes is."""
-    assert pool.call("toy", "collector", {}, timeout_s=LIMIT_S).result == [True, True, False]
+    assert ask(pool, "collector") == [True, True, False]
 
 
 def test_output_comes_with_the_reply_it_was_printed_in(pool: WorkerPool) -> None:
@@ -67,13 +59,13 @@ def test_the_current_directory_is_not_imported_from(
 ) -> None:
     """A user's own `trace.py` does not shadow anything in a worker."""
     monkeypatch.chdir(tmp_path)
-    path = pool.call("toy", "path", {}, timeout_s=LIMIT_S).result
+    path = ask(pool, "path")
     assert not {"", str(tmp_path)} & set(path)
 
 
 def test_programs_that_a_kernel_starts_inherit_no_connection(pool: WorkerPool) -> None:
     """Nothing but the standard descriptors is open in a child of the worker."""
-    open_there = pool.call("toy", "descriptors", {}, timeout_s=LIMIT_S).result
+    open_there = ask(pool, "descriptors")
     assert sorted(eval(open_there)) == ["0", "1", "2"]
 
 
@@ -94,47 +86,45 @@ def test_programs_that_a_kernel_starts_inherit_no_connection(pool: WorkerPool) -
 )
 def test_what_a_service_raises_is_an_answer(pool: WorkerPool, method: str, kind: str, words: str) -> None:
     """Any exception becomes a ServiceError with the remote type and traceback, and the worker lives on."""
-    before = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
+    before = ask(pool, "pid")
     with pytest.raises(ServiceError) as caught:
-        pool.call("toy", method, {}, timeout_s=LIMIT_S)
+        ask(pool, method)
     assert caught.value.kind == kind
     assert f"{kind} in the toy worker: " in caught.value.what
     assert words in caught.value.what
     assert "Traceback" in caught.value.trace
-    assert pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result == before
+    assert ask(pool, "pid") == before
 
 
 @pytest.mark.parametrize(
-    ("method", "words", "returncode"),
+    ("method", "words", "fault", "returncode"),
     [
-        ("segfault", "the toy worker was killed by SIGSEGV (segmentation fault), during 'segfault'", -11),
-        ("abort", "the toy worker was killed by SIGABRT (abort), during 'abort'", -6),
-        ("killed", "the toy worker was killed by SIGKILL (killed from outside), during 'killed'", -9),
-        ("exit_zero", "the toy worker exited with code 0 without an answer, during 'exit_zero'", 0),
-        ("prints_forgery", "the toy worker exited with code 0 without an answer, during 'prints_forgery'", 0),
-        (
-            "forks_and_exits",
-            "the toy worker exited with code 3 without an answer, during 'forks_and_exits'",
-            3,
-        ),
+        ("segfault", "was killed by SIGSEGV (segmentation fault)", "crashed", -11),
+        ("abort", "was killed by SIGABRT (abort)", "aborted", -6),
+        ("killed", "was killed by SIGKILL (killed from outside)", "crashed", -9),
+        ("exit_zero", "exited with code 0 without an answer", "exited", 0),
+        ("prints_forgery", "exited with code 0 without an answer", "exited", 0),
+        ("forks_and_exits", "exited with code 3 without an answer", "exited", 3),
     ],
 )
-def test_a_crash_costs_one_request(pool: WorkerPool, method: str, words: str, returncode: int) -> None:
+def test_a_crash_costs_one_request(
+    pool: WorkerPool, method: str, words: str, fault: str, returncode: int
+) -> None:
     """The end of the process is named, with a remedy, and the next call finds a new process."""
-    before = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
+    before = ask(pool, "pid")
     with pytest.raises(WorkerCrashed) as caught:
-        pool.call("toy", method, {}, timeout_s=LIMIT_S)
-    assert caught.value.what == words
+        ask(pool, method)
+    assert caught.value.what == f"the toy worker {words}, during '{method}'"
     assert caught.value.remedy
-    assert caught.value.returncode == returncode
+    assert (caught.value.fault, caught.value.returncode) == (fault, returncode)
     assert wait_until_gone(before)
-    assert pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result != before
+    assert ask(pool, "pid") != before
 
 
 def test_a_crash_keeps_the_last_words(pool: WorkerPool) -> None:
     """What C code printed before the crash is there, and so is the Python stack that led to it."""
     with pytest.raises(WorkerCrashed) as caught:
-        pool.call("toy", "segfault", {}, timeout_s=LIMIT_S)
+        ask(pool, "segfault")
     assert "the last words" in caught.value.output
     assert "in segfault" in caught.value.output
 
@@ -142,7 +132,7 @@ def test_a_crash_keeps_the_last_words(pool: WorkerPool) -> None:
 @pytest.mark.parametrize("method", ["loop", "loop_in_c", "chatter"])
 def test_a_hang_is_killed(pool: WorkerPool, method: str) -> None:
     """A worker past its limit is killed, also when it holds the interpreter or never stops printing."""
-    pid = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
+    pid = ask(pool, "pid")
     start = time.monotonic()
     with pytest.raises(WorkerTimeout) as caught:
         pool.call("toy", method, {}, timeout_s=0.2)
@@ -156,37 +146,20 @@ def test_a_hang_is_killed(pool: WorkerPool, method: str) -> None:
 def test_a_late_reference_is_not_blamed_on_a_kernel(toy_path: dict[str, str]) -> None:
     """The reference worker runs no kernel, so nobody is sent to look for a loop in one."""
     with WorkerPool(services={"reference": "toys:Toy"}, env=toy_path) as pool:
-        pool.call("reference", "pid", {}, timeout_s=LIMIT_S)
+        ask(pool, "pid", "reference")
         with pytest.raises(WorkerTimeout) as caught:
             pool.call("reference", "loop", {}, timeout_s=0.2)
     assert caught.value.remedy.startswith("it runs torch and no kernel: ")
     assert "deadlock" not in caught.value.remedy
 
 
-def test_a_worker_without_descriptors_is_noticed(pool: WorkerPool) -> None:
-    """Closing the connection and living on is no way to hang the parent."""
-    pid = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
-    with pytest.raises(WorkerCrashed, match="closed its connection and lived on"):
-        pool.call("toy", "closes_everything", {}, timeout_s=LIMIT_S)
-    assert wait_until_gone(pid)
-
-
-def test_a_forged_answer_is_refused(pool: WorkerPool) -> None:
-    """An answer without the request's nonce costs the worker its life."""
-    pid = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
-    with pytest.raises(ProtocolError, match="no answer to it"):
-        pool.call("toy", "writes_forgery", {}, timeout_s=LIMIT_S)
-    assert wait_until_gone(pid)
-    assert pool.call("toy", "echo", {"a": 1}, timeout_s=LIMIT_S).result == {"a": 1}
-
-
 def test_a_spent_process_is_replaced(pool: WorkerPool) -> None:
     """A service that calls itself fatal answers once more, and never again."""
-    before = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
+    before = ask(pool, "pid")
     with pytest.raises(ServiceError, match="illegal memory access"):
-        pool.call("toy", "fatal_error", {}, timeout_s=LIMIT_S)
+        ask(pool, "fatal_error")
     assert wait_until_gone(before)
-    assert pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result != before
+    assert ask(pool, "pid") != before
 
 
 def test_an_error_in_a_thread_is_not_the_worker_s(pool: WorkerPool) -> None:
@@ -210,13 +183,13 @@ def test_a_service_that_cannot_start_says_so(
     """What goes wrong at start is the first call's error, and every later one's; no kernel is blamed for it."""
     for _ in range(2):
         with pytest.raises(error, match=words) as caught:
-            pool.call(role, "echo", {}, timeout_s=LIMIT_S)
+            ask(pool, "echo", role)
         assert caught.value.fault == "worker-lost"
 
 
 def test_the_whole_group_dies_with_the_worker(pool: WorkerPool) -> None:
     """Processes that a kernel left behind are gone once the worker is."""
-    grandchild = pool.call("toy", "grandchild", {}, timeout_s=LIMIT_S).result
+    grandchild = ask(pool, "grandchild")
     assert is_running(grandchild)
     pool.close()
     assert wait_until_gone(grandchild)
@@ -226,37 +199,3 @@ def test_a_message_that_cannot_be_sent_raises(pool: WorkerPool) -> None:
     """NaN in the parameters is the caller's error."""
     with pytest.raises(ProtocolError, match="cannot be written as JSON"):
         pool.call("toy", "echo", {"x": float("nan")}, timeout_s=LIMIT_S)
-
-
-PARENT = """
-import os, threading
-from pytest_cgins.run.process import WorkerProcess
-def work():
-    worker = WorkerProcess.start("toys:Toy", name="toy")
-    print(worker.call("pid", {}, timeout_s=20).result, flush=True)
-    try:
-        worker.call("METHOD", {}, timeout_s=60)
-    finally:
-        os._exit(9)
-"""
-
-
-@pytest.mark.parametrize(
-    "start",
-    ["work()", "t = threading.Thread(target=work); t.start(); t.join()"],
-    ids=["main-thread", "thread"],
-)
-def test_a_worker_does_not_outlive_its_parent(toy_path: dict[str, str], start: str) -> None:
-    """A parent that is killed takes the worker along, even one that is busy."""
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT.replace("METHOD", "loop") + start],
-        stdout=subprocess.PIPE,
-        env={**os.environ, **toy_path},
-        text=True,
-    )
-    assert parent.stdout is not None
-    worker = int(parent.stdout.readline())
-    assert is_running(worker)
-    parent.kill()
-    parent.wait()
-    assert wait_until_gone(worker)

@@ -48,9 +48,7 @@ def test_a_proc_of_another_namespace_is_not_believed() -> None:
     assert (done.stdout.split(), done.returncode) == (["0", "True", "-9"], 0), done.stderr
 
 
-def test_kill_never_signals_its_own_group(
-    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kill_spares_its_own_group(sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever group a member claims, that of pytest, 0 and -1 are not signalled."""
     signalled: list[int] = []
     monkeypatch.setattr(os, "killpg", lambda group, number: signalled.append(group))

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,6 +18,8 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.run import protocol
 from pytest_cgins.run.protocol import Channel
+
+from .living import open_descriptors
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -33,10 +34,6 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
     yield left, right
     left.close()
     right.close()
-
-
-def open_descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def frame(body: bytes) -> bytes:
@@ -100,9 +97,7 @@ def test_any_bytes_are_a_message_or_a_protocol_error(body: bytes) -> None:
         (b"\xff", "does not hold JSON"),
     ],
 )
-def test_refusals_say_what_was_wrong(
-    sockets: tuple[socket.socket, socket.socket], body: bytes, words: str
-) -> None:
+def test_refusals_say_why(sockets: tuple[socket.socket, socket.socket], body: bytes, words: str) -> None:
     """Each malformed frame is refused in words."""
     sockets[0].sendall(frame(body))
     with pytest.raises(ProtocolError, match=words):

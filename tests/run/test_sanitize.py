@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pytest_cgins.core.model import Probe, Reason, Status
-from pytest_cgins.core.tensors import pack
 from pytest_cgins.run import sanitizer
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.verify.messages import PackedInputs, RunKernel, read
-
-torch = pytest.importorskip("torch")
+from tests.run.relu import python_kernel, relu_set
 
 STAND_IN = """\
 #!/bin/sh
@@ -68,26 +68,12 @@ def probes(
 
 def asked(ask: Callable[..., Any], device: str, module: str, root: str, tools: Tools = BOTH) -> Any:
     """What one of its functions says of a module's `relu`."""
-    header, content = pack([torch.ones(3)])
-    source: dict[str, Any] = {
-        "kernel": "k", "implementation": "i", "op": "torch.relu", "device": "cpu", "contract": "python",
-        "entry": "relu", "schema": "", "files": [], "module": module,
-    }  # fmt: skip
-    kernel = {"source": source, "library": "", "key": "0", "build_seconds": 0.0, "cached": True}
-    value = {"kind": "tensor", "value": 0}
-    one = {
-        "name": "recorded",
-        "call": {
-            "op": "torch.relu",
-            "arguments": [{"name": "input", "passed": "positional", "value": value}],
-        },
-        "tensors": header,
-        "outputs": [],
-        "context": {},
-    }
-    request = {"kernel": kernel, "device": "cpu", "import_root": root, "probes": list(tools)}
+    kernel = python_kernel(Path(root), module)
+    kernel = replace(kernel, source=replace(kernel.source, files=(), import_root=""))
+    one, content = relu_set(torch.ones(3))
+    request = RunKernel(kernel=kernel, device="cpu", import_root=root, probes=tools)
     with content:
-        return ask(device, read(RunKernel, request), [(read(PackedInputs, one), content)])
+        return ask(device, request, [(read(PackedInputs, one), content)])
 
 
 def test_a_finding_makes_suspect_by_its_tool(stand_in: Path, sanitizers: Sanitizers) -> None:
@@ -150,37 +136,30 @@ def test_a_device_that_the_tool_does_not_know_is_an_error(stand_in: Path, saniti
 
 
 @pytest.mark.parametrize(
-    ("body", "timeout_s", "words"),
+    ("body", "timeout_s", "logged", "words"),
     [
-        ("while True: pass", 0.1, "did not answer 'run' within 2 s"),
-        ("raise MemoryError('no room')", 60.0, "no room"),
+        ("while True: pass", 0.1, "", "did not answer 'run' within 2 s"),
+        ("raise MemoryError('no room')", 60.0, "", "no room"),
+        ("raise MemoryError", 60.0, FINDING, ""),
     ],
 )
 def test_what_a_tool_costs_makes_no_kernel_suspect(
-    stand_in: Path, body: str, timeout_s: float, words: str
+    stand_in: Path, body: str, timeout_s: float, logged: str, words: str
 ) -> None:
-    """A kernel that under a tool is too slow, or lacks memory, is not suspect, and does not count as clean."""
+    """A kernel that under a tool is too slow, or lacks memory, is neither suspect nor clean; what the tool wrote before counts."""
+    (stand_in / "memcheck").write_text(logged)
     (stand_in / "costly.py").write_text(f"def relu(input):\n    {body}\n")
     sanitizers = Sanitizers(("memcheck",), env={}, seed=1, timeout_s=timeout_s)
     try:
         (memory,) = probes(sanitizers, module="costly", root=str(stand_in))
     finally:
         sanitizers.close()
-    assert (memory.outcome, memory.reason) == ("not-run", Reason.OK)
-    assert memory.message.startswith("it found nothing before the kernel ended under it: ")
-    assert words in memory.message
-
-
-def test_a_finding_counts_though_the_kernel_was_not_done(stand_in: Path) -> None:
-    """What the tool wrote before the time was over makes suspect."""
-    (stand_in / "memcheck").write_text(FINDING)
-    (stand_in / "costly.py").write_text("def relu(input):\n    raise MemoryError\n")
-    sanitizers = Sanitizers(("memcheck",), env={}, seed=1, timeout_s=60.0)
-    try:
-        (memory,) = probes(sanitizers, module="costly", root=str(stand_in))
-    finally:
-        sanitizers.close()
-    assert (memory.outcome, memory.reason) == ("tripped", Reason.MEMCHECK)
+    if logged:
+        assert (memory.outcome, memory.reason) == ("tripped", Reason.MEMCHECK)
+    else:
+        assert (memory.outcome, memory.reason) == ("not-run", Reason.OK)
+        assert memory.message.startswith("it found nothing before the kernel ended under it: ")
+        assert words in memory.message
 
 
 def test_a_kernel_that_dies_under_a_tool_is_not_run_again(stand_in: Path, sanitizers: Sanitizers) -> None:
@@ -195,9 +174,7 @@ def test_a_kernel_that_dies_under_a_tool_is_not_run_again(stand_in: Path, saniti
     assert (stand_in / "ran").read_text() == "."
 
 
-def test_a_worker_that_never_came_up_is_no_fault_of_the_kernel(
-    stand_in: Path, sanitizers: Sanitizers
-) -> None:
+def test_a_worker_that_never_came_up_is_not_its_fault(stand_in: Path, sanitizers: Sanitizers) -> None:
     """The tool could not start it: that is the machine's trouble, and said as such."""
     (stand_in / sanitizer.PROGRAM).write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(EndedError) as caught:

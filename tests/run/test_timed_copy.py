@@ -14,31 +14,24 @@ from pytest_cgins.core.tensors import Kept
 from pytest_cgins.run.kernels import KernelCache
 from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.verify.messages import PackedInputs, read
+from tests.run.relu import relu_set, zoo_kernel
 
 FIRST, SECOND = torch.linspace(-1, 1, 6), torch.linspace(2, -2, 6)
-MakeContent = Callable[..., Content]
-MakeKernel = Callable[[str], LoadedKernel]
+
+
+def content(tensor: torch.Tensor, name: str = "0", mutated: tuple[int, ...] = ()) -> Content:
+    """A set of inputs."""
+    one, buffer = relu_set(tensor, name=name, mutated=mutated)
+    return Content(read(PackedInputs, one), Kept(one["tensors"], buffer, "cpu"))
+
+
+def kernel(function: str) -> LoadedKernel:
+    """One of `zoo.py`."""
+    return KernelCache().load(read(CompiledKernel, zoo_kernel(function)))
 
 
 @pytest.fixture
-def content(relu_set: Callable[..., Any]) -> MakeContent:
-    """Makes a set of inputs."""
-
-    def make(tensor: torch.Tensor, name: str = "0", mutated: tuple[int, ...] = ()) -> Content:
-        one, buffer = relu_set(tensor, name=name, mutated=mutated)
-        return Content(read(PackedInputs, one), Kept(one["tensors"], buffer, "cpu"))
-
-    return make
-
-
-@pytest.fixture
-def kernel(python_kernel: Callable[[str], Any]) -> MakeKernel:
-    """Loads a kernel of `zoo.py`."""
-    return lambda function: KernelCache().load(read(CompiledKernel, python_kernel(function)))
-
-
-@pytest.fixture
-def two(content: MakeContent, kernel: MakeKernel) -> tuple[list[TimedCopy], Rotating]:
+def two() -> tuple[list[TimedCopy], Rotating]:
     """Four copies that hold two sets in turn, and calls of them."""
     sets = [content(FIRST, "0"), content(SECOND, "1")]
     copies = [TimedCopy(kernel("quiet_relu"), sets[index % 2], "cpu") for index in range(4)]
@@ -51,7 +44,7 @@ def result_of(results: list[Any], index: int) -> torch.Tensor:
     return output
 
 
-def test_a_content_is_what_was_sent(content: MakeContent) -> None:
+def test_a_content_is_what_was_sent() -> None:
     """With the numbers on memory of its own each time."""
     made = content(FIRST, "7", (0,))
     assert (made.name, made.mutated, made.call.op) == ("7", (0,), "torch.nn.functional.relu")
@@ -82,7 +75,7 @@ def test_a_copy_takes_other_numbers_where_it_lies(two: tuple[list[TimedCopy], Ro
     assert torch.equal(copies[0].inputs[0], SECOND)
 
 
-def test_once_more_begins_with_its_own_numbers(content: MakeContent, kernel: MakeKernel) -> None:
+def test_once_more_begins_with_its_own_numbers() -> None:
     """What the op changes in place is restored before, and handed over after the outputs."""
     copy = TimedCopy(kernel("in_place"), content(FIRST, mutated=(0,)), "cpu")
     assert copy.mutates
@@ -94,9 +87,7 @@ def test_once_more_begins_with_its_own_numbers(content: MakeContent, kernel: Mak
 
 
 @pytest.mark.parametrize("wrapped", [lambda one: one, lambda one: (one,), lambda one: {"out": [one]}])
-def test_outputs_are_those_of_whatever_a_call_returned(
-    content: MakeContent, kernel: MakeKernel, wrapped: Callable[[torch.Tensor], object]
-) -> None:
+def test_outputs_are_those_of_whatever_a_call_returned(wrapped: Callable[[torch.Tensor], object]) -> None:
     """A tensor by itself is one output, not one a row: at four million rows that took minutes."""
     copy = TimedCopy(kernel("in_place"), content(FIRST, mutated=(0,)), "cpu")
     copy.left = wrapped(SECOND)
@@ -105,7 +96,7 @@ def test_outputs_are_those_of_whatever_a_call_returned(
         assert torch.equal(found[0], SECOND)
 
 
-def test_two_kernels_share_a_copy(content: MakeContent, kernel: MakeKernel) -> None:
+def test_two_kernels_share_a_copy() -> None:
     """Where tensors lie makes a difference, which is none of the kernels'."""
     copy = TimedCopy(kernel("quiet_relu"), content(FIRST), "cpu")
     beside = copy.bind_beside(kernel("in_place"))
@@ -114,7 +105,7 @@ def test_two_kernels_share_a_copy(content: MakeContent, kernel: MakeKernel) -> N
 
 
 @pytest.mark.parametrize(("captured", "distinct"), [(False, 4), (True, 4), (True, 2)])
-def test_copies_exchange_their_numbers(
+def test_copies_exchange_numbers(
     two: tuple[list[TimedCopy], Rotating], captured: bool, distinct: int
 ) -> None:
     """Each has the other set's; results stay only where a captured call will write to them again."""
@@ -131,7 +122,7 @@ def test_copies_exchange_their_numbers(
         assert torch.equal(result_of(rotating.results, 0), FIRST.relu())
 
 
-def test_one_set_is_poisoned_where_it_stays(content: MakeContent, kernel: MakeKernel) -> None:
+def test_one_set_is_poisoned_where_it_stays() -> None:
     """Its right answers would look right after the exchange: results of captured calls become NaN."""
     one = content(FIRST)
     copies = [TimedCopy(kernel("quiet_relu"), one, "cpu") for _ in range(2)]
@@ -144,7 +135,7 @@ def test_one_set_is_poisoned_where_it_stays(content: MakeContent, kernel: MakeKe
     assert torch.equal(copies[0].inputs[0], FIRST)
 
 
-def test_one_set_is_restored(content: MakeContent, kernel: MakeKernel) -> None:
+def test_one_set_is_restored() -> None:
     """A base that ran on the same tensors may have overwritten them."""
     copies = [TimedCopy(kernel("quiet_relu"), content(FIRST), "cpu")]
     copies[0].inputs[0].fill_(7.0)
@@ -152,7 +143,7 @@ def test_one_set_is_restored(content: MakeContent, kernel: MakeKernel) -> None:
     assert torch.equal(copies[0].inputs[0], FIRST)
 
 
-def test_poison_spares_results_that_are_inputs(content: MakeContent, kernel: MakeKernel) -> None:
+def test_poison_spares_results_that_are_inputs() -> None:
     """A kernel that returns its input has no output that could be poisoned."""
     copy = TimedCopy(kernel("in_place"), content(FIRST), "cpu")
     copy.poison([copy.inputs[0][1:]])

@@ -148,27 +148,23 @@ class Toy:
 
     def writes_forgery(self, params: Any, buffers: list[Buffer]) -> Answer:
         """Finds the connection and answers in the service's place, without the nonce."""
-        body = _frame(nonce="0", result="passed", fatal=False)
-        _write_to_sockets(len(body).to_bytes(4, "big") + body)
+        _write_frames(_frame(nonce="0", result="passed", fatal=False))
         os._exit(0)
 
     def writes_done_and_answer(self, params: Any, buffers: list[Buffer]) -> Answer:
         """Speaks the whole protocol, but for the nonce that it has no time to wait for."""
-        bodies = [_frame(done=True), _frame(nonce="0", result="passed")]
-        _write_to_sockets(b"".join(len(body).to_bytes(4, "big") + body for body in bodies))
+        _write_frames(_frame(done=True), _frame(nonce="0", result="passed"))
         return "honest", []
 
     def writes_done_and_waits(self, params: Any, buffers: list[Buffer]) -> Answer:
         """Has the question asked too early: the honest answer comes behind a second `done`."""
-        body = _frame(done=True)
-        _write_to_sockets(len(body).to_bytes(4, "big") + body)
+        _write_frames(_frame(done=True))
         time.sleep(0.3)
         return "honest", []
 
     def writes_done_and_exits(self, params: Any, buffers: list[Buffer]) -> Answer:
         """Dies between the two halves of an answer."""
-        body = _frame(done=True)
-        _write_to_sockets(len(body).to_bytes(4, "big") + body)
+        _write_frames(_frame(done=True))
         os._exit(3)
 
     def answers_both(self, params: Any, buffers: list[Buffer]) -> Answer:
@@ -184,8 +180,7 @@ class Toy:
 
     def writes_much(self, params: Any, buffers: list[Buffer]) -> Answer:
         """A frame that would take a gigabyte of objects to parse."""
-        body = b"[" + b"[]," * (20 * 2**20) + b"[]]"
-        _write_to_sockets(len(body).to_bytes(4, "big") + body)
+        _write_frames(b"[" + b"[]," * (20 * 2**20) + b"[]]")
         return None, []
 
     def writes_later(self, params: Any, buffers: list[Buffer]) -> Answer:
@@ -193,7 +188,7 @@ class Toy:
 
         def write() -> None:
             time.sleep(0.2)
-            _write_to_sockets(b"forged")
+            _write_frames(b"forged")
 
         threading.Thread(target=write).start()
         return os.getpid(), []
@@ -290,7 +285,8 @@ def _error_of(attempt: Callable[[], object]) -> str:
     return ""
 
 
-def _write_to_sockets(content: bytes) -> None:
+def _write_frames(*bodies: bytes) -> None:
+    content = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
     for fd in range(3, 1024):
         with contextlib.suppress(OSError):
             if stat.S_ISSOCK(os.fstat(fd).st_mode):

@@ -25,14 +25,14 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> to
 
 def expected_output(
     reference: torch.Tensor,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
     *,
     gold: torch.Tensor | None = None,
     positions: torch.Tensor | None = None,
     index: int = 0,
-    stride: tuple[int, ...] | None = None,
 ) -> ExpectedOutput:
-    """One output whose reference is `reference`, torch's answer its rounding to `dtype`."""
+    """One output whose reference is `reference`, torch's answer its rounding to `dtype`, fp32 for floats."""
+    dtype = dtype or (torch.float32 if reference.is_floating_point() else reference.dtype)
     answer = reference.to(dtype)
     scale = None
     if dtype.is_floating_point:
@@ -49,8 +49,8 @@ def expected_output(
     return ExpectedOutput(
         index=index,
         shape=tuple(reference.shape),
-        stride=tuple(reference.stride()) if stride is None else stride,
-        own_stride=tuple(reference.stride()) if stride is None else stride,
+        stride=tuple(reference.stride()),
+        own_stride=tuple(reference.stride()),
         answer=answer.contiguous(),
         scale=scale,
         gold=elements,

@@ -14,7 +14,7 @@ from torch.nn import functional
 from pytest_cgins.core.model import OpCall, Reason
 from tests.verify.helpers import normal
 from tests.verify.test_judge import torch_kernel
-from tests.verify.test_probe_sets import (
+from tests.verify.test_probe_inputs import (
     ATTENTION,
     EMBEDDING,
     GELU,

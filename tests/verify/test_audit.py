@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -38,18 +36,16 @@ def audited(tmp_path: Path) -> Audited:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
-    """Make an importable module of the given source."""
-    name = f"audited_{tmp_path.name}"
-    monkeypatch.syspath_prepend(str(tmp_path))
+def audited_op(project: Callable[[str], ModuleType], audited: Audited) -> Audited:
+    """Audit a marked function of two arguments, of which the second may be left out, by its text."""
 
-    def module(source: str) -> ModuleType:
-        (tmp_path / f"{name}.py").write_text(source)
-        importlib.invalidate_caches()
-        return importlib.import_module(name)
+    def run(signature: str, formula: str, *tensors: torch.Tensor) -> TraceAudit:
+        module = project(
+            f"import pytest_cgins\n@pytest_cgins.mark\ndef op({signature}):\n    return {formula}\n"
+        )
+        return audited(f"{module.__name__}.op", lambda: module.op(*tensors))
 
-    yield module
-    sys.modules.pop(name, None)
+    return run
 
 
 def forgeries(found: TraceAudit) -> list[str]:
@@ -91,45 +87,33 @@ def test_an_output_of_zeros_is_weak(audited: Audited) -> None:
     assert {"range", "seeds", "axis", "inputs"} <= set(found.tripped)
 
 
-def test_an_axis_of_equal_slices_is_named(project, audited: Audited) -> None:
+def test_an_axis_of_equal_slices_is_named(audited_op: Audited) -> None:
     """A mean that is broadcast again is the same along its axis, and only there."""
-    module = project(
-        "import pytest_cgins\n@pytest_cgins.mark\ndef spread(x):\n"
-        "    return x.mean(1, keepdim=True).expand_as(x).contiguous()\n"
-    )
-    found = audited(f"{module.__name__}.spread", lambda: module.spread(torch.randn(4, 6)))
+    found = audited_op("x", "x.mean(1, keepdim=True).expand_as(x).contiguous()", torch.randn(4, 6))
     assert forgeries(found) == ["repeated-slice axis 1"]
     assert (found.weak, found.exploitable) == (False, True)
     assert found.tripped == ("axis",)
     assert found.accepted[0].why == "one slice repeated along axis 1 passes"
 
 
-def test_an_argument_that_does_not_count_is_named(project, audited: Audited) -> None:
+def test_an_argument_that_does_not_count_is_named(audited_op: Audited) -> None:
     """A bias that is not used: the threshold sees it, and so does the gate."""
-    module = project("import pytest_cgins\n@pytest_cgins.mark\ndef scale(x, bias):\n    return x * 2\n")
-    found = audited(f"{module.__name__}.scale", lambda: module.scale(torch.randn(4, 6), torch.randn(6)))
+    found = audited_op("x, bias", "x * 2", torch.randn(4, 6), torch.randn(6))
     assert forgeries(found) == ["other-argument bias"]
     assert found.tripped == ("initialisation",)
     assert found.accepted[0].remedy == "record a call in which that argument counts"
 
 
-def test_a_weight_that_counts_little_is_not_weak(project, audited: Audited) -> None:
+def test_a_weight_that_counts_little_is_not_weak(audited_op: Audited) -> None:
     """It moves answers by less than 0.01, and the derived tolerance tells it."""
-    module = project(
-        "import pytest_cgins\n@pytest_cgins.mark\ndef shift(x, bias):\n    return x + bias * 1e-4\n"
-    )
-    found = audited(f"{module.__name__}.shift", lambda: module.shift(torch.randn(4, 6), torch.randn(6)))
+    found = audited_op("x, bias", "x + bias * 1e-4", torch.randn(4, 6), torch.randn(6))
     assert found.tripped == ("initialisation",)
     assert not found.weak
 
 
-def test_an_answer_that_swamps_an_argument_is_weak_above_the_threshold(project, audited: Audited) -> None:
+def test_an_answer_that_swamps_an_argument_is_weak_above_the_threshold(audited_op: Audited) -> None:
     """In bf16 a bias of size 1 is lost in answers of size 1e5, though they may move by more than 0.01."""
-    module = project(
-        "import pytest_cgins\n@pytest_cgins.mark\ndef far(x, bias):\n    return x + bias + 1e5\n"
-    )
-    x, bias = torch.randn(4, 6).bfloat16(), torch.randn(6).bfloat16()
-    found = audited(f"{module.__name__}.far", lambda: module.far(x, bias))
+    found = audited_op("x, bias", "x + bias + 1e5", torch.randn(4, 6).bfloat16(), torch.randn(6).bfloat16())
     assert "other-argument bias" in forgeries(found)
 
 
@@ -153,16 +137,21 @@ def test_integers_can_be_learnt_by_heart(audited: Audited) -> None:
     assert values["range"] == 9.0
 
 
-def test_an_op_in_place_is_audited_by_what_it_changed(audited: Audited) -> None:
-    """relu_ of fresh inputs."""
-    found = audited("torch.Tensor.relu_", lambda: torch.randn(4, 6).relu_())
-    assert (found.tripped, found.weak) == ((), False)
+MASK = torch.full((4, 4), -torch.inf).triu(1)
 
 
-def test_masked_scores_have_a_movement(audited: Audited) -> None:
-    """Infinities of a mask are the same in all draws and hide nothing."""
-    mask = torch.full((4, 4), -torch.inf).triu(1)
-    found = audited("torch.Tensor.add", lambda: torch.randn(4, 4).add(mask))
+@pytest.mark.parametrize(
+    ("op", "body"),
+    [
+        ("torch.Tensor.relu_", lambda: torch.randn(4, 6).relu_()),  # audited by what it changed
+        ("torch.Tensor.add", lambda: torch.randn(4, 4).add(MASK)),  # infinities are the same in all draws
+    ],
+)
+def test_nor_ops_in_place_nor_masks_hide_anything(
+    audited: Audited, op: str, body: Callable[[], object]
+) -> None:
+    """Nothing trips, and no movement is infinite."""
+    found = audited(op, body)
     assert (found.tripped, found.weak) == ((), False)
     assert all(one.value is None or one.value < 1e6 for one in found.filters)
 

@@ -1,4 +1,4 @@
-"""The two rules on given tensors: what passes, what fails, and what the message says."""
+"""An answer's form and the two rules, on given tensors: what passes, what fails, and what the message says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,134 @@ from pytest_cgins.core.model import Reason
 from pytest_cgins.verify.compare import compare
 from tests.verify.helpers import DERIVED, expected_output, expected_set, failed, normal, passed
 
+X, NAN, INF = normal(3, 4), torch.nan, torch.inf
+LAST = normal(2, 3, 4, 5).to(memory_format=torch.channels_last)
+ONES, ARANGED = torch.ones(4, 6, dtype=torch.bool), torch.arange(6)
+
+
+def with_value(tensor: torch.Tensor, at: tuple[int, ...], value: float) -> torch.Tensor:
+    """A copy with another number in one place."""
+    changed = tensor.clone()
+    changed[at] = value
+    return changed
+
+
+def poisoned(tensor: torch.Tensor, byte: int, count: int = 1) -> torch.Tensor:
+    """A copy with bytes 0xA5 from one byte on."""
+    changed = tensor.clone()
+    changed.view(torch.uint8).view(-1)[byte:][:count] = 0xA5
+    return changed
+
+
+Refused = tuple[torch.Tensor, list[torch.Tensor], Reason, str]
+REFUSED: dict[str, Refused] = {
+    "none": (X, [], Reason.OUTPUT_COUNT, "the kernel gave 0 output tensors, the op gives 1 (recorded inputs)."),
+    "two": (X, [X, X], Reason.OUTPUT_COUNT, "the kernel gave 2 output tensors, the op gives 1 (recorded inputs)."),
+    **{  # Never broadcast, also one that has as many elements.
+        f"shape {shape}": (X, [torch.zeros(shape)], Reason.SHAPE, f"the output has shape {shape}, expected is (3, 4)")
+        for shape in ((4, 3), (1, 4), (4,), (3, 4, 1), (12,))
+    },
+    "empty": (X, [torch.zeros(0, 4)], Reason.EMPTY, "is empty, shape (0, 4); expected is shape (3, 4)"),
+    "wider": (X, [X.double()], Reason.DTYPE, "is float64, expected is float32"),
+    "strides": (
+        LAST, [LAST.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2).mT.contiguous().mT], Reason.STRIDE,
+        "expected are the gold's (60, 1, 15, 3), or contiguous ones",
+    ),
+    "computed NaN": (X, [torch.full((3, 4), INF) - INF], Reason.NAN_PATTERN, "12 of 12 elements are NaN, or not NaN"),
+    "swallowed NaN": (with_value(X, (1, 2), NAN), [X], Reason.NAN_PATTERN, "1 of 12 elements are NaN, or not NaN"),
+    **{
+        f"{right} as {wrong}": (
+            with_value(X, (1, 2), right), [with_value(X, (1, 2), wrong)], Reason.INFINITE_PATTERN, "First is [1, 2]"
+        )
+        for right, wrong in ((INF, -INF), (INF, 3.0), (2.0, INF))
+    },
+    "integer": (
+        ARANGED, [with_value(ARANGED, (5,), torch.iinfo(torch.int64).min)], Reason.UNWRITTEN, "last element only"
+    ),
+    **{
+        str(dtype): (
+            ARANGED.to(dtype), [poisoned(ARANGED.to(dtype), -dtype.itemsize, dtype.itemsize)], Reason.UNWRITTEN,
+            "last element only",
+        )
+        for dtype in (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+    },
+    "boolean": (ONES, [poisoned(ONES, 18, 6)], Reason.UNWRITTEN, "6 of 24 elements are never written"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("reference", "answers", "reason", "words"), REFUSED.values(), ids=list(REFUSED))
+def test_a_wrong_form_has_its_reason(
+    reference: torch.Tensor, answers: list[torch.Tensor], reason: Reason, words: str
+) -> None:
+    """Before anything is compared; the right answer has the right form."""
+    expected = expected_set(expected_output(reference))
+    assert passed(expected, reference)
+    check = failed(expected, *answers)
+    assert check.reason is reason
+    assert words in check.message
+
+
+def test_empty_output_of_an_op_that_gives_none_is_stated() -> None:
+    """If the op's own output is empty the check passes, and says that nothing was compared."""
+    checks = compare(expected_set(expected_output(torch.zeros(0, 4))), [torch.zeros(0, 4)], DERIVED)
+    assert all(check.passed for check in checks)
+    assert checks[0].message == "the outputs are empty, as those of the op are: nothing was compared"
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer"),
+    [(LAST, LAST.contiguous()), (normal(5, 1), normal(5, 1).as_strided((5, 1), (1, 77)))],
+    ids=["contiguous", "of size one"],
+)
+def test_other_strides_may_be_right(reference: torch.Tensor, answer: torch.Tensor) -> None:
+    """The gold's memory format and row-major are accepted; of dimensions of size 1 torch sets strides freely."""
+    assert passed(expected_set(expected_output(reference)), answer)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_unwritten_row(dtype: torch.dtype) -> None:
+    """Poison that is still there is called unwritten, with the rows."""
+    reference = normal(37, 90)
+    answer = reference.to(dtype, copy=True)
+    answer[36] = torch.nan
+    check = failed(expected_set(expected_output(reference, dtype)), answer)
+    assert check.reason is Reason.UNWRITTEN
+    assert check.wrong == 90
+    assert check.compared == 37 * 90
+    assert "90 of 3330 elements are never written" in check.message
+    assert "rows 36 (1 of 37 rows wrong), all columns" in check.message
+    assert check.worst is not None
+    assert check.worst.index == (36, 0)
+    assert check.worst.got == "nan"
+
+
+def test_overflow_of_torch_alone_excuses_either() -> None:
+    """Where torch overflows in half precision and the reference does not, both answers are right."""
+    reference = torch.tensor([[7e4, 1.0, 2.0]])
+    expected = expected_set(expected_output(reference, torch.float16))
+    assert passed(expected, torch.tensor([[torch.inf, 1.0, 2.0]], dtype=torch.float16))
+    assert failed(expected, torch.tensor([[6e4, 1.0, 2.0]], dtype=torch.float16)).reason is (
+        Reason.INFINITE_PATTERN
+    )
+
+
+def test_a_byte_that_looks_like_poison_is_only_wrong() -> None:
+    """Among other wrong bytes one of 0xA5 says nothing."""
+    reference = torch.arange(6).to(torch.uint8)
+    answer = reference + 1
+    answer[5] = 0xA5
+    assert failed(expected_set(expected_output(reference)), answer).reason is not Reason.UNWRITTEN
+
+
+def test_second_output_is_named() -> None:
+    """With several outputs the message says which."""
+    outputs = (expected_output(normal(3)), expected_output(normal(4), index=1))
+    check = failed(expected_set(*outputs), normal(3), torch.zeros(5))
+    assert check.message.startswith("output 1 has shape (5,)")
+
+
 POSITIONS = torch.arange(0, 3000, 3)
+INTEGERS = torch.arange(100).reshape(10, 10)
 
 
 def test_right_answer_passes_all_rules_in_order() -> None:
@@ -106,24 +233,23 @@ def test_element_outside_the_sample_is_seen_by_the_statistics() -> None:
     assert "the mean of all elements is" in check.message
 
 
-def test_integers_must_be_equal() -> None:
+@pytest.mark.parametrize(
+    ("right", "wrong", "worst", "count"),
+    [
+        (INTEGERS, INTEGERS + (INTEGERS == 34), ((3, 4), "34", "35"), 1),
+        (torch.tensor([True, False, True]), torch.tensor([False, True, False]), ((0,), "True", "False"), 3),
+    ],
+)
+def test_integers_and_booleans_must_be_equal(
+    right: torch.Tensor, wrong: torch.Tensor, worst: tuple[tuple[int, ...], str, str], count: int
+) -> None:
     """One index off by one fails, at its place."""
-    reference = torch.arange(100).reshape(10, 10)
-    made = expected_set(expected_output(reference, torch.int64, gold=reference))
-    assert passed(made, reference)
-    wrong = reference.clone()
-    wrong[3, 4] += 1
+    made = expected_set(expected_output(right, gold=right))
+    assert passed(made, right)
     check = failed(made, wrong)
+    assert check.wrong == count
     assert check.worst is not None
-    assert (check.worst.index, check.worst.expected, check.worst.got) == ((3, 4), "34", "35")
-
-
-def test_booleans_must_be_equal() -> None:
-    """bool outputs are compared without arithmetic."""
-    reference = torch.tensor([True, False, True])
-    made = expected_set(expected_output(reference, torch.bool))
-    assert passed(made, reference)
-    assert failed(made, ~reference).wrong == 3
+    assert (check.worst.index, check.worst.expected, check.worst.got) == worst
 
 
 def test_the_worse_of_two_outputs_is_shown() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,128 +13,56 @@ from hypothesis import strategies as st
 from pytest_cgins.verify.locate import describe, describe_spread
 
 
-def mask(*shape: int) -> torch.Tensor:
-    return torch.zeros(shape, dtype=torch.bool)
+def mask(shape: tuple[int, ...], *true: Any) -> torch.Tensor:
+    """False but at some indices and slices."""
+    made = torch.zeros(shape, dtype=torch.bool)
+    for index in true:
+        made[index] = True
+    return made
 
 
-def words(wrong: torch.Tensor) -> str:
-    return describe(wrong).partition("\n")[0]
+WORDS = [
+    (mask((3, 4)), ""),
+    (mask((0, 4)), ""),
+    (mask((128, 40), 127), "rows 127 (1 of 128 rows wrong), all columns"),
+    (~mask((24, 40), 0), "everywhere but rows 0: 23 of 24 rows wrong, all columns"),
+    (mask((50, 1000), np.s_[:, 992:]), "columns 992–999 (8 of 1000 columns wrong), all rows"),
+    (mask((50, 64), np.s_[:, 15::16]), "columns 15, 31, … 63 (every 16th) (4 of 64 columns wrong), all rows"),
+    # Rows are numbered over all dimensions but the last.
+    (mask((4, 5, 30), np.s_[3, 4]), "rows 19 (1 of 20 rows wrong), all columns"),
+    (mask((10, 100), 3, 4) & ~mask((10, 100), np.s_[3, ::10]), "rows 3–4 (2 of 10 rows wrong), 95% of their elements"),
+    (mask((5, 77), np.s_[-1, -1]), "elements: last element only (flat index 384 of 385)"),
+    (mask((5, 77), np.s_[0, 0]), "elements: first element only (flat index 0 of 385)"),
+    (mask((5, 77), np.s_[0, 5]), "elements: one element only (flat index 5 of 385)"),
+    (mask((1000,), np.s_[990:]), "elements: 990–999 of 1000 in row-major order, the tail"),
+    (mask((100,), np.s_[3::8]), "elements: every 8th from 3 to 99 in row-major order (13 of 100)"),
+    (mask((64, 64), np.s_[16:32, 48:]), "elements: the block of rows 16–31 × columns 48–63 (256 of 4096)"),
+    (
+        mask((20, 20), np.s_[2, 3], np.s_[7, 11], np.s_[7, 12]),
+        "elements: 3 of 400, scattered over 2 of 20 rows and 3 of 20 columns",
+    ),
+    (~mask((3, 4)), "everywhere: all 12 elements"),
+    (~torch.eye(10, dtype=torch.bool), "everywhere: 90 of 100 elements (90%)"),
+    (torch.tensor(True), "everywhere: all 1 element"),
+]  # fmt: skip
 
 
-def test_nothing_wrong_is_no_text() -> None:
-    """No wrong element, no map."""
-    assert describe(mask(3, 4)) == ""
-    assert describe(mask(0, 4)) == ""
-
-
-def test_last_row() -> None:
-    """A whole row is told by number, with how many there are."""
-    wrong = mask(128, 40)
-    wrong[127] = True
-    assert words(wrong) == "rows 127 (1 of 128 rows wrong), all columns"
-
-
-def test_all_rows_but_one() -> None:
-    """Nearly all rows are everywhere but the rows that are right."""
-    wrong = ~mask(24, 40)
-    wrong[0] = False
-    assert words(wrong) == "everywhere but rows 0: 23 of 24 rows wrong, all columns"
-
-
-def test_columns() -> None:
-    """A range of columns in every row."""
-    wrong = mask(50, 1000)
-    wrong[:, 992:] = True
-    assert words(wrong) == "columns 992–999 (8 of 1000 columns wrong), all rows"
-
-
-def test_columns_with_a_step() -> None:
-    """Every sixteenth column is told as such."""
-    wrong = mask(50, 64)
-    wrong[:, 15::16] = True
-    assert words(wrong) == "columns 15, 31, … 63 (every 16th) (4 of 64 columns wrong), all rows"
-
-
-def test_leading_dimensions_make_rows() -> None:
-    """Rows are numbered over all dimensions but the last."""
-    wrong = mask(4, 5, 30)
-    wrong[3, 4] = True
-    assert words(wrong) == "rows 19 (1 of 20 rows wrong), all columns"
-
-
-def test_mostly_wrong_rows_say_how_much() -> None:
-    """A row need not be wrong in every element."""
-    wrong = mask(10, 100)
-    wrong[3:5, :] = True
-    wrong[3, ::10] = False
-    assert words(wrong) == "rows 3–4 (2 of 10 rows wrong), 95% of their elements"
-
-
-@pytest.mark.parametrize(
-    ("index", "text"), [(-1, "last element only"), (0, "first element only"), (5, "one element only")]
-)
-def test_single_elements(index: int, text: str) -> None:
-    """One wrong element, by where it is."""
-    wrong = mask(5, 77)
-    wrong.view(-1)[index] = True
-    assert words(wrong).startswith(f"elements: {text}")
-
-
-def test_tail_of_a_vector() -> None:
-    """A contiguous run up to the end is the tail."""
-    wrong = mask(1000)
-    wrong[990:] = True
-    assert words(wrong) == "elements: 990–999 of 1000 in row-major order, the tail"
-
-
-def test_step_in_a_vector() -> None:
-    """Equal distances are told as a step."""
-    wrong = mask(100)
-    wrong[3::8] = True
-    assert words(wrong) == "elements: every 8th from 3 to 99 in row-major order (13 of 100)"
-
-
-def test_tile() -> None:
-    """A block is told by its rows and columns."""
-    wrong = mask(64, 64)
-    wrong[16:32, 48:] = True
-    assert words(wrong) == "elements: the block of rows 16–31 × columns 48–63 (256 of 4096)"
-
-
-def test_scattered_elements() -> None:
-    """Elements without a pattern are counted over rows and columns."""
-    wrong = mask(20, 20)
-    wrong[2, 3] = wrong[7, 11] = wrong[7, 12] = True
-    assert words(wrong) == "elements: 3 of 400, scattered over 2 of 20 rows and 3 of 20 columns"
-
-
-def test_everywhere() -> None:
-    """All, or at least half without whole rows or columns."""
-    assert words(~mask(3, 4)) == "everywhere: all 12 elements"
-    wrong = ~mask(10, 10)
-    wrong.fill_diagonal_(False)
-    assert words(wrong) == "everywhere: 90 of 100 elements (90%)"
+@pytest.mark.parametrize(("wrong", "words"), WORDS, ids=[words for _, words in WORDS])
+def test_wrong_elements_are_told_in_words(wrong: torch.Tensor, words: str) -> None:
+    """Whole rows and columns by number, what has a pattern by it, anything else by how many there are."""
+    assert describe(wrong).partition("\n")[0] == words
 
 
 def test_sampled_elements_count_among_the_seen() -> None:
     """Elements that were not compared do not make a row look right."""
-    wrong, seen = mask(10, 10), mask(10, 10)
-    seen[:, ::3] = True
-    wrong[4, ::3] = True
+    wrong, seen = mask((10, 10), np.s_[4, ::3]), mask((10, 10), np.s_[:, ::3])
     assert describe(wrong, seen).startswith("rows 4 (1 of 10 rows wrong)")
     assert describe(seen, seen) == "everywhere: all 40 elements (seen: 40 of 100 elements)"
 
 
-def test_zero_dimensional_output() -> None:
-    """A single number is everywhere."""
-    assert words(torch.tensor(True)) == "everywhere: all 1 element"
-
-
 def test_picture_shows_the_wrong_tile() -> None:
     """The picture has at most 8 x 32 characters, wrong cells marked."""
-    wrong = mask(64, 64)
-    wrong[56:, 32:] = True
-    lines = describe(wrong).split("\n")[1:]
+    lines = describe(mask((64, 64), np.s_[56:, 32:])).split("\n")[1:]
     assert lines == ["." * 32] * 7 + ["." * 16 + "#" * 16]
 
 

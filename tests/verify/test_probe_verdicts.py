@@ -10,19 +10,20 @@ import torch
 
 from pytest_cgins.config import IndexOutput, ProbeException, Repeatability, Tolerance
 from pytest_cgins.core.model import PROBES, Check, Context, Probe, Reason
-from pytest_cgins.verify.indices import indices_of
 from pytest_cgins.verify.messages import SetAnswer
-from pytest_cgins.verify.probe_verdicts import DeviatingRepeat, Permissions, Suspicions
+from pytest_cgins.verify.probe_verdicts import DeviatingRepeat, Suspicions
 from pytest_cgins.verify.probes.registry import PROBE_SPECS
 from pytest_cgins.verify.random_outputs import draw
+from pytest_cgins.verify.ties import indices_of
 from tests.verify.helpers import expected_output, expected_set
 
 RIGHT = torch.linspace(-2, 2, 24).reshape(4, 6)
+NEARLY = RIGHT * (1 + 2**-23)
 
 
 def suspicions(**permissions: Any) -> Suspicions:
     """Of a kernel for which all probes are on."""
-    return Suspicions(PROBES, Permissions(**permissions), Tolerance())
+    return Suspicions(PROBES, Tolerance(), **permissions)
 
 
 def outcome(found: Suspicions, name: str) -> Probe:
@@ -30,15 +31,31 @@ def outcome(found: Suspicions, name: str) -> Probe:
     return next(probe for probe in found.probes() if probe.name == name)
 
 
-def second(probe: str, given: torch.Tensor | None, error: str = "") -> DeviatingRepeat:
+def second(
+    probe: str,
+    given: torch.Tensor | None,
+    error: str = "",
+    *,
+    first: torch.Tensor = RIGHT,
+    reused: bool = False,
+) -> DeviatingRepeat:
     """A deviation from the right answer."""
     return DeviatingRepeat(
         probe=probe,
-        expected=expected_set(expected_output(RIGHT.double())),
-        first=[RIGHT],
+        expected=expected_set(expected_output(first.double())),
+        first=[first],
         given=[] if given is None else [given],
         error=error,
+        reused=reused,
     )
+
+
+def after(*deviations: DeviatingRepeat, **permissions: Any) -> Probe:
+    """What becomes of the last one's probe."""
+    found = suspicions(**permissions)
+    for deviation in deviations:
+        found.take_second(deviation)
+    return outcome(found, deviations[-1].probe)
 
 
 def test_without_a_finding_every_probe_holds() -> None:
@@ -50,7 +67,7 @@ def test_without_a_finding_every_probe_holds() -> None:
 
 def test_probes_that_are_off_say_nothing() -> None:
     """Neither a result nor a finding comes of a probe that was not wanted."""
-    found = Suspicions(("repeat",), Permissions(), Tolerance())
+    found = Suspicions(("repeat",), Tolerance())
     found.trip("guards", "4 bytes behind output 0 were overwritten")
     assert [one.name for one in found.probes()] == ["repeat"]
 
@@ -61,9 +78,8 @@ def test_random_outputs_need_not_be_repeated(probe: str, drawn: bool) -> None:
     """Another draw is no deviation; what is no draw at all is one."""
     draws = draw(lambda context: RIGHT.double() * (-1) ** int(context.rng_seed or 0), Context(), (-2.0, 2.0))
     expected = expected_set(replace(expected_output(RIGHT.double()), draws=draws))
-    found = suspicions()
-    found.take_second(replace(second(probe, -RIGHT if drawn else 3 * RIGHT), expected=expected))
-    assert outcome(found, probe).outcome == ("held" if drawn else "tripped")
+    result = after(replace(second(probe, -RIGHT if drawn else 3 * RIGHT), expected=expected))
+    assert result.outcome == ("held" if drawn else "tripped")
 
 
 def test_an_exception_is_shown_with_its_reason() -> None:
@@ -77,9 +93,7 @@ def test_answers_that_differ_trip_repeat_with_how_much() -> None:
     """The message counts the elements, gives the greatest distance, and says that the second is wrong by itself."""
     other = RIGHT.clone()
     other[1, 2] += 0.25
-    found = suspicions()
-    found.take_second(second("repeat", other))
-    result = outcome(found, "repeat")
+    result = after(second("repeat", other))
     assert result.reason is Reason.NOT_REPEATABLE
     assert "1 of 24 elements of output 0, by up to 0.25" in result.message
     assert result.message.endswith("; the second is not within the tolerance")
@@ -88,21 +102,16 @@ def test_answers_that_differ_trip_repeat_with_how_much() -> None:
 
 @pytest.mark.parametrize("probe", ["repeat", "fresh_memory", "late_work"])
 def test_a_kernel_that_raises_when_it_is_run_again_is_not_called_stale(probe: str) -> None:
-    """An exception shows neither a kept answer nor work that ends late: it is told as what it is."""
-    found = suspicions()
-    found.take_second(second(probe, None, error="LaunchError: no workspace is left"))
-    result = outcome(found, probe)
+    """An exception shows neither a kept answer nor work that ends late: it is told as what it is, the first of several."""
+    result = after(*[second(probe, None, error="LaunchError: no workspace is left")] * 3)
     assert (result.outcome, result.reason) == ("tripped", Reason.NOT_REPEATABLE)
-    assert result.message.endswith("inputs, the kernel raised LaunchError: no workspace is left")
+    assert result.message.endswith("inputs, the kernel raised LaunchError: no workspace is left (and 2 more)")
 
 
 def test_repeatable_is_offered_only_where_it_would_pass() -> None:
     """An answer that differs by a rounding passes with `repeatable: tolerance`, and that is said of it."""
-    found, allowed = suspicions(), suspicions(repeatability=Repeatability(kind="tolerance"))
-    for one in (found, allowed):
-        one.take_second(second("repeat", RIGHT * (1 + 2**-23)))
-    assert outcome(found, "repeat").message.endswith("say so in cgins.yaml: repeatable: tolerance")
-    assert outcome(allowed, "repeat").outcome == "held"
+    message = after(second("repeat", NEARLY)).message
+    assert message.endswith("say so in cgins.yaml: repeatable: tolerance")
 
 
 @pytest.mark.parametrize(
@@ -124,46 +133,32 @@ def test_a_declared_bound_is_held_against_the_difference(
     first[0, 0] = 1.0
     other = first.clone()
     other[0, 0] += distance
-    found = suspicions(repeatability=allowed)
-    found.take_second(
-        DeviatingRepeat(
-            probe="repeat",
-            expected=expected_set(expected_output(first.double())),
-            first=[first],
-            given=[other],
-            error="",
-        )
-    )
-    assert (outcome(found, "repeat").outcome == "tripped") is trips
+    result = after(second("repeat", other, first=first), repeatability=allowed)
+    assert (result.outcome == "tripped") is trips
 
 
 def test_the_answer_to_other_numbers_is_stale() -> None:
     """A kept answer in reused memory trips; one that is right for these numbers does not, whatever its bits."""
-    wrong, nearly = suspicions(), suspicions()
-    wrong.take_second(replace(second("fresh_memory", RIGHT.flip(0)), reused=True))
-    nearly.take_second(replace(second("fresh_memory", RIGHT * (1 + 2**-23)), reused=True))
-    assert outcome(wrong, "fresh_memory").reason is Reason.STALE_ANSWER
-    assert "are kept by address or identity" in outcome(wrong, "fresh_memory").message
-    assert outcome(nearly, "fresh_memory").outcome == "held"
+    wrong = after(second("fresh_memory", RIGHT.flip(0), reused=True))
+    assert wrong.reason is Reason.STALE_ANSWER
+    assert "are kept by address or identity" in wrong.message
+    assert after(second("fresh_memory", NEARLY, reused=True)).outcome == "held"
 
 
 def test_a_wrong_answer_that_was_never_given_is_a_race() -> None:
     """It is not repeatable, and nobody is sent to look for a cache."""
-    found = suspicions()
-    found.take_second(second("fresh_memory", RIGHT.flip(0)))
-    result = outcome(found, "fresh_memory")
+    result = after(second("fresh_memory", RIGHT.flip(0)))
     assert result.reason is Reason.NOT_REPEATABLE
     assert "in tensors that had held other numbers (24 of 24 elements" in result.message
     assert result.message.endswith("; the second is not within the tolerance")
     assert "address" not in result.message
 
 
-@pytest.mark.parametrize(("kind", "tripped"), [("explicit", False), ("tolerance", True)])
-def test_a_declared_bound_also_holds_in_reused_tensors(kind: str, tripped: bool) -> None:
+@pytest.mark.parametrize(("kind", "outcome_then"), [("explicit", "held"), ("tolerance", "tripped")])
+def test_a_declared_bound_also_holds_in_reused_tensors(kind: Any, outcome_then: str) -> None:
     """Numbers allow what they say; `tolerance` allows no wrong answer."""
-    found = suspicions(repeatability=Repeatability(kind=kind, atol=5.0))  # type: ignore[arg-type]
-    found.take_second(second("fresh_memory", RIGHT.flip(0)))
-    assert (outcome(found, "fresh_memory").outcome == "tripped") is tripped
+    allowed = Repeatability(kind=kind, atol=5.0)
+    assert after(second("fresh_memory", RIGHT.flip(0)), repeatability=allowed).outcome == outcome_then
 
 
 @pytest.mark.parametrize("probe", ["repeat", "fresh_memory"])
@@ -183,53 +178,29 @@ def test_another_order_of_equal_values_is_no_deviation(
     x, own = torch.tensor([[2.0, 1.0, 2.0]]), torch.tensor([[0, 2]])
     said = IndexOutput(number=1, into="x", dims=(-1,), distinct=True)
     right = expected_output(torch.tensor([[2.0, 2.0]]).double())
-    pointing = replace(
-        expected_output(own, torch.int64, index=1), indices=indices_of(said, "torch.topk", x, own)
-    )
-    found = suspicions()
-    found.take_second(
-        DeviatingRepeat(
-            probe=probe,
-            expected=expected_set(right, pointing),
-            first=[right.answer, own],
-            given=[torch.tensor([values]), torch.tensor([index])],
-            error="",
-        )
+    pointing = replace(expected_output(own, index=1), indices=indices_of(said, "torch.topk", x, own))
+    deviation = replace(
+        second(probe, None),
+        expected=expected_set(right, pointing),
+        first=[right.answer, own],
+        given=[torch.tensor([values]), torch.tensor([index])],
     )
     # A value that is nearly right is right, and fresh_memory asks no more of it.
     nearly = probe == "fresh_memory" and values[1] != 2
-    assert outcome(found, probe).outcome == ("held" if nearly else outcome_then)
+    assert after(deviation).outcome == ("held" if nearly else outcome_then)
 
 
 def test_an_answer_that_is_late_is_not_called_stale() -> None:
     """Until it is there, the memory holds the answer before: no result was kept."""
-    found = suspicions()
-    found.take_second(second("late_work", RIGHT.flip(0)))
-    found.take_second(replace(second("fresh_memory", RIGHT.flip(0)), reused=True))
-    assert outcome(found, "fresh_memory").outcome == "held"
-    assert outcome(found, "late_work").outcome == "tripped"
+    late, stale = (
+        second(probe, RIGHT.flip(0), reused=probe != "late_work") for probe in ("late_work", "fresh_memory")
+    )
+    assert after(late, stale).outcome == "held"
 
 
 def test_work_that_comes_late_has_no_excuse() -> None:
     """An answer that changes after the call trips even where both are within tolerance."""
-    found = suspicions()
-    found.take_second(second("late_work", RIGHT * (1 + 2**-23)))
-    assert outcome(found, "late_work").reason is Reason.LATE_WORK
-
-
-def test_an_exception_in_a_second_run_trips() -> None:
-    """A kernel that runs once only is told by what it raised."""
-    found = suspicions()
-    found.take_second(second("repeat", None, "RuntimeError: tired"))
-    assert "the kernel raised RuntimeError: tired" in outcome(found, "repeat").message
-
-
-def test_several_findings_of_one_probe_are_counted() -> None:
-    """The first is shown."""
-    found = suspicions()
-    for _ in range(3):
-        found.take_second(second("repeat", None, "RuntimeError: tired"))
-    assert outcome(found, "repeat").message.endswith("(and 2 more)")
+    assert after(second("late_work", NEARLY)).reason is Reason.LATE_WORK
 
 
 def test_conduct_and_poison() -> None:
@@ -266,20 +237,15 @@ def test_a_probe_that_the_worker_did_not_run_says_why() -> None:
 @pytest.mark.parametrize(("atol", "outcome_then"), [(2.0, "held"), (0.5, "tripped")])
 def test_a_bound_applies_to_any_type(dtype: torch.dtype, atol: float, outcome_then: str) -> None:
     """Also to those that torch cannot compare."""
-    first, given = torch.zeros(4).to(dtype), torch.ones(4).to(dtype)
-    expected = expected_set(expected_output(torch.zeros(4).double()))
-    found = suspicions(repeatability=Repeatability(kind="explicit", atol=atol))
-    found.take_second(
-        DeviatingRepeat(probe="repeat", expected=expected, first=[first], given=[given], error="")
+    deviation = replace(
+        second("repeat", torch.ones(4).to(dtype), first=torch.zeros(4)), first=[torch.zeros(4).to(dtype)]
     )
-    assert outcome(found, "repeat").outcome == outcome_then
+    assert after(deviation, repeatability=Repeatability(kind="explicit", atol=atol)).outcome == outcome_then
 
 
 def test_memory_that_a_later_call_overwrites_has_words_of_its_own() -> None:
     """No stream or thread is blamed for a static buffer."""
-    found = suspicions()
-    found.take_second(replace(second("late_work", RIGHT + 1), reused=True))
-    message = outcome(found, "late_work").message
+    message = after(second("late_work", RIGHT + 1, reused=True)).message
     assert "the kernel returned memory that a later call overwrites" in message
     assert "clone it" in message
     assert "streams" not in message

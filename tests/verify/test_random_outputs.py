@@ -15,7 +15,7 @@ from pytest_cgins.core.errors import ConfigError, RandomOp
 from pytest_cgins.core.model import Context
 from pytest_cgins.verify.random_outputs import Draws, draw
 from tests.verify.helpers import normal
-from tests.verify.test_probe_sets import Gate
+from tests.verify.test_probe_inputs import Gate
 
 ANY = (-math.inf, math.inf)
 UNIT = (0.0, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +13,14 @@ from torch.nn import functional
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.model import Autocast, Context
 from pytest_cgins.packs.ops import trust
-from pytest_cgins.verify.reference import answers, widen
+from pytest_cgins.verify.reference import Answers, answers, widen
 from tests.verify.helpers import call_of, normal
 
-PLAIN = Context()
+
+def answers_to(name: str, *args: Any, context: Context = Context(), **kwargs: Any) -> Answers:  # noqa: B008
+    """Torch's, to a call of one of its functions."""
+    call, tensors = call_of(f"torch.nn.functional.{name}", getattr(functional, name), *args, **kwargs)
+    return answers(call, lay_out(tensors), context, "cpu")
 
 
 def doubled_in_single(x: torch.Tensor) -> torch.Tensor:
@@ -29,8 +34,7 @@ trust(f"{__name__}.doubled_in_single")
 def test_half_inputs_are_widened_after_rounding() -> None:
     """r is fp64 of the rounded inputs, t32 fp32 of them, t in half."""
     x, w = normal(5, 64, dtype=torch.float16), normal(8, 64, seed=1, dtype=torch.float16)
-    call, tensors = call_of("torch.nn.functional.linear", functional.linear, x, w)
-    made = answers(call, lay_out(tensors), PLAIN, "cpu")
+    made = answers_to("linear", x, w)
     assert torch.equal(made.answer[0], functional.linear(x, w))
     assert torch.equal(made.answer32[0], functional.linear(x.float(), w.float()))
     assert torch.equal(made.reference[0], functional.linear(x.double(), w.double()))
@@ -40,8 +44,7 @@ def test_half_inputs_are_widened_after_rounding() -> None:
 def test_dtype_arguments_do_not_narrow_the_reference() -> None:
     """softmax(x, dtype=float16) is float64 in the reference, float32 in t32."""
     x = normal(4, 9)
-    call, tensors = call_of("torch.nn.functional.softmax", functional.softmax, x, -1, dtype=torch.float16)
-    made = answers(call, lay_out(tensors), PLAIN, "cpu")
+    made = answers_to("softmax", x, -1, dtype=torch.float16)
     assert made.answer[0].dtype == torch.float16
     assert torch.equal(made.reference[0], x.double().softmax(-1))
 
@@ -60,9 +63,8 @@ def test_casts_inside_a_function_do_not_narrow_the_reference() -> None:
 def test_autocast_is_for_torchs_answer_only() -> None:
     """In autocast t is bf16; reference and t32 are of the fp32 inputs."""
     x, w = normal(5, 64), normal(8, 64, seed=1)
-    call, tensors = call_of("torch.nn.functional.linear", functional.linear, x, w)
     context = Context(autocast=(Autocast(device_type="cpu", dtype="bfloat16"),))
-    made = answers(call, lay_out(tensors), context, "cpu")
+    made = answers_to("linear", x, w, context=context)
     assert made.answer[0].dtype == torch.bfloat16
     assert made.answer32[0].dtype == torch.float32
     assert torch.equal(made.reference[0], functional.linear(x.double(), w.double()))
@@ -71,8 +73,7 @@ def test_autocast_is_for_torchs_answer_only() -> None:
 def test_integers_stay_as_they_are() -> None:
     """Indices are not widened."""
     table, index = normal(10, 4), torch.tensor([1, 3, 3])
-    call, tensors = call_of("torch.nn.functional.embedding", functional.embedding, index, table)
-    made = answers(call, lay_out(tensors), PLAIN, "cpu")
+    made = answers_to("embedding", index, table)
     assert torch.equal(made.reference[0], table.double()[index])
 
 
@@ -81,7 +82,7 @@ def test_mutated_inputs_follow_the_outputs() -> None:
     x, y = normal(6, dtype=torch.float16), normal(6, seed=1, dtype=torch.float16)
     call, tensors = call_of("torch.Tensor.add_", torch.Tensor.add_, x, y)
     layout = lay_out(tensors)
-    made = answers(call, layout, PLAIN, "cpu")
+    made = answers(call, layout, Context(), "cpu")
     assert made.mutated == (0,)
     assert len(made.answer) == 2
     for answer in made.answer:
@@ -101,20 +102,23 @@ def test_op_without_fp64_falls_back_with_a_note(monkeypatch: pytest.MonkeyPatch)
         return plain(input, dim)
 
     x = normal(3, 5)
-    call, tensors = call_of("torch.nn.functional.softmax", plain, x, -1)
     monkeypatch.setattr("pytest_cgins.packs.forward.resolve", lambda op: refuses)
-    made = answers(call, lay_out(tensors), PLAIN, "cpu")
+    made = answers_to("softmax", x, -1)
     assert made.note == (
         "torch.nn.functional.softmax does not run in fp64 (cpu: no fp64 kernel): fp32 is the reference"
     )
     assert torch.equal(made.reference[0], plain(x, -1).double())
 
 
+def widened(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    layout = widen(lay_out(tensors), torch.float64)
+    return rebuild(layout.metas, layout.spans, "cpu")
+
+
 def test_widening_keeps_strides_and_aliases() -> None:
     """Two views of one storage are two views of one wider storage."""
     base = normal(6, 8, dtype=torch.float16)
-    layout = widen(lay_out([base.T, base[2:]]), torch.float64)
-    first, second = rebuild(layout.metas, layout.spans, "cpu")
+    first, second = widened(base.T, base[2:])
     assert first.stride() == (1, 8)
     assert torch.equal(first, base.T.double())
     assert torch.equal(second, base[2:].double())
@@ -125,18 +129,15 @@ def test_widening_keeps_strides_and_aliases() -> None:
 def test_widening_splits_a_storage_of_two_dtypes() -> None:
     """Bytes that are two things at once are widened separately."""
     base = normal(8)
-    tensors = [base, base.view(torch.int32)]
-    layout = widen(lay_out(tensors), torch.float64)
-    floats, integers = rebuild(layout.metas, layout.spans, "cpu")
+    floats, integers = widened(base, base.view(torch.int32))
     assert torch.equal(floats, base.double())
-    assert torch.equal(integers, tensors[1])
+    assert torch.equal(integers, base.view(torch.int32))
 
 
 def test_widening_complex() -> None:
     """complex64 becomes complex128."""
     x = torch.complex(normal(4), normal(4, seed=1))
-    layout = widen(lay_out([x]), torch.float64)
-    assert torch.equal(rebuild(layout.metas, layout.spans, "cpu")[0], x.to(torch.complex128))
+    assert torch.equal(widened(x)[0], x.to(torch.complex128))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
@@ -145,7 +146,7 @@ def test_the_perturbed_reference_is_a_rounding_away(dtype: torch.dtype) -> None:
     x = normal(50, 40).to(dtype)
     call, tensors = call_of("torch.nn.functional.gelu", functional.gelu, x)
     layout = lay_out(tensors)
-    made, again = (answers(call, layout, PLAIN, "cpu") for _ in range(2))
+    made, again = (answers(call, layout, Context(), "cpu") for _ in range(2))
     assert made.perturbed is not None
     assert again.perturbed is not None
     distance = (made.perturbed[0] - made.reference[0]).abs()
@@ -157,8 +158,7 @@ def test_the_perturbed_reference_is_a_rounding_away(dtype: torch.dtype) -> None:
 def test_perturbation_goes_both_ways() -> None:
     """About half of the inputs grow and half shrink, none stays."""
     x = torch.ones(3000)
-    call, tensors = call_of("torch.nn.functional.relu", functional.relu, x)
-    made = answers(call, lay_out(tensors), PLAIN, "cpu")
+    made = answers_to("relu", x)
     assert made.perturbed is not None
     moved = (made.perturbed[0] - 1) * 2.0**24
     assert set(moved.tolist()) == {1.0, -1.0}

@@ -14,7 +14,7 @@ import torch
 from pytest_cgins.config import declared
 from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.verify import inputs
-from pytest_cgins.verify.semantics import chooses, lane_dims, of, opinfo
+from pytest_cgins.verify.semantics import FILE, chooses, facts_of, lane_dims, of
 
 
 def call(op: str, *names: str) -> OpCall:
@@ -102,11 +102,11 @@ def test_constant_under_a_root_is_known_by_whole_words() -> None:
         ("torch.arccos", "unary", ((-1.0, 1.0),)),
     ],
 )
-def test_ops_of_torch_are_found_among_its_tests(
+def test_ops_of_torch_are_known_of_its_tests(
     op: str, sort: str, domains: tuple[tuple[float, float], ...]
 ) -> None:
     """By functional, method, in-place, ATen and alias names."""
-    facts = opinfo.facts_of(op)
+    facts = facts_of(op)
     assert facts is not None
     assert (facts.sort, facts.domains) == (sort, domains)
     assert "float32" in facts.floats
@@ -114,8 +114,8 @@ def test_ops_of_torch_are_found_among_its_tests(
 
 def test_functions_of_users_are_not_taken_for_those_of_torch() -> None:
     """Only torch's own names are looked up."""
-    assert opinfo.facts_of("project.log") is None
-    assert opinfo.facts_of("torch.no_such_op") is None
+    assert facts_of("project.log") is None
+    assert facts_of("torch.no_such_op") is None
 
 
 def test_fresh_inputs_lie_where_the_op_is_defined() -> None:
@@ -146,7 +146,7 @@ def test_what_the_user_says_comes_first() -> None:
 def test_file_of_torchs_tests_is_current() -> None:
     """`python -m tests.write_op_semantics` would write the same with this torch."""
     pytest.importorskip("expecttest", reason="torch's test package imports it")
-    written = opinfo.FILE.read_text(encoding="utf-8")
+    written = FILE.read_text(encoding="utf-8")
     version = json.loads(written)["torch"]
     if str(torch.__version__).partition("+")[0] != version:
         pytest.skip(f"the file is of torch {version}, this is {torch.__version__}")

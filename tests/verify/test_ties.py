@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -248,9 +246,7 @@ WRONG: dict[str, tuple[str, Callable[[Tensor], Sequence[Tensor]], Reason]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_what_is_wrong_among_equal_values_has_its_own_reason(
-    tmp_path: Path, what: str, dtype: torch.dtype
-) -> None:
+def test_what_is_wrong_among_equal_values_has_a_reason(tmp_path: Path, what: str, dtype: torch.dtype) -> None:
     """Indices that come twice, that point elsewhere or nowhere, and orders that are none."""
     name, kernel, reason = WRONG[what]
     x = heavy(6, 41, seed=3, dtype=dtype)
@@ -379,13 +375,8 @@ def counted(scores):
 
 
 @pytest.fixture
-def marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    name = f"marked_{tmp_path.name}"
-    (tmp_path / f"{name}.py").write_text(MARKED)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    importlib.invalidate_caches()
-    yield importlib.import_module(name)
-    sys.modules.pop(name, None)
+def marked(project: Callable[[str], ModuleType]) -> ModuleType:
+    return project(MARKED)
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ def _audit(
 ) -> tuple[list[TraceAudit], list[str], list[TraceError]]:
     """Audits, traces that draw random numbers, and what failed."""
     from pytest_cgins.verify.audit import audit as audit_trace
-    from pytest_cgins.verify.prepare_options import PrepareOptions
+    from pytest_cgins.verify.messages import PrepareOptions
 
     audits: list[TraceAudit] = []
     random: list[str] = []

@@ -20,8 +20,7 @@ from functools import partial
 import torch
 
 from pytest_cgins.core.bits import all_same, snapshot
-from pytest_cgins.verify.probes.raised import attempt
-from pytest_cgins.verify.probes.trial import Deviation, Trial
+from pytest_cgins.verify.probes.rerun import Deviation, Trial, attempt
 
 NAME = "fresh_memory"
 ROUNDS = 2
@@ -75,17 +74,15 @@ def _deviation(
         return None
     # The kernel may return the same memory when it is asked again.
     given = [snapshot(tensor) for tensor in tensors]
-    kept = (
-        error is None and _gives(run, given) and (_was_given(given, before) or _gives(beside, trial.answer))
-    )
+    again = error is None and _gives(run, given)
+    kept = again and (_was_given(given, before) or _gives(beside, trial.answer))
     return Deviation(NAME, trial.name, given, error, reused=kept)
 
 
 def _was_given(given: Sequence[torch.Tensor], before: Sequence[Sequence[torch.Tensor]]) -> bool:
     """Whether it is the answer to other numbers; zeros are also what a kernel gives that does nothing."""
-    return any(bool(tensor.count_nonzero()) for tensor in given) and any(
-        all_same(given, answer) for answer in before
-    )
+    has_some = any(bool(tensor.count_nonzero()) for tensor in given)
+    return has_some and any(all_same(given, answer) for answer in before)
 
 
 def _gives(run: Callable[[], list[torch.Tensor]], answer: Sequence[torch.Tensor]) -> bool:

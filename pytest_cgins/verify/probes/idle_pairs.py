@@ -13,8 +13,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from pytest_cgins.verify.probes.signs import evidence
-
 MOST_PAIRS = 512
 LEAST_PAIRS = 64
 """Before it is given up that calls are ahead."""
@@ -23,6 +21,8 @@ LEAST_LEAD = 0.1
 BUDGET_S = 2.0
 CERTAIN = 1e6
 _SPIN_S = 0.001
+SHARES = (0.25, 0.5, 0.9)
+"""Of their money that gamblers bet on one sign: a small one suits many contrary pairs, a great one few."""
 
 Pair = Sequence[int]
 """By how many bytes the count rose during a call, and during an idle spell."""
@@ -82,3 +82,16 @@ def is_growth(pairs: Sequence[Pair]) -> bool:
     """Whether it is certain that calls take memory which they do not give back."""
     # What a call took and the spell after it gave back was not leaked.
     return evidence(*_signs(pairs)) >= CERTAIN and statistics.median(idle for _, idle in pairs) >= 0
+
+
+def evidence(wins: int, losses: int) -> float:
+    """How far signs speak against chance: a test that may be looked at after every pair.
+
+    Where nothing but others' doings makes two members of a pair differ, and their order is random, either is the
+    greater one as often as the other. A gambler who bets a fixed share of his money on the first member at even odds
+    then wins nothing in the long run: that he ever has N times his money is no likelier than 1/N (Ville).
+
+    Returns:
+        What three such gamblers have, on average, of each unit that they began with; pairs without a difference do not count.
+    """
+    return sum((1 + share) ** wins * (1 - share) ** losses for share in SHARES) / len(SHARES)

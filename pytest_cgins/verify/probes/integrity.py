@@ -17,7 +17,7 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from operator import is_
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pytest_cgins.verify.probes.origin import Origins
+from pytest_cgins.verify.probes.origin import Origins, acts_of
 
 NAME = "integrity"
 MAXIMUM = 16
@@ -151,15 +151,11 @@ class Fingerprint:
         """Files whose code is not what it was when the process began. Takes 2 ms."""
         code = self._code or {}
         mappings = list(_mappings(lambda file, _name: file in code)) if code else []
-        return [
-            old.name
-            for old in code.values()
-            if mappings
-            and old.kilobytes
-            > sum(
-                new.kilobytes for new in mappings if new.file == old.file and old.begin <= new.begin < old.end
-            )
-        ]
+        left = dict.fromkeys(code, 0)
+        for new in mappings:
+            if code[new.file].begin <= new.begin < code[new.file].end:
+                left[new.file] += new.kilobytes
+        return [old.name for old in code.values() if mappings and old.kilobytes > left[old.file]]
 
 
 class Integrity:
@@ -204,7 +200,7 @@ class Integrity:
             self._note(f"overwrote code of {name}", when)
 
     def take_settings(self, changes: Iterable[str], when: str) -> None:
-        """Note settings that the kernel has changed, as `settings.put_back` tells them."""
+        """Note settings that the kernel has changed, as `process_settings.put_back` tells them."""
         for change in changes:
             self._note(f"set {change}", when)
 
@@ -233,9 +229,7 @@ def judge(facts: list[dict[str, str]]) -> str:
     """What is wrong; "" if nothing is."""
     if not facts:
         return ""
-    acts = "; ".join(f"{str(fact['what'])[:300]} ({str(fact['when'])[:100]})" for fact in facts[:3])
-    more = f" and {len(facts) - 3} more" if len(facts) > 3 else ""
-    return f"the kernel changes the process that judges it: it {acts}{more}"
+    return f"the kernel changes the process that judges it: it {acts_of(facts, 'when')}"
 
 
 def _mappings(wanted: Callable[[str, str], object]) -> Iterator[_Code]:
@@ -304,10 +298,14 @@ def _spaces(own: dict[str, list[_Space]]) -> Iterator[_Space]:
     for name in _LIBRARIES:
         module = sys.modules.get(name)
         if module is not None:
-            yield _space(name, module, _is_code)
+            yield _space(name, module, lambda value: callable(value) or isinstance(value, ModuleType))
     for cls in _CLASSES:
         yield _space(f"{cls.__module__}.{cls.__qualname__}", cls, _is_behaviour)
-    modules = {name: module for name, module in sys.modules.items() if _is_relied_on(name)}
+    modules = {
+        name: module
+        for name, module in sys.modules.items()
+        if name in _LIBRARIES or name.partition(".")[0] == _PACKAGE
+    }
     yield _Space(
         "sys.modules",
         sys.modules,
@@ -315,7 +313,7 @@ def _spaces(own: dict[str, list[_Space]]) -> Iterator[_Space]:
         tuple(modules),
         tuple(modules.values()),
         frozenset(),
-        _never,
+        lambda: False,
     )
     for name, module in list(sys.modules.items()):
         if name == _PACKAGE or name.startswith(f"{_PACKAGE}."):
@@ -325,7 +323,7 @@ def _spaces(own: dict[str, list[_Space]]) -> Iterator[_Space]:
 
 
 def _own_spaces(name: str, module: ModuleType) -> Iterator[_Space]:
-    yield _space(name, module, _always)
+    yield _space(name, module, lambda _: True)
     for value in list(vars(module).values()):
         if isinstance(value, type) and value.__module__ == name and not is_dataclass(value):
             yield _space(f"{name}.{value.__qualname__}", value, _is_behaviour)
@@ -340,40 +338,13 @@ def _space(name: str, owner: Any, wanted: Callable[[Any], bool]) -> _Space:
         and (not key.startswith("__") or isinstance(owner, type) or callable(value))
         and wanted(value)
     }
-    inherited = (
-        {key for base in owner.__mro__[1:] for key in vars(base)} if isinstance(owner, type) else set()
-    )
-    inherited -= set(namespace)
-    return _Space(
-        name,
-        owner,
-        namespace.get,
-        tuple(kept),
-        tuple(kept.values()),
-        frozenset(inherited),
-        _hides(frozenset(inherited), namespace) if inherited else _never,
-    )
-
-
-def _hides(inherited: frozenset[str], namespace: Mapping[str, Any]) -> Callable[[], bool]:
+    bases = owner.__mro__[1:] if isinstance(owner, type) else ()
+    inherited = {key for base in bases for key in vars(base)} - set(namespace)
     disjoint = inherited.isdisjoint
-    return lambda: not disjoint(namespace)
-
-
-def _never() -> bool:
-    return False
-
-
-def _is_relied_on(module: str) -> bool:
-    return module in _LIBRARIES or module.partition(".")[0] == _PACKAGE
-
-
-def _is_code(value: Any) -> bool:
-    return callable(value) or isinstance(value, ModuleType)
-
-
-def _always(_value: Any) -> bool:
-    return True
+    return _Space(
+        name, owner, namespace.get, tuple(kept), tuple(kept.values()), frozenset(inherited),
+        lambda: not disjoint(namespace),
+    )  # fmt: skip
 
 
 def _is_behaviour(value: Any) -> bool:
@@ -393,13 +364,9 @@ def _finder() -> Callable[[Sequence[_Space]], list[_Change]]:
             return False
         home = modules.get(new.__globals__.get("__name__"))
         file = new.__code__.co_filename
-        installed = "site-packages" in file or "dist-packages" in file
-        return (
-            installed
-            and home is not None
-            and inside(home) is new.__globals__
-            and attribute(home, "__file__", None) == file
-        )
+        if home is None or not ("site-packages" in file or "dist-packages" in file):
+            return False
+        return inside(home) is new.__globals__ and attribute(home, "__file__", None) == file
 
     def find(spaces: Sequence[_Space]) -> list[_Change]:
         return [

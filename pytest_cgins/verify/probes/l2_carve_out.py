@@ -92,13 +92,11 @@ def judge(facts: dict[str, Any]) -> str:
     limit, window = int(facts.get("limit", 0)), int(facts.get("window", 0))
     if not (limit or window):
         return ""
-    what = (
-        f"{counted(limit, 'byte', grouped=True)} of the L2"
-        if limit
-        else f"a window of {counted(window, 'persisting byte', grouped=True)}"
-    )
+    memory = f"a window of {counted(window, 'persisting byte', grouped=True)}"
+    if limit:
+        memory = f"{counted(limit, 'byte', grouped=True)} of the L2"
     return (
-        f"the kernel set {what} aside for itself, which outlives its calls: what it leaves there is found again "
+        f"the kernel set {memory} aside for itself, which outlives its calls: what it leaves there is found again "
         "however much is written between"
     )
 

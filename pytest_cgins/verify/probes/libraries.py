@@ -101,9 +101,8 @@ def is_below_dispatcher(name: str) -> bool:
     if found is None or found[1] is None:
         return found is not None
     plain = families.plain("aten::" + re.sub(r"_outf?$", "", found[1]))
-    return not families.is_free(plain) and plain in {
-        families.plain(each.partition(".")[0]) for each in all_operators()
-    }
+    known = (families.plain(each.partition(".")[0]) for each in all_operators())
+    return not families.is_free(plain) and plain in known
 
 
 def _calls_system(path: Path, library: Library) -> bool:
@@ -111,10 +110,9 @@ def _calls_system(path: Path, library: Library) -> bool:
     for address in library.opcodes[:_MOST]:
         begin = library.functions[bisect_right(library.functions, address) - 1]
         span = (f"--start-address={begin}", f"--stop-address={address + 32}")  # else what it ends in is cut
+        command = ["objdump", "-d", *span, str(path)]
         try:
-            done = subprocess.run(
-                ["objdump", "-d", *span, path], capture_output=True, text=True, timeout=10, check=False
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
         except (OSError, subprocess.SubprocessError):
             return False  # nobody can tell
         if re.search(rf"^ *{address:x}:.*\t(?:syscall|sysenter|int +\$0x80)\b", done.stdout, re.MULTILINE):

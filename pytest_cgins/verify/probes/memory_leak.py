@@ -7,7 +7,7 @@ poisoned outputs, and its answer must be that of the first: a kernel that counts
 On a CPU it is malloc's count of bytes in use, which is exact, and the address space; on a GPU torch's allocator
 and the pool of cudaMallocAsync, which are this process's own and exact, and for cudaMalloc the driver's free memory,
 in grains of 2 MiB. That is the whole GPU's, so a rise of it is a suspicion only, whoever caused it. Where NVML tells
-what this process holds (`own_memory`), its count decides in the second round; where it does not, calls are held
+what this process holds (`memory.own_nbytes`), its count decides in the second round; where it does not, calls are held
 against idle spells (`idle_pairs`), which finds leaks of 2 MiB a call in calls of up to some 40 ms, and of 256 KiB where
 the GPU is otherwise quiet. Without a suspicion neither is asked.
 
@@ -32,9 +32,8 @@ from pytest_cgins.core.device import device_of
 from pytest_cgins.core.text import counted
 from pytest_cgins.verify.messages import RaisedError
 from pytest_cgins.verify.probes import idle_pairs, memory
-from pytest_cgins.verify.probes.raised import attempt
 from pytest_cgins.verify.probes.repeat import NAME as REPEAT
-from pytest_cgins.verify.probes.trial import Deviation, Trial
+from pytest_cgins.verify.probes.rerun import Deviation, Trial, attempt
 
 NAME = "memory_leak"
 LEAST_CALLS = 3

@@ -33,8 +33,7 @@ import torch
 
 from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.core.bits import memory_of
-from pytest_cgins.verify.probes.raised import attempt
-from pytest_cgins.verify.probes.trial import PreparedCall, Trial
+from pytest_cgins.verify.probes.rerun import PreparedCall, Trial, attempt
 
 NAME = "on_stream"
 DIRECT = ("launcher", "device")
@@ -154,12 +153,8 @@ def _poisoned(call: PreparedCall, outputs: Sequence[torch.Tensor], look: torch.c
 def _edges(tensor: torch.Tensor, into: torch.Tensor | None = None) -> torch.Tensor:
     """A copy of the first and the last bytes of a tensor's memory."""
     octets = memory_of(tensor)
-    parts = (
-        [octets]
-        if octets.numel() <= 2 * LOOKED_AT_NBYTES
-        else [octets[:LOOKED_AT_NBYTES], octets[-LOOKED_AT_NBYTES:]]
-    )
-    return torch.cat(parts, out=into)
+    middle = max(LOOKED_AT_NBYTES, octets.numel() - LOOKED_AT_NBYTES)
+    return torch.cat([octets[:LOOKED_AT_NBYTES], octets[middle:]], out=into)
 
 
 def _changed(memory: torch.Tensor) -> bool:
@@ -207,11 +202,9 @@ def usable(trial: Trial) -> bool:
 def judge(facts: dict[str, Any]) -> str:
     """What is wrong; "" if nothing is."""
     if (facts.get("early") or facts.get("late")) and facts["direct"]:
-        seen = (
-            "while that one was held, memory that the call is to write had changed"
-            if facts.get("early")
-            else "while the default one was held, that one was done, and memory changed afterwards"
-        )
+        seen = "while the default one was held, that one was done, and memory changed afterwards"
+        if facts.get("early"):
+            seen = "while that one was held, memory that the call is to write had changed"
         return (
             f"the kernel works on another stream than the one it is given: {seen}\n→ put everything on `stream`: kernel<<<grid, block, shared, stream>>>, and so copies, "
             "memsets and handles of libraries"

@@ -60,23 +60,10 @@ _FREE = re.compile(
     r"local_scalar_dense|item|is_.*|assert_.*|record_stream|pin_memory|(view|reshape|unsafe_view|reshape_alias)(_copy)?|"
     r"unsafe_(split|chunk).*|index_put|slice_scatter|select_scatter|as_strided(_copy)?|random|uniform|normal"
 )
-OF_TORCH = frozenset(
-    {
-        "",
-        "aten",
-        "mkl",
-        "mkldnn",
-        "mkldnn_prepacked",
-        "onednn",
-        "prepacked",
-        "prim",
-        "prims",
-        "quantized",
-        "_quantized",
-        "sparse",
-        "xnnpack",
-    }
-)
+OF_TORCH = frozenset((
+    "", "aten", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "prepacked", "prim", "prims", "quantized",
+    "_quantized", "sparse", "xnnpack",
+))  # fmt: skip
 """Namespaces of torch's own operators; in all others a name says nothing about the work."""
 
 

@@ -17,21 +17,15 @@ Kind = Literal["kernel", "standard", "installed", "ours", "made"]
 
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _OURS = str(Path(__file__).parents[2]) + os.sep
-_STANDARD = tuple(
-    {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")}
-    | {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")}
-)
+_LIBRARIES = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+_STANDARD = tuple({path + os.sep for path in (*_LIBRARIES, *map(os.path.realpath, _LIBRARIES))})
 _PREFIXES = tuple({os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix)})
 
-_RUN_BY_THREADS = frozenset(
-    {
-        ("threading", "run"),
-        ("concurrent.futures.thread", "run"),
-        ("multiprocessing.pool", "worker"),
-        ("multiprocessing.pool", "mapstar"),
-        ("multiprocessing.pool", "starmapstar"),
-    }
-)
+# Where a thread or a pool of the standard library runs what it was handed.
+_RUN_BY_THREADS = {
+    "threading.run", "concurrent.futures.thread.run", "multiprocessing.pool.worker",
+    "multiprocessing.pool.mapstar", "multiprocessing.pool.starmapstar",
+}  # fmt: skip
 
 
 class Origins:
@@ -75,14 +69,11 @@ class Origins:
             return "kernel"
         if path.startswith(_STANDARD):
             return "standard"
-        inside = any(path.startswith(root) for root in self._roots)
         # An environment in the project, or a project in an environment.
-        environment = any(
-            path.startswith(prefix)
-            for prefix in _PREFIXES
-            if not any(r.startswith(prefix) for r in self._roots)
+        venvs = tuple(
+            prefix for prefix in _PREFIXES if not any(root.startswith(prefix) for root in self._roots)
         )
-        return "kernel" if inside and not environment else "installed"
+        return "kernel" if path.startswith(self._roots) and not path.startswith(venvs) else "installed"
 
     def blame(self, frame: FrameType | None, through: Collection[str] | None = None) -> str:
         """The kernel's line that does what a frame does; "" if it is not the kernel's own doing.
@@ -95,9 +86,10 @@ class Origins:
             kind = self.kind(frame.f_code.co_filename)
             if kind == "kernel":
                 return place(frame)
-            if kind == "standard" and _is_thread_s(frame):
+            module = str(frame.f_globals.get("__name__", ""))
+            if kind == "standard" and f"{module}.{frame.f_code.co_name}" in _RUN_BY_THREADS:
                 return "in a thread"  # to which somebody has handed just that
-            if kind == "standard" and through is not None and _module(frame) not in through:
+            if kind == "standard" and through is not None and module.partition(".")[0] not in through:
                 return ""
             if kind in ("installed", "ours"):
                 return ""
@@ -113,16 +105,12 @@ class Origins:
         return ""
 
 
-def _is_thread_s(frame: FrameType) -> bool:
-    """Whether a frame is where a thread or a pool of the standard library runs what it was handed."""
-    return (str(frame.f_globals.get("__name__", "")), frame.f_code.co_name) in _RUN_BY_THREADS
+def acts_of(facts: list[dict[str, str]], where: str) -> str:
+    """What a kernel did, for a message; each fact has `what` and, by the name `where`, where or when."""
+    acts = "; ".join(f"{str(fact['what'])[:300]} ({str(fact[where])[:200]})" for fact in facts[:3])
+    return f"{acts} and {len(facts) - 3} more" if len(facts) > 3 else acts
 
 
 def place(frame: FrameType) -> str:
     """Where a frame is, for a message: `relu.py, line 3`."""
     return f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}"
-
-
-def _module(frame: FrameType) -> str:
-    """Top-level name of a module of the standard library: `subprocess`, `multiprocessing`."""
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

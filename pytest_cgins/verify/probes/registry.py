@@ -54,6 +54,8 @@ PROBE_SPECS = {
 """By name, in the order in which reports list them."""
 ALWAYS = ("poison", "guards", "inputs_unchanged", "on_stream", "physical_floor")
 """Those that no level leaves out: without them an answer or a time is not the kernel's."""
+PREPARED = frozenset(name for name, spec in PROBE_SPECS.items() if not spec.fast)
+"""Those that have sets of inputs of their own."""
 SANITIZED = frozenset(SANITIZERS)
 """Those that `--cgins-sanitize` switches on, and no level."""
 TIMED = frozenset({"after_timing", "content_cache", "physical_floor", "l2_carve_out"})

@@ -11,8 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from pytest_cgins.core.bits import all_same
-from pytest_cgins.verify.probes.raised import attempt
-from pytest_cgins.verify.probes.trial import Deviation, Trial
+from pytest_cgins.verify.probes.rerun import Deviation, Trial, attempt
 
 NAME = "repeat"
 MORE = 16

@@ -32,7 +32,7 @@ from typing import Any
 import pytest_cgins
 from pytest_cgins.packs.store import BLOBS, MANIFEST
 from pytest_cgins.verify.probes import libraries, native_code
-from pytest_cgins.verify.probes.origin import Origins
+from pytest_cgins.verify.probes.origin import Origins, acts_of
 
 NAME = "snooping"
 MAXIMUM = 16
@@ -74,14 +74,8 @@ def _says(text: str, through: frozenset[str] | None = _DIRECTLY) -> _Rule:
 
 
 def _opens(arguments: _Arguments, _origins: Origins) -> str:
-    given = arguments[0]
-    # Unresolved: /proc/self is a link.
-    found = (
-        _PROC.match(os.path.normpath(os.fsdecode(given)))
-        if isinstance(given, (str, bytes, os.PathLike))
-        else None
-    )
-    return f"opens {found[0]}" if found else ""
+    match = _PROC.match(os.path.normpath(_text(arguments[0])))  # unresolved: /proc/self is a link
+    return f"opens {match[0]}" if match else ""
 
 
 def _leaves_code(arguments: _Arguments, origins: Origins) -> str:
@@ -91,14 +85,8 @@ def _leaves_code(arguments: _Arguments, origins: Origins) -> str:
     return _leaves(given, origins) if writes else ""
 
 
-def _moves_code(arguments: _Arguments, origins: Origins) -> str:
-    return _leaves(arguments[1], origins)
-
-
 def _leaves(given: Any, origins: Origins) -> str:
-    if not isinstance(given, (str, bytes, os.PathLike)):
-        return ""
-    path = os.fsdecode(given)
+    path = _text(given)
     return f"leaves {Path(path).name} in the project" if path.endswith(_CODE) and origins.has(path) else ""
 
 
@@ -143,10 +131,6 @@ def _imports(arguments: _Arguments, _origins: Origins) -> str:
     return f"imports {name}" if name.startswith(f"{_PACKAGE}.") else ""
 
 
-def _reads_attribute(arguments: _Arguments, _origins: Origins) -> str:
-    return _FRAMES.get(str(arguments[1]), "")
-
-
 def _compiles(arguments: _Arguments, origins: Origins) -> str:
     file = os.fsdecode(arguments[1] or "")
     if origins.kind(file) not in ("installed", "ours", "standard") or not Path(file).is_absolute():
@@ -179,7 +163,10 @@ RULES: Mapping[str, tuple[_Rule, ...]] = {
     "open": (_Rule(_opens, None), _Rule(_leaves_code, None), _Rule(_reads_evidence, None, anyhow=True)),
     "os.listdir": (_Rule(_opens, None), _Rule(_lists_evidence, None)),
     "os.scandir": (_Rule(_opens, None), _Rule(_lists_evidence, None)),
-    **{name: (_Rule(_moves_code, None),) for name in ("os.rename", "os.link", "os.symlink")},
+    **dict.fromkeys(
+        ("os.rename", "os.link", "os.symlink"),
+        (_Rule(lambda arguments, origins: _leaves(arguments[1], origins), None),),
+    ),
     "ctypes.string_at": (_says("reads memory by its address", frozenset({"ctypes"})),),
     "ctypes.wstring_at": (_says("reads memory by its address", frozenset({"ctypes"})),),
     "ctypes.memoryview_at": (_says("takes memory by its address", frozenset({"ctypes"})),),
@@ -196,7 +183,7 @@ RULES: Mapping[str, tuple[_Rule, ...]] = {
     "os.kill": (_Rule(_kills),),
     "os.killpg": (_Rule(_kills),),
     "import": (_Rule(_imports, frozenset({"importlib"})),),
-    "object.__getattr__": (_Rule(_reads_attribute),),
+    "object.__getattr__": (_Rule(lambda arguments, _: _FRAMES.get(str(arguments[1]), "")),),
     "code.__new__": (_says("makes code objects"),),
     "compile": (_Rule(_compiles),),
 }  # fmt: skip
@@ -274,9 +261,7 @@ def judge(facts: list[dict[str, str]]) -> str:
     """What is wrong; "" if nothing is."""
     if not facts:
         return ""
-    acts = "; ".join(f"{str(fact['what'])[:200]} ({str(fact['where'])[:200]})" for fact in facts[:3])
-    more = f" and {len(facts) - 3} more" if len(facts) > 3 else ""
-    return f"the kernel looks at more than its arguments: it {acts}{more}"
+    return f"the kernel looks at more than its arguments: it {acts_of(facts, 'where')}"
 
 
 def _children() -> tuple[int, bool]:
@@ -291,17 +276,19 @@ def _children() -> tuple[int, bool]:
 
 def _path(given: Any) -> Path | None:
     """What a path means, links resolved; None for descriptors."""
-    return (
-        Path(os.fsdecode(given)).resolve() if isinstance(given, (str, bytes, os.PathLike)) and given else None
-    )
+    text = _text(given)
+    return Path(text).resolve() if text else None
+
+
+def _text(given: Any) -> str:
+    """A path as it was given; "" for descriptors."""
+    return os.fsdecode(given) if isinstance(given, (str, bytes, os.PathLike)) else ""
 
 
 def _is_evidence(path: Path) -> bool:
     """Whether a path is `cgins.yaml`, a trace pack, or in one."""
-    packs = (path, *list(path.parents)[:2])
-    return path.name == "cgins.yaml" or any(
-        (pack / MANIFEST).is_file() and (pack / BLOBS).is_dir() for pack in packs
-    )
+    packs = (pack for pack in (path, *list(path.parents)[:2]) if (pack / MANIFEST).is_file())
+    return path.name == "cgins.yaml" or any((pack / BLOBS).is_dir() for pack in packs)
 
 
 def _internals(namespace: Mapping[str, Any]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,14 @@ def script(*bodies: str, **values: object) -> list[str]:
     return python(code)
 
 
+def made(**options: Any) -> Sandbox:
+    """A sandbox, where one can be made."""
+    sandbox = Sandbox(limits=ROOMY, devices=False, **options)
+    if trouble := sandbox.available():
+        pytest.skip(trouble)
+    return sandbox
+
+
 WAYS = ways()
 
 
@@ -82,23 +91,18 @@ def sandbox(way: Way, tmp_path: Path) -> Sandbox:
     return Sandbox(way=way, visible=(tmp_path,), hidden=(tmp_path / "gold",), limits=ROOMY, devices=False)
 
 
+def _told(argv: Sequence[str]) -> str:
+    ran = run(argv)
+    return ran.stdout.strip() or f"ended with {ran.returncode}: {ran.stderr}"
+
+
 @pytest.fixture
 def fenced(sandbox: Sandbox) -> Trial:
     """Runs attempts in the sandbox: `reached` or `denied: ERRNO`, a line each."""
-
-    def trial(*bodies: str, **values: object) -> str:
-        ran = run(sandbox.wrap(script(*bodies, **values)))
-        return ran.stdout.strip() or f"ended with {ran.returncode}: {ran.stderr}"
-
-    return trial
+    return lambda *bodies, **values: _told(sandbox.wrap(script(*bodies, **values)))
 
 
 @pytest.fixture
 def free() -> Trial:
     """Runs attempts without a sandbox: what is denied inside must be possible, else its test shows nothing."""
-
-    def trial(*bodies: str, **values: object) -> str:
-        ran = run(script(*bodies, **values))
-        return ran.stdout.strip() or f"ended with {ran.returncode}: {ran.stderr}"
-
-    return trial
+    return lambda *bodies, **values: _told(script(*bodies, **values))

@@ -61,9 +61,7 @@ def test_an_installation_in_a_home_folder_is_not_the_home_folder(tmp_path: Path)
     assert list(toolchain.installation("no-such-compiler", ("bin",))) == []
 
 
-def test_what_is_shown_later_is_seen_later(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shown_later_is_seen_later(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fence is widened for each project, and follows the environment; what is hidden wins."""
     folders = [tmp_path / name for name in ("first", "second", "work")]
     for folder in folders:

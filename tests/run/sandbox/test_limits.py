@@ -19,9 +19,14 @@ from .conftest import LIMIT_S, ROOMY, Trial, python, run, script
 MIB = 1 << 20
 
 
+def limited(sandbox: Sandbox, **limits: int) -> Sandbox:
+    """The same with other limits."""
+    return replace(sandbox, limits=replace(ROOMY, **limits))
+
+
 def test_private_memory(sandbox: Sandbox) -> None:
     """An allocation beyond the limit fails, and a reservation that is not written to is none."""
-    small = replace(sandbox, limits=replace(ROOMY, memory_bytes=256 * MIB))
+    small = limited(sandbox, memory_bytes=256 * MIB)
     body = """
     import mmap
     mmap.mmap(-1, 1 << 40, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=0)
@@ -33,7 +38,7 @@ def test_private_memory(sandbox: Sandbox) -> None:
 
 def test_memory_of_all_processes(sandbox: Sandbox) -> None:
     """Shared memory, and memory of many processes, counts: beyond the limit all are killed, and a line says so."""
-    small = replace(sandbox, limits=replace(ROOMY, memory_bytes=256 * MIB))
+    small = limited(sandbox, memory_bytes=256 * MIB)
     body = """
     import mmap, time
     memory = mmap.mmap(-1, 400 << 20)
@@ -49,9 +54,7 @@ def test_memory_of_all_processes(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize("file", ["os.memfd_create('x')", "os.open('/dev/shm/x', os.O_RDWR | os.O_CREAT)"])
 def test_memory_that_nobody_maps(sandbox: Sandbox, file: str) -> None:
     """What is written to a file in memory counts, with a name or without."""
-    small = replace(
-        sandbox, limits=replace(ROOMY, memory_bytes=256 * MIB, scratch_bytes=1 << 30, file_bytes=1 << 30)
-    )
+    small = limited(sandbox, memory_bytes=256 * MIB, scratch_bytes=1 << 30, file_bytes=1 << 30)
     body = f"""
     import time
     file = {file}
@@ -143,8 +146,7 @@ def test_open_files(fenced: Trial) -> None:
 
 def test_cpu_time(sandbox: Sandbox) -> None:
     """A process that has used up its time is ended, by the signal for it or by SIGKILL."""
-    small = replace(sandbox, limits=replace(ROOMY, cpu_s=1))
-    ran = run(small.wrap(python("while True: pass")))
+    ran = run(limited(sandbox, cpu_s=1).wrap(python("while True: pass")))
     assert ran.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
 
 

@@ -11,9 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cgins.run.sandbox import outside
-from pytest_cgins.run.sandbox.fence import Sandbox
 
-from .conftest import ROOMY, python, run
+from .conftest import made, python, run
 
 SCRATCH = Path("/tmp")
 
@@ -61,9 +60,7 @@ def test_homes_that_cannot_be_emptied(where: str | None, monkeypatch: pytest.Mon
 
 def test_sandbox_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """With HOME=/, as a container gives to a user without a name, a sandbox can be made."""
-    sandbox = Sandbox(limits=ROOMY, devices=False)
-    if sandbox.available():
-        pytest.skip(sandbox.available())
+    sandbox = made()
     monkeypatch.setenv("HOME", "/")
     assert run(sandbox.wrap(["echo", "here"])).stdout == "here\n"
 
@@ -98,9 +95,7 @@ def test_files_of_root_alone(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="for root")
 def test_root_does_not_see_passwords() -> None:
     """Nothing of /etc that only root may read can be read in root's sandbox."""
-    sandbox = Sandbox(limits=ROOMY, devices=False)
-    if sandbox.available():
-        pytest.skip(sandbox.available())
+    sandbox = made()
     secret = [
         str(path) for path in outside.closed_to_others(Path("/etc")) if path.is_file() and path.read_bytes()
     ]
@@ -142,9 +137,7 @@ def test_files_through_links_are_seen(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "file").write_text("found")
     (tmp_path / "near").symlink_to("far")
-    sandbox = Sandbox(visible=(tmp_path / "near",), limits=ROOMY, devices=False)
-    if sandbox.available():
-        pytest.skip(sandbox.available())
+    sandbox = made(visible=(tmp_path / "near",))
     assert run(sandbox.wrap(["cat", str(tmp_path / "near" / "file")])).stdout == "found"
 
 
@@ -183,18 +176,10 @@ def test_runner_secrets(home: Path) -> None:
 def test_variables_that_are_kept() -> None:
     """What compilers, torch and CUDA read is kept; everything else goes, and so does what looks like a secret."""
     kept = {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "0", "OMP_NUM_THREADS": "1", "LC_ALL": "C", "CXX": "g++"}
-    kept |= {
-        "CUBLASLT_LOG_LEVEL": "1",
-        "CUDNN_HOME": "/",
-        "CUFFT_X": "1",
-        "NCCL_DEBUG": "INFO",
-        "MAX_JOBS": "2",
-    }
+    kept |= dict.fromkeys(("CUBLASLT_LOG_LEVEL", "CUDNN_HOME", "CUFFT_X", "NCCL_DEBUG", "MAX_JOBS"), "1")
     kept |= {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "C_INCLUDE_PATH": "/", "CPLUS_INCLUDE_PATH": "/"}
-    kept |= {
-        "USER": "me",
-        "LOGNAME": "me",
-    }  # without them a user who is in no list has no name, and inductor fails
+    # Without them a user who is in no list has no name, and inductor fails.
+    kept |= {"USER": "me", "LOGNAME": "me"}
     gone = {"GITHUB_TOKEN": "x", "CGINS_API_KEY": "x", "SESSION": "x", "TORCH_HUB_TOKEN": "x", "HOME": "/"}
     assert outside.unset({**kept, **gone}) == sorted(gone)
     assert outside.variables(SCRATCH)["TRITON_CACHE_DIR"] == "/tmp/triton"
@@ -220,9 +205,7 @@ def patched(command: list[str], patch: str) -> list[str]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="for administrators")
 def test_without_user_namespaces(tmp_path: Path) -> None:
     """An administrator's sandbox is as closed without one, and leaves the host's settings alone."""
-    sandbox = Sandbox(way="namespaces", visible=(tmp_path,), limits=ROOMY, devices=False)
-    if sandbox.available():
-        pytest.skip(sandbox.available())
+    sandbox = made(way="namespaces", visible=(tmp_path,))
     settings = [Path("/proc/sys/user/max_user_namespaces"), Path("/proc/sys/kernel/pid_max")]
     before = [setting.read_text() for setting in settings]
     script = (
@@ -239,9 +222,7 @@ def test_without_user_namespaces(tmp_path: Path) -> None:
 
 def test_without_mount_setattr(tmp_path: Path) -> None:
     """On kernels before 5.12 each mount is made read-only by itself, whatever its name."""
-    sandbox = Sandbox(way="namespaces", visible=(tmp_path,), limits=ROOMY, devices=False)
-    if sandbox.available():
-        pytest.skip(sandbox.available())
+    sandbox = made(way="namespaces", visible=(tmp_path,))
     odd = tmp_path / "a folder\\040"
     odd.mkdir()
     sandbox = sandbox.around(visible=(), hidden=(odd,))

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.building.build import build
-from pytest_cgins.core import documents
-from pytest_cgins.core.model import KernelSource
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.run.timing import TimingService
 from pytest_cgins.verify.probes import after_timing
 from pytest_cgins.verify.probes.registry import wrong_when
+from tests.run.relu import launcher, relu_set
 from tests.whole_timing import here, measured
 
 Make = Callable[..., Any]
@@ -45,34 +43,25 @@ IN_PLACE = """
 def relu(input):
     return input.clamp_(min=0)
 """
-STOPS_WRITING = """\
-// cgins: relu(Tensor input) -> Tensor
-#include <cgins.h>
-static int calls = 0;
-extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
-  if (++calls > 50 && CONDITION) return 0;
-  const float* x = cgins::data<float>(input);
-  for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<float>(out)[i] = x[i] < 0 ? 0 : x[i];
-  return 0;
-}
-"""
+INPUTS = {"0": torch.linspace(-1, 1, 3000), "1": torch.linspace(2, -2, 3000)}
 
 
-@pytest.fixture
-def inputs() -> dict[str, torch.Tensor]:
-    return {"0": torch.linspace(-1, 1, 3000), "1": torch.linspace(2, -2, 3000)}
+def stops_writing(folder: Path, condition: str) -> Any:
+    """A launcher that does so from its fiftieth call on."""
+    body = f"if (++calls > 50 && {condition}) return 0;\n"
+    body += "for (int64_t i = 0; i < cgins::numel(input); ++i) y[i] = x[i] < 0 ? 0 : x[i];"
+    return launcher(folder, body, before="static int calls = 0;")
 
 
-def measure(kernel: Any, sets: list[Any], **changes: Any) -> dict[tuple[str, str], Any]:
+def measure(
+    kernel: Any, inputs: dict[str, torch.Tensor] = INPUTS, mutated: tuple[int, ...] = (), **changes: Any
+) -> dict[tuple[str, str], Any]:
     """Answers by set and time; what the kernel raised where it gave none."""
+    sets = [relu_set(x, name, mutated=mutated) for name, x in inputs.items()]
     params = {
-        "kernel": kernel,
-        "device": "cpu",
-        "import_root": "",
-        "sets": [one for one, _ in sets],
-        "probes": ["after_timing"],
-        **changes,
-    }
+        "kernel": kernel, "device": "cpu", "import_root": "", "sets": [one for one, _ in sets],
+        "probes": ["after_timing"], **changes,
+    }  # fmt: skip
     whole = measured(here(TimingService({})), params, [buffer for _, buffer in sets])
     return {
         (one["name"], one["when"]): one["error"] or unpack(one["tensors"], buffer, "cpu")
@@ -80,23 +69,19 @@ def measure(kernel: Any, sets: list[Any], **changes: Any) -> dict[tuple[str, str
     }
 
 
-def test_all_answers_of_an_honest_kernel_are_right(
-    relu_kernel: Make, relu_inputs: Make, inputs: dict[str, torch.Tensor]
-) -> None:
+def test_all_answers_of_an_honest_kernel_are_right(relu_kernel: Make) -> None:
     """Copies with different numbers are timed in turn, and each set's answer is that of its own numbers."""
-    answers = measure(relu_kernel(RIGHT), [relu_inputs(x, name) for name, x in inputs.items()])
-    assert set(answers) == {(name, when) for name in inputs for when in ("last", "after")}
+    answers = measure(relu_kernel(RIGHT))
+    assert set(answers) == {(name, when) for name in INPUTS for when in ("last", "after")}
     for (name, _), (output,) in answers.items():
-        assert torch.equal(output, inputs[name].relu())
+        assert torch.equal(output, INPUTS[name].relu())
 
 
-def test_a_kernel_that_counts_its_calls_is_wrong_then(
-    relu_kernel: Make, relu_inputs: Make, inputs: dict[str, torch.Tensor]
-) -> None:
+def test_a_kernel_that_counts_its_calls_is_wrong_then(relu_kernel: Make) -> None:
     """Right for fifty calls, which verification would not pass: the last timed answers show it."""
-    answers = measure(relu_kernel(COUNTS_ITS_CALLS), [relu_inputs(x, name) for name, x in inputs.items()])
+    answers = measure(relu_kernel(COUNTS_ITS_CALLS))
     for (name, _), (output,) in answers.items():
-        assert torch.equal(output, inputs[name])
+        assert torch.equal(output, INPUTS[name])
 
 
 RING = """
@@ -108,18 +93,16 @@ def relu(input):
 """
 
 
-def test_an_answer_that_later_calls_write_over_is_told(
-    relu_kernel: Make, relu_inputs: Make, inputs: dict[str, torch.Tensor]
-) -> None:
+def test_an_answer_that_later_calls_write_over_is_told(relu_kernel: Make) -> None:
     """A ring of outputs, larger than what is kept at a time, is still memory that belongs to a user."""
-    answers = measure(relu_kernel(RING), [relu_inputs(x, name) for name, x in inputs.items()])
+    answers = measure(relu_kernel(RING))
     assert any(when == "held" for _, when in answers)
 
 
-def test_calls_afterwards_follow_on_each_other_as_timed_ones_do(relu_kernel: Make, relu_inputs: Make) -> None:
+def test_calls_afterwards_follow_on_each_other_as_timed_ones_do(relu_kernel: Make) -> None:
     """A kernel that does less when it is called again at once does so here, however large its tensors are."""
-    inputs = {"0": torch.linspace(-1, 1, 300_000), "1": torch.linspace(2, -2, 300_000)}
-    answers = measure(relu_kernel(HURRIES), [relu_inputs(x, name) for name, x in inputs.items()])
+    large = {"0": torch.linspace(-1, 1, 300_000), "1": torch.linspace(2, -2, 300_000)}
+    answers = measure(relu_kernel(HURRIES), large)
     assert torch.equal(answers["0", "after"][0], answers["1", "after"][0])
 
 
@@ -166,49 +149,20 @@ class _Left:
         self.looks += 1
         return [torch.tensor(self._value)]
 
-    def prepare(self) -> None:
-        raise AssertionError("only looked at")
 
-    def call_prepared(self) -> object:
-        raise AssertionError("only looked at")
-
-    def finished(self, result: Any) -> list[torch.Tensor]:
-        raise AssertionError("only looked at")
-
-
-@pytest.fixture
-def launcher(tmp_path: Path) -> Callable[[str], Any]:
-    """Builds the launcher that stops writing on a condition."""
-
-    def make(condition: str) -> Any:
-        source = tmp_path / "relu.cpp"
-        source.write_text(STOPS_WRITING.replace("CONDITION", condition))
-        kernel = KernelSource(
-            kernel="relu", implementation="cpp", op="torch.nn.functional.relu", device="cpu", contract="launcher",
-            entry="relu", schema="relu(Tensor input) -> Tensor", files=(str(source),),
-        )  # fmt: skip
-        return documents.dump_python(build(kernel, cache=tmp_path / "cache"))
-
-    return make
-
-
-def test_answers_of_earlier_calls_are_not_taken(
-    launcher: Callable[[str], Any], relu_inputs: Make, inputs: dict[str, torch.Tensor]
-) -> None:
+def test_answers_of_earlier_calls_are_not_taken(tmp_path: Path) -> None:
     """A launcher that finds its outputs filled, and leaves them so, has the answers to other numbers there."""
-    filled = "cgins::data<float>(out)[0] == cgins::data<float>(out)[0]"
-    answers = measure(launcher(filled), [relu_inputs(x, name) for name, x in inputs.items()])
+    answers = measure(stops_writing(tmp_path, "y[0] == y[0]"))
     assert len(answers) == 4
-    other = {"0": "1", "1": "0"}
-    for name, x in inputs.items():
+    for name, other in ("01", "10"):
         (last,), (after,) = answers[name, "last"], answers[name, "after"]
-        assert torch.equal(last, inputs[other[name]].relu())
-        assert torch.equal(after, x.relu())
+        assert torch.equal(last, INPUTS[other].relu())
+        assert torch.equal(after, INPUTS[name].relu())
 
 
-def test_with_one_set_unwritten_answers_are_poison(launcher: Callable[[str], Any], relu_inputs: Make) -> None:
+def test_with_one_set_unwritten_answers_are_poison(tmp_path: Path) -> None:
     """A launcher that leaves the right answers of earlier calls in its outputs gives NaN."""
-    answers = measure(launcher("true"), [relu_inputs(torch.linspace(-1, 1, 3000), "0")])
+    answers = measure(stops_writing(tmp_path, "true"), {"0": INPUTS["0"]})
     assert len(answers) == 2
     assert all(output.isnan().all() for (output,) in answers.values())
 
@@ -232,11 +186,9 @@ def relu(input):
 """
 
 
-def test_an_answer_that_is_put_off_while_timed_is_none(
-    relu_kernel: Make, relu_inputs: Make, inputs: dict[str, torch.Tensor]
-) -> None:
+def test_an_answer_that_is_put_off_while_timed_is_none(relu_kernel: Make) -> None:
     """Code that hangs on a timed call's result is not run when the answer is looked at: what it returned is told."""
-    answers = measure(relu_kernel(LAZY_WHEN_TIMED), [relu_inputs(x, name) for name, x in inputs.items()])
+    answers = measure(relu_kernel(LAZY_WHEN_TIMED))
     assert len(answers) == 4
     for answer in answers.values():
         assert "returned a tensor with attributes of its own (as_subclass, clone)" in answer["message"]
@@ -254,46 +206,39 @@ class _Raises:
     name = "0"
     is_left = False
 
-    def answer_left(self) -> list[torch.Tensor]:
-        raise AssertionError("there is none")
-
     def prepare(self) -> None:
         pass
 
     def call_prepared(self) -> object:
         raise ValueError("no more")
 
-    def finished(self, result: Any) -> list[torch.Tensor]:
-        raise AssertionError("it raised")
 
-
-def test_an_op_that_changes_its_inputs_is_judged_afterwards(relu_kernel: Make, relu_inputs: Make) -> None:
+def test_an_op_that_changes_its_inputs_is_judged_afterwards(relu_kernel: Make) -> None:
     """Nobody knows what the inputs of its last timed call were; the restored ones are known."""
-    one, buffer = relu_inputs(torch.linspace(-1, 1, 3000), "0")
-    answers = measure(relu_kernel(IN_PLACE), [({**one, "mutated": [0]}, buffer)])
+    answers = measure(relu_kernel(IN_PLACE), {"0": INPUTS["0"]}, mutated=(0,))
     assert set(answers) == {("0", "after")}
-    expected = torch.linspace(-1, 1, 3000).relu()
-    assert all(torch.equal(tensor, expected) for tensor in answers["0", "after"])
+    assert all(torch.equal(tensor, INPUTS["0"].relu()) for tensor in answers["0", "after"])
     assert len(answers["0", "after"]) == 2
 
 
-def test_without_the_probe_nothing_is_handed_back(relu_kernel: Make, relu_inputs: Make) -> None:
+def test_without_the_probe_nothing_is_handed_back(relu_kernel: Make) -> None:
     """An exception in cgins.yaml costs nothing."""
-    assert measure(relu_kernel(RIGHT), [relu_inputs(torch.randn(100), "0")], probes=[]) == {}
+    assert measure(relu_kernel(RIGHT), probes=[]) == {}
 
 
-def test_the_message_says_when_and_guesses_nothing() -> None:
+@pytest.mark.parametrize(
+    ("when", "words"),
+    [
+        ("last", "wrong in the last timed call"),
+        # So that its author looks for what only the gate has.
+        (
+            "ordinary",
+            "an ordinary process, where nothing is around its outputs and nothing shows that it is gated",
+        ),
+    ],
+)
+def test_the_message_says_when_and_guesses_nothing(when: Any, words: str) -> None:
     """A wrong answer is told with its set and the check that failed, and with no guess at the cause."""
-    message = wrong_when("last", "fresh", "3 of 8 elements are wrong")
-    assert "wrong in the last timed call (fresh inputs): 3 of 8 elements are wrong" in message
+    message = wrong_when(when, "fresh", "3 of 8 elements are wrong")
+    assert f"{words} (fresh inputs): 3 of 8 elements are wrong" in message
     assert "→" not in message
-
-
-def test_the_message_of_a_further_process_says_what_it_had_not() -> None:
-    """So that its author looks for what only the gate has."""
-    message = wrong_when("ordinary", "fresh", "all elements are wrong")
-    assert (
-        "an ordinary process, where nothing is around its outputs and nothing shows that it is gated"
-        in message
-    )
-    assert message.endswith("(fresh inputs): all elements are wrong")

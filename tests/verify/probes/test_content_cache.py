@@ -202,7 +202,7 @@ def test_rounds_go_on_while_they_do_not_agree(monkeypatch: pytest.MonkeyPatch) -
         ([(3e6, 1e6)] * 6, False),
     ],
 )
-def test_a_first_round_ends_when_nothing_can_change_it(
+def test_a_first_round_that_nothing_can_change_ends(
     pairs: list[tuple[float, float]], is_cleared: bool
 ) -> None:
     """Whatever pairs would follow."""

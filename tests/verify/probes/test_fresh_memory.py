@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pytest_cgins.run.verification import VerificationService
+from tests.run.relu import relu_set
 
 Make = Callable[..., Any]
 ROWS = torch.tensor([[-1.0, 2.0], [3.0, -4.0]])
@@ -68,8 +69,9 @@ def relu(input):
 """
 
 
-def deviations(kernel: dict[str, Any], sets: list[Any]) -> list[dict[str, Any]]:
+def deviations(kernel: dict[str, Any], *inputs: torch.Tensor) -> list[dict[str, Any]]:
     """What the probe alone sees of a kernel."""
+    sets = [relu_set(tensor, f"set {index}") for index, tensor in enumerate(inputs)]
     params = {"kernel": kernel, "device": "cpu", "sets": [one for one, _ in sets], "probes": ["fresh_memory"]}
     result, _ = VerificationService({}).run(params, [buffer for _, buffer in sets])
     found: list[dict[str, Any]] = result["deviations"]
@@ -77,38 +79,37 @@ def deviations(kernel: dict[str, Any], sets: list[Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("text", [BY_ADDRESS, ONE_ROW_BY_ADDRESS, AN_INPUT_BY_ADDRESS])
-def test_what_is_kept_for_an_address_is_stale(relu_kernel: Make, relu_inputs: Make, text: str) -> None:
+def test_what_is_kept_for_an_address_is_stale(relu_kernel: Make, text: str) -> None:
     """An answer, a part of one, or what it is made of: the same wrong answer each time, in these tensors alone."""
-    found = deviations(relu_kernel(text), [relu_inputs(ROWS, "recorded"), relu_inputs(ROWS + 5, "fresh")])
+    found = deviations(relu_kernel(text), ROWS, ROWS + 5)
     assert [one["reused"] for one in found] == [True, True]
 
 
 @pytest.mark.parametrize("text", [EACH_CALL_OTHERWISE, ONE_CALL_IN_THREE, NOTHING_AFTER_TWO_CALLS])
-def test_what_differs_otherwise_is_not(relu_kernel: Make, relu_inputs: Make, text: str) -> None:
+def test_what_differs_otherwise_is_not(relu_kernel: Make, text: str) -> None:
     """Neither an answer that comes once, nor one that comes from any tensors, was kept for these."""
-    found = deviations(relu_kernel(text), [relu_inputs(ROWS, "recorded"), relu_inputs(ROWS + 5, "fresh")])
+    found = deviations(relu_kernel(text), ROWS, ROWS + 5)
     assert found
     assert not any(one["reused"] for one in found)
 
 
-def test_an_exception_is_no_answer(relu_kernel: Make, relu_inputs: Make) -> None:
+def test_an_exception_is_no_answer(relu_kernel: Make) -> None:
     """It is told as it is."""
-    found = deviations(relu_kernel(TIRES), [relu_inputs(ROWS, "recorded"), relu_inputs(ROWS + 5, "fresh")])
+    found = deviations(relu_kernel(TIRES), ROWS, ROWS + 5)
     assert all(one["error"]["message"].endswith("raised RuntimeError: tired") for one in found)
     assert [one["reused"] for one in found] == [False, False]
 
 
-def test_a_right_kernel_and_a_single_set_show_nothing(relu_kernel: Make, relu_inputs: Make) -> None:
+def test_a_right_kernel_and_a_single_set_show_nothing(relu_kernel: Make) -> None:
     """Numbers are exchanged between sets, and elements of each."""
     kernel = relu_kernel(RIGHT)
-    assert deviations(kernel, [relu_inputs(ROWS, "recorded"), relu_inputs(ROWS + 5, "fresh")]) == []
-    assert deviations(kernel, [relu_inputs(ROWS)]) == []
+    assert deviations(kernel, ROWS, ROWS + 5) == []
+    assert deviations(kernel, ROWS) == []
 
 
-def test_what_is_kept_while_a_part_stays_is_stale(relu_kernel: Make, relu_inputs: Make) -> None:
+def test_what_is_kept_while_a_part_stays_is_stale(relu_kernel: Make) -> None:
     """An answer that is new only if the first row is: single elements of the others show it."""
     many = torch.arange(1.0, 65.0).reshape(16, 4)
-    sets = [relu_inputs(many + 100 * index, f"set {index}") for index in range(8)]
-    found = deviations(relu_kernel(BY_ADDRESS_AND_SUMS), sets)
+    found = deviations(relu_kernel(BY_ADDRESS_AND_SUMS), *(many + 100 * index for index in range(8)))
     assert found
     assert all(one["reused"] for one in found)

@@ -16,7 +16,7 @@ import torch
 
 from pytest_cgins.building.loading import launcher
 from pytest_cgins.core import waiting
-from pytest_cgins.verify.probes import integrity, settings
+from pytest_cgins.verify.probes import integrity, process_settings
 from pytest_cgins.verify.probes.origin import Origins
 
 Watched = Callable[..., dict[str, Any]]
@@ -26,9 +26,9 @@ RIGHT = "import torch\ndef relu(input):\n    return torch.where(input > 0, input
 @pytest.fixture(autouse=True)
 def _same_process() -> Iterator[None]:
     """Whatever a test's kernel did is undone, by the probe or here."""
-    before = settings.read()
+    before = process_settings.read()
     yield
-    settings.put_back(before)
+    process_settings.put_back(before)
 
 
 def _message(watched: Watched, text: str) -> str:
@@ -82,6 +82,11 @@ def _message(watched: Watched, text: str) -> str:
             "set the float32 matmul precision from highest to medium",
         ),
         ("torch.set_default_dtype(torch.float64)", "set the default dtype from float32 to float64"),
+        # They choose what torch's own op runs.
+        (
+            "torch.backends.cuda.enable_flash_sdp(False)",
+            "set torch.backends.cuda.flash_sdp_enabled from True to False",
+        ),
         ("torch.set_grad_enabled(False)", "set grad mode from True to False"),
         ("import gc; gc.disable()", "set the garbage collector from True to False"),
         (
@@ -94,9 +99,7 @@ def _message(watched: Watched, text: str) -> str:
         ),
     ],
 )
-def test_what_a_module_changes_as_it_is_loaded_is_named(
-    watched: Watched, preparation: str, words: str
-) -> None:
+def test_what_a_module_changes_at_import_is_named(watched: Watched, preparation: str, words: str) -> None:
     """Each of these trips with what was changed, and the process serves nobody else."""
     originals = (torch.relu, time.perf_counter, launcher.GUARD_NBYTES)
     message = _message(watched, f"import torch\n{preparation}\n{RIGHT}")
@@ -218,18 +221,12 @@ def test_whose_file_it_is(tmp_path: Path) -> None:
 def test_settings_are_put_back_for_the_next_kernel_though_nobody_asked(watched: Watched) -> None:
     """With the probe off nothing is told, and nothing leaks."""
     text = f"{RIGHT}\ntorch.set_num_threads(1)\ndef relu(input, right=relu):\n    torch.use_deterministic_algorithms(True)\n    return right(input)\n"
-    before = settings.read()
+    before = process_settings.read()
     torch.set_num_threads(2)
     assert watched(text, "plain_outputs")["observed"] == {}
     assert torch.get_num_threads() == 2
     assert not torch.are_deterministic_algorithms_enabled()
-    settings.put_back(before)
-
-
-def test_flags_of_attention_are_settings(watched: Watched) -> None:
-    """They choose what torch's own op runs."""
-    message = _message(watched, f"{RIGHT}\ntorch.backends.cuda.enable_flash_sdp(False)\n")
-    assert "set torch.backends.cuda.flash_sdp_enabled from True to False" in message
+    process_settings.put_back(before)
 
 
 def test_how_the_processor_computes_does_not_leak_either(watched: Watched) -> None:
@@ -253,22 +250,21 @@ def test_how_the_processor_computes_does_not_leak_either(watched: Watched) -> No
 def test_calls_that_leave_the_processor_computing_otherwise_are_an_offence(
     watched: Watched, set_by: str, words: str
 ) -> None:
-    """If each of them does; what is set once, as by a library that the first call loads, is none."""
+    """If each of them does; what is set once, as by a library that the first call loads, or put back, is none."""
     header = f"{RIGHT}\nimport ctypes\nlibc = ctypes.CDLL(None)\ncalls = []\n"
     every = f"{header}def relu(input, right=relu):\n    {set_by}\n    return right(input)\n"
     once = every.replace(set_by, f"calls.append(1)\n    if len(calls) == 1: {set_by}")
-    assert words in _message(lambda text, *_: watched(text, integrity.NAME, "repeat"), every)
-    assert _message(lambda text, *_: watched(text, integrity.NAME, "repeat"), once) == ""
-    assert (torch.tensor([1e-40]) * 1.0).item() != 0.0
-
-
-def test_calls_that_put_back_how_the_processor_computes_are_no_offence(watched: Watched) -> None:
-    """How a kernel computes inside is its own affair."""
-    inside = (
-        f"{RIGHT}\ndef relu(input, right=relu):\n    torch.set_flush_denormal(True)\n    out = right(input)\n"
-        "    torch.set_flush_denormal(False)\n    return out\n"
+    inside = every.replace(
+        "return right(input)",
+        "out = right(input)\n    torch.set_flush_denormal(False)\n    libc.fesetround(0)\n    return out",
     )
-    assert _message(lambda text, *_: watched(text, integrity.NAME, "repeat"), inside) == ""
+
+    def repeated(text: str, *_: str) -> dict[str, Any]:
+        return watched(text, integrity.NAME, "repeat")
+
+    assert words in _message(repeated, every)
+    assert _message(repeated, once) == _message(repeated, inside) == ""
+    assert (torch.tensor([1e-40]) * 1.0).item() != 0.0
 
 
 def test_overwritten_machine_code_shows(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins.verify.probes import idle_pairs, memory, memory_leak, memory_use, own_memory
+from pytest_cgins.verify.probes import idle_pairs, memory, memory_leak, memory_use
+from pytest_cgins.verify.probes.idle_pairs import SHARES, evidence
 from pytest_cgins.verify.probes.memory_leak import Leak
 from pytest_cgins.verify.probes.memory_use import Meter
-from pytest_cgins.verify.probes.signs import SHARES, evidence
 
 MIB = 2**20
-GRAIN = own_memory.GRAIN_NBYTES
+GRAIN = memory.GRAIN_NBYTES
 
 
 class Gpu:
@@ -161,9 +161,7 @@ def test_an_honest_kernel_on_a_busy_gpu_holds(on: Callable[..., str], told: bool
         assert on(Gpu(0, share, seed), told=told) == ""
 
 
-def test_without_a_suspicion_nothing_more_is_asked(
-    on: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_suspicion_no_more_is_asked(on: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     """An honest kernel on a quiet GPU is called no more often than before, and NVML is left alone."""
     gpu = Gpu(0, 0, seed=0)
     assert on(gpu, told=False) == ""
@@ -203,20 +201,18 @@ class Host:
 def test_this_process_is_found_by_what_it_holds() -> None:
     """Its number is the host's: it is the one whose share follows what is allocated here."""
     host = Host()
-    assert own_memory.find_own(host.list, host.holding) == 4711
+    assert memory.find_own(host.list, host.holding) == 4711
 
 
 @pytest.mark.parametrize("host", [Host(listed=False), Host(imitated=True)])
 def test_a_process_that_is_not_known_for_sure_is_not_guessed(host: Host) -> None:
     """NVML lists others alone, or two that grew alike."""
-    assert own_memory.find_own(host.list, host.holding) is None
-    assert own_memory.find_own(dict, host.holding) is None
+    assert memory.find_own(host.list, host.holding) is None
+    assert memory.find_own(dict, host.holding) is None
 
 
 @pytest.mark.parametrize(("grown", "much"), [(100 * MIB, False), (2048 * MIB, True)])
-def test_memory_beside_torch_is_the_processes_own(
-    monkeypatch: pytest.MonkeyPatch, grown: int, much: bool
-) -> None:
+def test_memory_beside_torch_is_its_own(monkeypatch: pytest.MonkeyPatch, grown: int, much: bool) -> None:
     """What NVML tells before the first call and after the last first call is held against the limit."""
     told = iter([500 * MIB, 500 * MIB + grown])
     monkeypatch.setattr(memory, "held_beside_torch", lambda _device: next(told))

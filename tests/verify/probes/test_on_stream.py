@@ -134,9 +134,8 @@ def test_who_is_given_the_stream_must_work_on_it(facts: dict[str, Any], reproach
     assert reproach in message
     assert bool(message) is bool(reproach)
     assert ("\n→ " in message) is bool(reproach)
-    assert bool(on_stream.notes(facts)) is (
-        facts == {"direct": False, "early": True, "early_on_default": False}
-    )
+    is_told = facts == {"direct": False, "early": True, "early_on_default": False}
+    assert bool(on_stream.notes(facts)) is is_told
 
 
 def test_a_kernel_that_does_not_run_again_is_not_accused() -> None:

@@ -152,9 +152,7 @@ def test_what_counts_as_the_op(own: dict[str, int], calls: dict[str, int], tripp
         ("torch.nn.functional.scaled_dot_product_attention", [(1, 2, 8, 16)] * 3, {"attention"}),
     ],
 )
-def test_what_torch_runs_is_recorded(
-    function: str, tensors: list[tuple[int, ...]], families: set[str]
-) -> None:
+def test_what_torch_runs_is_told(function: str, tensors: list[tuple[int, ...]], families: set[str]) -> None:
     """Whatever an op decomposes into in this version, its work is of a known family."""
     arguments = tuple(
         Argument(name=f"a{number}", value=Value(kind="tensor", value=number), passed="positional")

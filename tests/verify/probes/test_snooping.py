@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.verify.probes import audit, snooping
+from pytest_cgins.verify.probes import audit_hook, snooping
 
 Watched = Callable[..., dict[str, Any]]
 RIGHT = "import torch\ndef relu(input):\n    return torch.where(input > 0, input, 0.0)\n"
@@ -186,7 +186,7 @@ def test_nobody_listens_afterwards(watched: Watched) -> None:
     heard: list[str] = []
     watched(RIGHT, snooping.NAME)
     compile("1", "here", "eval")
-    with audit.listening(lambda event, *_: heard.append(event), {"compile"}):
+    with audit_hook.listening(lambda event, *_: heard.append(event), {"compile"}):
         compile("1", "here", "eval")
     compile("1", "here", "eval")
     assert heard == ["compile"]

@@ -78,7 +78,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest_cgins.record(folder / "traces/tiny", ops=["torch.nn.functional.relu"]):
         torch.nn.functional.relu(torch.randn(40, 40))
     (folder / "relus.py").write_text(KERNELS)
-    names = ("right", "counts", "keeps", "slows_the_clock", "writes_samples", "slows_torch", "wrong")
+    names = ("right", *SUSPECT, "wrong")
     implementations = ", ".join(f"{{name: {name}, device: cpu, target: 'relus:{name}'}}" for name in names)
     (folder / "cgins.yaml").write_text(
         "version: 1\ntraces: [traces/tiny]\nkernels:\n"
@@ -117,41 +117,31 @@ def test_an_honest_kernel_holds_all_and_has_a_floor(found: dict[str, Evaluation]
     assert outcomes == dict.fromkeys(TIMED, "held") | {"l2_carve_out": "not-run"}
 
 
-def test_a_kernel_that_counts_is_wrong_after_timing(found: dict[str, Evaluation]) -> None:
-    """Suspect, with the set of inputs and the element; its timings are kept."""
-    verdict = found["counts"].verdict
-    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.WRONG_AFTER_TIMING)
-    assert "right when it was verified, wrong in the last timed call (" in verdict.message
-    assert found["counts"].measurement is not None
+SUSPECT = {
+    "counts": (Reason.WRONG_AFTER_TIMING, "right when it was verified, wrong in the last timed call ("),
+    # Verification saw right answers only.
+    "keeps": (Reason.STALE_ANSWER, "results are kept by their inputs' content"),
+    # Replaced or set in the timing worker alone, after more calls than verification makes.
+    "slows_the_clock": (Reason.TAMPERING, "time.perf_counter_ns"),
+    "slows_torch": (
+        Reason.TAMPERING,
+        "set the float32 matmul precision from highest to high (as it was timed)",
+    ),
+    # Where only the timer stands on the stack.
+    "writes_samples": (Reason.SNOOPING, "walks the stack (relus.py, line "),
+}
+
+
+@pytest.mark.parametrize(("name", "reason", "words"), [(name, *row) for name, row in SUSPECT.items()])
+def test_what_a_kernel_does_only_while_it_is_timed_is_seen(
+    found: dict[str, Evaluation], name: str, reason: Reason, words: str
+) -> None:
+    """Each is suspect by its name, and its timings are kept."""
+    verdict = found[name].verdict
+    assert (verdict.status, verdict.reason) == (Status.SUSPECT, reason)
+    assert words in verdict.message
+    assert found[name].measurement is not None
     assert "speedup_vs_torch" in verdict.numbers
-
-
-def test_a_kernel_that_keeps_results_by_content_is_stale(found: dict[str, Evaluation]) -> None:
-    """Verification saw right answers only; the time on unseen numbers gives it away."""
-    verdict = found["keeps"].verdict
-    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.STALE_ANSWER)
-    assert "results are kept by their inputs' content" in verdict.message
-
-
-def test_the_clock_of_the_timing_worker_is_looked_after(found: dict[str, Evaluation]) -> None:
-    """A function that is replaced only there, after more calls than verification makes, is found there."""
-    verdict = found["slows_the_clock"].verdict
-    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.TAMPERING)
-    assert "time.perf_counter_ns" in verdict.message
-
-
-def test_a_kernel_that_looks_for_the_samples_is_seen(found: dict[str, Evaluation]) -> None:
-    """Walking the stack is snooping, also where only the timer stands on it."""
-    verdict = found["writes_samples"].verdict
-    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.SNOOPING)
-    assert "walks the stack (relus.py, line " in verdict.message
-
-
-def test_a_kernel_that_slows_torch_is_seen(found: dict[str, Evaluation]) -> None:
-    """A setting that it changes only while it is timed counts."""
-    verdict = found["slows_torch"].verdict
-    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.TAMPERING)
-    assert "set the float32 matmul precision from highest to high (as it was timed)" in verdict.message
 
 
 def test_a_wrong_kernel_is_not_timed(found: dict[str, Evaluation]) -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.verify.resize import resized, stride_like
 from pytest_cgins.verify.semantics import of
+from pytest_cgins.verify.size_groups import resized, stride_like
 from pytest_cgins.verify.size_trial import prime_below
 from tests.verify.helpers import call_of, normal
 

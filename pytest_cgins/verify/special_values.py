@@ -13,14 +13,13 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.layout import lay_out
 from pytest_cgins.packs.backward import is_derived
-from pytest_cgins.verify import inputs, operators
+from pytest_cgins.verify import inputs, op_calls
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import Semantics
-from pytest_cgins.verify.semantics.call import word
-from pytest_cgins.verify.semantics.entries import DISTINCT
+from pytest_cgins.verify.semantics import DISTINCT, Semantics, word
+from pytest_cgins.verify.size_trial import ProbedCall
 
 NAME = "special_values"
 INPUTS = "NaN and infinity"
@@ -30,14 +29,9 @@ MASKED = "rows of infinity"
 _FIRST, _MIDDLE, _LAST = 0.0, 0.5, 1.0  # of a row: an online softmax begins with its maximum at -inf
 
 
-def sets(builder: InputSetBuilder, semantics: Semantics, base: InputSet) -> tuple[list[InputSet], str]:
-    """The set, or none and why.
-
-    Args:
-        builder: of the trace.
-        semantics: of its call.
-        base: the set whose numbers are taken.
-    """
+def sets(of: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
+    """The set, or none and why."""
+    builder, semantics, base = of.builder, of.semantics, of.base
     if is_derived(builder.call.op):
         return [], "what a gradient of NaN is depends on the formula"
     if base.call.op.startswith("torch.") and word(base.call) in DISTINCT:
@@ -45,29 +39,29 @@ def sets(builder: InputSetBuilder, semantics: Semantics, base: InputSet) -> tupl
     positions = any("int" in meta.dtype for meta in base.outputs)
     if positions or (semantics.chooses and not semantics.entry.nan_wins):
         return [], "the op chooses among elements, and NaN is neither greater nor less than any"
-    names = operators.operators(base.call, base.layout, base.context, builder.device)
-    if operators.spread(names):
+    names = op_calls.operators(base.call, base.layout, base.context, builder.device)
+    if op_calls.spread(names):
         return [], "NaN spreads as the algorithm has it: transformed tiles and direct sums differ"
-    plain = _tensors(base)
+    plain = base.tensors()
     rows = _Rows.of(builder, semantics, plain)
     if rows is None:
         return [], "no argument holds numbers that may be replaced"
     # Three products of halves make one of fp32, and infinity minus infinity is NaN there.
-    its_own = base.call.op.startswith("torch.") and not operators.multiply(names)
+    its_own = base.call.op.startswith("torch.") and not op_calls.multiply(names)
     chosen = _unambiguous(builder, base, rows) if its_own else []
     masked = _fully_masked(builder, semantics, base)
     # What comes of NaN in a row that lets nothing through nobody says: the first row of a mask is not the last.
     row = rows.count - 1 if masked else rows.count // 2
     # x86 makes the negative one of 0 * inf.
     nans = [(-math.nan, row, _FIRST), (math.nan, row, _LAST)]
-    tensors = _tensors(base)
+    tensors = base.tensors()
     rows.put(tensors, nans)
     # A query of NaN has no greatest score, and torch's own kernels take it for one that sees no key.
-    if not operators.attend(names) and _makes_nan(builder, base, tensors):
+    if not op_calls.attend(names) and _makes_nan(builder, base, tensors):
         chosen = [*nans, *chosen]
     if not chosen and not masked:
         return [], "torch itself makes a number of NaN, or has no one answer to it"
-    tensors = _tensors(base)
+    tensors = base.tensors()
     rows.put(tensors, chosen)
     for index in masked:
         _block(tensors[index])
@@ -78,7 +72,7 @@ def _nearly_all_masked(
     builder: InputSetBuilder, semantics: Semantics, base: InputSet
 ) -> tuple[list[InputSet], str]:
     """The set with two numbers and infinities in a row, as logits that were masked: each place is chosen once, all the same."""
-    tensors = _tensors(base)
+    tensors = base.tensors()
     chosen = next((one for _, one in inputs.data(semantics, tensors) if one.numel()), None)
     if chosen is None or not chosen.is_floating_point():
         return [], "no argument holds numbers that may be replaced"
@@ -112,17 +106,13 @@ class _Rows:
             tensors[self._index][tuple(places[int(share * (len(places) - 1))].tolist())] = value
 
 
-def _tensors(base: InputSet) -> list[Tensor]:
-    return rebuild(base.layout.metas, base.layout.spans, "cpu")
-
-
 def _unambiguous(builder: InputSetBuilder, base: InputSet, rows: _Rows) -> list[Special]:
     """Infinities of which torch makes no NaN, together or alone."""
     if rows.count < 2:
         return []
     positive, negative = (math.inf, 0, _MIDDLE), (-math.inf, rows.count - 1, _FIRST)
     for tried in ([positive, negative] if rows.count > 2 else [positive], [positive], [negative]):
-        tensors = _tensors(base)
+        tensors = base.tensors()
         rows.put(tensors, tried)
         if not _makes_nan(builder, base, tensors):
             return tried
@@ -132,7 +122,7 @@ def _unambiguous(builder: InputSetBuilder, base: InputSet, rows: _Rows) -> list[
 def _fully_masked(builder: InputSetBuilder, semantics: Semantics, base: InputSet) -> list[int]:
     """Masks of which torch takes a row that lets nothing through."""
     masks = list(_masks(semantics, base))
-    tensors = _tensors(base)
+    tensors = base.tensors()
     for index in masks:
         _block(tensors[index])
     return masks if masks and not _makes_nan(builder, base, tensors) else []

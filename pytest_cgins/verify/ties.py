@@ -1,4 +1,4 @@
-"""Outputs that hold positions in an argument: of positions of equal values, any is right.
+"""Outputs of which several are right: positions of equal values, and answers in any order.
 
 A position is right if the value there equals the one at the op's own position, both as the argument has them, in its
 own dtype. It must lie where the op looks, in a pool's window or before the element of a running maximum, come once in
@@ -17,8 +17,8 @@ from torch import Tensor
 from pytest_cgins.config import IndexOutput
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import OpCall, Reason, Value
-from pytest_cgins.verify.semantics.call import word
-from pytest_cgins.verify.text import number, position
+from pytest_cgins.verify.locate import number, position
+from pytest_cgins.verify.semantics import integer_of, is_true, word
 
 Window = Callable[[Tensor], Tensor]
 """From positions (rows, positions of a row) to whether each lies where the op looks."""
@@ -73,10 +73,10 @@ class Indices:
             within = f"0 to {size - 1}" if size else "nothing"
             what = f"{{count}} indices point outside of {self._target()}, which has {within}"
             return self._fault(Reason.INDEX_OUT_OF_RANGE, what, outside, got, right)
-        found, wanted = (
-            self.values.gather(1, one.clamp(0, size - 1)) if size else one for one in (got, right)
+        pointed, wanted = (
+            self.values.gather(1, at.clamp(0, size - 1)) if size else at for at in (got, right)
         )
-        other = ~(equal(found, wanted) | nowhere)
+        other = ~(equal(pointed, wanted) | nowhere)
         if bool(other.any()):
             what = f"{{count}} indices point at another value of {self._target()} than the op's"
             return self._fault(Reason.INDEX_MISMATCH, what, other, got, right)
@@ -298,3 +298,86 @@ def chooses_extremes(found: Indices, answers: Sequence[Tensor]) -> bool:
         return any(bool(equal(values, end(found.values, 1, True)).all()) for end in (torch.amax, torch.amin))
     down, up = (bool(one.all()) for one in (values[:, 1:] <= values[:, :-1], values[:, 1:] >= values[:, :-1]))
     return found.distinct and (down or up)
+
+
+Arrangement = Callable[[Sequence[Tensor]], list[Tensor]]
+"""From an answer to the form in which answers are compared."""
+
+
+def arrangement(call: OpCall, argument: Tensor | None, own: Sequence[Tensor]) -> Arrangement | None:
+    """How answers to a call are brought into one form; None where they are compared as they are.
+
+    Args:
+        call: the call, of any op.
+        argument: its first argument, if that is a tensor.
+        own: torch's answer.
+    """
+    if not call.op.startswith("torch.") or "@" in call.op or argument is None or not argument.ndim:
+        return None
+    name = word(call)
+    dim = integer_of(call, "dim", -1 if name in ("topk", "mode") else None)
+    unsorted = not is_true(call, "sorted", default=True)
+    if name == "topk" and unsorted and dim is not None and len(own) == 2:
+        return lambda answer: _in_order(answer, dim)
+    if name == "unique" and unsorted and dim is None:
+        inverse = is_true(call, "return_inverse", default=False)
+        return lambda answer: _unique_in_order(answer, inverse=inverse)
+    if name == "mode" and dim is not None and len(own) == 2:
+        return _OneMode(argument.movedim(dim, -1), tuple(own), None if own[0].ndim < argument.ndim else dim)
+    return None
+
+
+def _in_order(answer: Sequence[Tensor], dim: int) -> list[Tensor]:
+    """Values in ascending order, with their indices."""
+    at = answer[0].argsort(dim=dim, stable=True)
+    return [_lying_as(one, one.gather(dim, at)) for one in answer]
+
+
+def _unique_in_order(answer: Sequence[Tensor], *, inverse: bool) -> list[Tensor]:
+    """Values in ascending order, with what is where by their new numbers, and their counts."""
+    values, *others = answer
+    ordered, at = values.sort(stable=True)
+    arranged = [ordered]
+    if inverse:
+        numbers = others.pop(0)
+        new = torch.empty_like(at).scatter_(0, at, torch.arange(len(at), device=at.device))
+        known = (numbers >= 0) & (numbers < len(at))
+        renamed = new[numbers.clamp(0, max(0, len(at) - 1))] if len(at) else numbers
+        arranged.append(torch.where(known, renamed, numbers).to(numbers.dtype))
+    return [*arranged, *(counts[at] for counts in others)]
+
+
+@dataclass(frozen=True, slots=True)
+class _OneMode:
+    """Torch's mode in place of another value that comes as often, if the index points at it."""
+
+    rows: Tensor
+    own: tuple[Tensor, ...]
+    kept: int | None
+    """The dimension of size 1 that answers have; None if they have none."""
+
+    def __call__(self, answer: Sequence[Tensor]) -> list[Tensor]:
+        values, indices = (self._column(one) for one in answer)
+        own = self._column(self.own[0])
+        at = indices.to(torch.int64)
+        inside = (at >= 0) & (at < self.rows.shape[-1])
+        pointed = self.rows.gather(-1, torch.where(inside, at, 0))
+        often, most = (equal(self.rows, value).sum(-1, keepdim=True) for value in (values, own))
+        as_often = often >= most
+        right = inside & as_often & equal(pointed, values)
+        # An index that points at neither is what is wrong, and not the value.
+        alone = as_often & ~right & ~(inside & equal(pointed, own))
+        index = torch.where(right, self._column(self.own[1]), indices)
+        chosen = torch.where(right | alone, own, values), index
+        return [
+            _lying_as(old, one.squeeze(-1) if self.kept is None else one.movedim(-1, self.kept))
+            for old, one in zip(answer, chosen, strict=True)
+        ]
+
+    def _column(self, tensor: Tensor) -> Tensor:
+        return tensor[..., None] if self.kept is None else tensor.movedim(self.kept, -1)
+
+
+def _lying_as(old: Tensor, new: Tensor) -> Tensor:
+    """New values in a tensor that lies as the old one: how answers lie is looked at as well."""
+    return torch.empty_like(old).copy_(new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -13,21 +13,20 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_cgins.building.loading.launcher import Launcher
-from pytest_cgins.core.device import device_of
+from pytest_cgins.building.loading.launcher import Launcher, poison
+from pytest_cgins.core.device import DEVICES, device_of
 from pytest_cgins.verify.messages import KernelRequest
 from pytest_cgins.verify.probes import (
-    audit,
+    audit_hook,
     floating_point,
     integrity,
     libraries,
     op_callback,
-    settings,
+    process_settings,
     snooping,
-    uninitialized,
 )
+from pytest_cgins.verify.probes.dispatch_mode import DispatchMode
 from pytest_cgins.verify.probes.integrity import Integrity
 from pytest_cgins.verify.probes.native_code import Guarded
 from pytest_cgins.verify.probes.op_callback import Counter, Overrides
@@ -127,7 +126,7 @@ class Watch:
             What to call between batches: it puts back what the kernel has set, which would slow torch's arm.
         """
         floating_point.restore()
-        before = settings.read()
+        before = process_settings.read()
 
         def put_back() -> None:
             floating_point.restore()
@@ -175,7 +174,7 @@ class Watch:
     @contextmanager
     def _observed_python(self, when: str) -> Iterator[None]:
         """Listen to audit events as far as probes want it, and keep settings."""
-        before = settings.read()
+        before = process_settings.read()
         try:
             with self._listening():
                 yield
@@ -197,7 +196,7 @@ class Watch:
     def _put_back(self, before: Mapping[str, Any], when: str) -> None:
         # Always: the next kernel in this process, and torch's arm, are to find them as they were.
         floating_point.round_to_nearest()
-        changes = settings.put_back(before)
+        changes = process_settings.put_back(before)
         if self._integrity is not None:
             self._integrity.take_settings(changes, when)
 
@@ -213,7 +212,7 @@ class Watch:
             if touch is not None and event in integrity.EVENTS:
                 touch.hear(event, arguments, frame)
 
-        return audit.listening(hear, events)
+        return audit_hook.listening(hear, events)
 
 
 def _keep_compiler_out() -> None:
@@ -271,27 +270,18 @@ class _Calls:
             self._counter.add(op, arguments, result)
 
 
-class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Operators(DispatchMode):  # type: ignore[no-untyped-call]
     """Sees the operators that the calling thread runs, from Python and from C++."""
 
     supports_higher_order_operators = True
 
     def __init__(self, calls: _Calls | None, *, poisons: bool) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._calls = calls
         self._poisons = poisons
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # True would wrap every call, the first of which imports torch's compiler: seconds in each worker.
-        return False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Torch calls this for every operator that reaches a backend while the mode is active."""
-        del types
-        named = kwargs or {}
+    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """See `DispatchMode`."""
         if isinstance(func, OpOverload) and func.namespace not in OF_TORCH:
             result = self._look_inside(func, args, named)
             if self._calls is not None:
@@ -304,7 +294,7 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 result = func(*args, **named)
             self._calls.told(func, (*args, *named.values()), result)
         if self._poisons:
-            uninitialized.fill(func, result)
+            poison_new(func, result)
         return result
 
     def _look_inside(self, func: OpOverload, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -316,6 +306,33 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with self:
             # Whatever comes before Python's place in the order of dispatch has been run.
             return func.redispatch(keys & _BELOW_PYTHON, *args, **named)
+
+
+_ALLOCATORS = frozenset(
+    f"aten::{name}"
+    for name in ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
+)
+
+
+def poison_new(op: object, result: object) -> None:
+    """Part of probe `poison`: memory that a Python or C++ kernel allocates through torch is poisoned like a launcher's.
+
+    What `torch.empty` and its kin return, also to C++ on the calling thread and to operators that the kernel defines
+    (if they have tensors as arguments), is filled with values that answers rarely have. A tensor that is handed back
+    without having been written all over then shows. It is evaded by memory that does not come through torch's
+    dispatcher: `malloc`, `at::detail::empty_cpu`, another thread. What no allocating operator returned stays as it is.
+    """
+    if not isinstance(op, torch._ops.OpOverload) or op._schema.name not in _ALLOCATORS:
+        return
+    if type(result) is not torch.Tensor or result.layout is not torch.strided:
+        return
+    if result.device.type in DEVICES:
+        device = device_of(str(result.device))
+        if not device.is_capturing():
+            with suppress(RuntimeError, NotImplementedError):  # types that nothing can be filled with
+                poison(result)
+            # A kernel may use its memory on another stream at once: nothing would order the poison before that.
+            device.wait_for_stream()
 
 
 def _tensors(arguments: Iterable[Any]) -> Iterator[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""All observers together, on honest kernels of the kinds that do most behind the scenes."""
+"""All observers together, on honest kernels that do much behind the scenes; memory that kernels allocate through torch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ import pytest
 import torch
 
 from pytest_cgins.verify.messages import RunKernel, read
-from pytest_cgins.verify.probes.watch import Watch
+from pytest_cgins.verify.probes.process_watch import Watch, poison_new
 
+INPUTS = {
+    "name": "0",
+    "call": {"op": "torch.relu", "arguments": []},
+    "tensors": {},
+    "outputs": [],
+    "op_calls": {"relu": 4},
+}
 WATCHED = ("poison", "op_callback", "integrity", "snooping")
 EXAMPLE = Path(__file__).parents[3] / "example_project"
 SCRIPT = """\
@@ -93,10 +100,7 @@ def test_what_is_off_is_not_there(relu_kernel: Callable[[str], dict[str, Any]]) 
 
 def test_a_run_is_observed_in_no_time(relu_kernel: Callable[[str], dict[str, Any]]) -> None:
     """Once a request is set up, a run with all observers costs a fraction of a millisecond."""
-    inputs = {
-        "name": "0", "call": {"op": "torch.relu", "arguments": []}, "tensors": {}, "outputs": [], "op_calls": {"relu": 4},
-    }  # fmt: skip
-    request = {"kernel": relu_kernel(""), "device": "cpu", "sets": [inputs]}
+    request = {"kernel": relu_kernel(""), "device": "cpu", "sets": [INPUTS]}
     watch = Watch(frozenset(WATCHED), read(RunKernel, request))
     with watch.loading():
         pass
@@ -113,10 +117,7 @@ def test_a_run_is_observed_in_no_time(relu_kernel: Callable[[str], dict[str, Any
 @pytest.mark.parametrize("raises", ["loading", "running"])
 def test_what_a_kernel_raises_is_raised(relu_kernel: Callable[[str], dict[str, Any]], raises: str) -> None:
     """Observers stand aside, and are gone."""
-    inputs = {
-        "name": "0", "call": {"op": "torch.relu", "arguments": []}, "tensors": {}, "outputs": [], "op_calls": {"relu": 4},
-    }  # fmt: skip
-    request = {"kernel": relu_kernel(""), "device": "cpu", "sets": [inputs]}
+    request = {"kernel": relu_kernel(""), "device": "cpu", "sets": [INPUTS]}
     watch = Watch(frozenset(WATCHED), read(RunKernel, request))
     with pytest.raises(ZeroDivisionError), getattr(watch, raises)():
         raise ZeroDivisionError
@@ -137,3 +138,68 @@ def test_torch_s_arm_finds_settings_as_they_were(relu_kernel: Callable[[str], di
             assert torch.get_num_threads() == threads
             assert (least * 1.0).item() != 0.0
         assert {name: len(facts) for name, facts in watch.observed().items()} == told
+
+
+Watched = Callable[..., dict[str, Any]]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "torch.empty(2, 2)",
+        "torch.empty_like(input)",
+        "input.new_empty((2, 2))",
+        "torch.empty_strided((2, 2), (1, 2))",
+        "torch.empty_permuted((2, 2), (1, 0))",
+        "torch.nn.Linear(2, 2).weight.detach().new_empty(2, 2)",
+    ],
+)
+def test_what_is_never_written_is_poison(watched: Watched, make: str) -> None:
+    """A row that a kernel leaves out is NaN, whatever lay in its memory before."""
+    text = f"import torch\ndef relu(input):\n    out = {make}\n    out[0] = input[0].clamp(min=0)\n    return out\n"
+    (answer,) = watched(text, "poison")["answer"]
+    assert answer[0].tolist() == [0.0, 2.0]
+    assert answer[1].isnan().all()
+
+
+def test_poison_reaches_the_answer() -> None:
+    """Each type is filled with what answers rarely have."""
+    for dtype in (torch.float32, torch.bfloat16, torch.complex64):
+        memory = torch.zeros(3, dtype=dtype)
+        poison_new(torch.ops.aten.empty.memory_format, memory)
+        assert memory.isnan().all()
+    memory = torch.zeros(3, dtype=torch.int32)
+    poison_new(torch.ops.aten.new_empty.default, memory)
+    assert memory.tolist() == [torch.iinfo(torch.int32).min] * 3
+
+
+@pytest.mark.parametrize(
+    "op", [torch.ops.aten.zeros.default, torch.ops.aten.relu.default, torch.ops.aten.resize_.default]
+)
+def test_what_other_operators_return_is_left_alone(op: object) -> None:
+    """Only allocations are filled."""
+    memory = torch.ones(3)
+    poison_new(op, memory)
+    assert memory.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_nothing_is_filled_while_the_probe_is_off(watched: Watched) -> None:
+    """A kernel that asks for memory gets what torch gives."""
+    text = (
+        "import torch\n"
+        "def relu(input):\n    out = torch.empty(2, 2)\n    out.fill_(1.0)\n"
+        "    return out if torch._C._len_torch_dispatch_stack() == 0 else out.zero_()\n"
+    )
+    result = watched(text, "plain_outputs")
+    assert result["sets"][0]["error"] is None
+    assert result["observed"] == {}
+
+
+def test_the_answer_is_what_it_would_be(watched: Watched) -> None:
+    """A kernel that writes all it allocates gives the same answer, watched by all probes."""
+    text = (
+        "import torch\ndef relu(input):\n    scratch = torch.empty(100)\n    out = torch.empty_like(input)\n"
+        "    torch.where(input > 0, input, torch.zeros(()), out=out)\n    return out\n"
+    )
+    (answer,) = watched(text, "poison", "op_callback", "integrity", "snooping")["answer"]
+    assert answer.tolist() == [[0.0, 2.0], [3.0, 0.0]]

@@ -1,51 +1,190 @@
-"""The semantics of one call: what its arguments are, which rows they have, what may change."""
+"""What verification must know of an op to choose inputs that tell right from wrong.
+
+First counts what the user declares, then the entries of torch's ops and what torch's own tests say of them, and
+then the words in the names of ops and parameters: functions that users mark are recognised by these. Whatever is
+not recognised is treated as an op over its last axis.
+
+What torch's tests know is in the file that `tests/write_op_semantics.py` writes: torch's test package takes seconds to
+import and needs packages of its own, so it is asked beforehand.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
-from typing import Literal, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
 
 from pytest_cgins.config import Declared, IndexOutput
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import OpCall, TensorMeta, Value
+from pytest_cgins.core.model import OpCall, TensorMeta
 from pytest_cgins.core.text import nearest
 from pytest_cgins.packs.backward import is_derived, is_gradient
 from pytest_cgins.packs.inputs import TABLES
 from pytest_cgins.packs.values import tensor_indices
-from pytest_cgins.verify.semantics.entries import (
-    CHOOSERS,
-    DISTINCT,
-    ENTRIES,
-    INDICES,
-    RANDOM,
-    Entry,
-    Kind,
-    Lanes,
+
+FILE = Path(__file__).parent / "opinfo.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpFacts:
+    """One op in torch's tests."""
+
+    sort: Literal["unary", "binary", "reduction", "other"]
+    """Elementwise over one or two tensors, a reduction, or anything else."""
+    domains: tuple[tuple[float, float], ...]
+    """Least and greatest legal value of the first arguments, infinite where there is no end; () for "other"."""
+    floats: frozenset[str]
+    """Floating dtypes that it takes on a CPU."""
+
+
+@cache
+def _tables() -> tuple[dict[str, Any], dict[str, str]]:
+    document = json.loads(FILE.read_text(encoding="utf-8"))
+    ops = document["ops"]
+    return ops, {alias: name for name, facts in ops.items() for alias in facts.get("aliases", ())}
+
+
+def facts_of(op: str) -> OpFacts | None:
+    """What is known of an op by its qualified name; None if it is not torch's, or not tested there."""
+    if not op.startswith("torch."):
+        return None
+    parts = op.partition("@")[0].split(".")[1:]
+    if parts[:2] == ["ops", "aten"]:
+        parts = parts[2:3]
+    elif parts[0] == "Tensor":
+        parts = parts[1:]
+    ops, aliases = _tables()
+    name = ".".join(parts).rstrip("_")
+    for candidate in (name, f"nn.functional.{name}", name.rpartition(".")[2]):
+        found = ops.get(aliases.get(candidate, candidate))
+        if found is not None:
+            return OpFacts(
+                sort=found["sort"],
+                domains=tuple(
+                    (float(-math.inf if low is None else low), float(math.inf if high is None else high))
+                    for low, high in found["domains"]
+                ),
+                floats=frozenset(found["floats"]),
+            )
+    return None
+
+
+Kind = Literal["norm", "softmax", "activation", "other"]
+Lanes = Literal["last", "dim", "classes", "channels", "samples", "normalized_shape"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What is known of one op."""
+
+    kind: Kind = "other"
+    """Which edge rows it gets."""
+    real: bool = False
+    """Whether any real number is a legal input; otherwise fresh inputs keep the recorded sign."""
+    lanes: Lanes = "last"
+    """What a row runs along: the last axis, the argument `dim`, the classes (axis 1); or all but the channels, all
+    but the samples, or the argument `normalized_shape`."""
+    chooses: bool = False
+    """Whether it chooses among elements: of equal ones, and of NaN, any may be right."""
+    nan_wins: bool = False
+    """Whether NaN is chosen before any number."""
+    kept: Mapping[str, Literal["index", "mask"]] = field(default_factory=dict)
+    """Arguments whose content stays as recorded, and why."""
+    fixed: tuple[tuple[str, int | None], ...] = ()
+    """Argument and dimension whose size is the op's form, not its data's; None for all of the argument."""
+
+
+T = TypeVar("T")
+
+
+def _all(words: str, entry: T) -> dict[str, T]:
+    return dict.fromkeys(words.split(), entry)
+
+
+_WINDOW = tuple(("weight", dim) for dim in (2, 3, 4))
+_POOL: tuple[tuple[str, int | None], ...] = tuple(
+    (name, None) for name in ("kernel_size", "stride", "padding", "dilation", "output_size")
 )
-from pytest_cgins.verify.semantics.opinfo import OpFacts, facts_of
+
+ENTRIES: Mapping[str, Entry] = {
+    **_all(
+        "gelu relu silu swish mish sigmoid tanh elu selu celu leaky_relu relu6 hardswish hardsigmoid hardtanh "
+        "logsigmoid softplus softsign tanhshrink",
+        Entry(kind="activation", real=True),
+    ),
+    **_all("softmax log_softmax softmin", Entry(kind="softmax", real=True, lanes="dim")),
+    # Its class weights and probabilities are not negative.
+    "cross_entropy": Entry(kind="softmax", lanes="classes", kept={"target": "index"}),
+    "nll_loss": Entry(lanes="classes", kept={"target": "index"}),
+    **_all("layer_norm rms_norm", Entry(kind="norm", real=True, lanes="normalized_shape")),
+    "batch_norm": Entry(kind="norm", real=True, lanes="channels"),
+    **_all(
+        "group_norm instance_norm",
+        Entry(kind="norm", real=True, lanes="samples", fixed=(("num_groups", None),)),
+    ),
+    **_all("add sub mul cat stack sum mean sin cos erf exp abs neg square dropout", Entry(real=True)),
+    **_all("linear bilinear matmul mm bmm addmm baddbmm einsum", Entry(real=True)),
+    **_all(
+        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
+        Entry(
+            real=True,
+            fixed=(*_WINDOW, *((name, None) for name in ("stride", "padding", "dilation", "groups"))),
+        ),
+    ),
+    **_all("avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d", Entry(real=True, fixed=_POOL)),
+    **_all("max_pool1d max_pool2d max_pool3d", Entry(real=True, chooses=True, nan_wins=True, fixed=_POOL)),
+    "embedding": Entry(real=True, kept={"input": "index"}),
+    "scaled_dot_product_attention": Entry(real=True, kept={"attn_mask": "mask"}),
+    **_all("max min maximum minimum amax amin", Entry(chooses=True, nan_wins=True)),
+    **_all(
+        "topk sort median nanmedian kthvalue mode cummax cummin fmax fmin argmax argmin argsort unique",
+        Entry(chooses=True),
+    ),
+}
+"""By the word that `call.word` takes from an op's name. Ops that are missing here are recognised by their words."""
+
+_UNIT = (0.0, 1.0)
+_ANY = (-math.inf, math.inf)
+RANDOM: Mapping[str, Mapping[int, tuple[float, float]]] = {
+    **_all(
+        "dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout feature_alpha_dropout rrelu "
+        "scaled_dot_product_attention normal randn randn_like exponential cauchy log_normal geometric poisson "
+        "rrelu_with_noise randint randint_like multinomial binomial",
+        {0: _ANY},
+    ),
+    **_all("rand rand_like bernoulli gumbel_softmax", {0: _UNIT}),
+    "native_dropout": {0: _ANY, 1: _UNIT},
+}
+"""Outputs that are drawn where a call draws, with their least and greatest value."""
+
+INDICES: Mapping[str, tuple[int, int | None]] = {
+    **dict.fromkeys(("argmax", "argmin"), (0, None)),
+    "argsort": (0, -1),
+    **dict.fromkeys(("topk", "sort", "kthvalue", "mode"), (1, -1)),
+    **dict.fromkeys(("max", "min", "median", "nanmedian", "cummax", "cummin"), (1, None)),
+}
+"""Number of the output that holds positions in the first tensor, and the dimension that they count along where the
+call names none; None: all of it, flattened."""
+
+DISTINCT = frozenset({"argsort", "topk", "sort"})
+"""Ops whose positions come once in a row."""
+
+CHOOSERS = frozenset(word for word, entry in ENTRIES.items() if entry.chooses)
+"""Words that also as part of a name tell of a choice."""
+
 
 Role = Literal["data", "weight", "parameter", "positive", "keep"]
 Kept = Literal["", "index", "mask", "table", "keep"]
 
 
-_IN_PLACE = frozenset(
-    f"__i{name}__"
-    for name in (
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "pow",
-        "and",
-        "or",
-        "xor",
-        "lshift",
-        "rshift",
-    )
-) | {"__setitem__"}
+_IN_PLACE = frozenset((
+    "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__", "__iand__",
+    "__ior__", "__ixor__", "__ilshift__", "__irshift__", "__setitem__",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,9 +307,10 @@ class Semantics:
 def of(call: OpCall, declared: Declared = Declared()) -> Semantics:  # noqa: B008 - it is frozen
     """Semantics of a call; a backward has those of its op."""
     name = word(call)
-    entry = ENTRIES.get(name) or _by_words(name)
+    by_words: Kind = "softmax" if "softmax" in name or "softmin" in name else "other"
+    entry = ENTRIES.get(name) or Entry(kind=by_words, lanes=_lanes_of(name))
     facts = facts_of(call.op)
-    eps = next((a.value for a in call.arguments if {"eps", "epsilon"} & set(a.name.lower().split("_"))), None)
+    eps = next((a.value for a in call.arguments if is_eps(a.name)), None)
     kind = entry.kind if entry.kind != "norm" or eps is not None else "other"
     if name not in ENTRIES and kind == "other" and "norm" in name and eps is not None:
         kind = "norm"
@@ -179,8 +319,10 @@ def of(call: OpCall, declared: Declared = Declared()) -> Semantics:  # noqa: B00
     elementwise = facts is not None and facts.sort == "unary" and facts.domains == ((-math.inf, math.inf),)
     return Semantics(
         kind=kind,
-        real=(kind != "other" and name not in ENTRIES) or (entry.real and _runs(entry, kind)) or elementwise,
-        eps=_number(eps, 1e-5),
+        real=(kind != "other" and name not in ENTRIES)
+        or (entry.real and (entry.kind == kind or entry.kind != "norm"))
+        or elementwise,
+        eps=float.fromhex(str(eps.value)) if eps is not None and eps.kind == "float" else 1e-5,
         names={
             index: argument.name for argument in call.arguments for index in tensor_indices(argument.value)
         },
@@ -262,9 +404,13 @@ def integer_of(call: OpCall, name: str, default: int | None) -> int | None:
 
 def is_true(call: OpCall, name: str, *, default: bool) -> bool:
     """Whether an argument is true."""
-    return next(
-        (argument.value.value is True for argument in call.arguments if argument.name == name), default
-    )
+    values = (argument.value.value for argument in call.arguments if argument.name == name)
+    return next((value is True for value in values), default)
+
+
+def is_eps(name: str) -> bool:
+    """Whether an argument is the constant under a root, by a whole word of its name."""
+    return bool({"eps", "epsilon"} & set(name.lower().split("_")))
 
 
 def word(call: OpCall) -> str:
@@ -282,17 +428,6 @@ def _is_in_place(op: str) -> bool:
     return (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE
 
 
-def _runs(entry: Entry, kind: Kind) -> bool:
-    """A norm without eps is no norm that we know."""
-    return entry.kind == kind or entry.kind != "norm"
-
-
-def _by_words(name: str) -> Entry:
-    """An entry for an op that has none, by parts of its name."""
-    kind: Kind = "softmax" if "softmax" in name or "softmin" in name else "other"
-    return Entry(kind=kind, lanes=_lanes_of(name))
-
-
 def _lanes_of(name: str) -> Lanes:
     if name in ENTRIES:
         return ENTRIES[name].lanes
@@ -301,9 +436,3 @@ def _lanes_of(name: str) -> Lanes:
     if "group_norm" in name or "instance_norm" in name:
         return "samples"
     return "dim" if "softmax" in name else "last"
-
-
-def _number(value: Value | None, default: float) -> float:
-    if value is None or value.kind != "float":
-        return default
-    return float.fromhex(str(value.value))

@@ -19,9 +19,7 @@ from pytest_cgins.packs.recipe import seed_of, standard_normal
 from pytest_cgins.verify.input_sets import REFUSALS, InputSetBuilder
 from pytest_cgins.verify.inputs import is_mask
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import Semantics
-from pytest_cgins.verify.semantics.call import word
-from pytest_cgins.verify.semantics.entries import ENTRIES
+from pytest_cgins.verify.semantics import ENTRIES, Semantics, word
 
 
 def spread(
@@ -39,7 +37,8 @@ def spread(
     chosen = _of_one_sign(builder, semantics, tensors)
     numbers = _numbers(builder, tensors) if chosen else None
     for index in chosen if numbers is not None else ():
-        tried = _copied(tensors)
+        layout = lay_out(tensors)
+        tried = rebuild(layout.metas, layout.spans, "cpu")
         lot = torch.from_numpy(standard_normal(seed_of(f"{key}/signs/{index}"), tried[index].numel()))
         tried[index].mul_(torch.sign(lot).reshape(tried[index].shape).to(tried[index].dtype))
         if _numbers(builder, tried) == numbers:
@@ -80,11 +79,6 @@ def _of_one_sign(builder: InputSetBuilder, semantics: Semantics, tensors: Sequen
         and not is_mask(tensor)
         and (float(tensor.min()) >= 0 or float(tensor.max()) <= 0)
     ]
-
-
-def _copied(tensors: Sequence[Tensor]) -> list[Tensor]:
-    layout = lay_out(tensors)
-    return rebuild(layout.metas, layout.spans, "cpu")
 
 
 def _numbers(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> tuple[int, ...] | None:

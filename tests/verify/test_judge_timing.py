@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-import pytest_cgins
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ProtocolError
-from pytest_cgins.core.model import Case, Probe, Reason
+from pytest_cgins.core.model import Probe, Reason
 from pytest_cgins.core.tensors import pack, unpack
-from pytest_cgins.packs.store import open_pack
 from pytest_cgins.verify.judge import JudgeService
 from pytest_cgins.verify.probes.registry import TIMED
+from tests.verify.test_judge import parameters, record
 
 RELU = "torch.nn.functional.relu"
 
@@ -24,18 +23,9 @@ class Timed:
     """A case of relu, and what a timing worker could tell of it."""
 
     def __init__(self, folder: Path) -> None:
-        with pytest_cgins.record(folder, ops=[RELU]):
-            torch.nn.functional.relu(torch.randn(40, 60))
-        trace = open_pack(folder).pack.traces[0]
-        case = Case(
-            kernel="k", implementation="cpp", device="cpu", op=RELU, pack="p", pack_path=str(folder),
-            trace_id=trace.id, signature=trace.signature, dtype="float32",
-        )  # fmt: skip
+        case = record(folder, lambda: torch.nn.functional.relu(torch.randn(40, 60)), RELU)
         self.service = JudgeService({})
-        self.params = {
-            "case": documents.dump_python(case), "tolerance": {"kind": "derived", "rtol": 0.0, "atol": 0.0},
-            "seed": 1, "import_root": "", "probes": [*TIMED, "integrity", "snooping"],
-        }  # fmt: skip
+        self.params = {**parameters(case), "probes": [*TIMED, "integrity", "snooping"]}
         prepared, buffers = self.service.prepare(self.params, [])
         self.inputs = {
             one["name"]: unpack(one["tensors"], buffer, "cpu")[0]

@@ -12,8 +12,8 @@ import torch
 import pytest_cgins
 from pytest_cgins.config import Declared
 from pytest_cgins.packs.store import open_pack
+from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.prepare import Preparation, prepare
-from pytest_cgins.verify.prepare_options import PrepareOptions
 
 
 @pytest_cgins.mark
@@ -62,26 +62,23 @@ def test_an_argument_of_one_sign_gets_both(tmp_path: Path) -> None:
     )
 
 
-def test_an_argument_whose_numbers_would_be_lost_keeps_its_sign(tmp_path: Path) -> None:
-    """Of x·log(p) x gets both signs, and p, whose logarithms would be NaN, does not."""
-    prepared = _prepared(tmp_path / "pack", entropy_weighted, _rand(16, 32), _rand(16, 32, seed=1))
-    assert _signs(prepared, "x") == {-1.0, 1.0}
-    assert _signs(prepared, "p") == {1.0}
-    assert any("fresh inputs of x have both signs" in note for note in prepared.notes)
-
-
-def test_what_torch_refuses_keeps_its_sign(tmp_path: Path) -> None:
-    """An op that raises on negative numbers is not asked on them."""
-    prepared = _prepared(tmp_path / "pack", refusing, _rand(16, 32))
-    assert _signs(prepared, "x") == {1.0}
-    assert not any("both signs" in note for note in prepared.notes)
-
-
-def test_a_declared_domain_is_kept(tmp_path: Path) -> None:
-    """What the user says of an argument is not put to the test."""
-    declared = Declared(domain=(("x", 0.0, float("inf")),))
-    prepared = _prepared(tmp_path / "pack", rectified, _rand(16, 32), declared=declared)
-    assert min(_signs(prepared, "x")) >= 0.0
+@pytest.mark.parametrize(
+    ("op", "signs", "options"),
+    [
+        (entropy_weighted, {"x": {-1.0, 1.0}, "p": {1.0}}, {}),  # logarithms of p would be NaN
+        (refusing, {"x": {1.0}}, {}),
+        (rectified, {"x": {1.0}}, {"declared": Declared(domain=(("x", 0.0, float("inf")),))}),
+    ],
+)
+def test_an_argument_may_keep_its_sign(
+    tmp_path: Path, op: Callable[..., torch.Tensor], signs: dict[str, set[float]], options: dict[str, Any]
+) -> None:
+    """One whose numbers would be lost, that torch refuses, or of which the user says its domain."""
+    prepared = _prepared(
+        tmp_path / "pack", op, *(_rand(16, 32, seed=seed) for seed in range(len(signs))), **options
+    )
+    assert {name: _signs(prepared, name) for name in signs} == signs
+    assert any("fresh inputs of x have both signs" in note for note in prepared.notes) is (-1.0 in signs["x"])
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -1,4 +1,4 @@
-"""Probe `second_precision`, and where TF32 may be allowed."""
+"""Probe `second_precision`: what is wrong in fp32, on the same numbers, and hidden by half precision."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.layout import Layout, rebuild
-from pytest_cgins.core.model import Check, Context, OpCall, Value
-from pytest_cgins.verify import operators
+from pytest_cgins.core.layout import rebuild
+from pytest_cgins.core.model import Check, Value
 from pytest_cgins.verify.compare import ExpectedSet, compare
-from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
+from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.reference import widen
-from pytest_cgins.verify.semantics import Semantics
+from pytest_cgins.verify.size_trial import ProbedCall
 
 NAME = "second_precision"
 INPUTS = "fp32"
@@ -23,25 +22,19 @@ INPUTS = "fp32"
 HALVES = ("float16", "bfloat16")
 
 
-# ---- the same numbers in fp32
-
-
-def sets(builder: InputSetBuilder, semantics: Semantics, base: InputSet) -> tuple[list[InputSet], str]:
+def sets(of: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     """The numbers of a set in half precision as fp32, or none and why."""
+    builder, facts, base = of.builder, of.semantics.facts, of.base
     dtypes = {meta.dtype for meta in base.layout.metas if "float" in meta.dtype}
     if not dtypes & {*HALVES}:
         return [], "the case is not in half precision"
     if builder.trace.context.autocast:
         return [], "autocast would cast fp32 back"
-    if semantics.facts is not None and "float32" not in semantics.facts.floats:
+    if facts is not None and "float32" not in facts.floats:
         return [], "the op does not take fp32"
     wide = widen(base.layout, torch.float32)
-    call = replace(
-        base.call,
-        arguments=tuple(
-            replace(argument, value=_in_fp32(argument.value)) for argument in base.call.arguments
-        ),
-    )
+    arguments = (replace(argument, value=_in_fp32(argument.value)) for argument in base.call.arguments)
+    call = replace(base.call, arguments=tuple(arguments))
     return [builder.make(INPUTS, rebuild(wide.metas, wide.spans, "cpu"), probe=NAME, call=call)], ""
 
 
@@ -84,13 +77,3 @@ def judge(
         f"is {failed.share:.3g} times the tolerance: half precision hides what is wrong. {failed.message}"
     )
     return hidden, ""
-
-
-# ---- where TF32 is allowed
-
-
-def multiplies(call: OpCall, inputs: Layout, context: Context, device: str) -> bool:
-    """Whether an op multiplies matrices in fp32: only there is TF32 an arithmetic of torch's own."""
-    if not any(meta.dtype == "float32" for meta in inputs.metas):
-        return False
-    return operators.multiply(operators.operators(call, inputs, context, device))

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from pytest_cgins.core.model import Origin
-from pytest_cgins.verify import gold
 from pytest_cgins.verify import tolerance as rules
-from pytest_cgins.verify.expected import ExpectedOutput
+from pytest_cgins.verify.expected import ExpectedOutput, gold_drift
 from tests.verify.helpers import DERIVED, expected_output, normal
 
 CPU = Origin(device="cpu", device_name="a processor", torch="2.6.0")
@@ -29,14 +28,14 @@ def output(error: float, gold_error: float) -> ExpectedOutput:
 def test_gold_of_a_less_exact_device_is_no_drift() -> None:
     """torch on the recording device is as far from the reference as the gold: it is what torch gives there."""
     here, there = output(0.0, 0.02), output(0.02, 0.02)
-    assert gold.drift([here], DERIVED, CPU, "cuda:0", lambda: [there]) == ""
+    assert gold_drift([here], DERIVED, CPU, "cuda:0", lambda: [there]) == ""
 
 
 @pytest.mark.parametrize(("device", "error"), [("cuda:0", 0.0), ("cpu", 0.02)])
 def test_gold_that_no_device_gives_is_drift(device: str, error: float) -> None:
     """Torch is exact on the recording device too, or this is that device: nothing explains the gold."""
     here, there = output(0.0, 0.02), output(error, 0.02)
-    what = gold.drift([here], DERIVED, CPU, device, lambda: [there])
+    what = gold_drift([here], DERIVED, CPU, device, lambda: [there])
     assert "times as far from the fp64 reference as torch's answers may be. Record the pack again" in what
     assert "recorded with torch 2.6.0 on cpu (a processor)" in what
 
@@ -47,4 +46,4 @@ def test_exact_gold_asks_nothing_of_the_recording_device() -> None:
     def never() -> list[ExpectedOutput]:
         raise AssertionError
 
-    assert gold.drift([output(0.0, 0.0)], DERIVED, CPU, "cuda:0", never) == ""
+    assert gold_drift([output(0.0, 0.0)], DERIVED, CPU, "cuda:0", never) == ""

@@ -1,14 +1,18 @@
-"""A kernel that ran once on one set of inputs, and can be run again in other ways."""
+"""How probes run a kernel again that ran once on a set of inputs, and what they tell of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 
+from pytest_cgins.building.loading.exceptions import kind_of, told
 from pytest_cgins.verify.messages import RaisedError
+
+_MAXIMUM_TEXT = 2000
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +105,12 @@ class Deviation:
     """What the kernel raised instead."""
     reused: bool = False
     """Of `late_work`: the answer to a later set lies on the same memory. Of `fresh_memory`: see there."""
+
+
+def attempt(run: Callable[[], _Result]) -> tuple[_Result | list[Any], RaisedError | None]:
+    """Run, and give what it gives, or an empty list and what it raised."""
+    try:
+        return run(), None
+    except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
+        kind, text = kind_of(error), told(error)
+        return [], RaisedError(kind=kind, message=f"{kind}: {text}".strip()[:_MAXIMUM_TEXT])

@@ -1,4 +1,4 @@
-"""Whether a set of inputs can tell anything: rows of which a wrong answer would be within the tolerance.
+"""What a case, and each of its sets of inputs, can tell from the right answer: forged answers that some rule must refuse.
 
 The tolerance follows torch's own error, and that is as large as the answer where torch cancels all digits. Each set of
 inputs must refuse what it would be wrong to accept, in each kind of rows; edge rows that do not are drawn milder.
@@ -6,19 +6,94 @@ inputs must refuse what it would be wrong to accept, in each kind of rows; edge 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from pytest_cgins.core.layout import rebuild
-from pytest_cgins.core.model import OpCall
+from pytest_cgins.config import Tolerance
+from pytest_cgins.core.model import ForgeryCheck, OpCall
 from pytest_cgins.verify import inputs
-from pytest_cgins.verify.compare import ExpectedSet
+from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.input_sets import InputSet
-from pytest_cgins.verify.power import permuted
 from pytest_cgins.verify.semantics import Semantics
+
+Forgery = Literal["zeros", "ones", "input-copy", "permuted-gold"]
+FORGERIES: tuple[Forgery, ...] = get_args(Forgery)
+
+
+def check(sets: Sequence[ExpectedSet], tolerance: Tolerance) -> tuple[ForgeryCheck, ...]:
+    """One result for each forgery that can be made for this case.
+
+    A forgery is caught if some rule refuses it on some set of inputs. Where several inputs could be
+    copied, each must be caught, but for one that equals the answer on other inputs than the recorded too.
+    """
+    results = []
+    identical = set.intersection(*map(_identical, sets)) if len(sets) > 1 else set()
+    for forgery in FORGERIES:
+        variants = [list(_forge(forgery, expected, identical)) for expected in sets]
+        made = min((len(variant) for variant in variants), default=0)
+        if made == 0:
+            continue
+        caught = all(
+            any(
+                not accepts(expected, variant[number], tolerance)
+                for expected, variant in zip(sets, variants, strict=True)
+            )
+            for number in range(made)
+        )
+        results.append(ForgeryCheck(forgery=forgery, caught=caught))
+    return tuple(results)
+
+
+def _identical(expected: ExpectedSet) -> set[str]:
+    """Arguments that equal every output: dropout in evaluation is to give its input."""
+    return {
+        name
+        for name, argument in expected.arguments.items()
+        if expected.outputs
+        and all(
+            _alike(argument, output.answer) and torch.equal(argument, output.answer)
+            for output in expected.outputs
+        )
+    }
+
+
+def _forge(forgery: Forgery, expected: ExpectedSet, identical: set[str]) -> Iterator[list[Tensor]]:
+    """Forged outputs, in place of all outputs; several for several inputs that could be copied."""
+    truths = [output.answer for output in expected.outputs]
+    if not truths:
+        return
+    if forgery == "zeros":
+        yield [torch.zeros_like(truth) for truth in truths]
+    elif forgery == "ones":
+        yield [torch.ones_like(truth) for truth in truths]
+    elif forgery == "permuted-gold":
+        # Of random numbers any order is as good, and some ops promise none.
+        drawn = any(output.draws is not None for output in expected.outputs)
+        moved = [permuted(truth) for truth in truths]
+        free = expected.arrangement is not None and all(map(torch.equal, expected.arranged(moved), truths))
+        if not drawn and not free and any(truth.numel() > 1 for truth in truths):
+            yield moved
+    else:
+        for name, argument in expected.arguments.items():
+            if name not in identical and any(_alike(argument, truth) for truth in truths):
+                yield [argument if _alike(argument, truth) else truth for truth in truths]
+
+
+def permuted(answer: Tensor) -> Tensor:
+    """Rows moved down by one, the last to the top; elements where there is but one row."""
+    if answer.numel() == 0:
+        return answer
+    rows = answer.reshape(-1, answer.shape[-1]) if answer.ndim else answer.reshape(1, 1)
+    return rows.roll(1, 0 if rows.shape[0] > 1 else 1).reshape(answer.shape)
+
+
+def _alike(argument: Tensor, answer: Tensor) -> bool:
+    return argument.shape == answer.shape and argument.dtype == answer.dtype
+
 
 _TELLING = 0.1
 """Part of the rows' usual size by which a forged answer must differ: what is closer need not be told."""
@@ -38,11 +113,7 @@ Blind = Mapping[tuple[int, int], str]
 
 def blind_to(expected: ExpectedSet) -> str:
     """A wrong answer that would pass on a set of inputs, in words; "" if all are refused."""
-    found = {
-        (output.index, row): name
-        for output in expected.outputs
-        for row, name in _blind(output, expected, None).items()
-    }
+    found = _blind_rows(expected, ((output, None) for output in expected.outputs))
     return _words(found) if found else ""
 
 
@@ -67,7 +138,7 @@ def edge_set(
     tried: list[tuple[int, InputSet, Blind, inputs.Milder]] = []
     for _ in range(_ATTEMPTS):
         made = make(draw(milder))
-        blind = _blind_rows(made, semantics, call)
+        blind = _blind_rows(made.expected, _numbered(made, semantics, call))
         tried.append((len(blind), made, blind, milder))
         harsh = _harshest(made, semantics, call, milder) if blind else None
         if harsh is None:
@@ -89,6 +160,14 @@ def edge_set(
     return made, notes
 
 
+def _blind_rows(expected: ExpectedSet, numbered: Iterable[tuple[ExpectedOutput, Tensor | None]]) -> Blind:
+    return {
+        (output.index, row): name
+        for output, numbers in numbered
+        for row, name in _blind(output, expected, numbers).items()
+    }
+
+
 def _words(blind: Blind) -> str:
     """Alike for ops of one output and of several, so that a summary counts them together."""
     (output, _), name = next(iter(blind.items()))
@@ -102,16 +181,8 @@ def _row(pattern: tuple[float, float]) -> str:
 
 def _dtype(made: InputSet, semantics: Semantics) -> torch.dtype:
     """Of the data that the rows are in."""
-    data = inputs.data(semantics, rebuild(made.layout.metas, made.layout.spans, "cpu"))
+    data = inputs.data(semantics, made.tensors())
     return data[0][1].dtype if data else torch.float32
-
-
-def _blind_rows(made: InputSet, semantics: Semantics, call: OpCall) -> Blind:
-    return {
-        (output.index, row): name
-        for output, numbers in _numbered(made, semantics, call)
-        for row, name in _blind(output, made.expected, numbers).items()
-    }
 
 
 def _harshest(made: InputSet, semantics: Semantics, call: OpCall, milder: Mapping[int, int]) -> int | None:
@@ -133,7 +204,7 @@ def _numbered(
     made: InputSet, semantics: Semantics, call: OpCall
 ) -> Iterator[tuple[ExpectedOutput, Tensor | None]]:
     """Outputs, and which edge row each of their elements is made of."""
-    tensors = rebuild(made.layout.metas, made.layout.spans, "cpu")
+    tensors = made.tensors()
     for output in made.expected.outputs:
         numbers = inputs.edge_numbers(semantics, call, tensors, output.shape)
         yield output, None if numbers is None else numbers.to(output.answer.device)

@@ -1,0 +1,70 @@
+"""The sets of inputs that probes ask for, beside those that decide whether a kernel is right."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Container
+from pathlib import Path
+
+from pytest_cgins.packs import backward, call, forward
+from pytest_cgins.verify import arguments, layouts, second_precision, sizes, special_values
+from pytest_cgins.verify.forgery_check import blind_to
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet
+from pytest_cgins.verify.size_trial import ProbedCall
+
+Maker = Callable[[ProbedCall, str], tuple[list[InputSet], str]]
+"""Of the call and the key of a draw: sets, or none and why."""
+
+
+def make(of: ProbedCall, wanted: Container[str]) -> tuple[list[InputSet], dict[str, str], list[str]]:
+    """The sets of all probes that are switched on, why others have none, by their names, and which sets tell nothing."""
+    makers: dict[str, Maker] = {
+        module.NAME: module.sets for module in (sizes, arguments, layouts, special_values, second_precision)
+    }
+    sets: list[InputSet] = []
+    missing: dict[str, str] = {}
+    notes: list[str] = []
+    for name, maker in makers.items():
+        if name in wanted:
+            made, why, blind = _telling(name, maker, of)
+            sets += made
+            notes += blind
+            if why:
+                missing[name] = why
+    return sets, missing, notes
+
+
+def _why_none(error: Exception) -> str:
+    """What torch said as it ran the op; what was raised elsewhere is a defect of ours, and told as that."""
+    said = (str(error).splitlines() or [""])[0]
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if any(code.co_filename in (call.__file__, backward.__file__, forward.__file__) for code in frames):
+        return f"torch refuses the inputs ({said})"
+    place = f"{Path(frames[-1].co_filename).name}, {frames[-1].co_name}"
+    return f"its inputs could not be made, which is a defect of pytest-cgins: {type(error).__name__}: {said} ({place})"
+
+
+def _telling(name: str, maker: Maker, of: ProbedCall) -> tuple[list[InputSet], str, list[str]]:
+    """The sets of a probe, or why there are none; those that tell nothing are drawn once more, and named if that is no help."""
+    kept: dict[str, tuple[InputSet, str]] = {}
+    for draw in (of.key, f"{of.key}/again"):
+        try:
+            made, why = maker(of, draw)
+        except REFUSALS as error:
+            made, why = [], _why_none(error)
+        if not made and not kept:
+            return [], why, []
+        for one in made:
+            # Of special values only the places are looked at.
+            blind = "" if name == special_values.NAME else blind_to(one.expected)
+            if not blind or one.expected.name not in kept:
+                kept[one.expected.name] = (one, blind)
+        if not any(blind for _, blind in kept.values()):
+            break
+    # Without the sets' names, which differ from case to case, a summary counts them together.
+    told = [blind for _, blind in kept.values() if blind]
+    notes = [
+        f"the probe {name} is without power on some of its inputs: torch's own answers to them do not tell {blind}"
+        for blind in dict.fromkeys(told)
+    ]
+    return [one for one, _ in kept.values()], "", notes
