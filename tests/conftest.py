@@ -22,7 +22,7 @@ from pytest_cgins.core.model import (
 from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run.pool import WorkerPool
 from tests import evaluations
-from tests.forked_python import CGINS, TORCH, ForkedPython, gate_python
+from tests.forked_python import TORCH, ForkedPython, gate_python
 
 pytest_plugins = ["pytester"]
 TESTS = Path(__file__).parent
@@ -110,9 +110,9 @@ def cgins(
     What the command's own child processes print is captured, too.
     """
 
-    def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(folder: Path, *words: str, columns: int = 240) -> subprocess.CompletedProcess[str]:
         monkeypatch.chdir(folder)
-        monkeypatch.setenv("COLUMNS", "240")
+        monkeypatch.setenv("COLUMNS", str(columns))
         capfd.readouterr()
         try:
             code: Any = main(words)
@@ -164,16 +164,6 @@ def _no_sync() -> Iterator[None]:
 def forked_python() -> ForkedPython:
     """Runs pytest and `cgins` without their imports."""
     return gate_python()
-
-
-@pytest.fixture(scope="session")
-def forked_cgins(forked_python: ForkedPython) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a command in a process of its own: its words, and `cwd` and `env` as of `ForkedPython.run`."""
-
-    def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        return forked_python.run([*CGINS, *words], **options)
-
-    return run
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,6 @@ from pytest_cgins import __version__
 from pytest_cgins.app import cli
 from pytest_cgins.app.commands import schema
 from pytest_cgins.core.errors import ConfigError
-from tests.forked_python import CGINS, ForkedPython
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -56,11 +55,11 @@ printf '%s\\n' "${COMPREPLY[@]}"
     ],
 )
 def test_bash_completes_commands_options_and_files(
-    line: str, offered: set[str], tmp_path: Path, forked_cgins: Command
+    line: str, offered: set[str], tmp_path: Path, cgins: Command
 ) -> None:
     """Commands, options, their choices and paths; commands of pipelines are not offered."""
     (tmp_path / "pack.json").touch()
-    script = forked_cgins("completion", "bash").stdout
+    script = cgins(Path(), "completion", "bash").stdout
     done = subprocess.run(
         ["bash", "-c", COMPLETE, "bash", *line.split(" ")],
         cwd=tmp_path,
@@ -73,9 +72,9 @@ def test_bash_completes_commands_options_and_files(
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_have_a_script(shell: str, forked_cgins: Command) -> None:
+def test_other_shells_have_a_script(shell: str, cgins: Command) -> None:
     """It has every command and leaves out none of its options; where the shell is here, it reads the script."""
-    done = forked_cgins("completion", shell)
+    done = cgins(Path(), "completion", shell)
     assert done.returncode == 0, done.stderr
     assert all(word in done.stdout for word in ("traces", "audit", "record"))
     assert "strict" in done.stdout
@@ -83,33 +82,33 @@ def test_other_shells_have_a_script(shell: str, forked_cgins: Command) -> None:
         subprocess.run([program, "-n"], input=done.stdout, text=True, check=True)
 
 
-def test_an_unknown_shell_is_refused(forked_cgins: Command) -> None:
+def test_an_unknown_shell_is_refused(cgins: Command) -> None:
     """With the shells that there are."""
-    done = forked_cgins("completion", "bsh")
+    done = cgins(Path(), "completion", "bsh")
     assert done.returncode == 2
     assert 'bsh is not known → did you mean "bash"?' in done.stderr
 
 
-def test_help_lists_all_commands(forked_cgins: Command) -> None:
+def test_help_lists_all_commands(cgins: Command) -> None:
     """The subcommands of traces and kernels are there."""
-    done = forked_cgins("--help")
+    done = cgins(Path(), "--help")
     assert done.returncode == 0
     for command in ("record", "traces", "build", "schema"):
         assert command in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["recrod"], ["--cgins"]])
-def test_wrong_arguments_are_exit_2(arguments: list[str], forked_cgins: Command) -> None:
+def test_wrong_arguments_are_exit_2(arguments: list[str], cgins: Command) -> None:
     """No command, an unknown one, an unknown option: usage on stderr."""
-    done = forked_cgins(*arguments)
+    done = cgins(Path(), *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("usage: cgins")
 
 
-def test_own_errors_are_messages(tmp_path_factory: pytest.TempPathFactory, forked_cgins: Command) -> None:
+def test_own_errors_are_messages(tmp_path_factory: pytest.TempPathFactory, cgins: Command) -> None:
     """An error of ours is its text on stderr and exit 2, not a traceback."""
     missing = tmp_path_factory.mktemp("empty") / "nowhere"
-    done = forked_cgins("traces", "show", str(missing))
+    done = cgins(Path(), "traces", "show", str(missing))
     assert done.returncode == 2
     assert done.stderr.startswith("cgins: ")
     assert "nowhere" in done.stderr
@@ -189,38 +188,34 @@ def test_a_locale_without_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
         (["docter"], "doctor"),
     ],
 )
-def test_a_misspelt_word_is_guessed(words: list[str], guess: str, forked_cgins: Command) -> None:
+def test_a_misspelt_word_is_guessed(words: list[str], guess: str, cgins: Command) -> None:
     """Of commands, their own commands, and values of options."""
-    done = forked_cgins(*words)
+    done = cgins(Path(), *words)
     assert done.returncode == 2
     assert done.stderr.endswith(f'is not known → did you mean "{guess}"?\n')
 
 
-def test_a_word_like_none_lists_what_there_is(forked_cgins: Command) -> None:
+def test_a_word_like_none_lists_what_there_is(cgins: Command) -> None:
     """What is offered is what the word stands for."""
-    assert "is not known → there are ls, show, verify" in forked_cgins("traces", "zzz").stderr
+    assert "is not known → there are ls, show, verify" in cgins(Path(), "traces", "zzz").stderr
 
 
-def test_commands_of_pipelines_are_not_in_the_first_help(forked_cgins: Command) -> None:
+def test_commands_of_pipelines_are_not_in_the_first_help(cgins: Command) -> None:
     """They run as ever, and `cgins help --all` lists them."""
-    first, whole = forked_cgins("--help").stdout, forked_cgins("help", "--all").stdout
+    first, whole = cgins(Path(), "--help").stdout, cgins(Path(), "help", "--all").stdout
     for command in cli.PLUMBING:
         assert f"\n    {command} " not in first
         assert f"\n    {command} " in whole
-        assert forked_cgins(command, "--help").returncode == 0
-    assert forked_cgins("help").stdout == first
+        assert cgins(Path(), command, "--help").returncode == 0
+    assert cgins(Path(), "help").stdout == first
 
 
-def test_schema_lines_of_ops(forked_torch: ForkedPython) -> None:
+def test_schema_lines_of_ops(cgins: Command) -> None:
     """By any name that people have for an op; a misspelt one is guessed."""
-
-    def forked_cgins(*words: str) -> subprocess.CompletedProcess[str]:
-        return forked_torch.run([*CGINS, *words])
-
-    assert forked_cgins("schema", "--op", "F.silu").stdout == "// cgins: silu(Tensor self) -> Tensor\n"
-    assert "// cgins: topk(Tensor self, int k," in forked_cgins("schema", "--op", "topk").stdout
-    assert "// cgins: add(Tensor self, Tensor other" in forked_cgins("schema", "--op", "aten::add").stdout
-    missed = forked_cgins("schema", "--op", "tpok")
+    assert cgins(Path(), "schema", "--op", "F.silu").stdout == "// cgins: silu(Tensor self) -> Tensor\n"
+    assert "// cgins: topk(Tensor self, int k," in cgins(Path(), "schema", "--op", "topk").stdout
+    assert "// cgins: add(Tensor self, Tensor other" in cgins(Path(), "schema", "--op", "aten::add").stdout
+    missed = cgins(Path(), "schema", "--op", "tpok")
     assert missed.returncode == 2
     assert "did you mean torch.topk" in missed.stderr
-    assert forked_cgins("schema").returncode == 2
+    assert cgins(Path(), "schema").returncode == 2

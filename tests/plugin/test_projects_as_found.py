@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.forked_python import CGINS, ForkedPython
+
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 def test_a_missing_source_stops_its_own_kernel_alone(
-    project: Path, run: Callable[..., Any], forked_cgins: Callable[..., Any]
+    project: Path, run: Callable[..., Any], cgins: Callable[..., Any]
 ) -> None:
     """The others are gated and built; the missing one is a BUILD_ERROR with the line that names it, and a guess."""
     (project / "kernels/threshold.cpp").rename(project / "kernels/thresholds.cpp")
@@ -27,7 +29,7 @@ def test_a_missing_source_stops_its_own_kernel_alone(
     }
     message = done.evaluations()["threshold/cpp f32-3x5-fbcb"]["verdict"]["message"]
     assert message == 'cgins.yaml:13: no such file: kernels/threshold.cpp\n→ did you mean "thresholds.cpp"?'
-    built = forked_cgins("build", "relu", "threshold", cwd=project)
+    built = cgins(project, "build", "relu", "threshold")
     assert "threshold/cpp (cpu)" in built.stdout
     assert "relu/right (cpu)" in built.stdout
     assert "no such file: kernels/threshold.cpp" in built.stdout + built.stderr
@@ -55,20 +57,21 @@ def test_paths_on_the_command_line_are_all_that_is_taken(project: Path, run: Cal
     assert "no tests" in run(project, "--cgins", "--collect-only", "-q", "kernels/deep").out
 
 
-def test_commands_below_a_cgins_yaml_find_it(project: Path, forked_cgins: Callable[..., Any]) -> None:
+def test_commands_below_a_cgins_yaml_find_it(project: Path, forked_python: ForkedPython) -> None:
     """`cgins schema` and the others that take a file take the nearest one above."""
     below = project / "kernels/deep"
     below.mkdir()
-    done = forked_cgins("schema", "threshold", cwd=below)
+    done = forked_python.run([*CGINS, "schema", "threshold"], cwd=below)
     assert done.returncode == 0, done.stderr
     assert "threshold(Tensor input" in done.stdout
     (project / ".cgins/runs").mkdir(parents=True)
-    assert "no run in ../../.cgins/runs" in forked_cgins("runs", "ls", cwd=below).stderr
+    done = forked_python.run([*CGINS, "runs", "ls"], cwd=below)
+    assert "no run in ../../.cgins/runs" in done.stderr
 
 
 @pytest.mark.parametrize("name", [b"f\xffold", "prüf核".encode()])
 def test_a_path_that_the_locale_cannot_encode_is_an_error_with_a_remedy(
-    project: Path, run: Callable[..., Any], forked_cgins: Callable[..., Any], name: bytes
+    project: Path, run: Callable[..., Any], forked_python: ForkedPython, name: bytes
 ) -> None:
     """No INTERNALERROR and no traceback: what is wrong, and what to do, in the shell and in pytest."""
     folder = Path(shutil.move(project, Path(os.fsdecode(os.fsencode(project.parent) + b"/" + name))))
@@ -76,7 +79,7 @@ def test_a_path_that_the_locale_cannot_encode_is_an_error_with_a_remedy(
     remedy = "set PYTHONUTF8=1, or a locale such as C.UTF-8" if utf8 else "rename it"
     for said in (
         run(folder, "--cgins", "-q", "--cgins-json=report.json", env=ASCII).out,
-        forked_cgins("build", cwd=folder, env=os.environ | ASCII).stderr,
+        forked_python.run([*CGINS, "build"], cwd=folder, env=os.environ | ASCII).stderr,
     ):
         assert "INTERNALERROR" not in said
         assert "Traceback" not in said

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cgins.run.sandbox.fence import Sandbox
+from tests.forked_python import CGINS, ForkedPython
 from tests.repository import commit, git
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def test_a_source_that_includes_a_file_from_outside_cannot_be_built(
 
 
 def test_waiting_for_answers(
-    broken: Path, run: Callable[..., Run], forked_cgins: Callable[..., Any], tmp_path: Path
+    broken: Path, run: Callable[..., Run], forked_python: ForkedPython, tmp_path: Path
 ) -> None:
     """With the exchange the prompt is written, the run ends with 7, and `cgins runs resume` ends it.
 
@@ -140,7 +141,7 @@ def test_waiting_for_answers(
     assert f"to go on: {again}" in found.out
     (exchange / EXCHANGE / "answer.md").write_text(ANSWER)
     git(broken, "commit", "--allow-empty", "-qm", "meanwhile")
-    done = forked_cgins("runs", "resume", folder.name, "--runs", str(runs), cwd=broken)
+    done = forked_python.run([*CGINS, "runs", "resume", folder.name, "--runs", str(runs)], cwd=broken)
     assert done.returncode == 0, done.stderr
     assert json.loads((folder / "relu-cpu-cpp" / "result.json").read_text())["state"] == "accepted"
 

@@ -30,12 +30,14 @@ def long_names(project: Path) -> Path:
 
 
 @pytest.fixture
-def printed(long_names: Path, forked_cgins: Callable[..., Any]) -> Callable[[str, int], str]:
+def printed(
+    long_names: Path, cgins: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, int], str]:
     """What a command prints where the environment says how wide lines are."""
+    monkeypatch.setenv("CGINS_CACHE_DIR", str(long_names / "builds"))
 
     def printed(command: str, columns: int) -> str:
-        environment = {**os.environ, "COLUMNS": str(columns), "CGINS_CACHE_DIR": str(long_names / "builds")}
-        done = forked_cgins(*command.split(), cwd=long_names, env=environment)
+        done = cgins(long_names, *command.split(), columns=columns)
         return re.sub(r"[\d.]+ (s|min|ms|[KMGT]iB)\b", "-", done.stdout + done.stderr)
 
     return printed
