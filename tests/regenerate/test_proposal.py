@@ -201,41 +201,34 @@ def test_new_kernel_leaves_whatever_the_file_says(tmp_path: Path, llm: str) -> N
             generated(tmp_path / "q", base={"cgins.yaml": old}, new=changed)
 
 
+NO_ENTRY = r"cgins\.yaml: is not among the files, and scale-cpu-fast is new"
+FILES = {"cgins.yaml": GENERATED, "kernels/fast.cpp": NEW}
+
+
 @pytest.mark.parametrize(
-    ("new", "said"),
+    ("changes", "said"),
     [
-        ({"cgins.yaml": GENERATED.replace("name: cpp,", "name: cpp, defines: {WRONG: 1},")}, "changes more than"),
-        ({"cgins.yaml": GENERATED.replace("traces/tiny", "traces/other")}, "changes more than"),
-        ({"cgins.yaml": GENERATED.replace("op: torch.nn.functional.gelu", "op: torch.nn.functional.gelu\n    tolerance: {rtol: 1, atol: 1}")}, "changes more than"),
-        ({"cgins.yaml": GENERATED.replace("version: 1", "version: 1\ngate: {fail_on: never}")}, "changes more than"),
-        ({"cgins.yaml": GENERATED.replace("version: 1", "version: 1\npull_request: {reviewers: [mallory]}")}, "changes more than"),
-        ({"cgins.yaml": GENERATED.replace("name: fast", "name: slow")}, "has no scale-cpu-fast"),
-        ({"cgins.yaml": GENERATED.replace("kernels/fast.cpp", "kernels/elsewhere.cpp")}, "is not a source of"),
-        ({"cgins.yaml": "kernels: &a [*a]"}, "cgins.yaml"),
-        ({"conf/cgins.yaml": GENERATED}, "only where a new kernel"),
+        ({"new": {**FILES, "cgins.yaml": GENERATED.replace("name: cpp,", "name: cpp, defines: {WRONG: 1},")}}, "changes more than"),
+        ({"new": {**FILES, "cgins.yaml": GENERATED.replace("traces/tiny", "traces/other")}}, "changes more than"),
+        ({"new": {**FILES, "cgins.yaml": GENERATED.replace("op: torch.nn.functional.gelu", "op: torch.nn.functional.gelu\n    tolerance: {rtol: 1, atol: 1}")}}, "changes more than"),
+        ({"new": {**FILES, "cgins.yaml": GENERATED.replace("version: 1", "version: 1\ngate: {fail_on: never}")}}, "changes more than"),
+        ({"new": {**FILES, "cgins.yaml": GENERATED.replace("version: 1", "version: 1\npull_request: {reviewers: [mallory]}")}}, "changes more than"),
+        ({"new": {**FILES, "cgins.yaml": GENERATED.replace("name: fast", "name: slow")}}, "has no scale-cpu-fast"),
+        ({"new": {**FILES, "cgins.yaml": GENERATED.replace("kernels/fast.cpp", "kernels/elsewhere.cpp")}}, "is not a source of"),
+        ({"new": {**FILES, "cgins.yaml": "kernels: &a [*a]"}}, "cgins.yaml"),
+        ({"new": {**FILES, "conf/cgins.yaml": GENERATED}}, "only where a new kernel"),
+        # Without the entry nothing says that the files are the kernel's: new ones could be put anywhere.
+        ({"base": {}, "new": {"src/pkg/plugins/more.py": "import os\n"}}, NO_ENTRY),
+        ({"base": {}, "new": {"hubconf.py": "import os\n"}}, NO_ENTRY),
+        ({"new": {"cgins.yaml": GENERATED.replace("kernels/fast", "Kernels/scale"), "Kernels/scale.cpp": NEW}},
+         r"Kernels/scale\.cpp and kernels/scale\.cpp are one file where"),
+        ({"base": {"cgins.yaml": YAML, "kernels/fast.cpp": OLD}}, r"kernels/fast\.cpp: already exists"),
     ],
 )  # fmt: skip
-def test_new_kernel_may_change_no_more(tmp_path: Path, new: dict[str, str], said: str) -> None:
-    """Other entries, tolerances, traces and the gate are not a candidate's to change."""
+def test_new_kernel_may_change_no_more(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    """Other entries and files, tolerances, traces and the gate are not a candidate's to change."""
     with pytest.raises(ProposalError, match=said):
-        generated(tmp_path / "p", new={"cgins.yaml": GENERATED, "kernels/fast.cpp": NEW, **new})
-
-
-@pytest.mark.parametrize("path", ["src/pkg/plugins/more.py", "hubconf.py"])
-def test_new_kernel_comes_with_its_entry(tmp_path: Path, path: str) -> None:
-    """Without the entry nothing says that the files are the kernel's: new ones could be put anywhere."""
-    with pytest.raises(
-        ProposalError, match=r"cgins\.yaml: is not among the files, and scale-cpu-fast is new"
-    ):
-        generated(tmp_path / "p", base={}, new={path: "import os\n"})
-
-
-def test_new_kernel_stands_in_for_no_other(tmp_path: Path) -> None:
-    """Its file is not that of another kernel where upper and lower case are the same."""
-    path = "Kernels/scale.cpp"
-    new = {"cgins.yaml": GENERATED.replace("kernels/fast.cpp", path), path: NEW}
-    with pytest.raises(ProposalError, match=r"Kernels/scale\.cpp and kernels/scale\.cpp are one file where"):
-        generated(tmp_path / "p", new=new)
+        generated(tmp_path / "p", **changes)
 
 
 def test_new_kernel_has_no_settings_of_its_own(tmp_path: Path) -> None:
@@ -271,13 +264,6 @@ def test_a_file_that_is_new_has_no_settings(tmp_path: Path, settings: str) -> No
     new = {"cgins.yaml": text + settings, "kernels/fast.cpp": NEW}
     with pytest.raises(ProposalError, match=r"cgins\.yaml: has settings of its own"):
         generated(tmp_path / "q", **known, new=new)
-
-
-def test_new_kernel_overwrites_nothing(tmp_path: Path) -> None:
-    """Its files are new ones."""
-    base = {"cgins.yaml": YAML, "kernels/fast.cpp": OLD}
-    with pytest.raises(ProposalError, match=r"kernels/fast\.cpp: already exists"):
-        generated(tmp_path / "p", base=base)
 
 
 def test_published_schema_is_current_and_fits(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import ConfigError, ProviderError
-from pytest_cgins.regenerate.model import Answer
+from pytest_cgins.regenerate.model import Answer, Request
 from pytest_cgins.regenerate.provider import files, make, of_settings, replay
 from pytest_cgins.regenerate.provider.exchange import Exchange, prompt_text
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
@@ -35,6 +36,14 @@ def _write(path: Path, text: str) -> Path:
 
 def _old(path: Path) -> None:
     os.utime(path, (time.time() - 60, time.time() - 60))
+
+
+def replayed(folder: Path, run: Path, asked: Request | None = None, *, strict: bool = False) -> Answer:
+    """The answer that a recording has for a request of a new run."""
+    asked = asked or request()
+    answer = Replay(folder, strict=strict).ask(asked, place_of(run, asked))
+    assert answer is not None
+    return answer
 
 
 # --- replay -----------------------------------------------------------------------------------------------------------
@@ -62,8 +71,7 @@ def test_a_head_says_more(tmp_path: Path) -> None:
     """What a head of YAML says is taken over; the words follow it."""
     head = "---\nfinish: length\nmodel: other\nseconds: 3\nprompt_tokens: 7\nanswer_tokens: 8\n---\n\nwords\n"
     _write(tmp_path / f"{ID}.md", head)
-    answer = Replay(tmp_path).ask(request(), place_of(tmp_path / "run", request()))
-    assert answer is not None
+    answer = replayed(tmp_path, tmp_path / "run")
     assert (answer.text, answer.finish, answer.model, answer.seconds) == ("words\n", "length", "other", 3.0)
     assert (answer.usage.prompt_tokens, answer.usage.answer_tokens, answer.usage.estimated) == (7, 8, False)
 
@@ -76,9 +84,9 @@ def test_a_run_is_a_recording(tmp_path: Path) -> None:
         tmp_path / "rec/softmax-cpu-cpp/attempt-02/generator.md", "---\nerror: the provider gave up\n---\n"
     )
     run = tmp_path / "run"
-    first = Replay(tmp_path / "rec").ask(request(), place_of(run, request()))
+    first = replayed(tmp_path / "rec", run)
     with pytest.raises(ProviderError, match="the provider gave up"):
-        Replay(tmp_path / "rec").ask(second, place_of(run, second))
+        replayed(tmp_path / "rec", run, second)
     failure = files.Failure(what="it broke", remedy="fix it", retry=False, tries=1, usage=None)
     files.write_json(run / second.id / files.ERROR, failure)
     shutil.copytree(run, tmp_path / "copy")
@@ -92,9 +100,7 @@ def test_a_run_is_a_recording(tmp_path: Path) -> None:
 def test_an_exchange_is_a_recording(tmp_path: Path) -> None:
     """The folder that an agent answered in can be replayed."""
     _write(tmp_path / f"rec/{ID}/answer.md", "by an agent")
-    answer = Replay(tmp_path / "rec").ask(request(), place_of(tmp_path / "run", request()))
-    assert answer is not None
-    assert answer.text == "by an agent"
+    assert replayed(tmp_path / "rec", tmp_path / "run").text == "by an agent"
 
 
 def test_another_prompt(tmp_path: Path) -> None:
@@ -106,7 +112,7 @@ def test_another_prompt(tmp_path: Path) -> None:
     now = request(text="Write another kernel.")
     for number, folder in enumerate((tmp_path / "rec", tmp_path / "rec2")):
         with pytest.raises(ProviderError, match=f"is to another prompt \\({digest[:12]}\\)") as raised:
-            Replay(folder, strict=True).ask(now, place_of(tmp_path / f"a{number}", now))
+            replayed(folder, tmp_path / f"a{number}", now, strict=True)
         assert "without strict" in raised.value.remedy
         lenient = Replay(folder)
         for run in "bc":
@@ -120,7 +126,7 @@ def test_another_prompt(tmp_path: Path) -> None:
 def test_what_is_not_recorded(tmp_path: Path) -> None:
     """The error names the file to write."""
     with pytest.raises(ProviderError, match=f"no answer to {ID} is recorded") as raised:
-        Replay(tmp_path).ask(request(), place_of(tmp_path / "run", request()))
+        replayed(tmp_path, tmp_path / "run")
     assert str(tmp_path / f"{ID}.md") in raised.value.remedy
 
 
@@ -280,8 +286,6 @@ def test_an_answer_that_says_that_there_is_none(tmp_path: Path) -> None:
 
 def test_a_prompt_of_one_message_is_as_it_is() -> None:
     """Without a second message there is nothing to set apart."""
-    from dataclasses import replace
-
     one = replace(request(), messages=request().messages[1:])
     assert prompt_text(one).endswith("\n\nWrite a kernel.\n")
 
@@ -290,32 +294,32 @@ def test_a_prompt_of_one_message_is_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "url", "env"),
+    ("name", "url", "env", "field"),
     [
-        ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        ("gemini", "https://generativelanguage.googleapis.com/v1beta/openai/", "GOOGLE_API_KEY"),
-        ("ollama", "http://localhost:11434/v1", ""),
+        # Its models of hidden thought insist on another name for the limit.
+        ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "max_completion_tokens"),
+        (
+            "gemini",
+            "https://generativelanguage.googleapis.com/v1beta/openai/",
+            "GOOGLE_API_KEY",
+            "max_tokens",
+        ),
+        ("ollama", "http://localhost:11434/v1", "", "max_tokens"),
     ],
 )
-def test_servers_by_name(tmp_path: Path, name: str, url: str, env: str) -> None:
+def test_servers_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, url: str, env: str, field: str
+) -> None:
     """The three named servers have addresses and variables of their own, which settings replace."""
+    if env:
+        monkeypatch.setenv(env, "x")
     provider = make(name)
     assert isinstance(provider, OpenAICompatible)
-    order = provider._order_for if env == "" else None
     assert (provider._base_url, provider._api_key_env) == (url, env)
-    if order:
-        assert order(request(), tmp_path).tokens_field == "max_tokens"
+    assert provider._order_for(request(), tmp_path).tokens_field == field
     other = make(name, base_url="http://x/v1", api_key_env="MINE")
     assert isinstance(other, OpenAICompatible)
     assert (other._base_url, other._api_key_env) == ("http://x/v1", "MINE")
-
-
-def test_openai_has_its_own_name_for_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenAI is told `max_completion_tokens`, which its models of hidden thought insist on."""
-    monkeypatch.setenv("OPENAI_API_KEY", "x")
-    provider = make("openai")
-    assert isinstance(provider, OpenAICompatible)
-    assert provider._order_for(request(), tmp_path).tokens_field == "max_completion_tokens"
 
 
 @pytest.mark.parametrize(
