@@ -5,7 +5,7 @@ does not fit is not sent, or with a shorter answer. So no sequence of answers ta
 
 - a provider ends an answer at `max_tokens` (a stream is ended here), and tells truly what it took;
 - a prompt has no more tokens than is estimated (`Estimate` learns from the answers of the run);
-- a try that is lost is not billed, or was reserved too (`tries`).
+- a try that is lost is not billed.
 
 Where one of these does not hold, what was taken counts once it is known, and nothing more is asked for: a run is then
 over its limit by the requests in flight at most. A provider that lies about what it took is not found out.
@@ -17,7 +17,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 
 from pytest_cgins.config.llm import Budget, Price
@@ -89,15 +89,7 @@ def spent_by(request: Request, usage: Usage, *, seconds: float = 0.0) -> Spent:
 def total(parts: Iterable[Spent]) -> Spent:
     """All of them together."""
     known = tuple(parts)
-    return Spent(
-        requests=sum(part.requests for part in known),
-        prompt_tokens=sum(part.prompt_tokens for part in known),
-        answer_tokens=sum(part.answer_tokens for part in known),
-        usd=math.fsum(part.usd for part in known),
-        estimated=sum(part.estimated for part in known),
-        unpriced=sum(part.unpriced for part in known),
-        seconds=math.fsum(part.seconds for part in known),
-    )
+    return Spent(**{one.name: sum(getattr(part, one.name) for part in known) for one in fields(Spent)})
 
 
 MESSAGE_TOKENS = 16
@@ -115,42 +107,30 @@ LEAST_SECONDS = 1.0
 _REMEDY = "raise llm.budget.{key} in cgins.yaml, and go on with: cgins runs resume"
 
 
-@dataclass(frozen=True, slots=True)
-class _Flight:
-    """The most that a request under way can take."""
-
-    tokens: int
-    usd: float
-
-
+@dataclass(eq=False, repr=False)
 class Ledger:
     """The books of one run, over all its parts. Several threads may use it.
 
     A run that is resumed makes a new one, gives it the seconds of the earlier parts, and books anew what the journal
     has: `settle`, `lose` and `resume`. What is booked for a request stands in place of what was booked for it before: the
     usage of an answer or a failure has in it what earlier tries took.
-
-    Args:
-        budget: the limits.
-        prices: by name of the model.
-        earlier_s: what earlier parts of the run took.
-        clock: seconds since any moment.
     """
 
-    def __init__(
-        self,
-        budget: Budget,
-        prices: Mapping[str, Price],
-        *,
-        earlier_s: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.budget = budget
-        self._prices = prices
-        self._clock = clock
-        self._began = clock() - earlier_s
+    budget: Budget
+    """The limits."""
+    prices: Mapping[str, Price]
+    """By name of the model."""
+    _: KW_ONLY
+    earlier_s: float = 0.0
+    """What earlier parts of the run took."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds since any moment."""
+
+    def __post_init__(self) -> None:
+        self._began = self.clock() - self.earlier_s
         self._booked: dict[str, Spent] = {}
-        self._flights: dict[str, _Flight] = {}
+        self._flights: dict[str, tuple[int, float]] = {}
+        """The most that each request under way can take: tokens, and money."""
         self._estimate = Estimate()
         self._lock = threading.Lock()
 
@@ -165,23 +145,17 @@ class Ledger:
         Raises:
             BudgetError: none are left for `what`.
         """
-        left = self._seconds_left()
+        limit, passed = self.budget.minutes, self._seconds()
+        left = math.inf if limit is None else limit * 60 - passed
         if left < LEAST_SECONDS:
-            minutes = self.budget.minutes or 0.0
-            raise _used_up(
-                "minutes",
-                f"{self._seconds() / 60:.1f} of {minutes:g} minutes have passed, none are left for {what}",
-            )
+            so_far = f"{passed / 60:.1f} of {limit:g} minutes have passed"
+            raise _used_up("minutes", f"{so_far}, none are left for {what}")
         return left
 
-    def require(self, request: Request, *, tries: int = 1) -> Request:
+    def require(self, request: Request) -> Request:
         """Reserve the worst case of a request, until it is settled or lost.
 
         Where requests are under way, one that is refused may fit once they are settled.
-
-        Args:
-            request: what is to be asked.
-            tries: how many times it may be billed, if answers are lost on their way.
 
         Returns:
             The request as it may be sent: its `max_tokens` may be less than was asked for.
@@ -194,20 +168,15 @@ class Ledger:
             # One that is asked again, as when a run is resumed, takes its own place.
             self._flights.pop(request.id, None)
             prompt = self._estimate.tokens(request)
-            answer = self._room(request, prompt, tries)
-            self._flights[request.id] = _Flight(
-                tokens=tries * (prompt + answer), usd=tries * self._worst_usd(request.model, prompt, answer)
-            )
+            answer = self._room(request, prompt)
+            self._flights[request.id] = prompt + answer, self._worst_usd(request.model, prompt, answer)
         return replace(request, max_tokens=answer)
 
-    def resume(self, request: Request, *, tries: int = 1) -> None:
+    def resume(self, request: Request) -> None:
         """Reserve the worst case of a request that an earlier part of the run has sent, and which may still be answered."""
         with self._lock:
-            prompt = self._estimate.tokens(request)
-            self._flights[request.id] = _Flight(
-                tokens=tries * (prompt + request.max_tokens),
-                usd=tries * self._worst_usd(request.model, prompt, request.max_tokens),
-            )
+            prompt, answer = self._estimate.tokens(request), request.max_tokens
+            self._flights[request.id] = prompt + answer, self._worst_usd(request.model, prompt, answer)
 
     def settle(self, request: Request, answer: Answer) -> None:
         """Book what an answer took, in place of what was reserved for it."""
@@ -229,13 +198,9 @@ class Ledger:
             return tuple(self._flights)
 
     def _seconds(self) -> float:
-        return self._clock() - self._began
+        return self.clock() - self._began
 
-    def _seconds_left(self) -> float:
-        limit = self.budget.minutes
-        return math.inf if limit is None else limit * 60 - self._seconds()
-
-    def _room(self, request: Request, prompt: int, tries: int) -> int:
+    def _room(self, request: Request, prompt: int) -> int:
         """Most tokens of an answer that fit into every budget.
 
         Raises:
@@ -246,22 +211,20 @@ class Ledger:
         flights, spent = tuple(self._flights.values()), total(self._booked.values())
         limit = self.budget.tokens
         if limit is not None:
-            reserved = sum(flight.tokens for flight in flights)
-            room = min(room, (limit - spent.tokens - reserved) // tries - prompt)
+            reserved = sum(tokens for tokens, _ in flights)
+            room = min(room, limit - spent.tokens - reserved - prompt)
             if room < least:
-                used, need = (
-                    f"{spent.tokens:,} of {counted(limit, 'token is', 'tokens are', grouped=True)} spent",
-                    f"{tries * (prompt + least):,}",
-                )
-                raise _no_room("tokens", used, f"{reserved:,}" if flights else "", request, need)
+                used = f"{spent.tokens:,} of {counted(limit, 'token is', 'tokens are', grouped=True)} spent"
+                under_way = f"{reserved:,}" if flights else ""
+                raise _no_room("tokens", used, under_way, request, f"{prompt + least:,}")
         money_limit = self.budget.usd
         if money_limit is not None and request.model:
-            reserved_usd = math.fsum(flight.usd for flight in flights)
-            left_usd = (money_limit - spent.usd - reserved_usd) / tries
+            reserved_usd = math.fsum(usd for _, usd in flights)
+            left_usd = money_limit - spent.usd - reserved_usd
             room = self._affordable(request.model, prompt, room, left_usd)
             if room < least:
                 used = f"{money(spent.usd)} of {money(money_limit)} are spent"
-                need = money(tries * self._worst_usd(request.model, prompt, least))
+                need = money(self._worst_usd(request.model, prompt, least))
                 raise _no_room("usd", used, money(reserved_usd) if flights else "", request, need)
         return room
 
@@ -284,15 +247,15 @@ class Ledger:
         return (prompt * asked + answer * price.output_usd_per_million_tokens) / 1e6
 
     def _price(self, model: str) -> Price:
-        if model not in self._prices:
+        if model not in self.prices:
             raise BudgetError(
                 f'the budget is {money(self.budget.usd or 0)}, and model "{model}" has no price',
                 remedy=f'add llm.prices: {{"{model}": {{input: …, output: …}}}}, or drop budget.usd',
             )
-        return self._prices[model]
+        return self.prices[model]
 
     def _book(self, request: Request, usage: Usage) -> None:
-        known = usage if usage.usd is not None else priced(usage, self._prices.get(request.model))
+        known = usage if usage.usd is not None else priced(usage, self.prices.get(request.model))
         self._booked[request.id] = spent_by(request, known)
 
 
@@ -337,33 +300,25 @@ def _overhead(request: Request) -> int:
     return MESSAGE_TOKENS * (len(request.messages) + 1)
 
 
+@dataclass(eq=False, repr=False)
 class Inquiry:
-    """A request and its place.
+    """A request and its place."""
 
-    Args:
-        request: what is asked; with a shorter answer, where the budget allows no longer one.
-        place: the folder where its answer will lie.
-        ledger: counts what it takes.
-        keep: writes a request that is new into its place.
-        counts_earlier: whether an answer that an earlier process took counts here as well.
-    """
+    request: Request
+    """What is asked; with a shorter answer, where the budget allows no longer one."""
+    folder: Path
+    """Where its answer will lie."""
+    ledger: Ledger
+    """Counts what it takes."""
+    keep: Callable[[Request], object]
+    """Writes a request that is new into its place."""
+    _: KW_ONLY
+    counts_earlier: bool = True
+    """Whether an answer that an earlier process took counts here as well."""
 
-    def __init__(
-        self,
-        request: Request,
-        folder: Path,
-        ledger: Ledger,
-        keep: Callable[[Request], object],
-        *,
-        counts_earlier: bool = True,
-    ) -> None:
-        self.request = request
+    def __post_init__(self) -> None:
         self.answer: Answer | None = None
         """None until it is there."""
-        self._place = folder
-        self._ledger = ledger
-        self._keep = keep
-        self._counts_earlier = counts_earlier
         self._is_begun = False
         self._counts = True
 
@@ -377,27 +332,27 @@ class Inquiry:
         if not self._is_begun:
             self._begin()
         try:
-            self.answer = provider.ask(self.request, self._place)
+            self.answer = provider.ask(self.request, self.folder)
         except ProviderError:
-            self._ledger.lose(self.request, files.taken_in(self._place))
+            self.ledger.lose(self.request, files.taken_in(self.folder))
             raise
         if self.answer is not None and self._counts:
-            self._ledger.settle(self.request, self.answer)
+            self.ledger.settle(self.request, self.answer)
         return self.answer
 
     def _begin(self) -> None:
         """Have the request in its place, and its worst case within the budget."""
-        failure = files.failure_in(self._place)
-        if not (self._place / files.REQUEST).exists():
-            self.request = self._ledger.require(self.request)
-            self._keep(self.request)
+        failure = files.failure_in(self.folder)
+        if not (self.folder / files.REQUEST).exists():
+            self.request = self.ledger.require(self.request)
+            self.keep(self.request)
         elif failure is not None:
             # An earlier process asked in vain, and the remedy has been heeded meanwhile: it is asked anew.
-            self.request = self._ledger.require(self.request)
-            files.write_json(self._place / files.REQUEST, self.request)
-            files.retract_failure(self._place)
-        elif files.is_settled(self._place):
-            self._counts = self._counts_earlier
+            self.request = self.ledger.require(self.request)
+            files.write_json(self.folder / files.REQUEST, self.request)
+            files.retract_failure(self.folder)
+        elif files.is_settled(self.folder):
+            self._counts = self.counts_earlier
         else:
-            self._ledger.resume(self.request)
+            self.ledger.resume(self.request)
         self._is_begun = True

@@ -13,14 +13,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pytest_cgins.building.build_queue import BuildQueue, default_jobs
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.targets import key_of
 from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.sandbox.builds import BuildFence
+from pytest_cgins.run.sandbox.fence import Sandbox
 
 CORES = 2
 """Cores that one candidate keeps busy: the process that checks it and the one that will time it, as they import torch."""
@@ -42,13 +45,18 @@ class CandidatePool:
     def __init__(self, builds: BuildQueue, *, threads: int = 0) -> None:
         self.builds = builds
         """Other builds are made beside these."""
-        self.threads = threads or default_threads()
+        self.threads = threads or max(1, min(MOST, default_jobs() // CORES))
         """As given."""
         self.waiting = threading.Semaphore(2 * self.threads)
         """Held by each candidate whose timing process waits for its turn."""
         self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="cgins-candidate")
         self._under_way: set[Future[Checked]] = set()
         self._lock = threading.Lock()
+
+    @classmethod
+    def fenced(cls, sandbox: Sandbox | None, *, cache: Path | None = None) -> CandidatePool:
+        """One whose compilers run in a sandbox, if there is one."""
+        return cls(BuildQueue(cache=cache, fence=BuildFence(sandbox) if sandbox is not None else None))
 
     def submit(self, function: Callable[..., Checked], *arguments: object) -> Future[Checked]:
         """Have a candidate checked when it is its turn."""
@@ -72,14 +80,9 @@ class CandidatePool:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-class EvaluatorFactory(Protocol):
-    """Makes the evaluator of one candidate."""
-
-    def __call__(
-        self, copy: ProjectCopy, builds: BuildQueue, champion: Files | None, *, timing: bool
-    ) -> Evaluator:
-        """For a candidate that is in a copy already, if `timing`: its base is the champion, None for the incumbent."""
-        ...
+EvaluatorFactory = Callable[[ProjectCopy, BuildQueue, Files | None, bool], Evaluator]
+"""Makes the evaluator of a candidate that is in a copy already. The last argument says whether it is timed, against the
+champion, or where that is None the incumbent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,19 +97,24 @@ class Checked:
     """How long that took; the wait for its build and for processes is in it."""
 
 
+@dataclass(eq=False, repr=False)
 class Slot:
     """Where one candidate lies, and the processes that it is tried in."""
 
-    def __init__(self, copy: ProjectCopy) -> None:
-        self.copy = copy
-        """Its folder."""
-        self.files: Files = {}
-        """The candidate."""
-        self.checker: Evaluator | None = None
-        self.timer: Evaluator | None = None
-        self.champion: Files | None = None
-        self.checked: Future[Checked] | None = None
-        self.waits: threading.Semaphore | None = None
+    copy: ProjectCopy
+    """Its folder."""
+    files: Files = field(default_factory=dict)
+    """The candidate."""
+    checker: Evaluator | None = None
+    timer: Evaluator | None = None
+    champion: Files | None = None
+    checked: Future[Checked] | None = None
+    waits: threading.Semaphore | None = None
+
+    def result(self) -> Checked:
+        """What was found of the candidate, once it is known."""
+        assert self.checked is not None
+        return self.checked.result()
 
     def close(self) -> None:
         """End its processes."""
@@ -125,27 +133,20 @@ class Slot:
                 evaluator.pool.end()
 
 
+@dataclass(eq=False, repr=False)
 class ConcurrentCandidates:
-    """The candidates that are under way for one target.
+    """The candidates that are under way for one target."""
 
-    Args:
-        copy: the folder of the first candidate; the others have folders beside it.
-        evaluator: makes evaluators.
-        check: tries a candidate, until it is told to stop.
-        pool: shared with other targets.
-    """
+    copy: ProjectCopy
+    """The folder of the first candidate; the others have folders beside it."""
+    evaluator: EvaluatorFactory
+    """Makes evaluators."""
+    check: Callable[[Evaluator, threading.Event], Checked]
+    """Tries a candidate, until it is told to stop."""
+    pool: CandidatePool
+    """Shared with other targets."""
 
-    def __init__(
-        self,
-        copy: ProjectCopy,
-        evaluator: EvaluatorFactory,
-        check: Callable[[Evaluator, threading.Event], Checked],
-        pool: CandidatePool,
-    ) -> None:
-        self._copy = copy
-        self._evaluator = evaluator
-        self._check = check
-        self._pool = pool
+    def __post_init__(self) -> None:
         # With cores to spare, workers import torch while the kernel is compiled.
         self._starts_early = default_jobs() > CORES
         self._slots: list[Slot] = []
@@ -156,9 +157,9 @@ class ConcurrentCandidates:
     def warm(self, count: int) -> None:
         """Start the workers that will check so many candidates, and wait for nothing."""
         self._finish()
-        for slot in self._first(min(count, self._pool.threads)):
+        for slot in self._first(min(count, self.pool.threads)):
             if slot.checker is None:
-                slot.checker = self._evaluator(slot.copy, self._ahead(), None, timing=False)
+                slot.checker = self.evaluator(slot.copy, self._ahead(), None, False)
                 slot.checker.warm()
 
     def begin(self, candidates: Sequence[Files], champion: Files | None, *, timed: bool) -> None:
@@ -175,14 +176,11 @@ class ConcurrentCandidates:
         for slot, files in zip(self._under_way, candidates, strict=True):
             slot.copy.put(files)
             slot.files, slot.champion = dict(files), champion
-            slot.checker = slot.checker or self._evaluator(slot.copy, builds, None, timing=False)
+            slot.checker = slot.checker or self.evaluator(slot.copy, builds, None, False)
             # The builds alone: a worker starts when it is its candidate's turn.
-            slot.checker.supply.build_ahead(
-                (case.kernel, case.implementation, case.device.partition(":")[0])
-                for case in slot.checker.cases()
-            )
+            slot.checker.supply.build_ahead(map(key_of, slot.checker.cases()))
         for slot in self._under_way:
-            slot.checked = self._pool.submit(self._tried, slot, builds, timed)
+            slot.checked = self.pool.submit(self._tried, slot, builds, timed)
 
     def slot_of(self, files: Files) -> Slot | None:
         """Where a candidate that is under way lies."""
@@ -194,20 +192,20 @@ class ConcurrentCandidates:
             if slot.timer is not None:
                 slot.timer.retire()
             slot.timer, slot.champion = None, champion
-            slot.timer = self._evaluator(slot.copy, self._ahead(), champion, timing=True)
+            slot.timer = self.evaluator(slot.copy, self._ahead(), champion, True)
         return slot.timer
 
     def alone(self, slot: Slot) -> Checked:
         """Check a candidate once more, when no other one is: side by side it may have lacked what others had."""
-        self._pool.wait()
-        checker = slot.checker = self._evaluator(slot.copy, self._ahead(), None, timing=False)
+        self.pool.wait()
+        checker = slot.checker = self.evaluator(slot.copy, self._ahead(), None, False)
         slot.checked = Future()
         try:
-            slot.checked.set_result(self._check(checker, self._stopped))
+            slot.checked.set_result(self.check(checker, self._stopped))
         finally:
             checker.retire()
             slot.checker = None
-        return slot.checked.result()
+        return slot.result()
 
     def close(self) -> None:
         """End all that is under way, at once."""
@@ -230,9 +228,9 @@ class ConcurrentCandidates:
             case, *_ = checker.cases()
             if (self._starts_early or checker.can_build(case)) and not self._stopped.is_set():
                 if timed and self._may_wait(slot):
-                    slot.timer = self._evaluator(slot.copy, builds, slot.champion, timing=True)
+                    slot.timer = self.evaluator(slot.copy, builds, slot.champion, True)
                 self._have_started(checker, slot.timer)
-            found = self._check(checker, self._stopped)
+            found = self.check(checker, self._stopped)
         finally:
             checker.retire()
             slot.checker = None
@@ -251,19 +249,19 @@ class ConcurrentCandidates:
 
     def _may_wait(self, slot: Slot) -> bool:
         """Whether a process may be started for a candidate before it is its turn to be timed: memory is bounded."""
-        if slot.waits is None and self._pool.waiting.acquire(blocking=False):
-            slot.waits = self._pool.waiting
+        if slot.waits is None and self.pool.waiting.acquire(blocking=False):
+            slot.waits = self.pool.waiting
         return slot.waits is not None
 
     def _first(self, count: int) -> list[Slot]:
         while len(self._slots) < count:
             number = len(self._slots)
-            self._slots.append(Slot(self._copy.beside(number) if number else self._copy))
+            self._slots.append(Slot(self.copy.beside(number) if number else self.copy))
         return self._slots[:count]
 
     def _ahead(self) -> BuildQueue:
         if self._builds is None:
-            self._builds = BuildQueue(beside=self._pool.builds)
+            self._builds = BuildQueue(beside=self.pool.builds)
         return self._builds
 
     def _finish(self) -> None:
@@ -282,8 +280,3 @@ class ConcurrentCandidates:
         if builds is not None:
             with suppress(OSError):
                 builds.close()
-
-
-def default_threads() -> int:
-    """Candidates that are checked at once, by cores and memory."""
-    return max(1, min(MOST, default_jobs() // CORES))

@@ -7,14 +7,13 @@ import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from pytest_cgins.building.builders import plan
 from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.config import Config
-from pytest_cgins.core import git
+from pytest_cgins.core import git, syntax
 from pytest_cgins.core.errors import RevisionError
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.settings_files import SETTINGS
@@ -38,20 +37,7 @@ _TEST_FOLDERS = frozenset({"test", "tests"})
 _TEST_SUFFIXES = frozenset({".py", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".json"})
 _FILE = re.compile(r"[\w+-][\w.+-]*\.\w+")
 """The name of a file within a text, as in `#include "rows.cuh"`."""
-_SOURCES = SUFFIXES - {
-    ".yaml",
-    ".yml",
-    ".toml",
-    ".cfg",
-    ".ini",
-    ".json",
-    ".jsonl",
-    ".txt",
-    ".pt",
-    ".so",
-    ".ptx",
-    ".cubin",
-}
+_SOURCES = SUFFIXES - (_TEST_SUFFIXES - {".py"}) - {".jsonl", ".txt", ".pt", ".so", ".ptx", ".cubin"}
 """Files whose texts say what is read besides them."""
 
 
@@ -80,20 +66,13 @@ def differences(before: Guarded, after: Guarded) -> tuple[str, ...]:
     return tuple(name for name in names if before.files.get(name) != after.files.get(name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
-    """What decides which of a project's files the verdict on a candidate depends on."""
-
-    config: Config
-    """The project's file."""
-    top: Path
-    """The project's top folder, where names start."""
-    kernels: Config
-    """Those kernels alone that are judged."""
-
-
 def goalposts(
-    changed: Iterable[str], known: Iterable[str], project: Project, *sources: Mapping[str, str]
+    changed: Sequence[str],
+    known: Iterable[str],
+    *sources: Mapping[str, str],
+    config: Config,
+    top: Path,
+    kernels: Config,
 ) -> tuple[str, ...]:
     """Those of the changed files that a verdict depends on; another kernel, a script or a log is none of them.
 
@@ -103,15 +82,16 @@ def goalposts(
     Args:
         changed: names as of `differences`.
         known: all names that there are, and were.
-        project: see there.
         sources: the kernel's own, by path: the incumbent's, and the candidate's.
+        config: the project's file.
+        top: the project's top folder, where names start.
+        kernels: those kernels alone that are judged.
     """
-    changed = tuple(changed)
     if not changed:
         return ()
-    packs = tuple(os.path.relpath(pack, project.top) for pack in project.config.traces)
-    fixed = {BASE, os.path.relpath(project.config.file, project.top)}
-    read = _read_by(known, project, sources)
+    packs = tuple(os.path.relpath(pack, top) for pack in config.traces)
+    fixed = {BASE, os.path.relpath(config.file, top)}
+    read = _read_by(_Names(known, os.path.relpath(config.root, top)), sources, top, kernels)
     return tuple(
         name
         for name in changed
@@ -129,9 +109,8 @@ def _is_test(name: str) -> bool:
     return path.name in SETTINGS or is_beside_tests or _TEST.fullmatch(path.name) is not None
 
 
-def _read_by(known: Iterable[str], project: Project, sources: Iterable[Mapping[str, str]]) -> set[str]:
+def _read_by(names: _Names, sources: Iterable[Mapping[str, str]], top: Path, kernels: Config) -> set[str]:
     """Files that the sources, and the modules of ops and targets, include, import or name."""
-    names = _Names(known, os.path.relpath(project.config.root, project.top))
     todo = [pair for texts in sources for pair in texts.items()]
     found: set[str] = set()
 
@@ -139,9 +118,9 @@ def _read_by(known: Iterable[str], project: Project, sources: Iterable[Mapping[s
         for name in more:
             if name not in found:
                 found.add(name)
-                todo.append((name, _text_of(project.top / name)))
+                todo.append((name, _text_of(top / name)))
 
-    for entry in project.kernels.kernels:
+    for entry in kernels.kernels:
         add(names.module(entry.op.partition("@")[0].split(".")))
         for implementation in entry.implementations:
             add(names.module(implementation.target.partition(":")[0].split(".")))
@@ -208,8 +187,8 @@ class _Names:
 def _imports(path: str, text: str) -> Iterator[tuple[str | None, list[str]]]:
     """What a Python file imports: the folder that a relative import starts in, else None, and the parts of the name."""
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+        tree = syntax.module(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -220,10 +199,8 @@ def _imports(path: str, text: str) -> Iterator[tuple[str | None, list[str]]]:
             parts = node.module.split(".") if node.module else []
             yield from ((folder, [*parts, alias.name]) for alias in node.names)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
-            texts = [
-                one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)
-            ]
-            yield from ((None, one.lstrip(".").split(".")) for one in texts)
+            texts = (argument.value for argument in node.args if isinstance(argument, ast.Constant))
+            yield from ((None, text.lstrip(".").split(".")) for text in texts if isinstance(text, str))
 
 
 def _text_of(file: Path) -> str:
@@ -235,20 +212,11 @@ def _text_of(file: Path) -> str:
         return ""
 
 
-def digest(found: Guarded) -> str:
-    """sha256 over all of it."""
-    return _over(found.files)
-
-
-def digest_of_sources(files: Mapping[str, str]) -> str:
-    """sha256 over a candidate's paths and texts."""
-    return _over(files)
-
-
-def _over(parts: Mapping[str, str]) -> str:
+def digest(texts: Mapping[str, str]) -> str:
+    """sha256 over names and texts: a candidate's sources by path, or digests by file."""
     whole = hashlib.sha256()
-    for name in sorted(parts):
-        for part in (name, parts[name]):
+    for name in sorted(texts):
+        for part in (name, texts[name]):
             encoded = part.encode(errors="surrogateescape")
             whole.update(len(encoded).to_bytes(8, "big") + encoded)
     return whole.hexdigest()

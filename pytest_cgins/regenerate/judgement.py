@@ -41,7 +41,7 @@ class Screen:
         self._goal = goal
         self._paths = tuple(incumbent)
         self._check = check
-        self._seen = {guard.digest_of_sources(incumbent): model.INCUMBENT}
+        self._seen = {guard.digest(incumbent): model.INCUMBENT}
 
     def read(self, number: int, ask: model.Ask, answer: model.Answer, shown: Mapping[str, str]) -> Candidate:
         """What an answer is.
@@ -61,7 +61,7 @@ class Screen:
             attempt = replace(attempt, outcome="unusable", reason=error.code, message=str(error))
             return Candidate(attempt=attempt, sources={}, is_triable=False)
         sources = {path: draft.files[path] for path in self._paths}
-        attempt = replace(attempt, digest=guard.digest_of_sources(sources))
+        attempt = replace(attempt, digest=guard.digest(sources))
         if attempt.digest in self._seen:
             same = self._seen[attempt.digest]
             text = f"the same source as {f'that of attempt {same}' if same else 'the one that is to be replaced'}"
@@ -113,32 +113,27 @@ def moved_error(moved: tuple[str, ...]) -> RegenerateError:
     )
 
 
+@dataclass(eq=False, repr=False)
 class Judge:
-    """Tries the candidates of one target, and says what became of each.
+    """Tries the candidates of one target, and says what became of each."""
 
-    Args:
-        target: what is regenerated.
-        bench: runs candidates.
-        goalposts: what no candidate may move.
-        tell: told the number of a candidate and what it is at.
-    """
-
-    def __init__(
-        self, target: model.Target, bench: Bench, goalposts: Goalposts, tell: Callable[[int, Stage], object]
-    ) -> None:
-        self._target = target
-        self._bench = bench
-        self._goalposts = goalposts
-        self._tell = tell
+    target: model.Target
+    """What is regenerated."""
+    bench: Bench
+    """Runs candidates."""
+    goalposts: Goalposts
+    """What no candidate may move."""
+    tell: Callable[[int, Stage], object]
+    """Told the number of a candidate and what it is at."""
 
     def check(self, attempt: model.Attempt, sources: Mapping[str, str]) -> tuple[model.Attempt, bool]:
         """A candidate after the cases on the inputs of the run, and whether it passed them all."""
-        self._tell(attempt.number, "checking")
-        attempt = replace(attempt, trials=(self._bench.check(sources),))
-        self._goalposts.require(sources)
-        if touched := self._goalposts.touched():
+        self.tell(attempt.number, "checking")
+        attempt = replace(attempt, trials=(self.bench.check(sources),))
+        self.goalposts.require(sources)
+        if touched := self.goalposts.touched():
             return _tampered(attempt, touched), False
-        bad = rejections(attempt.trials[-1].evaluations, self._target)
+        bad = rejections(attempt.trials[-1].evaluations, self.target)
         return (_rejected(attempt, "failed", bad), False) if bad else (attempt, True)
 
     def time(
@@ -156,17 +151,19 @@ class Judge:
             champion: the best one.
             champion_sources: its sources; None for the incumbent.
         """
-        self._tell(attempt.number, "timing")
-        times = self._bench.times(sources, champion_sources)
+        self.tell(attempt.number, "timing")
+        times = self.bench.times(sources, champion_sources)
         attempt = replace(attempt, trials=(*attempt.trials, times))
-        rejected = rejections(times.evaluations, self._target)
+        rejected = rejections(times.evaluations, self.target)
         bad = tuple(evaluation for evaluation in rejected if evaluation.verdict.status not in _SPEEDS)
         if bad:
             return _rejected(attempt, "failed", bad)
         ratio = time_ratio(times.evaluations)
         base = champion.time_ratio or 1.0
         is_ablation = attempt.ask is None or attempt.ask.kind == "ablate"
-        beats = not is_ablation and is_proven_faster(times.evaluations)
+        statuses = {evaluation.verdict.status for evaluation in times.evaluations}
+        # Proven faster in a case, and slower in none.
+        beats = not is_ablation and Status.FASTER in statuses and Status.SLOWER not in statuses
         return replace(
             attempt,
             outcome="right",
@@ -187,11 +184,11 @@ class Judge:
             alpha_share: part of the chance of a false alarm that it may use: each candidate is one more chance to be
                 called faster by luck.
         """
-        self._tell(attempt.number, "accepting")
-        acceptance = self._bench.accept(sources, goal=self._target.goal, alpha_share=alpha_share)
+        self.tell(attempt.number, "accepting")
+        acceptance = self.bench.accept(sources, goal=self.target.goal, alpha_share=alpha_share)
         attempt = replace(attempt, trials=(*attempt.trials, acceptance))
-        self._goalposts.require(sources)
-        return accepted(attempt, self._target, self._bench.before, self._goalposts.touched())
+        self.goalposts.require(sources)
+        return accepted(attempt, self.target, self.bench.before, self.goalposts.touched())
 
 
 def accepted(
@@ -211,7 +208,8 @@ def accepted(
     bad = rejections(acceptance.evaluations, target, before)
     if bad:
         return _rejected(attempt, "not-accepted", bad)
-    if target.goal == "optimise" and not is_faster(acceptance):
+    faster = any(evaluation.verdict.status is Status.FASTER for evaluation in acceptance.evaluations)
+    if target.goal == "optimise" and not faster:
         text = "right, and not faster than the kernel that it would replace in any case"
         return replace(attempt, outcome="not-accepted", reason="not-faster", message=text)
     return replace(attempt, outcome="accepted", reason="ok", message="all cases passed on inputs held out")
@@ -238,17 +236,6 @@ def _rejected(attempt: model.Attempt, outcome: model.Outcome, bad: tuple[Evaluat
         message="\n\n".join(lines),
         log=bad[0].output if is_build_error else "",
     )
-
-
-def is_faster(trial: model.Trial) -> bool:
-    """Whether a case was proven faster."""
-    return any(evaluation.verdict.status is Status.FASTER for evaluation in trial.evaluations)
-
-
-def is_proven_faster(evaluations: Iterable[Evaluation]) -> bool:
-    """Whether it is proven faster in a case, and slower in none."""
-    statuses = {evaluation.verdict.status for evaluation in evaluations}
-    return Status.FASTER in statuses and Status.SLOWER not in statuses
 
 
 def time_ratio(evaluations: Iterable[Evaluation]) -> float | None:

@@ -61,9 +61,9 @@ def planned(
     """
     name = _recorded(config, op)
     entry = next((one for one in config.kernels if one.op == name and kernel in ("", one.name)), None)
-    called = kernel or (entry.name if entry else _word(name))
+    called = kernel or (entry.name if entry else word_of(name))
     described = _description(config, called, language, contract)
-    file, text = config.file, _read(config.file)
+    file, text = config.file, config.file.read_bytes().decode()
     taken = [one.name for one in entry.implementations if one.name == described["name"]] if entry else []
     if taken:
         raise ConfigError(
@@ -105,24 +105,20 @@ def _recorded(config: Config, wanted: str) -> str:
     ops = sorted({trace.call.op for pack in config.traces for trace in open_pack(pack).pack.traces})
     if wanted in ops:
         return wanted
-    found = [op for op in ops if _word(op) == wanted]
+    found = [op for op in ops if word_of(op) == wanted]
     if len(found) == 1:
         return found[0]
-    what = (
-        f"{counted(len(found), 'recorded op is', 'recorded ops are')} called {wanted}: {', '.join(found)}"
-        if found
-        else f"no trace of {wanted}"
-    )
+    if found:
+        called = f"{counted(len(found), 'recorded op is', 'recorded ops are')} called {wanted}"
+        raise ConfigError(f"{config.file}: {called}: {', '.join(found)}", remedy="give its whole name")
     raise ConfigError(
-        f"{config.file}: {what}",
-        remedy="give its whole name"
-        if found
-        else nearest(wanted, [*ops, *map(_word, ops)])
+        f"{config.file}: no trace of {wanted}",
+        remedy=nearest(wanted, [*ops, *map(word_of, ops)])
         or f"record it: cgins record SCRIPT.py --ops {wanted} --out traces/NAME",
     )
 
 
-def _word(op: str) -> str:
+def word_of(op: str) -> str:
     """A name for a kernel: `layer_norm`, or `layer_norm_backward`."""
     forward, _, backward = op.partition("@")
     word = forward.rpartition(".")[2]
@@ -146,22 +142,14 @@ def _description(
     if python:
         module = ".".join((*Path(folder).parts, f"{kernel}_{language}"))
         source = f"{folder}/{kernel}_{language}.py"
-        return {
-            "name": language,
-            "device": device,
-            "target": f"'{module}:{kernel}'",
-            "sources": f"[{source}]",
-        }
+        target = f"'{module}:{kernel}'"
+        return {"name": language, "device": device, "target": target, "sources": f"[{source}]"}
     suffix = ".cpp" if language == "cpp" else ".cu"
     kind = contract or "launcher"
     stem = {"device": f"{kernel}_device", "torch-extension": f"{kernel}_extension"}.get(kind, kernel)
     stem += "_cute" if language == "cute" else ""
     name = language if kind == "launcher" else f"{language}-{kind}"
-    found = {
-        "name": name,
-        "device": device,
-        "source": f"{folder}/{stem}{suffix}",
-    }
+    found = {"name": name, "device": device, "source": f"{folder}/{stem}{suffix}"}
     if kind != "launcher":
         found["contract"] = kind
     if kind == "torch-extension":
@@ -183,11 +171,6 @@ def _folder(config: Config) -> str:
 
 
 # ---- the file's text
-
-
-def _read(file: Path) -> str:
-    with file.open(encoding="utf-8", newline="") as opened:
-        return opened.read()
 
 
 def _mapping(text: str, file: Path) -> MappingNode:

@@ -6,7 +6,7 @@ import io
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from pytest_cgins.core import logs
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.budget import Spent, money
-from pytest_cgins.regenerate.model import Result, Target
+from pytest_cgins.regenerate.model import Result
 from pytest_cgins.regenerate.run_status import shown_path
 from pytest_cgins.report.escape import visible
 
@@ -45,10 +45,6 @@ class Event:
     """What it is at now."""
     detail: str = ""
     """For `done` what became of it, else what became of the attempt before; "" where there is nothing to say."""
-    tokens: int = 0
-    """Spent so far by the whole run."""
-    usd: float | None = None
-    """Spent so far by the whole run; None where a price is missing."""
 
 
 STAGES: dict[Stage, str] = {
@@ -66,42 +62,31 @@ REFRESH_PER_S = 4
 _LEAST_NAME_CELLS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class _TargetState:
-    """Where a target is, and since when."""
-
-    event: Event
-    since_s: float
-
-
 class Board:
     """What is known of all targets at a moment."""
 
     def __init__(self) -> None:
-        self._states: dict[str, _TargetState] = {}
+        self._since: dict[str, tuple[Event, float]] = {}
+        """Where each target is, and since when."""
 
     def see(self, event: Event, now_s: float) -> bool:
         """Take in an event; whether it changes what is to be read."""
-        before = self._states.get(event.target)
-        self._states[event.target] = _TargetState(event, now_s)
-        return before is None or _key(before.event) != _key(event)
+        before = self._since.get(event.target)
+        self._since[event.target] = event, now_s
+        return before is None or before[0] != event
 
-    def lines(self, width: int, height: int, now_s: float, spent: Spent | None) -> list[str]:
+    def lines(self, width: int, height: int, now_s: float) -> list[str]:
         """The lines of a terminal, targets that are done only counted; no wider and not more than fit."""
-        all_of_them = list(self._states.values())
-        running = [one for one in all_of_them if one.event.stage != "done"]
-        names = max((_cells(visible(one.event.target)) for one in running), default=0)
+        running = [(event, since_s) for event, since_s in self._since.values() if event.stage != "done"]
+        names = max((_cells(visible(event.target)) for event, _ in running), default=0)
         names = min(names, max(_LEAST_NAME_CELLS, width // 3))
         most = max(1, height - 2)
         shown = running if len(running) <= most else running[: most - 1]
-        lines = [_line(one, names, now_s) for one in shown]
+        lines = [_line(event, names, now_s - since_s) for event, since_s in shown]
         if len(shown) < len(running):
             lines.append(f"and {len(running) - len(shown)} more")
-        done = len(all_of_them) - len(running)
-        lines.append(
-            f"cgins: {done} of {counted(len(all_of_them), 'kernel')} done"
-            + (f", {spent.words()}" if spent else "")
-        )
+        count = len(self._since)
+        lines.append(f"cgins: {count - len(running)} of {counted(count, 'kernel')} done")
         return [fitted(line, width) for line in lines]
 
 
@@ -110,9 +95,8 @@ def plain(event: Event) -> str:
     name = visible(event.target)
     if event.stage == "done":
         return f"cgins: {name}: {ended(event)}"
-    return (
-        f"cgins: {name}: attempt {event.attempt} of {event.attempts}: {STAGES[event.stage]}{_detail(event)}"
-    )
+    stage = f"{STAGES[event.stage]}{_detail(event)}"
+    return f"cgins: {name}: attempt {event.attempt} of {event.attempts}: {stage}"
 
 
 def ended(event: Event) -> str:
@@ -137,20 +121,10 @@ class Progress:
 
     Args:
         console: where to; whether it is a terminal decides how.
-        spent: tells what the run has taken; None where nobody knows.
-        clock: seconds since any moment.
     """
 
-    def __init__(
-        self,
-        console: Console,
-        *,
-        spent: Callable[[], Spent | None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._spent = spent
-        self._clock = clock
         self._board = Board()
         self._live: Live | None = None
         self._lock = threading.Lock()
@@ -181,7 +155,7 @@ class Progress:
     def __call__(self, event: Event) -> None:
         """Show one event."""
         with self._lock:
-            changed = self._board.see(event, self._clock())
+            changed = self._board.see(event, time.monotonic())
         if changed and (self._live is None or event.stage == "done"):
             self._print(plain(event))
 
@@ -195,18 +169,14 @@ class Progress:
         size = self._console.size
         with self._lock:
             # One cell less: some terminals begin a new line once the last one is written to.
-            lines = self._board.lines(size.width - 1, size.height, self._clock(), self._spent())
+            lines = self._board.lines(size.width - 1, size.height, time.monotonic())
         return Text("\n".join(lines), no_wrap=True)
 
 
-def _key(event: Event) -> tuple[object, ...]:
-    return event.attempt, event.stage, event.detail
-
-
-def _line(one: _TargetState, names: int, now_s: float) -> str:
-    event, name = one.event, fitted(visible(one.event.target), names)
+def _line(event: Event, names: int, seconds: float) -> str:
+    name = fitted(visible(event.target), names)
     name += " " * (names - _cells(name))
-    stage = f"{STAGES[event.stage]} {_duration(now_s - one.since_s)}{_detail(event)}"
+    stage = f"{STAGES[event.stage]} {_duration(seconds)}{_detail(event)}"
     return f"{name}  {event.attempt} of {event.attempts}  {stage}"
 
 
@@ -228,99 +198,49 @@ def _cells(text: str) -> int:
 LEAST_WIDTH = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One target."""
-
-    target: str
-    """Its name."""
-    outcome: str
-    """`accepted`, `failed`, `waiting` or `stopped`."""
-    attempts: int
-    """How many were made."""
-    tokens: int
-    """Of all that was asked for it."""
-    usd: float | None
-    """What that cost; None if a price is missing."""
-    seconds: float
-    """Of its answers and attempts, one after another."""
-    why: str = ""
-    """Why there is no kernel; "" where there is one."""
-    where: str = ""
-    """Folder of the proposal, or of the last failed sources; "" where there is neither."""
-
-
-def rows(results: Iterable[Result], spent: Callable[[Target], Spent], run: Path) -> tuple[Row, ...]:
-    """One row a result.
-
-    Args:
-        results: of the run.
-        spent: what was spent on a target.
-        run: folder of the journal.
-    """
-    return tuple(_row(result, spent(result.target), run) for result in results)
-
-
-def _row(result: Result, spent: Spent, run: Path) -> Row:
-    failed = run / result.target.name / "FAILED"
-    where = run / result.proposal if result.proposal else failed if failed.is_dir() else None
-    return Row(
-        target=result.target.name,
-        outcome=result.state,
-        attempts=len(result.attempts),
-        tokens=spent.tokens,
-        usd=None if spent.unpriced else spent.usd,
-        seconds=spent.seconds + math.fsum(attempt.seconds for attempt in result.attempts),
-        why=" → ".join(filter(None, (result.why, result.remedy))),
-        where=shown_path(where) if where else "",
-    )
-
-
-def text(table_rows: Sequence[Row], width: int) -> str:
-    """The table, and below it what there is to read of each target; nothing of it is markup.
+def table(results: Iterable[tuple[Result, Spent]], run: Path, width: int) -> str:
+    """What became of targets, a row each, and below it what there is to read of each; nothing of it is markup.
 
     The table is no wider than `width`. A reason, with its remedy, and a folder are lines of their own, to be read
     whole and copied.
+
+    Args:
+        results: of the run, each with what was spent on it.
+        run: folder of the journal.
+        width: columns of the terminal.
     """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    table.add_column("kernel", overflow="fold", min_width=8)
-    table.add_column("outcome", no_wrap=True)
+    rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    rows.add_column("kernel", overflow="fold", min_width=8)
+    rows.add_column("outcome", no_wrap=True)
     for name in ("attempts", "tokens", "cost", "time"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in table_rows:
-        cost = "unknown" if row.usd is None else money(row.usd)
-        cells = (
-            visible(row.target),
-            row.outcome,
-            str(row.attempts),
-            f"{row.tokens:,}",
-            cost,
-            _time(row.seconds),
-        )
-        table.add_row(*map(Text, cells))
+        rows.add_column(name, justify="right", no_wrap=True)
+    lines = []
+    for result, spent in results:
+        name = visible(result.target.name)
+        cost = "unknown" if spent.unpriced else money(spent.usd)
+        seconds = spent.seconds + math.fsum(attempt.seconds for attempt in result.attempts)
+        cells = (name, result.state, str(len(result.attempts)), f"{spent.tokens:,}", cost, _time(seconds))
+        rows.add_row(*map(Text, cells))
+        if result.why:
+            why = " → ".join(filter(None, (result.why, result.remedy)))
+            lines.append(f"{name}: {visible(why)}")
+        failed = run / result.target.name / "FAILED"
+        if result.proposal:
+            lines.append(f"{name}: proposal in {visible(shown_path(run / result.proposal))}")
+        elif failed.is_dir():
+            lines.append(f"{name}: last failed source in {visible(shown_path(failed))}")
     out = io.StringIO()
     wide = max(LEAST_WIDTH, width)
-    Console(file=out, width=wide, color_system=None, force_terminal=False, _environ={}).print(table)
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    for row in table_rows:
-        if row.why:
-            lines.append(f"{visible(row.target)}: {visible(row.why)}")
-        if row.where:
-            kind = "proposal" if row.outcome == "accepted" else "last failed source"
-            lines.append(f"{visible(row.target)}: {kind} in {visible(row.where)}")
-    return "\n".join(lines)
+    Console(file=out, width=wide, color_system=None, force_terminal=False, _environ={}).print(rows)
+    return "\n".join([*(line.rstrip() for line in out.getvalue().splitlines()), *lines])
 
 
 def _time(seconds: float) -> str:
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
     whole = round(seconds)
-    return (
-        f"{seconds:.1f} s"
-        if seconds < 9.95
-        else f"{whole} s"
-        if whole < 60
-        else f"{whole // 60}:{whole % 60:02} min"
-    )
+    return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02} min"

@@ -22,6 +22,7 @@ from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core import git
 from pytest_cgins.core.errors import GitError, RegenerateError, RevisionError, SourceError
 from pytest_cgins.regenerate.methods import memory_file
+from pytest_cgins.regenerate.targets import only
 
 LIMIT_NBYTES = 4 << 20
 """Larger files are not sources, and are left out, as they are of a base revision's checkout."""
@@ -68,7 +69,8 @@ class ProjectCopy:
         self._key = (kernel, implementation, device)
         self.top = folder
         self._environment = git.isolated(_IDENTITY)
-        self._project = top_of(config)
+        self.project = top_of(config)
+        """Top folder of the project: of its repository, or of its cgins.yaml where there is none."""
         own = self._entry(config)
         self.files = self._own_files(config, *own)
         """The implementation's own sources, relative to the project's top, main file first."""
@@ -92,16 +94,6 @@ class ProjectCopy:
         return BASE if self.base_commit else revision.NONE
 
     @property
-    def project(self) -> Path:
-        """Top folder of the project: of its repository, or of its cgins.yaml where there is none."""
-        return self._project
-
-    @property
-    def against_incumbent(self) -> str:
-        """The incumbent, as a baseline."""
-        return INCUMBENT
-
-    @property
     def base_is_incumbent(self) -> bool:
         """Whether all that builds and imports read is in the base revision as it is: who beats one beats the other."""
         if not self.base_commit:
@@ -119,17 +111,24 @@ class ProjectCopy:
         """
         if not commit:
             return ()
-        packs = [_real(pack) for pack in self._own.traces if _real(pack).is_relative_to(self._project)]
-        places = sorted({str(place.relative_to(self._project)) for place in (*self._folders(), *packs)})
-        changed = self._listed_by(
-            "diff", "--no-ext-diff", "--name-only", "--no-renames", "-z", commit, "--", *places
-        )
-        added = self._listed_by("ls-files", "--others", "--exclude-standard", "-z", "--", *places)
+        packs = [_real(pack) for pack in self._own.traces if _real(pack).is_relative_to(self.project)]
+        places = sorted({str(place.relative_to(self.project)) for place in (*self._folders(), *packs)})
+
+        def listed(*words: str) -> set[str]:
+            # It is not to refresh the user's index.
+            return set(_git(self.project, "--no-optional-locks", *words, "--", *places).split("\0")[:-1])
+
+        changed = listed("diff", "--no-ext-diff", "--name-only", "--no-renames", "-z", commit)
+        added = listed("ls-files", "--others", "--exclude-standard", "-z")
         copied = self._git("ls-tree", "-r", "-z", "--name-only", INCUMBENT).split("\0")
-        found = {path for path in changed if self._is_gated(path, packs)} | (added & set(copied))
-        return tuple(
-            sorted(path for path in found.difference(self.files) if memory_file.FOLDER not in path.split("/"))
-        )
+        gated = {
+            path
+            for path in changed
+            if Path(path).suffix in READ_BY_PYTHON
+            or any((self.project / path).is_relative_to(pack) for pack in packs)
+        }
+        found = (gated | added.intersection(copied)).difference(self.files)
+        return tuple(sorted(path for path in found if memory_file.FOLDER not in path.split("/")))
 
     def beside(self, number: int) -> ProjectCopy:
         """Another folder with the same files and commits, in which another candidate lies at the same time.
@@ -167,11 +166,11 @@ class ProjectCopy:
 
     def relative(self, file: Path) -> str:
         """A file's path from the project's top."""
-        return str((_real(file.parent) / file.name).relative_to(self._project))
+        return str((_real(file.parent) / file.name).relative_to(self.project))
 
     def texts(self, paths: Iterable[str]) -> dict[str, str]:
         """Texts of files of the project, by path; "" for those that are not there."""
-        return {path: _text(self._project / path) for path in paths}
+        return {path: _text(self.project / path) for path in paths}
 
     def put(self, files: Mapping[str, str]) -> None:
         """Have these be the own sources, and everything else as it was.
@@ -198,17 +197,12 @@ class ProjectCopy:
     def with_implementation(self, *, alone: bool = True) -> Config:
         """The copy's configuration with this implementation alone, or with all that share a source with it."""
         own = {self.top / path for path in self.files}
-        kernels = []
-        for entry in self.config.kernels:
-            kept = tuple(
-                implementation
-                for implementation in entry.implementations
-                if (entry.name, implementation.name, implementation.device) == self._key
-                or (not alone and not own.isdisjoint(self._sources_of(implementation)))
-            )
-            if kept:
-                kernels.append(replace(entry, implementations=kept))
-        return replace(self.config, kernels=tuple(kernels))
+        return only(
+            self.config,
+            lambda key, one: (
+                key == self._key or (not alone and not own.isdisjoint(_files_of(self.config, one)))
+            ),
+        )
 
     def headers(self) -> tuple[str, ...]:
         """Paths of the project's headers, which sources may include and must leave as they are."""
@@ -228,19 +222,15 @@ class ProjectCopy:
 
     def _own_files(self, config: Config, entry: KernelEntry, one: Implementation) -> tuple[str, ...]:
         """Paths of an implementation's sources, relative to the project's top."""
-        listed = list(one.sources)
-        if one.contract == "python":
-            file = _module_file(config, one)
-            if file is not None and file not in listed:
-                listed.insert(0, file)
-        outside = [file for file in listed if not _real(file).is_relative_to(self._project)]
+        listed = _files_of(config, one)
+        outside = [file for file in listed if not _real(file).is_relative_to(self.project)]
         if outside or not listed:
             where = ", ".join(map(str, outside)) or f"target {one.target}"
             raise RegenerateError(
-                f"{config.file}: a source of {entry.name}/{one.name} lies outside of {self._project}: {where}",
+                f"{config.file}: a source of {entry.name}/{one.name} lies outside of {self.project}: {where}",
                 remedy="only kernels whose sources are in the project can be regenerated",
             )
-        return tuple(dict.fromkeys(str(_real(file).relative_to(self._project)) for file in listed))
+        return tuple(dict.fromkeys(str(_real(file).relative_to(self.project)) for file in listed))
 
     def _require_import_from_copy(self) -> None:
         """A module that the project's own folder of imports has too must not come from there."""
@@ -255,12 +245,6 @@ class ProjectCopy:
                 f"target {one.target} of {entry.name}/{one.name} is not imported from the folder of {self._own.file.name}",
                 remedy="move the module below that folder: only there can a candidate take its place",
             )
-
-    def _sources_of(self, one: Implementation) -> set[Path]:
-        if one.contract != "python":
-            return set(one.sources)
-        file = _module_file(self.config, one)
-        return {*one.sources, *([file] if file else [])}
 
     def _commit_base(self, wanted: str) -> str:
         self._git("init", "--quiet")
@@ -295,9 +279,9 @@ class ProjectCopy:
 
     def _copy(self) -> None:
         for path in self._listed():
-            origin, place = self._project / path, self.top / path
+            origin, place = self.project / path, self.top / path
             place.parent.mkdir(parents=True, exist_ok=True)
-            if origin.is_symlink() and not _real(origin).is_relative_to(self._project):
+            if origin.is_symlink() and not _real(origin).is_relative_to(self.project):
                 continue  # what is elsewhere is not the project's
             shutil.copy2(origin, place, follow_symlinks=False)
 
@@ -305,9 +289,9 @@ class ProjectCopy:
         """Files of the project that builds and imports may read."""
         packs = [_real(pack) for pack in self._own.traces]
         for path in dict.fromkeys(
-            [*self._known(), *self.files, str(_real(self._own.file).relative_to(self._project))]
+            [*self._known(), *self.files, str(_real(self._own.file).relative_to(self.project))]
         ):
-            place = self._project / path
+            place = self.project / path
             if any(_real(place).is_relative_to(pack) for pack in packs) or not place.is_file():
                 continue
             if place.suffix in READ_BY_PYTHON and place.stat().st_size <= LIMIT_NBYTES:
@@ -315,33 +299,24 @@ class ProjectCopy:
 
     def _known(self) -> Iterable[str]:
         """Files below the folders that matter: by git, or by the folders themselves."""
-        folders = sorted({str(folder.relative_to(self._project)) for folder in self._folders()})
+        folders = sorted({str(folder.relative_to(self.project)) for folder in self._folders()})
         try:
             words = ["ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *folders]
-            return [path for path in _git(self._project, *words).split("\0") if path]
+            return [path for path in _git(self.project, *words).split("\0") if path]
         except RegenerateError:
-            return [path for folder in folders for path in _walk(self._project, self._project / folder)]
-
-    def _listed_by(self, *words: str) -> set[str]:
-        """Paths of the project that a command of git lists; it is not to refresh the user's index."""
-        told = _git(self._project, "--no-optional-locks", *words)
-        return set(told.split("\0")[:-1])
-
-    def _is_gated(self, path: str, packs: Iterable[Path]) -> bool:
-        place = self._project / path
-        return place.suffix in READ_BY_PYTHON or any(place.is_relative_to(pack) for pack in packs)
+            return [path for folder in folders for path in _walk(self.project, self.project / folder)]
 
     def _folders(self) -> Iterator[Path]:
         yield _real(self._own.root)
         for _, one in self._own.implementations.values():
             for folder in plan.header_folders([str(file) for file in one.sources], one.flags):
-                if _real(folder).is_relative_to(self._project):
+                if _real(folder).is_relative_to(self.project):
                     yield _real(folder)
 
     def _drop_packs(self, tree: Path) -> None:
         for pack in self._own.traces:
-            if _real(pack).is_relative_to(self._project):
-                shutil.rmtree(tree / _real(pack).relative_to(self._project), ignore_errors=True)
+            if _real(pack).is_relative_to(self.project):
+                shutil.rmtree(tree / _real(pack).relative_to(self.project), ignore_errors=True)
 
     def _moved(self, config: Config) -> Config:
         """The same configuration with all paths of the project in the copy, packs excepted."""
@@ -356,7 +331,7 @@ class ProjectCopy:
                             implementation,
                             sources=tuple(self._place(file) for file in implementation.sources),
                             flags=tuple(
-                                flag.replace(f"{self._project}/", f"{self.top}/")
+                                flag.replace(f"{self.project}/", f"{self.top}/")
                                 for flag in implementation.flags
                             ),
                         )
@@ -369,12 +344,18 @@ class ProjectCopy:
 
     def _place(self, file: Path) -> Path:
         real = _real(file.parent) / file.name
-        return self.top / real.relative_to(self._project) if real.is_relative_to(self._project) else file
+        return self.top / real.relative_to(self.project) if real.is_relative_to(self.project) else file
 
     def _git(self, *words: str, extra: Mapping[str, str] | None = None) -> str:
         """Run git in the copy."""
         own = {"GIT_DIR": str(self.top / ".git"), **(extra or {})}
         return _git(self.top, *words, environment={**self._environment, **own})
+
+
+def _files_of(config: Config, one: Implementation) -> list[Path]:
+    """Sources of an implementation, the module of a Python target first where they do not list it."""
+    file = _module_file(config, one) if one.contract == "python" else None
+    return [*([] if file is None or file in one.sources else [file]), *one.sources]
 
 
 def _module_file(config: Config, one: Implementation) -> Path | None:
@@ -388,8 +369,7 @@ def _module_file(config: Config, one: Implementation) -> Path | None:
 
 def _names(file: Path, module: str) -> bool:
     """Whether a file is where a module of that name would be."""
-    parts = (*module.split(".")[:-1], f"{module.rsplit('.', maxsplit=1)[-1]}.py")
-    return file.exists() and file.parts[-len(parts) :] == parts
+    return file.exists() and file.as_posix().endswith(f"/{module.replace('.', '/')}.py")
 
 
 def head(folder: Path) -> str:
@@ -427,8 +407,7 @@ def _walk(top: Path, folder: Path) -> Iterator[str]:
 
 def _text(file: Path) -> str:
     try:
-        with file.open(encoding="utf-8", newline="") as opened:
-            return opened.read()
+        return file.read_bytes().decode()
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:

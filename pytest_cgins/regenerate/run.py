@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins import __version__
-from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision import merge_base
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
@@ -23,7 +22,6 @@ from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.judgement import Goalposts, moved_error
-from pytest_cgins.regenerate.loop import Loop
 from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.model import Guarded, Result, Target
@@ -32,26 +30,23 @@ from pytest_cgins.regenerate.progress import Event
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.prompts.hardware import Hardware, described
 from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
+from pytest_cgins.regenerate.proposal.from_journal import proposed
 from pytest_cgins.regenerate.proposal.write import check_changeable
-from pytest_cgins.regenerate.proposing import proposed
 from pytest_cgins.regenerate.provider import of_settings
 from pytest_cgins.regenerate.run_status import RunResult
+from pytest_cgins.regenerate.scheduler import Scheduler
 from pytest_cgins.regenerate.search import policies, policy
 from pytest_cgins.regenerate.target_loop import TargetLoop
+from pytest_cgins.regenerate.targets import is_of, key_of
 from pytest_cgins.regenerate.trial import Bench, TrialConditions, TrialSettings
 from pytest_cgins.run.pool import WorkerPool
-from pytest_cgins.run.sandbox.builds import BuildFence
-
-
-def _ignored(_: Event) -> None:
-    """For nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions(TrialConditions):
     """What this process brings to a run, besides what the journal has of it."""
 
-    on_event: Callable[[Event], object] = _ignored
+    on_event: Callable[[Event], object] = lambda _: None
     """Told at each stage of each target."""
     check: Callable[[], object] = lambda: None
     """Called again and again; what it raises ends this part of the run."""
@@ -143,23 +138,22 @@ def _lay_out(
             journal.begin(target, before, incumbent, kept, overlay)
 
 
+@dataclass(eq=False, repr=False)
 class Run:
-    """What a journal says, done from where it ends.
+    """What a journal says, done from where it ends."""
 
-    Args:
-        journal: held by this process.
-        config: the project's file.
-        llm: who is asked.
-        conditions: of this process.
-    """
+    journal: Journal
+    """Held by this process."""
+    config: Config
+    """The project's file."""
+    llm: LlmSettings
+    """Who is asked."""
+    conditions: Conditions
+    """Of this process."""
 
-    def __init__(self, journal: Journal, config: Config, llm: LlmSettings, conditions: Conditions) -> None:
-        self._journal = journal
-        self._config = config
-        self._llm = llm
-        self._conditions = conditions
-        self._ledger = Ledger(llm.budget, llm.prices, earlier_s=journal.seconds)
-        self._methods = config.root / memory_file.FOLDER / memory_file.NAME
+    def __post_init__(self) -> None:
+        self._ledger = Ledger(self.llm.budget, self.llm.prices, earlier_s=self.journal.seconds)
+        self._methods = self.config.root / memory_file.FOLDER / memory_file.NAME
 
     def work(self) -> RunResult:
         """Go on until every target is done, waits, or was stopped.
@@ -169,18 +163,18 @@ class Run:
         """
         with ExitStack() as stack:
             folder = stack.enter_context(scratch.folder())
-            environment = {**worker_environment(), **self._conditions.environment}
+            environment = {**worker_environment(), **self.conditions.environment}
             reference = stack.enter_context(WorkerPool(env=environment))
-            pool = self._candidate_pool()
+            pool = CandidatePool.fenced(self.conditions.sandbox, cache=self.conditions.cache)
             stack.callback(pool.close)
-            hardware = cache(partial(described, self._config, reference, self._conditions.environment))
-            provider = of_settings(_provided(self._journal, self._llm), run=self._journal.record.id)
+            hardware = cache(partial(described, self.config, reference, self.conditions.environment))
+            provider = of_settings(_provided(self.journal, self.llm), run=self.journal.record.id)
             stack.callback(provider.close)
             works: list[TargetLoop] = []
             benches: dict[str, Bench] = {}
             copies: dict[str, ProjectCopy] = {}
             results: dict[str, Result] = {}
-            for target in self._journal.record.targets:
+            for target in self.journal.record.targets:
                 try:
                     copy = self._copy_of(target, folder)
                 except CginsError as error:
@@ -191,30 +185,30 @@ class Run:
                 stack.callback(bench.close)
                 works.append(self._work_on(target, copy, bench, hardware))
             stack.callback(pool.stop)
-            loop = Loop(
+            scheduler = Scheduler(
                 works,
-                self._journal,
+                self.journal,
                 provider,
                 self._ledger,
-                on_wait=lambda: _warm_one(works, benches) if self._llm.asks_server else None,
-                check=self._conditions.check,
+                on_wait=lambda: _warm_one(works, benches) if self.llm.asks_server else None,
+                check=self.conditions.check,
                 on_result=lambda result: proposed(
-                    self._journal, self._config, copies.get(result.target.name), result
+                    self.journal, self.config, copies.get(result.target.name), result
                 ),
             )
-            results |= {result.target.name: result for result in loop.run()}
-            in_order = tuple(results[target.name] for target in self._journal.record.targets)
-            return RunResult(journal=self._journal.folder, results=in_order, spent=self._ledger.spent())
+            results |= {result.target.name: result for result in scheduler.run()}
+            in_order = tuple(results[target.name] for target in self.journal.record.targets)
+            return RunResult(journal=self.journal.folder, results=in_order, spent=self._ledger.spent())
 
     def _without_work(self, target: Target, error: CginsError) -> Result:
         """What is known of a target that is done; else why it cannot be worked on."""
-        known = self._journal.result(target)
+        known = self.journal.result(target)
         if known is None:
             known = _unasked(target, "stopped", error)
-            known = replace(known, attempts=self._journal.attempts(target))
-            self._journal.keep_result(known, {})
-        elif run_status.is_proposed(self._journal, target):
-            known = proposed(self._journal, self._config, None, known)
+            known = replace(known, attempts=self.journal.attempts(target))
+            self.journal.keep_result(known, {})
+        elif run_status.is_proposed(self.journal, target):
+            known = proposed(self.journal, self.config, None, known)
         return known
 
     def _copy_of(self, target: Target, folder: Path) -> ProjectCopy:
@@ -224,14 +218,14 @@ class Run:
             CginsError: none need be, since it is known what became of the target; or none can be, by an older
                 version's run; or the project is not what it was, which must not be laid at a candidate's door.
         """
-        journal = self._journal
+        journal = self.journal
         if journal.result(target) is not None and run_status.is_proposed(journal, target):
             raise RegenerateError(f"{target.name} is done")
         # The base is a commit of when the run began, not what its name means by now.
         kept = journal.guarded(target)
         base = kept.files.get(guard.BASE) if kept is not None else None
         baseline = journal.record.baseline if base is None else base or merge_base.NONE
-        copy = _copy(self._config, target, folder / target.name, baseline, journal.overlay(target))
+        copy = _copy(self.config, target, folder / target.name, baseline, journal.overlay(target))
         moved = self._moved(target, copy, {})
         if moved and journal.result(target) is None:
             raise moved_error(moved)
@@ -239,26 +233,21 @@ class Run:
 
     def _moved(self, target: Target, copy: ProjectCopy, candidate: Mapping[str, str]) -> tuple[str, ...]:
         """Files that a verdict on a candidate depends on, and that are not as they were when the run began."""
-        kept = self._journal.guarded(target)
+        kept = self.journal.guarded(target)
         if kept is None:
             return ()
-        incumbent = self._journal.incumbent(target)
-        now = guard.guarded(self._config, copy.project, copy.files, copy.base_commit)
+        incumbent = self.journal.incumbent(target)
+        now = guard.guarded(self.config, copy.project, copy.files, copy.base_commit)
         own = [path for path, text in copy.incumbent().items() if incumbent.get(path) != text]
         changed = guard.differences(kept, now)
-        project = guard.Project(
-            config=self._config, top=copy.project, kernels=copy.with_implementation(alone=False)
+        known, kernels = {*kept.files, *now.files}, copy.with_implementation(alone=False)
+        goalposts = guard.goalposts(
+            changed, known, incumbent, candidate, config=self.config, top=copy.project, kernels=kernels
         )
-        known = {*kept.files, *now.files}
-        return (*own, *guard.goalposts(changed, known, project, incumbent, candidate))
-
-    def _candidate_pool(self) -> CandidatePool:
-        sandbox = self._conditions.sandbox
-        fence = BuildFence(sandbox) if sandbox is not None else None
-        return CandidatePool(BuildQueue(cache=self._conditions.cache, fence=fence))
+        return (*own, *goalposts)
 
     def _bench(self, target: Target, copy: ProjectCopy, reference: WorkerPool, pool: CandidatePool) -> Bench:
-        record, conditions = self._journal.record, self._conditions
+        record, conditions = self.journal.record, self.conditions
         settings = TrialSettings(
             seed=record.seed,
             sandbox=conditions.sandbox,
@@ -270,21 +259,21 @@ class Run:
             sanitize=conditions.sanitize,
             noise=conditions.noise,
         )
-        before = {one.case.name: one.verdict.status for one in self._journal.before(target)}
+        before = {one.case.name: one.verdict.status for one in self.journal.before(target)}
         return Bench(
             target,
             copy,
             settings,
             reference=reference,
             pool=pool,
-            trusted_root=self._config.root,
+            trusted_root=self.config.root,
             before=before,
         )
 
     def _work_on(
         self, target: Target, copy: ProjectCopy, bench: Bench, hardware: Callable[[str], Hardware]
     ) -> TargetLoop:
-        kept = self._journal.incumbent(target)
+        kept = self.journal.incumbent(target)
         incumbent = {path: kept[path] for path in copy.files}
         check = partial(
             static_check.check_beside,
@@ -294,15 +283,15 @@ class Run:
             headers=copy.headers(),
         )
         prompts = ContextPrompts(
-            target, copy, incumbent, lambda: hardware(target.device), self._journal.before(target),
+            target, copy, incumbent, lambda: hardware(target.device), self.journal.before(target),
             memory=lambda: memory_file.read(self._methods),
         )  # fmt: skip
         goalposts = Goalposts(
             moved=lambda candidate: self._moved(target, copy, candidate), touched=bench.touched
         )
         return TargetLoop(
-            target, self._journal, bench, prompts, self._policy(target), settings=self._llm, incumbent=incumbent,
-            check=check, goalposts=goalposts, on_event=self._on_event, remember=self._remember,
+            target, self.journal, bench, prompts, self._policy(target), settings=self.llm, incumbent=incumbent,
+            check=check, goalposts=goalposts, on_event=self.conditions.on_event, remember=self._remember,
         )  # fmt: skip
 
     def _remember(self, tried: tuple[Tried, ...]) -> None:
@@ -310,11 +299,11 @@ class Run:
         try:
             memory_file.remember(self._methods, tried)
         except (OSError, JournalError) as error:
-            self._journal.tell(f"what was learned of methods is not in {self._methods}: {error}")
+            self.journal.tell(f"what was learned of methods is not in {self._methods}: {error}")
 
     def _policy(self, target: Target) -> policy.Policy:
         """A search's is the one that the run was begun with."""
-        llm, record = self._llm, self._journal.record
+        llm, record = self.llm, self.journal.record
         means = policy.Means(
             models=llm.models.generator,
             temperature=llm.temperature.generator,
@@ -325,12 +314,6 @@ class Run:
         if target.goal != "optimise":
             return policies.policy("repair", means, llm.budget.repair_attempts)
         return policies.policy(record.policy, means, llm.budget.candidates)
-
-    def _on_event(self, event: Event) -> None:
-        spent = self._ledger.spent()
-        self._conditions.on_event(
-            replace(event, tokens=spent.tokens, usd=None if spent.unpriced else spent.usd)
-        )
 
 
 def _copy(
@@ -358,12 +341,8 @@ def _copy(
 def _concerning(found: Iterable[Evaluation], target: Target, copy: ProjectCopy) -> tuple[Evaluation, ...]:
     """Evaluations of the target's cases, and of kernels that share a source with it."""
     sharing = copy.with_implementation(alone=False).implementations
-    kept = [one for one in found if _key(one) in sharing]
-    return tuple(sorted(kept, key=lambda one: _key(one) != target.key))
-
-
-def _key(one: Evaluation) -> tuple[str, str, str]:
-    return one.case.kernel, one.case.implementation, one.case.device.partition(":")[0]
+    kept = [evaluation for evaluation in found if key_of(evaluation.case) in sharing]
+    return tuple(sorted(kept, key=lambda evaluation: not is_of(evaluation.case, target)))
 
 
 def _warm_one(works: Sequence[TargetLoop], benches: Mapping[str, Bench]) -> None:

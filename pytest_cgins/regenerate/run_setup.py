@@ -17,7 +17,6 @@ from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings, Policy
 from pytest_cgins.config.llm_options import overridden
 from pytest_cgins.core.errors import CginsError, ConfigError, ProviderError
-from pytest_cgins.core.options import RUNS_FOLDER
 from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.timing_stage import TimingOptions
@@ -169,7 +168,7 @@ def carry_out(
         with shown, interrupts:
             ran = run.work()
     except KeyboardInterrupt:
-        again = f"cgins runs resume {journal.record.id}{_where(journal)}"
+        again = run_status.resume_command(journal)
         console.print(f"cgins: interrupted; all that was done is kept. To go on: {again}", soft_wrap=True)
         return None
     columns = console.width if console.is_terminal else UNLIMITED
@@ -184,8 +183,8 @@ def sanitizers() -> tuple[str, ...]:
 
 def summary(journal: Journal, ran: RunResult, width: int) -> str:
     """What a run came to, and what to do next."""
-    rows = progress.rows(ran.results, lambda target: run_status.spent_on(journal, target), journal.folder)
-    lines = [progress.text(rows, width).rstrip("\n"), f"cgins: {ran.spent.words()}"]
+    results = [(result, run_status.spent_on(journal, result.target)) for result in ran.results]
+    lines = [progress.table(results, journal.folder, width), f"cgins: {ran.spent.words()}"]
     lines += [
         f"cgins: cgins proposal show {shown_path(journal.folder / result.proposal)}"
         for result in ran.results
@@ -195,13 +194,8 @@ def summary(journal: Journal, ran: RunResult, width: int) -> str:
     if prompts is not None and any(result.state == "waiting" for result in ran.results):
         lines.append(f"cgins: prompts are in {shown_path(prompts)}: write answer.md beside each")
     if any(result.state in ("waiting", "stopped") for result in ran.results):
-        lines.append(f"cgins: to go on: cgins runs resume {journal.record.id}{_where(journal)}")
+        lines.append(f"cgins: to go on: {run_status.resume_command(journal)}")
     return "\n".join(lines) + "\n"
-
-
-def _where(journal: Journal) -> str:
-    runs = shown_path(journal.folder.parent)
-    return "" if runs == RUNS_FOLDER else f" --runs {runs}"
 
 
 def config_of(journal: Journal) -> Config:

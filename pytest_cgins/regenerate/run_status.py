@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from pytest_cgins.core.locks import is_locked
+from pytest_cgins.core.options import RUNS_FOLDER
 from pytest_cgins.regenerate.budget import Spent, spent_by, total
 from pytest_cgins.regenerate.journal.journal import Journal, load
 from pytest_cgins.regenerate.model import Answer, Request, Result, Role, Target, Usage
@@ -111,6 +113,13 @@ def is_proposed(journal: Journal, target: Target) -> bool:
     """Whether there is nothing to propose for a target, or that is done."""
     result = journal.result(target)
     return result is None or result.state != "accepted" or journal.proposal(target).is_dir()
+
+
+def resume_command(journal: Journal) -> str:
+    """Shell command that goes on with a run."""
+    runs = shown_path(journal.folder.parent)
+    where = [] if runs == RUNS_FOLDER else ["--runs", runs]
+    return shlex.join(["cgins", "runs", "resume", journal.record.id, *where])
 
 
 def shown_path(path: Path) -> str:

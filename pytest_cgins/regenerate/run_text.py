@@ -94,15 +94,13 @@ def _head(journal: Journal, state: run_status.State) -> Iterator[str]:
     yield _field("project", f"{run_status.shown_path(config)}{commit}")
     yield _field("asked", f"{record.provider}{f' ({models})' if models else ''}")
     yield _field("candidates", f"seed {record.seed}, baseline {record.baseline}, {timing}, {fence}")
-    yield _field("took", f"{_tokens(run_status.spent_on(journal))}, {_duration(_worked(journal.folder))}")
+    yield _field("took", f"{_tokens(run_status.spent_on(journal))}, {_duration(journal.earlier_s())}")
     yield _field("files", run_status.shown_path(journal.folder))
 
 
 def _next(journal: Journal, state: run_status.State) -> Iterator[str]:
     """How to go on."""
-    runs, record = run_status.shown_path(journal.folder.parent), journal.record
-    here = "" if runs == ".cgins/runs" else f" --runs {shlex.quote(runs)}"
-    again = f"cgins runs resume {shlex.quote(record.id)}{here}"
+    record, again = journal.record, run_status.resume_command(journal)
     if state == "running":
         yield "next: wait; events.log of its folder tells what happens"
     elif state == "waiting":
@@ -256,11 +254,3 @@ def _duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def _worked(folder: Path) -> float:
-    """Seconds over all processes that worked on it."""
-    try:
-        return float((folder / "seconds").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return 0.0

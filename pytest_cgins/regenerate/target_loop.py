@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 
 from pytest_cgins.config.llm import LlmSettings
@@ -55,71 +55,59 @@ Steps = Generator[Requests, Answers, Result]
 the target. None at all, (): it would go on, and lets other targets go on first."""
 
 
+@dataclass(eq=False, repr=False)
 class TargetLoop:
-    """The candidates of one target.
+    """The candidates of one target."""
 
-    Args:
-        target: what is regenerated.
-        journal: where everything is kept.
-        bench: tries candidates.
-        prompts: makes prompts.
-        policy: says what is asked for.
-        settings: who is asked, and how much it may take.
-        incumbent: sources as they are in the project, by path, main file first.
-        check: the static check of sources.
-        goalposts: what no candidate may move.
-        on_event: told at each stage.
-        remember: takes what was learned of methods, again and again.
-    """
+    target: Target
+    """What is regenerated."""
+    journal: Journal
+    """Where everything is kept."""
+    bench: Bench
+    """Tries candidates."""
+    prompts: ContextPrompts
+    """Makes prompts."""
+    policy: Policy
+    """Says what is asked for."""
+    _: KW_ONLY
+    settings: LlmSettings
+    """Who is asked, and how much it may take."""
+    incumbent: Mapping[str, str]
+    """Sources as they are in the project, by path, main file first."""
+    check: Check
+    """The static check of sources."""
+    goalposts: Goalposts
+    """What no candidate may move."""
+    on_event: Callable[[Event], object]
+    """Told at each stage."""
+    remember: Callable[[tuple[Tried, ...]], object] = lambda _: None
+    """Takes what was learned of methods, again and again."""
 
-    def __init__(
-        self,
-        target: Target,
-        journal: Journal,
-        bench: Bench,
-        prompts: ContextPrompts,
-        policy: Policy,
-        *,
-        settings: LlmSettings,
-        incumbent: Mapping[str, str],
-        check: Check,
-        goalposts: Goalposts,
-        on_event: Callable[[Event], object],
-        remember: Callable[[tuple[Tried, ...]], object] = lambda _: None,
-    ) -> None:
-        self.target = target
-        self._journal = journal
-        self._bench = bench
-        self._prompts = prompts
-        self._policy = policy
-        self._settings = settings
-        self._incumbent = dict(incumbent)
-        self._screen = Screen(target.goal, incumbent, check)
-        self._judge = Judge(target, bench, goalposts, self._tell)
-        self._on_event = on_event
-        self._remember = remember
+    def __post_init__(self) -> None:
+        self._screen = Screen(self.target.goal, self.incumbent, self.check)
+        self._judge = Judge(self.target, self.bench, self.goalposts, self._tell)
         self._tree = Tree()
         self._advices: list[Advice] = []
         self._best: Attempt = ROOT
-        budget = settings.budget
-        self._attempts = budget.candidates if policy.searches else budget.repair_attempts
+        budget = self.settings.budget
+        self._attempts = budget.candidates if self.policy.searches else budget.repair_attempts
         self.awaited = 1
         """How many answers it waits for, while it does."""
 
     @property
     def done(self) -> bool:
         """Whether it is known what became of it."""
-        return self._journal.result(self.target) is not None
+        return self.journal.result(self.target) is not None
 
     def steps(self) -> Steps:
         """Batch after batch, until the policy or the budget ends it."""
-        known = self._journal.result(self.target)
+        known = self.journal.result(self.target)
         if known is not None:
             return known
-        self._journal.go_on(self.target)
+        self.journal.go_on(self.target)
         why = ""
         try:
-            while asks := self._policy.next(self._tree):
+            while asks := self.policy.next(self._tree):
                 if why := self._near_peak(asks):
                     break
                 yield from self._batch(asks)
@@ -129,10 +117,10 @@ class TargetLoop:
                 yield from self._advise(self._tree[len(self._tree)])
         except BudgetError as error:
             # A repair that has nothing right has nothing to end with: it is stopped, and can go on with more.
-            if not self._policy.searches or not len(self._tree):
+            if not self.policy.searches or not len(self._tree):
                 raise
             why = error.what
-        return self._ended(why or self._policy.ended(self._tree))
+        return self._ended(why or self.policy.ended(self._tree))
 
     def ended_early(self, state: str, why: str, remedy: str = "") -> Result:
         """What is known of a target that is not done: it waits, or was stopped; words may have several lines."""
@@ -154,14 +142,14 @@ class TargetLoop:
         missing = {number: asked[number] for number, attempt in known.items() if attempt is None}
         if missing:
             self.awaited = len(missing)
-            self._tell(first, "asking", asks[0].kind if self._policy.searches else "")
+            self._tell(first, "asking", asks[0].kind if self.policy.searches else "")
             answers = yield tuple(self._generator_request(number, ask) for number, ask in missing.items())
             candidates = {
                 number: self._read(number, missing[number], answer)
                 for number, answer in zip(missing, answers, strict=True)
             }
-            order = yield from self._ranked(candidates, tries=self._policy.tries(len(asks)))
-            if self._policy.searches:
+            order = yield from self._ranked(candidates, tries=self.policy.tries(len(asks)))
+            if self.policy.searches:
                 self._begin(known.values(), [candidates[number] for number in order])
                 yield ()  # while these are built and checked, other targets begin with theirs
             for number in order:
@@ -175,7 +163,7 @@ class TargetLoop:
 
     def _known(self, number: int, ask: Ask) -> Attempt | None:
         """What an earlier part of the run made of an attempt; former versions kept no `ask` with those of a repair."""
-        attempt = self._journal.attempt(self.target, number)
+        attempt = self.journal.attempt(self.target, number)
         return replace(attempt, ask=ask) if attempt is not None and attempt.ask is None else attempt
 
     def _begin(self, known: Iterable[Attempt | None], candidates: Sequence[Candidate]) -> None:
@@ -192,7 +180,7 @@ class TargetLoop:
         )
         triable = [candidate.sources for candidate in candidates if candidate.is_triable]
         if triable:
-            self._bench.begin(triable, self._champion())
+            self.bench.begin(triable, self._champion())
 
     def _champion(self) -> dict[str, str] | None:
         """Sources of the best one until now; None for the incumbent."""
@@ -202,9 +190,9 @@ class TargetLoop:
         candidate = self._screen.read(number, ask, answer, self._sources(ask.parent))
         if candidate.is_triable:
             self._screen.remember(candidate.attempt)
-        if not self._policy.searches:
+        if not self.policy.searches:
             return candidate
-        complaints = self._prompts.complaints(
+        complaints = self.prompts.complaints(
             ask, self._tree, self._sources, self._shown_evidence(ask), answer.text
         )
         attempt = replace(candidate.attempt, methods=methods.chosen(answer.text), complaints=complaints)
@@ -214,8 +202,8 @@ class TargetLoop:
         self, candidates: dict[int, Candidate], *, tries: int
     ) -> Generator[Requests, Answers, tuple[int, ...]]:
         """The order in which candidates are tried; those beyond the number of tries are not."""
-        models = self._settings.models.verifier
-        if not self._policy.ranks or not any(models):
+        models = self.settings.models.verifier
+        if not self.policy.ranks or not any(models):
             return tuple(candidates)
         triable = [number for number, candidate in candidates.items() if candidate.is_triable]
         asked = {
@@ -223,7 +211,7 @@ class TargetLoop:
                 f"attempt-{number:02d}/verifier-{index}",
                 "verifier",
                 model,
-                partial(self._prompts.verifier, candidates[number].sources),
+                partial(self.prompts.verifier, candidates[number].sources),
             )
             for number in triable
             for index, model in enumerate(models, 1)
@@ -251,7 +239,7 @@ class TargetLoop:
         started = time.monotonic()
         attempt = self._judged(candidate)
         attempt = replace(attempt, seconds=time.monotonic() - started)
-        self._journal.keep_attempt(self.target, attempt, candidate.sources)
+        self.journal.keep_attempt(self.target, attempt, candidate.sources)
         if attempt.beats_champion:
             self._best = attempt
         return attempt
@@ -262,7 +250,7 @@ class TargetLoop:
         attempt, is_right = self._judge.check(candidate.attempt, candidate.sources)
         if not is_right:
             return attempt
-        if self._policy.searches:
+        if self.policy.searches:
             return self._judge.time(attempt, candidate.sources, self._best, self._champion())
         return self._judge.accept(attempt, candidate.sources, alpha_share=1 / self._attempts)
 
@@ -270,34 +258,34 @@ class TargetLoop:
 
     def _generator_request(self, number: int, ask: Ask) -> Request:
         def messages() -> tuple[Message, ...]:
-            if self._policy.searches:
-                return self._prompts.candidate(ask, self._tree, self._sources, self._shown_evidence(ask))
-            return self._prompts.first(self._sources(ask.parent), tuple(self._tree), tuple(self._advices))
+            if self.policy.searches:
+                return self.prompts.candidate(ask, self._tree, self._sources, self._shown_evidence(ask))
+            return self.prompts.first(self._sources(ask.parent), tuple(self._tree), tuple(self._advices))
 
         name = f"attempt-{number:02d}/generator"
         return self._request(name, "generator", ask.model, messages, temperature=ask.temperature)
 
     def _advise(self, attempt: Attempt) -> Generator[Requests, Answers, None]:
         """A helper's advice on an attempt of a repair that failed."""
-        helpers, number = self._settings.models.helper, attempt.number
+        helpers, number = self.settings.models.helper, attempt.number
         # What was wrong with the form of an answer needs nobody's thought.
         if attempt.outcome in ("accepted", "unusable", "refused") or not any(helpers):
             return
-        if self._policy.searches or number >= self._attempts:
+        if self.policy.searches or number >= self._attempts:
             return
-        advice = self._journal.advice(self.target, number)
+        advice = self.journal.advice(self.target, number)
         if advice is None:
             self._tell(number, "asking the helper", attempt.reason)
             request = self._request(
                 f"attempt-{number:02d}/helper",
                 "helper",
                 helpers[(number - 1) % len(helpers)],
-                lambda: self._prompts.advise(self._sources(number), tuple(self._tree), tuple(self._advices)),
-                temperature=self._settings.temperature.helper,
+                lambda: self.prompts.advise(self._sources(number), tuple(self._tree), tuple(self._advices)),
+                temperature=self.settings.temperature.helper,
             )
             (answer,) = yield (request,)
-            advice = self._prompts.read_advice(answer.text if answer.finish in ("stop", "length") else "")
-            self._journal.keep_advice(self.target, number, advice)
+            advice = self.prompts.read_advice(answer.text if answer.finish in ("stop", "length") else "")
+            self.journal.keep_advice(self.target, number, advice)
         self._advices.append(advice)
 
     def _request(
@@ -311,13 +299,13 @@ class TargetLoop:
     ) -> Request:
         """The request as it was first made, or a new one."""
         request_id = f"{self.target.name}/{name}"
-        known = self._journal.read(Request, self._journal.folder / request_id / "request.json")
+        known = self.journal.read(Request, self.journal.folder / request_id / "request.json")
         return known or Request(
             id=request_id,
             role=role,
             model=model,
             messages=messages(),
-            max_tokens=self._settings.max_answer_tokens,
+            max_tokens=self.settings.max_answer_tokens,
             temperature=temperature,
         )
 
@@ -330,13 +318,13 @@ class TargetLoop:
         """What profilers find in a candidate, asked once; None if it is not right."""
         if not self._tree[number].is_right:
             return None
-        known = self._journal.evidence(self.target, number)
+        known = self.journal.evidence(self.target, number)
         if known is None:
             self._tell(number, "profiling")
             trials = [trial.evaluations for trial in self._tree[number].trials if trial.stage == "times"]
-            timed = trials[-1] if trials else self._journal.before(self.target) if number == INCUMBENT else ()
-            known = self._bench.evidence(self._sources(number), timed)
-            self._journal.keep_evidence(self.target, number, known)
+            timed = trials[-1] if trials else self.journal.before(self.target) if number == INCUMBENT else ()
+            known = self.bench.evidence(self._sources(number), timed)
+            self.journal.keep_evidence(self.target, number, known)
         return known
 
     def _near_peak(self, asks: Sequence[Ask]) -> str:
@@ -351,7 +339,7 @@ class TargetLoop:
         """What the candidates until now teach about methods."""
         if not any(attempt.methods for attempt in self._tree):
             return
-        situation = self._prompts.situation()
+        situation = self.prompts.situation()
         if situation is None:
             return
         tree = self._tree
@@ -360,26 +348,26 @@ class TargetLoop:
             for attempt in tree
             if attempt.is_right and tree.added(attempt.number) and tree.ask(attempt.number).kind != "ablate"
         }
-        learned = lessons.lessons(tree, marks, situation, run=self._journal.record.id)
-        if learned != self._journal.tried(self.target):
-            self._journal.keep_tried(self.target, learned)
-            self._remember(learned)
+        learned = lessons.lessons(tree, marks, situation, run=self.journal.record.id)
+        if learned != self.journal.tried(self.target):
+            self.journal.keep_tried(self.target, learned)
+            self.remember(learned)
 
     def _marks(self, number: int) -> dict[str, Shown]:
         """What machine code says of a candidate's methods, looked at once."""
-        known = self._journal.marks(self.target, number)
+        known = self.journal.marks(self.target, number)
         if known is None:
-            known = self._bench.marks(self._sources(number))
+            known = self.bench.marks(self._sources(number))
             if known is None:
                 return {}
-            self._journal.keep_marks(self.target, number, known)
+            self.journal.keep_marks(self.target, number, known)
         return {signature.method: signature.state for signature in known.signatures}
 
     # ---- the end
 
     def _ended(self, why: str) -> Result:
         """What became of the target; `why` nothing more is asked for."""
-        last = self._accept_a_champion() if self._policy.searches else self._tree[len(self._tree)]
+        last = self._accept_a_champion() if self.policy.searches else self._tree[len(self._tree)]
         sources = self._sources(last.number) if last is not None else {}
         attempts = tuple(self._tree)
         if last is not None and last.outcome == "accepted":
@@ -387,10 +375,10 @@ class TargetLoop:
         else:
             if last is not None and last.outcome == "tampered":
                 why = last.message
-            elif self._policy.searches:
+            elif self.policy.searches:
                 why = f"nothing faster in {counted(len(attempts), 'candidate')}: {why}"
             result = Result(target=self.target, state="failed", attempts=attempts, why=why)
-        self._kept(result, sources if sources != self._incumbent else {}, why)
+        self._kept(result, sources if sources != self.incumbent else {}, why)
         self._tell(len(attempts), "done", result.state)
         return result
 
@@ -403,7 +391,7 @@ class TargetLoop:
             if champion.outcome not in ("accepted", "not-accepted", "tampered"):
                 sources = self._sources(champion.number)
                 attempt = self._judge.accept(champion, sources, share)
-                self._journal.keep_attempt(self.target, attempt, sources)
+                self.journal.keep_attempt(self.target, attempt, sources)
                 self._tree = self._tree.with_changed(attempt)
             if attempt.outcome in ("accepted", "tampered"):
                 return attempt
@@ -411,9 +399,9 @@ class TargetLoop:
 
     def _kept(self, result: Result, sources: Mapping[str, str], ended: str) -> Result:
         """A result, written down; a search's with its summary."""
-        if self._policy.searches:
-            summary.write(self._journal, result, ended)
-        self._journal.keep_result(result, sources)
+        if self.policy.searches:
+            summary.write(self.journal, result, ended)
+        self.journal.keep_result(result, sources)
         return result
 
     # ----
@@ -421,14 +409,14 @@ class TargetLoop:
     def _sources(self, number: int) -> dict[str, str]:
         """Sources of a candidate that had some, else of the one that it came from."""
         while number != INCUMBENT:
-            kept = self._journal.sources(self.target, number)
+            kept = self.journal.sources(self.target, number)
             if kept:
-                return {path: kept[path] for path in self._incumbent}
+                return {path: kept[path] for path in self.incumbent}
             number = self._tree.ask(number).parent
-        return dict(self._incumbent)
+        return dict(self.incumbent)
 
     def _tell(self, number: int, stage: Stage, detail: str = "") -> None:
-        self._on_event(
+        self.on_event(
             Event(
                 target=self.target.name, attempt=number, attempts=self._attempts, stage=stage, detail=detail
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import ConfigError
@@ -40,18 +41,14 @@ def choose(config: Config, evaluations: Iterable[Evaluation], wanted: Sequence[s
             )
     found: dict[tuple[str, str, str], list[Status]] = {}
     for evaluation in evaluations:
-        key = (
-            evaluation.case.kernel,
-            evaluation.case.implementation,
-            evaluation.case.device.partition(":")[0],
-        )
-        found.setdefault(key, []).append(evaluation.verdict.status)
+        found.setdefault(key_of(evaluation.case), []).append(evaluation.verdict.status)
     targets = []
     for entry in config.kernels:
         for implementation in entry.implementations:
             statuses = found.get((entry.name, implementation.name, implementation.device), [])
             goal = _goal(statuses, named=entry.name in wanted)
-            if goal is not None and _is_wanted(goal, entry.name, wanted):
+            word = FAILED if goal == "repair" else SLOW
+            if goal is not None and (not wanted or entry.name in wanted or word in wanted):
                 targets.append(target_of(entry, implementation, goal, statuses))
     return tuple(targets)
 
@@ -71,9 +68,24 @@ def target_of(
     )
 
 
+def only(config: Config, keep: Callable[[tuple[str, str, str], Implementation], bool]) -> Config:
+    """A configuration with some implementations alone, which are told by their keys; kernels without any go."""
+    kernels = []
+    for entry in config.kernels:
+        kept = tuple(one for one in entry.implementations if keep((entry.name, one.name, one.device), one))
+        if kept:
+            kernels.append(replace(entry, implementations=kept))
+    return replace(config, kernels=tuple(kernels))
+
+
+def key_of(case: Case) -> tuple[str, str, str]:
+    """The implementation that a case is of, as of `Config.implementations`."""
+    return case.kernel, case.implementation, case.device.partition(":")[0]
+
+
 def is_of(case: Case, target: Target) -> bool:
     """Whether a case is one of the target's."""
-    return (case.kernel, case.implementation, case.device.partition(":")[0]) == target.key
+    return key_of(case) == target.key
 
 
 def _goal(statuses: Sequence[Status], *, named: bool) -> Goal | None:
@@ -83,9 +95,3 @@ def _goal(statuses: Sequence[Status], *, named: bool) -> Goal | None:
         return "optimise"
     ran = [status for status in statuses if status.outcome == "pass"]
     return "optimise" if named and ran else None
-
-
-def _is_wanted(goal: Goal, kernel: str, wanted: Sequence[str]) -> bool:
-    if not wanted or kernel in wanted:
-        return True
-    return (FAILED if goal == "repair" else SLOW) in wanted

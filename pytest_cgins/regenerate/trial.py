@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +22,7 @@ from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import RegenerateError
-from pytest_cgins.core.model import Case, Environment, Evaluation, Reason, Status
+from pytest_cgins.core.model import Environment, Evaluation, Reason, Status
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
@@ -73,48 +73,37 @@ class TrialSettings(TrialConditions):
     """Limit for one request to a worker."""
 
 
+@dataclass(eq=False, repr=False)
 class Bench:
-    """Tries candidates for one target.
+    """Tries candidates for one target."""
 
-    Args:
-        target: what is regenerated.
-        copy: where its candidates are put.
-        settings: of the run.
-        reference: a pool whose trusted worker all targets share; closed by its owner.
-        pool: likewise.
-        trusted_root: folder that ops are imported from.
-        before: statuses of cases as the gate found them, by name: a kernel that shares a source with this one, and was
-            wrong before, does not count against a candidate.
-    """
+    target: Target
+    """What is regenerated."""
+    copy: ProjectCopy
+    """Where its candidates are put."""
+    settings: TrialSettings
+    """Of the run."""
+    _: KW_ONLY
+    reference: WorkerPool
+    """A pool whose trusted worker all targets share; closed by its owner."""
+    pool: CandidatePool
+    """Likewise."""
+    trusted_root: Path
+    """Folder that ops are imported from."""
+    before: dict[str, Status]
+    """Statuses of cases as the gate found them, by name: a kernel that shares a source with this one, and was wrong
+    before, does not count against a candidate."""
 
-    def __init__(
-        self,
-        target: Target,
-        copy: ProjectCopy,
-        settings: TrialSettings,
-        *,
-        reference: WorkerPool,
-        pool: CandidatePool,
-        trusted_root: Path,
-        before: Mapping[str, Status] | None = None,
-    ) -> None:
-        self._target = target
-        self._is_cuda = device_of(target.device).is_cuda
-        self._copy = copy
-        self._settings = settings
-        self._reference = reference
-        self._root = trusted_root
-        self.before = dict(before or {})
-        """As given."""
+    def __post_init__(self) -> None:
+        self._is_cuda = device_of(self.target.device).is_cuda
         self._environments: tuple[Environment, ...] = ()
-        self._lately = copy
+        self._lately = self.copy
         self._crowned: Files | None = None
-        self._pool = pool
-        self._candidates = ConcurrentCandidates(copy, self._made, self._checked, pool)
+        self._candidates = ConcurrentCandidates(self.copy, self._made, self._checked, self.pool)
 
     def warm(self, count: int = 1) -> None:
         """Start the workers of the next candidates, while their answers are awaited."""
-        self._reference.warm(["reference"])
+        self.reference.warm(["reference"])
         self._candidates.warm(count)
 
     def begin(self, candidates: Sequence[Files], champion: Files | None) -> None:
@@ -124,9 +113,9 @@ class Bench:
             candidates: sources, in the order in which they will be checked and timed.
             champion: the best one until now; None for the incumbent.
         """
-        self._reference.warm(["reference"])
+        self.reference.warm(["reference"])
         self._crown(champion)
-        self._candidates.begin(candidates, champion, timed=self._settings.timing)
+        self._candidates.begin(candidates, champion, timed=self.settings.timing)
 
     def touched(self) -> tuple[str, ...]:
         """Files that changed in the copy in which a candidate was tried last, and are not its own."""
@@ -136,27 +125,27 @@ class Bench:
         """Whether a candidate is right on the inputs of the run; ends at the third case that is not."""
         slot = self._candidates.slot_of(files)
         if slot is None:
-            self._reference.warm(["reference"])
+            self.reference.warm(["reference"])
             self._candidates.begin([files], None, timed=False)
             slot = self._candidates.slot_of(files)
         assert slot is not None
-        assert slot.checked is not None
-        found = slot.checked.result()
+        found = slot.result()
         if any(evaluation.verdict.reason is Reason.OUT_OF_MEMORY for evaluation in found.evaluations):
             found = self._candidates.alone(slot)
         self._lately = slot.copy
         notes = (f"{counted(found.left, 'more case was', 'more cases were')} not run",) if found.left else ()
-        return self._trial("check", found.evaluations, self._settings.seed, found.seconds, notes)
+        return self._trial("check", found.evaluations, self.settings.seed, found.seconds, notes)
 
     def _checked(self, evaluator: Evaluator, stopped: threading.Event) -> Checked:
         """In a thread of its own: one case after the other, until enough is known."""
         started = time.monotonic()
         evaluations: list[Evaluation] = []
-        cases = sorted(evaluator.cases(), key=self._passed_before)
+        # Those that failed before come first.
+        cases = sorted(evaluator.cases(), key=lambda case: _passed(self.before.get(case.name)))
         for case in cases:
             if stopped.is_set():
                 break
-            evaluations.append(on_its_device(evaluator.evaluate(case)))
+            evaluations.append(tried_here(evaluator.evaluate(case), needs_tools=False))
             statuses = [evaluation.verdict.status for evaluation in evaluations]
             failures = sum(status.outcome == "fail" for status in statuses)
             # What cannot be built comes out no better in any other case.
@@ -178,15 +167,14 @@ class Bench:
         """
         right = self.check(files).evaluations
         started = time.monotonic()
-        if not self._settings.timing:
-            return self._trial("times", right, self._settings.seed, 0.0, ())
+        if not self.settings.timing:
+            return self._trial("times", right, self.settings.seed, 0.0, ())
         slot = self._candidates.slot_of(files)
         assert slot is not None
-        assert slot.checked is not None
         self._crown(champion)
         evaluator = self._candidates.timer(slot, champion)
-        timed = [blameless(evaluator.time(checked)) for checked in slot.checked.result().evaluations]
-        return self._trial("times", timed, self._settings.seed, time.monotonic() - started, ())
+        timed = [tried_here(evaluator.time(checked)) for checked in slot.result().evaluations]
+        return self._trial("times", timed, self.settings.seed, time.monotonic() - started, ())
 
     def evidence(self, files: Mapping[str, str], timed: Sequence[Evaluation]) -> Evidence:
         """What profilers find in a candidate that is right, on the case with the most bytes; never raises for them.
@@ -196,11 +184,11 @@ class Bench:
             timed: what its times are, as far as they were taken.
         """
         self._put(files)
-        with closing(self._evaluator(self._alone(), seed=self._settings.seed, timing=False)) as evaluator:
+        with closing(self._evaluator(self.copy.with_implementation(alone=True))) as evaluator:
             (case,) = selection.heaviest(evaluator.cases())[:1]
             with scratch.folder() as folder:
                 program = ncu.find() if self._is_cuda else None
-                profiler = Profiler(evaluator, folder, program=program, sandbox=self._settings.sandbox)
+                profiler = Profiler(evaluator, folder, program=program, sandbox=self.settings.sandbox)
                 profile = profiler.profile(case)
         measured = next((one.measurement for one in timed if one.case.name == case.name), None)
         return evidence.gathered(profile, measured, tidied=self._tidied())
@@ -210,10 +198,8 @@ class Bench:
         program = environment.find_clang_tidy()
         if program.state != "ok":
             return ()
-        entry, one = self._copy.entry()
-        return tidy.evidence(
-            self._copy.config, entry, [one], program, sandbox=self._settings.sandbox
-        ).findings
+        entry, one = self.copy.entry()
+        return tidy.evidence(self.copy.config, entry, [one], program, sandbox=self.settings.sandbox).findings
 
     def marks(self, files: Mapping[str, str]) -> SassRow | None:
         """Which methods left their mark in the machine code of a candidate that is right; None if there is no GPU's."""
@@ -222,11 +208,10 @@ class Bench:
         slot = self._candidates.slot_of(files)
         if slot is None:
             self._put(files)
-        copy = self._copy if slot is None else slot.copy
-        config = copy.with_implementation(alone=True)
-        with closing(self._evaluator(config, seed=self._settings.seed, timing=False)) as evaluator:
-            disassembler = disassembly.Disassembler(evaluator.config, sandbox=self._settings.sandbox)
-            if self._target.contract == "python":
+        copy = self.copy if slot is None else slot.copy
+        with closing(self._evaluator(copy.with_implementation(alone=True))) as evaluator:
+            disassembler = disassembly.Disassembler(evaluator.config, sandbox=self.settings.sandbox)
+            if self.target.contract == "python":
                 (case,) = selection.heaviest(evaluator.cases())[:1]
                 return disassembler.compiled_when_called(evaluator, case)
             return disassembler.built(*copy.entry(), evaluator.supply.builds)
@@ -242,18 +227,18 @@ class Bench:
         started = time.monotonic()
         seed = random.SystemRandom().randrange(2**31)
         self._put(files)
-        whole = self._copy.with_implementation(alone=False)
-        base = self._copy.against_base
-        is_timed = self._settings.timing
+        whole = self.copy.with_implementation(alone=False)
+        base = self.copy.against_base
+        is_timed = self.settings.timing
         must_win = goal == "optimise" and is_timed
-        at_once = must_win and self._copy.base_is_incumbent
+        at_once = must_win and self.copy.base_is_incumbent
         if at_once:
             whole = _with_alpha(whole, alpha_share)
         evaluations = self._all(whole, seed=seed, baseline=base if is_timed else NONE)
-        if must_win and not at_once and not rejections(evaluations, self._target, self.before):
-            alone = _with_alpha(self._alone(), alpha_share)
-            others = [evaluation for evaluation in evaluations if not is_of(evaluation.case, self._target)]
-            own = self._all(alone, seed=seed, baseline=self._copy.against_incumbent)
+        if must_win and not at_once and not rejections(evaluations, self.target, self.before):
+            alone = _with_alpha(self.copy.with_implementation(alone=True), alpha_share)
+            others = [evaluation for evaluation in evaluations if not is_of(evaluation.case, self.target)]
+            own = self._all(alone, seed=seed, baseline=INCUMBENT)
             evaluations = [*others, *own]
         return self._trial("acceptance", evaluations, seed, time.monotonic() - started, ())
 
@@ -264,73 +249,55 @@ class Bench:
     def _put(self, files: Files) -> None:
         """Have a candidate in the project's first copy, alone: nothing is under way any more."""
         self._candidates.close()
-        self._copy.put(files)
-        self._lately = self._copy
+        self.copy.put(files)
+        self._lately = self.copy
 
     def _crown(self, champion: Files | None) -> None:
         if champion is not None and champion != self._crowned:
-            self._copy.crown(champion)
+            self.copy.crown(champion)
             self._crowned = dict(champion)
 
-    def _alone(self) -> Config:
-        return self._copy.with_implementation(alone=True)
-
     def _all(self, config: Config, *, seed: int, baseline: str) -> list[Evaluation]:
-        timing = self._settings.timing
         evaluator = self._evaluator(
-            config,
-            seed=seed,
-            timing=timing,
-            baseline=baseline,
-            sanitize=True,
-            compiles=self._settings.compile,
+            config, seed=seed, timing=self.settings.timing, baseline=baseline, accepts=True
         )
         try:
-            return [blameless(evaluator.evaluate(case)) for case in evaluator.cases()]
+            return [tried_here(evaluator.evaluate(case)) for case in evaluator.cases()]
         finally:
             self._environments = evaluator.environments() or self._environments
             evaluator.close()
 
-    def _made(
-        self, copy: ProjectCopy, builds: BuildQueue, champion: Files | None, *, timing: bool
-    ) -> Evaluator:
+    def _made(self, copy: ProjectCopy, builds: BuildQueue, champion: Files | None, timing: bool) -> Evaluator:
         """See `EvaluatorFactory`."""
         baseline = NONE if not timing else INCUMBENT if champion is None else CHAMPION
         config = copy.with_implementation(alone=True)
-        return self._evaluator(
-            config, seed=self._settings.seed, timing=timing, baseline=baseline, builds=builds
-        )
+        return self._evaluator(config, timing=timing, baseline=baseline, builds=builds)
 
     def _evaluator(
         self,
         config: Config,
         *,
-        seed: int,
-        timing: bool,
+        seed: int | None = None,
+        timing: bool = False,
         baseline: str = NONE,
-        sanitize: bool = False,
-        compiles: bool = False,
+        accepts: bool = False,
         builds: BuildQueue | None = None,
     ) -> Evaluator:
-        settings = self._settings
+        settings, compiles = self.settings, accepts and self.settings.compile
         return Evaluator(
             config,
-            seed=seed,
+            seed=settings.seed if seed is None else seed,
             timing=timing,
             timing_options=replace(settings.noise, baseline=baseline, tests=None, compile=compiles),
             cache=settings.cache,
             timeout_s=settings.timeout_s,
-            sanitize=settings.sanitize if sanitize and self._is_cuda else (),
+            sanitize=settings.sanitize if accepts and self._is_cuda else (),
             sandbox=settings.sandbox,
             environment=settings.environment,
-            builds=builds or self._pool.builds,
-            reference=self._reference,
-            trusted_root=self._root,
+            builds=builds or self.pool.builds,
+            reference=self.reference,
+            trusted_root=self.trusted_root,
         )
-
-    def _passed_before(self, case: Case) -> bool:
-        status = self.before.get(case.name)
-        return status is None or status.outcome == "pass"
 
     def _trial(
         self,
@@ -345,8 +312,8 @@ class Bench:
             evaluations=tuple(found),
             environments=self._environments,
             seed=seed,
-            sandbox=self._settings.sandbox is not None,
-            sanitized=stage == "acceptance" and bool(self._settings.sanitize) and self._is_cuda,
+            sandbox=self.settings.sandbox is not None,
+            sanitized=stage == "acceptance" and bool(self.settings.sanitize) and self._is_cuda,
             seconds=seconds,
             notes=notes,
         )
@@ -375,40 +342,34 @@ def rejections(
             is_decisive = target.goal == "optimise" or one.fail_on == "inconclusive"
             if outcome != "pass" or (is_decisive and one.verdict.status is Status.INCONCLUSIVE):
                 bad.append(one)
-        elif outcome in ("fail", "error"):
-            status = known.get(one.case.name)
-            if status is None or status.outcome == "pass":
-                bad.append(one)
+        elif outcome in ("fail", "error") and _passed(known.get(one.case.name)):
+            bad.append(one)
     order = ("fail", "error", "skip", "pass")
     return tuple(sorted(bad, key=lambda one: order.index(one.verdict.status.outcome)))
 
 
-def on_its_device(evaluation: Evaluation) -> Evaluation:
+def _passed(status: Status | None) -> bool:
+    return status is None or status.outcome == "pass"
+
+
+def tried_here(evaluation: Evaluation, *, needs_tools: bool = True) -> Evaluation:
     """The same, if it could be run at all: a candidate is not to blame for what this machine lacks.
 
+    Args:
+        evaluation: of a case.
+        needs_tools: whether all tools had served the candidate before, as one that was found right already.
+
     Raises:
-        RegenerateError: its device is not here.
+        RegenerateError: its device is not here, or a tool failed that had served it.
     """
-    if evaluation.verdict.reason is Reason.DEVICE_ABSENT:
+    reason = evaluation.verdict.reason
+    if reason is Reason.DEVICE_ABSENT or (needs_tools and reason is Reason.TOOL_MISSING):
+        when = "where its device is" if reason is Reason.DEVICE_ABSENT else "once that is fixed"
         raise RegenerateError(
             f"{evaluation.case.name} cannot be tried here: {evaluation.verdict.message}",
-            remedy="resume the run where its device is; the answer is kept",
+            remedy=f"resume the run {when}; the answer is kept",
         )
     return evaluation
-
-
-def blameless(evaluation: Evaluation) -> Evaluation:
-    """The same, unless a tool failed that had served a candidate before, as of one that was found right already.
-
-    Raises:
-        RegenerateError: it did, or its device is not here.
-    """
-    if evaluation.verdict.reason is Reason.TOOL_MISSING:
-        raise RegenerateError(
-            f"{evaluation.case.name} cannot be tried here: {evaluation.verdict.message}",
-            remedy="resume the run once that is fixed; the answer is kept",
-        )
-    return on_its_device(evaluation)
 
 
 def _with_alpha(config: Config, share: float) -> Config:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.config.llm import Budget, Price
 from pytest_cgins.core.errors import BudgetError
-from pytest_cgins.regenerate.budget import LEAST_ANSWER_TOKENS, Estimate, Ledger, Spent, money
+from pytest_cgins.regenerate.budget import Estimate, Ledger, Spent, money
 from pytest_cgins.regenerate.model import Answer, Message, Request, Usage
 
 UNLIMITED = Budget(tokens=None, usd=None, minutes=None)
@@ -185,13 +185,6 @@ def test_what_is_known_later_stands_in_place_of_what_was_known() -> None:
     )
     books.settle(request("a"), answer(900, 200))
     assert (books.spent().requests, books.spent().tokens) == (1, 1100)
-
-
-def test_tries_that_may_be_billed() -> None:
-    """Whoever may have to ask often can reserve for all of the tries."""
-    books = ledger(replace(UNLIMITED, tokens=3000))
-    assert books.require(request(), tries=3).max_tokens == 1000 - 232
-    assert "may need 1,952" in refused(books, request("b", max_tokens=LEAST_ANSWER_TOKENS), tries=4).what
 
 
 def test_a_request_of_an_earlier_part() -> None:

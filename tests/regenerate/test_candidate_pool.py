@@ -20,7 +20,7 @@ from pytest_cgins.core.model import Case, Evaluation, Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate import targets
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
-from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.project_copy import INCUMBENT, ProjectCopy
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
 from pytest_cgins.run.pool import WorkerPool
 from tests.regenerate import scripted
@@ -72,7 +72,8 @@ def make_bench(project: Config, reference: WorkerPool, tmp_path: Path) -> Iterat
         known = TrialSettings(seed=3, sandbox=None, cache=tmp_path / "cache", **settings)  # type: ignore[arg-type]
         pool = CandidatePool(BuildQueue(cache=tmp_path / "cache"), threads=threads)
         pools.append(pool)
-        made.append(Bench(target, copy, known, reference=reference, pool=pool, trusted_root=project.root))
+        shared = {"reference": reference, "pool": pool, "trusted_root": project.root}
+        made.append(Bench(target, copy, known, **shared, before={}))  # type: ignore[arg-type]
         return made[-1], copy
 
     yield make
@@ -236,7 +237,7 @@ def test_acceptance_is_one_pass_where_the_base_is_the_incumbent(
 
     monkeypatch.setattr(Bench, "_all", counted)
     trial = bench.accept(relu("c"), goal="optimise", alpha_share=0.25)
-    assert passes == ([copy.against_base, copy.against_incumbent] if edited else [copy.against_base])
+    assert passes == ([copy.against_base, INCUMBENT] if edited else [copy.against_base])
     measured = trial.evaluations[0].measurement
     assert measured is not None
     against = measured.against("base")

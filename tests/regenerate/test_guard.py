@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,9 +80,9 @@ def test_another_base_revision_is_told(project: Path) -> None:
 
 def test_digests_of_sources_tell_names_from_texts() -> None:
     """Text that moves from one file's end to the next one's name gives another digest."""
-    first = guard.digest_of_sources({"a": "bc", "d": ""})
-    assert first != guard.digest_of_sources({"ab": "c", "d": ""})
-    assert first == guard.digest_of_sources({"d": "", "a": "bc"})
+    first = guard.digest({"a": "bc", "d": ""})
+    assert first != guard.digest({"ab": "c", "d": ""})
+    assert first == guard.digest({"d": "", "a": "bc"})
 
 
 MANY = {
@@ -158,9 +159,9 @@ def test_goalposts_are_what_a_verdict_depends_on(
         (folder / name).write_text(text + "\n")
     after = guard.guarded(config, folder, [own], "")
     entry = next(one for one in config.kernels if one.name == kernel)
-    project = guard.Project(config=config, top=folder, kernels=replace(config, kernels=(entry,)))
-    changed = guard.differences(before, after)
-    told = guard.goalposts(changed, {*before.files, *after.files}, project, texts)
+    kernels = replace(config, kernels=(entry,))
+    changed, known = guard.differences(before, after), {*before.files, *after.files}
+    told = guard.goalposts(changed, known, texts, config=config, top=folder, kernels=kernels)
     assert set(told) == OF_BOTH | wanted
     assert {"record.py", "results.json", "steps.jsonl", "notes.txt", "native/unused.h"} <= set(changed)
 
@@ -169,10 +170,10 @@ def test_a_goalpost_that_only_the_candidate_reads(tmp_path: Path) -> None:
     """A header that its incumbent did without counts for the candidate that includes it, new or gone."""
     folder = committed(tmp_path, MANY)
     config = load(folder / "cgins.yaml")
-    project = guard.Project(config=config, top=folder, kernels=config)
-    candidate = {"native/scale.cpp": '#include "unused.h"\n'}
-    args = (["native/unused.h", "record.py"], ["native/unused.h", "record.py"], project)
-    assert guard.goalposts(*args, {"native/scale.cpp": ""}) == ()
-    assert guard.goalposts(*args, {"native/scale.cpp": ""}, candidate) == ("native/unused.h",)
+    candidate, incumbent = {"native/scale.cpp": '#include "unused.h"\n'}, {"native/scale.cpp": ""}
+    files = ["native/unused.h", "record.py"]
+    goalposts = partial(guard.goalposts, files, files, config=config, top=folder, kernels=config)
+    assert goalposts(incumbent) == ()
+    assert goalposts(incumbent, candidate) == ("native/unused.h",)
     (folder / "native/unused.h").unlink()
-    assert guard.goalposts(*args, candidate) == ("native/unused.h",)
+    assert goalposts(candidate) == ("native/unused.h",)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.regenerate.guard import digest_of_sources
+from pytest_cgins.regenerate.guard import digest
 from pytest_cgins.regenerate.journal.journal import Journal
 from tests.regenerate import scripted
 from tests.regenerate.llm_server import LlmServer
@@ -147,7 +147,7 @@ def _ended_as_undisturbed(run: Path, script: scripted.Script) -> None:
     attempts = journal.attempts(journal.record.targets[0])
     assert [one.outcome for one in attempts] == ["failed", "accepted"]
     drafts = [{PATH: scripted.draft("relu", number)} for number in (2, 3)]
-    assert [one.digest for one in attempts] == [digest_of_sources(draft) for draft in drafts]
+    assert [one.digest for one in attempts] == [digest(draft) for draft in drafts]
     assert [model for _, model in script.asked] == ["writer", "adviser", "writer"]
     assert script.repeated == 0
     assert not list(run.rglob("lost.json"))

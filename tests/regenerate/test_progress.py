@@ -22,18 +22,15 @@ from pytest_cgins.regenerate.progress import (
     Board,
     Event,
     Progress,
-    Row,
     Stage,
     ended,
     fitted,
     plain,
-    rows,
-    text,
+    table,
 )
 from pytest_cgins.report.escape import visible
 from tests.regenerate import journals
 
-SPENT = Spent(requests=3, prompt_tokens=41_000, answer_tokens=203, usd=0.42, seconds=186.0)
 HOSTILE = "[bold red]x[/] \x1b[2Jü核\n::error:::smile:\u202e"
 
 
@@ -49,35 +46,26 @@ def seen(*events: Event, at_s: float = 0.0) -> Board:
 
 
 def test_a_line_a_target() -> None:
-    """Each target that runs has a line with attempt, stage and time, and the last line has what was spent."""
+    """Each target that runs has a line with attempt, stage and time, and the last line counts those that are done."""
     board = seen(
         event(), event("gelu-cuda-triton", "asking", 1), event("add-cpu-cpp", "done", 1, detail="accepted"),
         event("mul-cpu-cpp", "asking the helper", 3, detail="build-error"),
     )  # fmt: skip
-    assert board.lines(100, 24, 75.0, SPENT) == [
+    assert board.lines(100, 24, 75.0) == [
         "softmax-cpu-cpp   2 of 5  building and checking 1:15",
         "gelu-cuda-triton  1 of 5  asking the generator 1:15",
         "mul-cpu-cpp       3 of 5  asking the helper 1:15 (build-error)",
-        "cgins: 1 of 4 kernels done, 41,203 tokens, 0.42 USD, 3.1 min",
+        "cgins: 1 of 4 kernels done",
     ]
-
-
-def test_cost_unknown() -> None:
-    """Without a price the money is said to be unknown."""
-    spent = Spent(requests=1, prompt_tokens=10, unpriced=1)
-    assert seen(event()).lines(100, 24, 0, spent)[-1] == (
-        "cgins: 0 of 1 kernel done, 10 tokens, cost unknown, 0.0 min"
-    )
-    assert seen(event()).lines(100, 24, 0, None)[-1] == "cgins: 0 of 1 kernel done"
 
 
 def test_more_targets_than_lines() -> None:
     """What does not fit on the terminal is counted."""
     board = seen(*(event(f"k{index}-cpu-cpp") for index in range(30)))
-    lines = board.lines(80, 10, 0.0, SPENT)
+    lines = board.lines(80, 10, 0.0)
     assert len(lines) == 9
     assert lines[-2] == "and 23 more"
-    assert len(seen(*(event(f"k{index}") for index in range(8))).lines(80, 10, 0.0, SPENT)) == 9
+    assert len(seen(*(event(f"k{index}") for index in range(8))).lines(80, 10, 0.0)) == 9
 
 
 def test_what_changes() -> None:
@@ -106,7 +94,7 @@ def test_every_stage_has_words(stage: Stage) -> None:
     """A target can be at any stage, in a log and in a terminal."""
     assert plain(event(stage=stage)).startswith("cgins: softmax-cpu-cpp: ")
     board = seen(event(stage=stage))
-    assert any("softmax" in line for line in board.lines(100, 5, 0.0, SPENT)) == (stage != "done")
+    assert any("softmax" in line for line in board.lines(100, 5, 0.0)) == (stage != "done")
 
 
 @settings(max_examples=100, deadline=None)
@@ -114,7 +102,7 @@ def test_every_stage_has_words(stage: Stage) -> None:
 def test_no_line_is_too_wide(name: str, width: int, detail: str, height: int) -> None:
     """Whatever names and reasons hold, no line is wider than the terminal, nor are there more than it has."""
     board = seen(event(name, detail=detail), event("a" + name, "accepting"), event("b" + name, "asking"))
-    lines = board.lines(width, height, 10.0, SPENT)
+    lines = board.lines(width, height, 10.0)
     assert all(cell_len(line) <= width for line in lines)
     assert all(visible(line) == line for line in lines)
     assert len(lines) <= max(2, height - 1)
@@ -176,7 +164,7 @@ def test_a_terminal() -> None:
     reader.start()
     with os.fdopen(child, "w", encoding="utf-8") as file:
         console = Console(file=file, width=90, height=10, _environ={"TERM": "xterm"}, legacy_windows=False)
-        with Progress(console, spent=lambda: SPENT) as shown:
+        with Progress(console) as shown:
             shown(event())
             shown._live.refresh()
             shown(event(HOSTILE, "asking"))
@@ -191,7 +179,7 @@ def test_a_terminal() -> None:
     assert "\x1b[1A" in written
     # The end: the permanent line, then what clears the rest.
     assert written.count("cgins: softmax-cpu-cpp: accepted after 2 of 5 attempts") == 1
-    tail = written.rpartition("0.42 USD, 3.1 min")[2]
+    tail = written.rpartition("cgins: 1 of 2 kernels done")[2]
     assert not re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\s", "", tail)
 
 
@@ -227,46 +215,29 @@ def spent(kernel: str, *usd: float | None, model: str = "m", tokens: int = 1000)
     return {f"{kernel}-cpu-cpp": total(spent_by(request, usage, seconds=2.5) for usage in usages)}
 
 
-def test_rows(tmp_path: Path) -> None:
-    """Tokens, money and time of a target are those of its answers and attempts; a price that is missing is unknown."""
-    (tmp_path / "b-cpu-cpp/FAILED").mkdir(parents=True)
-    taken = {**spent("a", 0.25, 0.5), **spent("b", 1.0, None), **spent("c", None, model="")}
-    found = rows(
-        [
-            result("a", "accepted", 1, proposal="proposals/a-cpu-cpp"),
-            result("b", "failed", 5, why="no valid kernel in 5 attempts"),
-            result("c", "waiting", 0, why="for an answer"),
-        ],
-        lambda target: taken[target.name],
-        tmp_path,
-    )
-    assert found == (
-        Row(target="a-cpu-cpp", outcome="accepted", attempts=1, tokens=2468, usd=0.75, seconds=15.0,
-            where=str(tmp_path / "proposals/a-cpu-cpp")),
-        Row(target="b-cpu-cpp", outcome="failed", attempts=5, tokens=2468, usd=None, seconds=55.0,
-            why="no valid kernel in 5 attempts", where=str(tmp_path / "b-cpu-cpp/FAILED")),
-        Row(target="c-cpu-cpp", outcome="waiting", attempts=0, tokens=1234, usd=0.0, seconds=2.5, why="for an answer"),
-    )  # fmt: skip
-
-
 def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row a target, then its reason and its folder."""
+    """A row a target, with its answers and attempts, then its reason and its folder; a price that is missing is unknown."""
     monkeypatch.chdir(tmp_path)
     run = tmp_path / ".cgins/runs/1"
     (run / "b-cpu-cpp/FAILED").mkdir(parents=True)
     results = [
         result("a", "accepted", 1, proposal="proposals/a-cpu-cpp"),
-        result("b", "failed", 5, why="no valid kernel in 5 attempts"),
+        result("b", "failed", 5, why="no valid kernel in 5 attempts", remedy="give more"),
+        result("c", "waiting", 0, why="for an answer"),
     ]
-    taken = {**spent("a", 0.25, tokens=41_000), **spent("b", None)}
-    found = text(rows(results, lambda target: taken[target.name], run), 80)
+    taken = {
+        **spent("a", 0.25, 0.5, tokens=41_000), **spent("b", 1.0, None), **spent("c", None, model="", tokens=1),
+    }  # fmt: skip
+    found = table([(result, taken[result.target.name]) for result in results], run, 80)
     assert found.splitlines() == [
-        "kernel     outcome   attempts  tokens      cost  time",
-        "a-cpu-cpp  accepted         1  41,234  0.25 USD  12 s",
-        "b-cpu-cpp  failed           5   1,234   unknown  52 s",
+        "kernel     outcome   attempts  tokens      cost   time",
+        "a-cpu-cpp  accepted         1  82,468  0.75 USD   15 s",
+        "b-cpu-cpp  failed           5   2,468   unknown   55 s",
+        "c-cpu-cpp  waiting          0     235  0.00 USD  2.5 s",
         "a-cpu-cpp: proposal in .cgins/runs/1/proposals/a-cpu-cpp",
-        "b-cpu-cpp: no valid kernel in 5 attempts",
+        "b-cpu-cpp: no valid kernel in 5 attempts → give more",
         "b-cpu-cpp: last failed source in .cgins/runs/1/b-cpu-cpp/FAILED",
+        "c-cpu-cpp: for an answer",
     ]
 
 
@@ -274,18 +245,18 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.text(max_size=100), st.text(max_size=300), st.integers(1, 200))
 def test_the_table_fits_and_the_reason_is_whole(name: str, why: str, width: int) -> None:
     """Whatever names and reasons hold, the table fits, and the reason, which ends in the remedy, is one line."""
-    row = Row(target=name, outcome="accepted", attempts=1, tokens=123, usd=None, seconds=3.0, why=why)
-    *table, reason = text([row], width).split("\n") if why else [*text([row], width).split("\n"), ""]
-    assert all(cell_len(line) <= max(70, width) for line in table)
+    ended_so = result(name, "stopped", why=why), Spent(prompt_tokens=123, unpriced=1, seconds=3.0)
+    shown = table([ended_so], Path("/none"), width)
+    *rows, reason = shown.split("\n") if why else [*shown.split("\n"), ""]
+    name = f"{name}-cpu-cpp"
+    assert all(cell_len(line) <= max(70, width) for line in rows)
     assert reason == (f"{visible(name)}: {visible(why)}" if why else "")
 
 
 def test_markup_in_names() -> None:
     """Names and reasons are shown as they are; what controls a terminal is spelled out."""
-    row = Row(
-        target=HOSTILE, outcome="failed", attempts=1, tokens=1, usd=0.0, seconds=61.0, why=HOSTILE, where="/x"
-    )
-    found = text([row], 200)
+    hostile = result(HOSTILE, "failed", why=HOSTILE), Spent(requests=1, seconds=51.0)
+    found = table([hostile], Path("/none"), 200)
     assert "[bold red]x[/] \\u001b[2Jü核\\u000a::error:::smile:\\u202e" in found.splitlines()[1]
     assert "\x1b" not in found
     assert "1:01 min" in found

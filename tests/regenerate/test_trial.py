@@ -6,7 +6,7 @@ import pytest
 
 from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.model import Reason, Status
-from pytest_cgins.regenerate.trial import blameless, on_its_device
+from pytest_cgins.regenerate.trial import tried_here
 from tests.evaluations import make_evaluation
 
 
@@ -16,11 +16,11 @@ def test_a_device_that_is_not_here_costs_no_attempt() -> None:
         Status.SKIPPED, reason=Reason.DEVICE_ABSENT, message="no cuda device on this machine"
     )
     with pytest.raises(RegenerateError) as raised:
-        on_its_device(absent)
+        tried_here(absent, needs_tools=False)
     assert raised.value.what == f"{absent.case.name} cannot be tried here: no cuda device on this machine"
     assert raised.value.remedy == "resume the run where its device is; the answer is kept"
     wrong = make_evaluation(Status.INCORRECT)
-    assert on_its_device(wrong) is wrong
+    assert tried_here(wrong, needs_tools=False) is wrong
 
 
 def test_a_tool_that_fails_late_costs_no_attempt() -> None:
@@ -31,8 +31,8 @@ def test_a_tool_that_fails_late_costs_no_attempt() -> None:
         message="its base revision could not be built: no room",
     )
     with pytest.raises(RegenerateError) as raised:
-        blameless(failed)
+        tried_here(failed)
     assert raised.value.what.endswith("cannot be tried here: its base revision could not be built: no room")
     assert raised.value.remedy == "resume the run once that is fixed; the answer is kept"
     slower = make_evaluation(Status.SLOWER)
-    assert blameless(slower) is slower
+    assert tried_here(slower) is slower

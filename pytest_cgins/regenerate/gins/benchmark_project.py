@@ -26,18 +26,12 @@ from pytest_cgins.regenerate import new_kernel, run_status
 from pytest_cgins.regenerate.journal.journal import Journal, read_files
 from pytest_cgins.regenerate.model import Result, Target
 from pytest_cgins.regenerate.project_copy import top_of
+from pytest_cgins.run.forking import PATH
 
 if TYPE_CHECKING:
     from pytest_cgins.core.model import Contract
     from pytest_cgins.regenerate.new_kernel import Language, NewKernel
     from pytest_cgins.regenerate.run_status import RunResult
-
-_BOOT = """
-import sys
-sys.path = [one for one in sys.path if one] + [sys.argv.pop(1)]
-from pytest_cgins.app.cli import main
-sys.exit(main())
-"""
 
 
 def prepare(
@@ -92,8 +86,7 @@ def settle(config: Config, ran: RunResult) -> tuple[str, ...]:
     if any(result.state in ("waiting", "stopped") for result in ran.results):
         return (f"kernels come into {run_status.shown_path(config.root)} when the run is done",)
     journal = Journal.read_only(ran.journal)
-    accepted = [one for one in ran.results if one.state == "accepted"]
-    others = [one for one in ran.results if one.state != "accepted"]
+    accepted = [result for result in ran.results if result.state == "accepted"]
     lines = []
     for result in accepted:
         overlay = journal.overlay(result.target)
@@ -101,7 +94,7 @@ def settle(config: Config, ran: RunResult) -> tuple[str, ...]:
         written = _write(new_kernel.reloaded(config, overlay), result.target, sources)
         lines += [f"wrote {run_status.shown_path(path)}" for path in written]
         _enter(config.file, overlay, result.target)
-    lines += [_left_out(journal, result) for result in others]
+    lines += [_left_out(journal, result) for result in ran.results if result not in accepted]
     configuration.load(config.file)
     if accepted:
         lines.append(f"next: pytest --cgins {run_status.shown_path(config.root)}")
@@ -112,11 +105,9 @@ def settle(config: Config, ran: RunResult) -> tuple[str, ...]:
 
 def _import(file: Path, pack: Path) -> None:
     # torch stays out of this process, and what is recorded does not depend on it.
-    command = [
-        sys.executable, "-c", _BOOT, str(Path(configuration.__file__).parents[2]),
-        "import", "gins", str(file), "--out", str(pack),
-    ]  # fmt: skip
+    boot = f"{PATH}from pytest_cgins.app.cli import main; sys.exit(main())"
     sys.stdout.flush()
+    command = [sys.executable, "-c", boot, "import", "gins", str(file), "--out", str(pack)]
     done = subprocess.run(command, check=False)
     if done.returncode:
         raise RecordError(f"no trace could be made of {file}", remedy="fix the problems listed above")
@@ -128,18 +119,13 @@ def _planned(
     """One kernel for each op, each as if it were to be the only one that is new."""
     planned: dict[str, NewKernel] = {}
     for op in dict.fromkeys(trace.call.op for trace in open_pack(pack).pack.traces):
-        name = _name(op, set(planned))
+        name = new_kernel.word_of(op)
+        if name in planned:  # all of its words, where two ops share the last
+            name = re.sub(r"\W+", "_", op).strip("_")
         planned[name] = new_kernel.planned(
             config, op, language=language, contract=contract, kernel=name, top=top_of(config)
         )
     return tuple(planned.values())
-
-
-def _name(op: str, taken: set[str]) -> str:
-    """The op's last word; all of its words where two ops share the last."""
-    forward, _, backward = op.partition("@")
-    name = forward.rpartition(".")[2] + ("_backward" if backward else "")
-    return re.sub(r"\W+", "_", op).strip("_") if name in taken else name
 
 
 def _write(config: Config, target: Target, sources: Mapping[str, str]) -> list[Path]:
@@ -168,9 +154,7 @@ def _write(config: Config, target: Target, sources: Mapping[str, str]) -> list[P
 
 def _enter(file: Path, overlay: Mapping[str, str], target: Target) -> None:
     """Write the kernel's entry into cgins.yaml, and leave everything else as it is."""
-    with file.open(encoding="utf-8", newline="") as opened:
-        text = opened.read()
-    (changed,) = overlay.values()
+    text, (changed,) = file.read_bytes().decode(), overlay.values()
     atomic.write_text(file, new_kernel.entered(text, file, changed, target.kernel), durable=True)
 
 

@@ -20,22 +20,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pytest_cgins import config as configuration
 from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import run_setup
 from pytest_cgins.regenerate.journal.journal import Journal, read_files
 from pytest_cgins.regenerate.model import Attempt, Target
+from pytest_cgins.regenerate.new_kernel import word_of
+from pytest_cgins.run.forking import PATH
 
 PROMPT_CHARACTERS = 4000
 """So much of a prompt's end is in a log; all of it is in the journal."""
-
-_BOOT = """
-import sys
-sys.path = [one for one in sys.path if one] + [sys.argv.pop(1)]
-from pytest_cgins.regenerate.gins.pairs import main
-sys.exit(main())
-"""
 
 
 def export(journal: Journal, out: Path) -> tuple[Path, ...]:
@@ -72,8 +66,8 @@ def export(journal: Journal, out: Path) -> tuple[Path, ...]:
 def stems_of_ops(targets: tuple[Target, ...]) -> dict[str, str]:
     """How the files of each op begin."""
     ops = tuple(dict.fromkeys(target.op for target in targets))
-    words = Counter(map(_word, ops))
-    return {op: _word(op) if words[_word(op)] == 1 else _plain(op) for op in ops}
+    words = Counter(map(word_of, ops))
+    return {op: _plain(word_of(op) if words[word_of(op)] == 1 else op) for op in ops}
 
 
 def log(journal: Journal, target: Target, attempt: Attempt) -> str:
@@ -139,9 +133,8 @@ def _pairs(journal: Journal, ops: Mapping[str, str], out: Path) -> list[Path]:
             "out": str(out.absolute()),
             "told": str(told),
         }
-        package = str(Path(configuration.__file__).parents[2])
         done = subprocess.run(
-            [sys.executable, "-c", _BOOT, package],
+            [sys.executable, "-c", f"{PATH}from pytest_cgins.regenerate.gins.pairs import main; main()"],
             input=json.dumps(order), text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False,
         )  # fmt: skip
         if done.returncode or not told.exists():
@@ -154,11 +147,6 @@ def _pairs(journal: Journal, ops: Mapping[str, str], out: Path) -> list[Path]:
     return [
         out / f"{stem}_{kind}.pt" for stem, why in found.items() if not why for kind in ("inputs", "gold")
     ]
-
-
-def _word(op: str) -> str:
-    forward, _, backward = op.partition("@")
-    return _plain(forward.rpartition(".")[2] + ("_backward" if backward else ""))
 
 
 def _plain(text: str) -> str:

@@ -76,12 +76,8 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 
 def read_files(folder: Path) -> dict[str, str]:
     """Texts by path, in the order of the paths."""
-    found = {}
-    for place in sorted(folder.rglob("*")):
-        if place.is_file():
-            with place.open(encoding="utf-8", newline="") as file:
-                found[str(place.relative_to(folder))] = file.read()
-    return found
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+    return {str(file.relative_to(folder)): file.read_bytes().decode() for file in files}
 
 
 def sweep(folder: Path) -> None:
@@ -109,7 +105,7 @@ def _lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
@@ -320,7 +316,8 @@ class Journal:
         path = self.folder / request.id
         path.mkdir(parents=True, exist_ok=True)
         if not (path / "request.json").exists():
-            write_text(path / "prompt.md", as_text(request))
+            prompt = "\n\n".join(f"# {message.role}\n\n{message.text}" for message in request.messages)
+            write_text(path / "prompt.md", f"{prompt}\n")
             self.write(path / "request.json", request)
             self.tell(f"{request.id}: asked")
         return path
@@ -447,9 +444,10 @@ class Journal:
     @property
     def seconds(self) -> float:
         """Worked on so far, over all processes that did."""
-        return self._earlier() + (time.monotonic() - self._started)
+        return self.earlier_s() + (time.monotonic() - self._started)
 
-    def _earlier(self) -> float:
+    def earlier_s(self) -> float:
+        """Worked on by the processes before this one, and by this one until its last line in events.log."""
         try:
             return float((self.folder / "seconds").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -504,8 +502,3 @@ def load(cls: type[T], file: Path) -> T:
     except ValueError as error:
         first = str(error).partition("\n")[0]
         raise JournalError(f"{file} is damaged: {first}", remedy="restore it, or start a new run") from error
-
-
-def as_text(request: Request) -> str:
-    """A prompt for readers."""
-    return "\n\n".join(f"# {message.role}\n\n{message.text}" for message in request.messages) + "\n"
