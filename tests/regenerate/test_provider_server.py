@@ -18,7 +18,7 @@ import pytest
 from pytest_cgins.config.llm import Price
 from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Finish
-from pytest_cgins.regenerate.provider import files
+from pytest_cgins.regenerate.provider import files, openai_compatible
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
 from tests.regenerate.llm_server import LlmServer, Reply, Script
 from tests.regenerate.provider_help import KEY, KEY_ENV, QUICK, outcome, place_of, request, settled
@@ -391,15 +391,16 @@ def test_a_server_that_does_not_stream_after_all(tmp_path: Path) -> None:
     assert answered(tmp_path, [Reply(text="x", no_stream=True)])[0].text == "x"
 
 
-def test_many_at_once(tmp_path: Path) -> None:
+def test_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several requests are under way at a time, each with its own answer; no more than allowed."""
+    monkeypatch.setattr(openai_compatible, "MOST_AT_ONCE", 4)
     asked = [request(f"k{n}-cpu-cpp/attempt-01/generator", text=f"number {n}") for n in range(6)]
 
     def script(data: dict[str, list[dict[str, str]]]) -> Reply:
         return Reply(text=data["messages"][1]["content"], hang_s=0.2)
 
     with LlmServer(script) as server:
-        provider = OpenAICompatible(base_url=server.base_url, api_key_env=KEY_ENV, limits=QUICK, parallel=4)
+        provider = OpenAICompatible(base_url=server.base_url, api_key_env=KEY_ENV, limits=QUICK)
         places = [place_of(tmp_path, one) for one in asked]
         for one, place in zip(asked, places, strict=True):
             assert provider.ask(one, place) is None

@@ -7,6 +7,7 @@ import random
 import re
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -34,48 +35,39 @@ _STREAM_NBYTES = 64 * LIMIT_NBYTES
 _MODELS_S = 5.0
 
 
+@dataclass(eq=False, repr=False)
 class Asking:
-    """One request and its tries.
+    """One request and its tries."""
 
-    Args:
-        order: where, and how long.
-        request: what.
-        key: "" for a server without keys.
-        alone: set when the process that wanted the answer is gone: then no new try is begun.
-        lost: what was asked in vain before.
-        tell: takes a line for each try that failed.
-    """
+    order: Order
+    """Where, and how long."""
+    request: Request
+    """What."""
+    key: str
+    """"" for a server without keys."""
+    _: KW_ONLY
+    alone: Event
+    """Set when the process that wanted the answer is gone: then no new try is begun."""
+    before: LostAnswers
+    """What was asked in vain by others."""
+    tell: Callable[[str], None]
+    """Takes a line for each try that failed."""
 
-    def __init__(
-        self,
-        order: Order,
-        request: Request,
-        key: str,
-        *,
-        alone: Event,
-        lost: LostAnswers,
-        tell: Callable[[str], None],
-    ) -> None:
-        self._order = order
-        self._request = request
-        self._key = key
-        self._alone = alone
-        self._tell = tell
-        self._server = troubles.shown_url(order.base_url)
+    def __post_init__(self) -> None:
+        self._server = troubles.shown_url(self.order.base_url)
         self._started = time.monotonic()
-        self._deadline = self._started + order.limits.deadline_s
-        self.tries = lost.tries
+        self._deadline = self._started + self.order.limits.deadline_s
+        self.tries = self.before.tries
         self.lost: list[Usage] = []
         """What tries took whose answers are lost."""
-        self._before = lost.usage
 
     def run(self) -> Answer | Failure | None:
         """The answer, or why there is none; None if nobody wants another try."""
-        arguments = _arguments_of(self._request, self._order)
+        arguments = _arguments_of(self.request, self.order)
         dropped: set[str] = set()
         broken: list[int] = []
         failed = 0
-        with _client(self._order, self._key or NO_KEY) as client:
+        with _client(self.order, self.key or NO_KEY) as client:
             while True:
                 self.tries += 1
                 reply = Reply()
@@ -83,7 +75,7 @@ class Asking:
                     return self._answer(self._once(client, arguments, reply))
                 except Trouble as trouble:
                     if _adjust(arguments, trouble, dropped):
-                        self._tell(
+                        self.tell(
                             self._clean(f"try {self.tries}: {trouble.what}; again without what it refused")
                         )
                         pause_s = 0.0
@@ -91,20 +83,20 @@ class Asking:
                         failed += 1
                         pause_s = self._pause_s(trouble, failed)
                         if trouble.lost or reply.nchars or reply.usage:
-                            self.lost.append(replies.usage_of(reply, self._request))
+                            self.lost.append(replies.usage_of(reply, self.request))
                         if trouble.broke:
                             broken.append(reply.nchars)
                         if why := self._over(trouble, failed, pause_s, broken):
                             return why
-                        self._tell(self._clean(f"try {self.tries}: {trouble.what}; again in {pause_s:.1f} s"))
-                if self._alone.wait(pause_s):
+                        self.tell(self._clean(f"try {self.tries}: {trouble.what}; again in {pause_s:.1f} s"))
+                if self.alone.wait(pause_s):
                     return None
 
     def _once(self, client: OpenAI, arguments: dict[str, Any], reply: Reply) -> Reply:
         """One try; `reply` has what came if it breaks."""
         import openai
 
-        limits = self._order.limits
+        limits = self.order.limits
         limit_s = max(0.1, min(limits.try_s, self._deadline - time.monotonic()))
         # Without a stream nothing comes until all is there.
         idle_s = min(limits.idle_s, limit_s) if arguments["stream"] else limit_s
@@ -123,7 +115,7 @@ class Asking:
                     )
                 if "event-stream" not in kind:
                     return replies.whole(b"".join(pieces))
-                replies.streamed(pieces, reply, self._request.max_tokens)
+                replies.streamed(pieces, reply, self.request.max_tokens)
                 return reply
         except openai.APIStatusError as error:
             raise self._of_status(client, error) from None
@@ -136,10 +128,10 @@ class Asking:
         if 300 <= error.status_code < 400:
             location = error.response.headers.get("location", "")
             asked = str(error.request.url)
-            return troubles.of_redirect(error.status_code, location, asked, self._order.base_url)
+            return troubles.of_redirect(error.status_code, location, asked, self.order.base_url)
         body = error.response.text
         trouble = troubles.of_status(
-            error.status_code, error.response.headers, body, api_key_env=self._order.api_key_env
+            error.status_code, error.response.headers, body, api_key_env=self.order.api_key_env
         )
         trouble.status, trouble.body = error.status_code, body
         if error.status_code == 404:
@@ -154,36 +146,36 @@ class Asking:
             names = [one.id.removeprefix("models/") for one in client.models.list(timeout=_MODELS_S).data]
         except (openai.OpenAIError, AttributeError, TypeError, ValueError):
             return f"base_url is {self._server}: it must be the API's, as a rule with /v1 at its end; or check the model"
-        if self._request.model in names:
+        if self.request.model in names:
             return f"the server lists this model, but has no chat completions at {self._server}"
-        guess = nearest(self._request.model, names)
+        guess = nearest(self.request.model, names)
         known = ", ".join(sorted(names)[:8]) or "none"
         return " ".join(filter(None, (guess, f"the server has: {known}{', …' if len(names) > 8 else ''}")))
 
     def _answer(self, reply: Reply) -> Answer:
-        usage = replies.usage_of(reply, self._request)
+        usage = replies.usage_of(reply, self.request)
         return Answer(
             text=self._clean(reply.text),
             finish=reply.finish,
-            model=self._clean(reply.model) or self._request.model,
-            usage=priced(self._with_lost(usage), self._order.price),
+            model=self._clean(reply.model) or self.request.model,
+            usage=priced(self._with_lost(usage), self.order.price),
             seconds=time.monotonic() - self._started,
             tries=self.tries,
         )
 
     def taken(self) -> Usage | None:
         """What all that was lost has taken, also by those who asked before; None if nothing was."""
-        if not self.lost and self._before is None:
+        if not self.lost and self.before.usage is None:
             return None
-        return priced(self._with_lost(_NOTHING), self._order.price)
+        return priced(self._with_lost(_NOTHING), self.order.price)
 
     def _with_lost(self, usage: Usage) -> Usage:
-        for one in (*filter(None, (self._before,)), *self.lost):
+        for one in (*filter(None, (self.before.usage,)), *self.lost):
             usage = replies.total(usage, one)
         return usage
 
     def _pause_s(self, trouble: Trouble, failed: int) -> float:
-        limits = self._order.limits
+        limits = self.order.limits
         longest = min(limits.pause_s * 2.0 ** (failed - 1), limits.longest_pause_s)
         pause_s = longest * random.uniform(0.5, 1.0)  # noqa: S311
         # A little more than is asked for, so that those who were sent off together do not come back together.
@@ -191,8 +183,8 @@ class Asking:
 
     def _over(self, trouble: Trouble, failed: int, pause_s: float, broken: Sequence[int]) -> Failure | None:
         """Why there is no further try, if there is none. `broken` has how much came of answers that broke off."""
-        limits = self._order.limits
-        what, remedy = f'{self._server} was asked for "{self._request.model}": {trouble.what}', trouble.remedy
+        limits = self.order.limits
+        what, remedy = f'{self._server} was asked for "{self.request.model}": {trouble.what}', trouble.remedy
         if len(broken) > 1 and broken[-1] == broken[-2]:
             # No accident, and each try may be billed.
             what = f"{what} (twice after {counted(broken[-1], 'character', grouped=True)})"
@@ -224,7 +216,7 @@ class Asking:
         )
 
     def _clean(self, text: str) -> str:
-        return troubles.scrubbed(text, self._key)
+        return troubles.scrubbed(text, self.key)
 
 
 _NOTHING = Usage(prompt_tokens=0, cached_tokens=0, answer_tokens=0, usd=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
@@ -32,6 +31,11 @@ class Limits(Document):
     """Before the second try; doubled for each that follows, at most `longest_pause_s`, less a random part."""
     longest_pause_s: float = 60.0
     """Where the server does not name one itself."""
+
+    @classmethod
+    def within(cls, timeout_s: float) -> Limits:
+        """Those of answers that take no longer each; with time for a second one, and for pauses that servers ask for."""
+        return cls(idle_s=timeout_s, try_s=timeout_s, deadline_s=2 * timeout_s + 300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,28 +86,16 @@ class Provider(Protocol):
         ...
 
 
-def price_of(prices: Mapping[str, Price], *models: str) -> Price | None:
-    """The price of the first of some names of a model that has one."""
-    return next((prices[name] for name in models if name in prices), None)
-
-
-def cost_usd(usage: Usage, price: Price | None) -> float | None:
-    """What tokens cost; None without a price."""
+def priced(usage: Usage, price: Price | None) -> Usage:
+    """The same with its cost, which is None without a price."""
     if price is None:
-        return None
+        return replace(usage, usd=None)
     cached = price.cached_input_usd_per_million_tokens
     if cached is None:
         cached = price.input_usd_per_million_tokens
-    return (
-        (usage.prompt_tokens - usage.cached_tokens) * price.input_usd_per_million_tokens
-        + usage.cached_tokens * cached
-        + usage.answer_tokens * price.output_usd_per_million_tokens
-    ) / 1e6
-
-
-def priced(usage: Usage, price: Price | None) -> Usage:
-    """The same with its cost."""
-    return replace(usage, usd=cost_usd(usage, price))
+    prompt = (usage.prompt_tokens - usage.cached_tokens) * price.input_usd_per_million_tokens
+    answer = usage.answer_tokens * price.output_usd_per_million_tokens
+    return replace(usage, usd=(prompt + usage.cached_tokens * cached + answer) / 1e6)
 
 
 def estimated_tokens(nchars: int) -> int:

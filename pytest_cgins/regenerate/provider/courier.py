@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -74,7 +75,9 @@ def settle(order: Order, alone: threading.Event) -> None:
             if (path / files.SENT).exists():
                 lost = _more(lost, [replies.estimated(request)], order)
                 files.note_lost(path, lost)
-            asking = Asking(order, request, key, alone=alone, lost=lost, tell=lambda line: _tell(path, line))
+            asking = Asking(
+                order, request, key, alone=alone, before=lost, tell=lambda line: _tell(path, line)
+            )
             files.mark_sent(path, request.model, _now())
             outcome = asking.run()
         except Exception as error:  # noqa: BLE001
@@ -94,15 +97,14 @@ def _more(lost: LostAnswers, usages: Sequence[Usage], order: Order) -> LostAnswe
 
 
 def _unforeseen(error: Exception, key: str, asking: Asking | None) -> Failure:
-    own = isinstance(error, CginsError)
-    what = (
-        error.what if isinstance(error, CginsError) else f"asking failed with {type(error).__name__}: {error}"
-    )
-    remedy = error.remedy if isinstance(error, CginsError) else "report this"
+    if isinstance(error, CginsError):
+        what, remedy = error.what, error.remedy
+    else:
+        what, remedy = f"asking failed with {type(error).__name__}: {error}", "report this"
     return Failure(
         what=scrubbed(what, key)[:2000],
         remedy=remedy,
-        retry=not own,
+        retry=not isinstance(error, CginsError),
         tries=asking.tries if asking else 0,
         usage=asking.taken() if asking else None,
     )
@@ -125,11 +127,8 @@ def _keep(folder: Path, outcome: Answer | Failure) -> None:
 
 
 def _tell(folder: Path, line: str) -> None:
-    try:
-        with (folder / files.TRIES).open("a", encoding="utf-8", errors="replace") as file:
-            file.write(f"{_now()} {line}\n")
-    except OSError:  # It is for people only.
-        pass
+    with suppress(OSError), (folder / files.TRIES).open("a", encoding="utf-8", errors="replace") as file:
+        file.write(f"{_now()} {line}\n")  # for people only
 
 
 def _now() -> str:

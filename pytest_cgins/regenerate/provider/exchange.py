@@ -8,6 +8,7 @@ stops while answers are missing, and is resumed when they are there.
 from __future__ import annotations
 
 import time
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from pytest_cgins.core import atomic
@@ -32,25 +33,17 @@ _TOP = """\
 """
 
 
+@dataclass(eq=False, repr=False)
 class Exchange:
-    """Answers from a folder in which somebody else writes.
+    """Answers from a folder in which somebody else writes."""
 
-    Args:
-        folder: of prompts and answers.
-        run: name of the run, for the prompts to tell how it is resumed.
-        command: what reads the answers where there is no run to resume.
-    """
-
-    def __init__(self, folder: Path, run: str = "", *, command: str = "") -> None:
-        self._folder = folder
-        self._run = run
-        self._command = command
-        self._waiting: dict[Path, None] = {}
-
-    @property
-    def waiting(self) -> tuple[Path, ...]:
-        """Prompts that this process has written or found, and that have no answer yet."""
-        return tuple(self._waiting)
+    folder: Path
+    """Of prompts and answers."""
+    run: str = ""
+    """Name of the run, for the prompts to tell how it is resumed."""
+    _: KW_ONLY
+    command: str = ""
+    """What reads the answers where there is no run to resume."""
 
     def ask(self, request: Request, path: Path) -> Answer | None:
         """The answer if it is there; else the prompt is.
@@ -58,26 +51,21 @@ class Exchange:
         Raises:
             ProviderError: what is there is no answer; once that is mended, it may be asked again.
         """
-        folder = file_of(self._folder, request.id)
-        prompt = folder / PROMPT
+        folder = file_of(self.folder, request.id)
         if files.is_settled(path):
-            self._waiting.pop(prompt, None)
             return files.answer_in(path)
-        _offer(prompt_text(request, self._run, command=self._command), prompt)
-        self._waiting[prompt] = None
+        _offer(prompt_text(request, self.run, command=self.command), folder / PROMPT)
         data = _at_rest(folder / ANSWER)
         if not data.strip():
             return None
-        found = replay.parse_written(data, str(folder / ANSWER))
-        if found.error:
+        answer, error = replay.parse_written(data, str(folder / ANSWER), request)
+        if error:
             raise ProviderError(
-                f"{folder / ANSWER} says: {found.error}",
+                f"{folder / ANSWER} says: {error}",
                 remedy="write an answer, or stop the run",
                 retry=True,
             )
-        answer = found.answer(request)
         files.write_json(path / files.ANSWER, answer)
-        self._waiting.pop(prompt, None)
         return answer
 
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -33,40 +34,27 @@ CONTEXT_REMEDY = "give the model a longer context, or lower llm.max_answer_token
 """Where a prompt and its answer do not fit."""
 
 
+@dataclass(eq=False)
 class Trouble(Exception):
-    """A try that gave no answer.
+    """A try that gave no answer."""
 
-    Args:
-        what: what happened.
-        remedy: what to do where it is final.
-        retry: whether another try may do.
-        after_s: how long the server wants to be left alone.
-        lost: whether the model may have answered, and the provider may want money for it.
-        broke: whether the server ended an answer in its middle.
-    """
-
-    status = 0
+    what: str
+    """What happened."""
+    _: KW_ONLY
+    remedy: str = ""
+    """What to do where it is final."""
+    retry: bool = False
+    """Whether another try may do."""
+    after_s: float | None = None
+    """How long the server wants to be left alone."""
+    lost: bool = False
+    """Whether the model may have answered, and the provider may want money for it."""
+    broke: bool = False
+    """Whether the server ended an answer in its middle."""
+    status: int = 0
     """Of the response, where it may be about a single parameter."""
-    body = ""
+    body: str = ""
     """Of that response."""
-
-    def __init__(
-        self,
-        what: str,
-        *,
-        remedy: str = "",
-        retry: bool = False,
-        after_s: float | None = None,
-        lost: bool = False,
-        broke: bool = False,
-    ) -> None:
-        super().__init__(what)
-        self.what = what
-        self.remedy = remedy
-        self.retry = retry
-        self.after_s = after_s
-        self.lost = lost
-        self.broke = broke
 
 
 def too_large() -> Trouble:

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
@@ -24,52 +25,36 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.core.waiting import Wait
 from pytest_cgins.regenerate.model import Answer, Request
 from pytest_cgins.regenerate.provider import files
-from pytest_cgins.regenerate.provider.base import Limits, Order, TokensField, price_of
+from pytest_cgins.regenerate.provider.base import Limits, Order, TokensField
 from pytest_cgins.regenerate.provider.failures import key_remedy, scrubbed, shown_url
+from pytest_cgins.run.forking import PATH
 
+MOST_AT_ONCE = 8
+"""Requests that are under way."""
 _LOOK_EVERY_S = 0.05
 _MOST_COURIERS = 3
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _OPENAI_ONLY = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
 
-# The package's own folder comes last, so that nothing beside it hides another package, and nothing in the project does.
-_BOOT = """
-import sys
-sys.path = [one for one in sys.path if one] + [sys.argv[1]]
-from pytest_cgins.regenerate.provider.courier import main
-sys.exit(main())
-"""
 
-
+@dataclass(eq=False, repr=False)
 class OpenAICompatible:
-    """Asks a server.
+    """Asks a server."""
 
-    Args:
-        base_url: its address, with `/v1` or what it has instead.
-        api_key_env: variable that holds the key; "" for a server without keys.
-        limits: how long, and how often.
-        stream: whether answers are to come in pieces, so that a server that hangs is found out early.
-        prices: by model; answers of others have no cost.
-        parallel: most requests at a time.
-    """
+    _: KW_ONLY
+    base_url: str
+    """Its address, with `/v1` or what it has instead."""
+    api_key_env: str
+    """Variable that holds the key; "" for a server without keys."""
+    limits: Limits = field(default_factory=Limits)
+    """How long, and how often."""
+    stream: bool = True
+    """Whether answers are to come in pieces, so that a server that hangs is found out early."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """By model; answers of others have no cost."""
 
-    def __init__(
-        self,
-        *,
-        base_url: str,
-        api_key_env: str,
-        limits: Limits | None = None,
-        stream: bool = True,
-        prices: Mapping[str, Price] | None = None,
-        parallel: int = 8,
-    ) -> None:
-        self._base_url = base_url
-        self._api_key_env = api_key_env
-        self._limits = limits or Limits()
-        self._stream = stream
-        self._prices = dict(prices or {})
-        self._parallel = parallel
-        self._is_openai = urlsplit(base_url).hostname == "api.openai.com"
+    def __post_init__(self) -> None:
+        self._is_openai = urlsplit(self.base_url).hostname == "api.openai.com"
         self._courier: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
         self._died = 0
@@ -101,7 +86,7 @@ class OpenAICompatible:
         self._elsewhere.discard(folder)
         if files.is_settled(folder):
             return files.answer_in(folder)
-        if len(self._ordered) + len(self._elsewhere) < self._parallel:
+        if len(self._ordered) + len(self._elsewhere) < MOST_AT_ONCE:
             self._order(request, folder)
         return None
 
@@ -121,7 +106,7 @@ class OpenAICompatible:
 
     def _tell_of_waits(self) -> None:
         """Say what keeps answers: tries that failed, and other processes that ask."""
-        server = shown_url(self._base_url)
+        server = shown_url(self.base_url)
         for place in self._ordered:
             if failed := files.tries_in(place)[self._told_before.get(place, 0) :].strip():
                 self._waits.setdefault(place, Wait(server)).tick(failed.splitlines()[-1].partition(" ")[2])
@@ -165,11 +150,11 @@ class OpenAICompatible:
         self._ordered.add(folder)
 
     def _order_for(self, request: Request, folder: Path) -> Order:
-        key = os.environ.get(self._api_key_env, "").strip() if self._api_key_env else ""
-        if self._api_key_env and not key:
+        key = os.environ.get(self.api_key_env, "").strip() if self.api_key_env else ""
+        if self.api_key_env and not key:
             raise ProviderError(
-                f"there is no key for {shown_url(self._base_url)}: {self._api_key_env} is not set",
-                remedy=key_remedy(self._api_key_env),
+                f"there is no key for {shown_url(self.base_url)}: {self.api_key_env} is not set",
+                remedy=key_remedy(self.api_key_env),
             )
         if (lost := files.lost_in(folder).count) >= files.MOST_LOST:
             raise ProviderError(
@@ -180,20 +165,23 @@ class OpenAICompatible:
         tokens: TokensField = "max_completion_tokens" if self._is_openai else "max_tokens"
         return Order(
             place=str(folder),
-            base_url=self._base_url,
-            api_key_env=self._api_key_env,
-            stream=self._stream,
+            base_url=self.base_url,
+            api_key_env=self.api_key_env,
+            stream=self.stream,
             tokens_field=tokens,
-            limits=self._limits,
-            price=price_of(self._prices, request.model),
+            limits=self.limits,
+            price=self.prices.get(request.model),
         )
 
     def _start(self) -> subprocess.Popen[bytes]:
-        package = Path(__file__).resolve().parents[3]
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         # From a folder where no file of the project can be taken for a module: this process has the key.
         return subprocess.Popen(
-            [sys.executable, "-c", _BOOT, str(package)],
+            [
+                sys.executable,
+                "-c",
+                f"{PATH}from pytest_cgins.regenerate.provider.courier import main; main()",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._stderr,
@@ -205,7 +193,7 @@ class OpenAICompatible:
     def _environment(self) -> dict[str, str]:
         """What the courier needs: no secrets but the key, and no word of OpenAI's for others."""
         kept = without_secrets(os.environ)
-        names = [self._api_key_env, *_PROXIES, *(name.lower() for name in _PROXIES)]
+        names = [self.api_key_env, *_PROXIES, *(name.lower() for name in _PROXIES)]
         names += _OPENAI_ONLY if self._is_openai else ()
         kept.update({name: os.environ[name] for name in names if name and name in os.environ})
         return kept
@@ -224,9 +212,9 @@ class OpenAICompatible:
             said = self._stderr.read()[-1000:].decode(errors="replace").strip()
             self._stderr.close()
         if self._died >= _MOST_COURIERS:
-            key = os.environ.get(self._api_key_env, "").strip()
+            key = os.environ.get(self.api_key_env, "").strip()
             raise ProviderError(
-                f"the process that asks {shown_url(self._base_url)} died {counted(self._died, 'time')}, last with "
+                f"the process that asks {shown_url(self.base_url)} died {counted(self._died, 'time')}, last with "
                 f"{courier.returncode}: {scrubbed(said, key) or 'it said nothing'}",
                 remedy="if it was killed for lack of memory, ask for fewer kernels at a time; then resume",
                 retry=True,
