@@ -16,7 +16,7 @@ import pytest
 
 from pytest_cgins.app.session import publish
 from pytest_cgins.regenerate import proposal
-from pytest_cgins.regenerate.proposing import UNCOMMITTED
+from pytest_cgins.regenerate.proposal.from_journal import UNCOMMITTED
 from tests.pull_request.conftest import Place, commit, git
 from tests.pull_request.twin import Fault
 from tests.regenerate import rebasing

@@ -103,7 +103,6 @@ def hostile(text: str) -> dict[str, Any]:
         "answers": [proposals.answer(text)],
         "provider": text,
         "sandbox": False,
-        "sandbox_note": text,
         "notes": [text],
         "search": [text, f"round 1: {text}"],
         "target": proposals.target(op=text),

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.config import load
-from pytest_cgins.regenerate import proposal, proposing
+from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.proposal import from_journal
 from tests.evaluations import make_evaluation
 from tests.regenerate import journals, proposals
 from tests.regenerate.proposals import NEW, OLD, PATH
@@ -43,7 +44,7 @@ def propose(project: Path, tmp_path: Path) -> Propose:
         copy = ProjectCopy(config, "scale", "cpp", "cpu", tmp_path / "copy", baseline="none")
         result = journals.settle(run, target, "accepted", {PATH: NEW})
         run.proposal(target).rmdir()
-        found = proposing.proposed(run, config, copy, result)
+        found = from_journal.proposed(run, config, copy, result)
         return proposal.read(run.folder / found.proposal).proposal
 
     return made
@@ -82,7 +83,7 @@ def test_a_file_that_is_gone(project: Path, propose: Propose) -> None:
 
 def test_many_changes_are_counted(project: Path, propose: Propose) -> None:
     """The first ones are named."""
-    for number in range(proposing.SHOWN_CHANGES + 3):
+    for number in range(from_journal.SHOWN_CHANGES + 3):
         (project / f"kernels/{number:02}.h").write_text("\n")
     [note] = propose().notes
     assert note.endswith("kernels/09.h and 3 more")

@@ -12,6 +12,7 @@ from pytest_cgins.config import Config, Implementation, KernelEntry, load
 from pytest_cgins.core.errors import ConfigError, ProposalError
 from pytest_cgins.regenerate.model import Goal, Target
 from pytest_cgins.regenerate.proposal.paths import CONFIG_NAME
+from pytest_cgins.regenerate.targets import only
 
 _REMEDY = f"a new kernel adds one implementation to {CONFIG_NAME}; all else in it is for people to change"
 
@@ -56,7 +57,7 @@ def check_new_entry(
             raise ProposalError(f"{config}: has more than {target.name}", remedy=_REMEDY)
         _check_first(config, entry, now)
         return
-    if _plain(_without(now, target)) != _plain(was):
+    if _plain(only(now, lambda key, _: key != target.key)) != _plain(was):
         raise ProposalError(f"{config}: changes more than {target.name}", remedy=_REMEDY)
     if all(kernel.name != entry.name for kernel in was.kernels):
         _check_settings(config, entry, was)
@@ -77,7 +78,7 @@ def _check_case(new: Sequence[str], was: Config | None, root: Path, config: str)
 def _check_first(config: str, entry: KernelEntry, now: Config) -> None:
     """A file that is new names traces and the kernel: who is asked, what is tolerated and who reviews is for people to say."""
     plain = Config(file=now.file, traces=now.traces, kernels=now.kernels)
-    own = KernelEntry(name=entry.name, op=entry.op, implementations=entry.implementations, line=entry.line)
+    own = _without_settings(entry)
     if now != plain or replace(entry, work=own.work) != own:
         raise ProposalError(f"{config}: has settings of its own", remedy=_REMEDY)
 
@@ -101,10 +102,14 @@ def find(config: Config, target: Target) -> tuple[KernelEntry, Implementation]:
 
 def _check_settings(config: str, entry: KernelEntry, was: Config) -> None:
     """A kernel that is new is gated as all others are: without a tolerance, exceptions and times of its own."""
-    plain = KernelEntry(name=entry.name, op=entry.op, implementations=entry.implementations, line=entry.line)
+    plain = _without_settings(entry)
     timings = [plain.timing, *(kernel.timing for kernel in was.kernels)]
     if replace(entry, timing=plain.timing, work=plain.work) != plain or entry.timing not in timings:
         raise ProposalError(f"{config}: {entry.name} has settings of its own", remedy=_REMEDY)
+
+
+def _without_settings(entry: KernelEntry) -> KernelEntry:
+    return KernelEntry(name=entry.name, op=entry.op, implementations=entry.implementations, line=entry.line)
 
 
 def _loaded(text: bytes, root: Path) -> Config:
@@ -128,20 +133,6 @@ def _sources(one: Implementation, root: Path, config: str) -> set[str]:
     folder = config.rpartition("/")[0]
     files = [*(os.path.relpath(file, root) for file in one.sources), *module_files(one)]
     return {os.path.normpath(f"{folder}/{file}") if folder else os.path.normpath(file) for file in files}
-
-
-def _without(config: Config, target: Target) -> Config:
-    """The configuration without the target; a kernel that has no other implementation goes with it."""
-    kernels = []
-    for entry in config.kernels:
-        kept = tuple(
-            implementation
-            for implementation in entry.implementations
-            if (entry.name, implementation.name, implementation.device) != target.key
-        )
-        if kept:
-            kernels.append(replace(entry, implementations=kept))
-    return replace(config, kernels=tuple(kernels))
 
 
 def _plain(config: Config) -> Config:

@@ -118,14 +118,14 @@ def _run(contents: Contents, folder: Path, copy: Path, *, repository: bool) -> t
     for name in ("PYTEST_ADDOPTS", "PYTHONPATH", "CI"):
         environment.pop(name, None)
     run_apart(
-        command, folder, environment, (report.name,),
+        command, folder, environment, report.name,
         remedy="kernels of a proposal run in a sandbox only: cgins doctor says what this host lacks",
     )  # fmt: skip
     return documents.load(SessionReport, report.read_bytes()).evaluations
 
 
 def run_apart(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], names: Sequence[str], *, remedy: str
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], name: str, *, remedy: str
 ) -> None:
     """Have a process gate a proposal.
 
@@ -133,11 +133,11 @@ def run_apart(
         command: Python with `-m`, which puts the working folder first on the path of imports.
         folder: the working folder, which is not the project's.
         environment: all of it.
-        names: files of the folder, of which it writes one.
-        remedy: what to do where it writes none.
+        name: file of the folder that it writes.
+        remedy: what to do where it does not.
 
     Raises:
-        ProposalError: it writes none of them, or takes too long.
+        ProposalError: it does not write it, or takes too long.
     """
     try:
         done = subprocess.run(
@@ -146,7 +146,7 @@ def run_apart(
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ProposalError(f"the gate took more than {LIMIT_S:.0f} s", remedy="run it by hand") from None
-    if not any((folder / name).is_file() for name in names):
+    if not (folder / name).is_file():
         said = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()[-15:]
         raise ProposalError(
             f"the gate did not run (exit status {done.returncode}):\n" + "\n".join(said), remedy=remedy

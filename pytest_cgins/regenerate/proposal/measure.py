@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pytest_cgins.regenerate.project_copy import ProjectCopy
     from pytest_cgins.regenerate.trial import Bench
 
-PLAN, MEASURED, ERROR = "plan.json", "measured.json", "error.json"
-"""Files of the folder that it is started with: what it reads, and which of the other two it writes."""
+PLAN, MEASURED = "plan.json", "measured.json"
+"""Files of the folder that it is started with: what it reads, and what it writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +47,12 @@ class Plan(Document):
 class Measured(Document):
     """What came of it."""
 
-    state: Literal["accepted", "refused", "moot"]
-    """`moot`: a kernel that was to be repaired passes as it is."""
+    state: Literal["accepted", "refused", "moot", "failed"]
+    """`moot`: a kernel that was to be repaired passes as it is; `failed`: the gate did not run."""
     message: str
-    """Why it was refused; "" otherwise."""
+    """Why it was refused, or failed; "" otherwise."""
+    remedy: str = ""
+    """What to do about a failure; "" otherwise."""
     before: tuple[Evaluation, ...] = ()
     """What the gate says of the target's cases on the base as it is; empty where the kernel is new."""
     trial: Trial | None = None
@@ -59,27 +61,16 @@ class Measured(Document):
     """What was the same before and after."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed(Document):
-    """Why nothing came of it."""
-
-    what: str
-    """What happened."""
-    remedy: str
-    """What to do about it."""
-
-
 def main(arguments: Sequence[str]) -> int:
     """Do what a folder's plan says, and write what came of it beside it; 2 if that is an error."""
     folder = Path(arguments[0])
     try:
         found = measured(documents.load(Plan, (folder / PLAN).read_bytes()), folder / "candidate")
     except CginsError as error:
-        failed = Failed(what=error.what, remedy=error.remedy)
-        (folder / ERROR).write_text(documents.dump(failed), encoding="utf-8")
-        return 2
+        nothing = Guarded(files={})
+        found = Measured(state="failed", message=error.what, remedy=error.remedy, guarded=nothing)
     (folder / MEASURED).write_text(documents.dump(found), encoding="utf-8")
-    return 0
+    return 2 if found.state == "failed" else 0
 
 
 def measured(plan: Plan, folder: Path) -> Measured:
@@ -135,7 +126,6 @@ def _config(plan: Plan) -> Config:
 
 
 def _bench(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) -> Bench:
-    from pytest_cgins.building.build_queue import BuildQueue
     from pytest_cgins.gate.calibration import Calibrations
     from pytest_cgins.gate.evaluate import worker_environment
     from pytest_cgins.gate.timing_stage import TimingOptions
@@ -143,19 +133,17 @@ def _bench(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) 
     from pytest_cgins.regenerate.candidate_pool import CandidatePool
     from pytest_cgins.regenerate.trial import Bench, TrialSettings
     from pytest_cgins.run.pool import WorkerPool
-    from pytest_cgins.run.sandbox.builds import BuildFence
 
-    sandbox = run_setup.sandbox_of("on")
     settings = TrialSettings(
         seed=0,
-        sandbox=sandbox,
+        sandbox=run_setup.sandbox_of("on"),
         sanitize=run_setup.sanitizers(),
         noise=TimingOptions(noise=Calibrations().noise),
     )
     reference = stack.enter_context(WorkerPool(env=worker_environment()))
-    pool = CandidatePool(BuildQueue(fence=BuildFence(sandbox) if sandbox is not None else None))
+    pool = CandidatePool.fenced(settings.sandbox)
     stack.callback(pool.close)
-    bench = Bench(target, copy, settings, reference=reference, pool=pool, trusted_root=config.root)
+    bench = Bench(target, copy, settings, reference=reference, pool=pool, trusted_root=config.root, before={})
     stack.callback(bench.close)
     stack.callback(pool.stop)
     return bench

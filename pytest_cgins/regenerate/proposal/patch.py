@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
+from itertools import takewhile
 
 from pytest_cgins.core.errors import ProposalError
 
 CONTEXT = 3
 MOST_COMPARED_LINES = 3000
-"""Longer stretches that differ are replaced as a whole: to compare them line by line could take minutes."""
+"""In longer files all between the first and the last line that differ is replaced: to compare them could take minutes."""
 NO_NEWLINE = b"\\ No newline at end of file"
 
 _HUNK = re.compile(rb"@@ -(\d{1,7})(?:,(\d{1,7}))? \+(\d{1,7})(?:,(\d{1,7}))? @@")
@@ -32,8 +33,8 @@ def make(base: Mapping[str, bytes], new: Mapping[str, bytes]) -> bytes:
     for path in sorted(new):
         out += _header(path, created=path not in base)
         old, after = lines(base.get(path, b"")), lines(new[path])
-        for group, shift in _groups(old, after):
-            out += _hunk(group, shift, old, after)
+        for group in _groups(old, after):
+            out += _hunk(group, old, after)
     return b"".join(line if line.endswith(b"\n") else line + b"\n" for line in out)
 
 
@@ -88,51 +89,35 @@ def _header(path: str, *, created: bool) -> list[bytes]:
     return [*head, b"+++ b/%b%b" % (name, end)]
 
 
-def _groups(old: list[bytes], new: list[bytes]) -> Iterator[tuple[list[_Opcode], int]]:
-    """Stretches that differ with their context, and by how many lines their indices are to be shifted."""
+def _groups(old: list[bytes], new: list[bytes]) -> list[list[_Opcode]]:
+    """Stretches that differ, with their context."""
+    if max(len(old), len(new)) <= MOST_COMPARED_LINES:
+        return [list(group) for group in SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT)]
     head = _shared(old, new)
     tail = _shared(old[head:][::-1], new[head:][::-1])
-    start = max(0, head - CONTEXT)
-    old, new = (
-        old[start : len(old) - max(0, tail - CONTEXT)],
-        new[start : len(new) - max(0, tail - CONTEXT)],
-    )
-    if max(len(old), len(new)) <= MOST_COMPARED_LINES:
-        for group in SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT):
-            yield list(group), start
-        return
-    first, last = head - start, min(tail, CONTEXT)
-    ends = len(old) - last, len(new) - last
-    yield (
+    start, more = max(0, head - CONTEXT), min(tail, CONTEXT)
+    i, j = len(old) - tail, len(new) - tail
+    return [
         [
-            ("equal", 0, first, 0, first),
-            ("replace", first, ends[0], first, ends[1]),
-            ("equal", ends[0], len(old), ends[1], len(new)),
-        ],
-        start,
-    )
+            ("equal", start, head, start, head),
+            ("replace", head, i, head, j),
+            ("equal", i, i + more, j, j + more),
+        ]
+    ]
 
 
 def _shared(old: list[bytes], new: list[bytes]) -> int:
     """How many lines both begin with."""
-    count = 0
-    for one, other in zip(old, new, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
-def _hunk(group: list[_Opcode], shift: int, old: list[bytes], new: list[bytes]) -> Iterator[bytes]:
-    i, j = group[0][1] + shift, group[0][3] + shift
-    old_count, new_count = group[-1][2] + shift - i, group[-1][4] + shift - j
-    yield b"@@ -%b +%b @@" % (_range(i, old_count), _range(j, new_count))
+def _hunk(group: list[_Opcode], old: list[bytes], new: list[bytes]) -> Iterator[bytes]:
+    i, j = group[0][1], group[0][3]
+    yield b"@@ -%b +%b @@" % (_range(i, group[-1][2] - i), _range(j, group[-1][4] - j))
     for tag, i1, i2, j1, j2 in group:
-        if tag == "equal":
-            yield from _marked(b" ", old[i1 + shift : i2 + shift])
-            continue
-        yield from _marked(b"-", old[i1 + shift : i2 + shift])
-        yield from _marked(b"+", new[j1 + shift : j2 + shift])
+        yield from _marked(b" " if tag == "equal" else b"-", old[i1:i2])
+        if tag != "equal":
+            yield from _marked(b"+", new[j1:j2])
 
 
 def _range(start: int, count: int) -> bytes:

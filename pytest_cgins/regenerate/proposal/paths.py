@@ -10,8 +10,8 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from pytest_cgins.core.errors import ProposalError
@@ -119,8 +119,33 @@ def _wrong_name(path: str, goal: Goal, config: str) -> str:
 _STDLIB = frozenset(name.casefold() for name in sys.stdlib_module_names)
 
 
+LINK = (errno.ELOOP, errno.ENOTDIR)
 REMEDY = "do not use it: it is not what cgins wrote; make the proposal again"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_folder(top: int, folder: PurePosixPath, *, make: bool = False) -> int:
+    """Open a folder below an open one, through no link; if `make`, folders that are not there are made."""
+    descriptor = os.dup(top)
+    for part in folder.parts:
+        try:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+            below = os.open(part, _FOLDER, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+def open_file(top: int, path: PurePosixPath) -> int:
+    """Open a file below an open folder for reading, through no link; of a pipe no writer is waited for."""
+    parent = open_folder(top, path.parent)
+    try:
+        return os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=parent)
+    finally:
+        os.close(parent)
 
 
 class Folder:
@@ -156,13 +181,10 @@ class Folder:
         Raises:
             ProposalError: it is missing, a link, no file, or too large.
         """
-        place = PurePosixPath(name)
-        with self._opened(place.parent) as parent:
-            try:
-                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-                descriptor = os.open(place.name, flags, dir_fd=parent)
-            except OSError as error:
-                raise self._error(name, _why(error)) from error
+        try:
+            descriptor = open_file(self._descriptor, PurePosixPath(name))
+        except OSError as error:
+            raise self._error(name, _why(error)) from error
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -187,26 +209,15 @@ class Folder:
                 wanted.setdefault(place.parent, set()).add(place.name)
                 place = place.parent
         for folder, known in wanted.items():
-            with self._opened(folder) as descriptor, os.scandir(descriptor) as entries:
+            try:
+                descriptor = open_folder(self._descriptor, folder)
+            except OSError as error:
+                raise self._error(str(folder), _why(error)) from error
+            with os.scandir(descriptor) as entries:
                 extra = next((entry.name for entry in entries if entry.name not in known), None)
+            os.close(descriptor)
             if extra is not None:
                 raise self._error(str(folder / extra), "does not belong into a proposal")
-
-    @contextmanager
-    def _opened(self, place: PurePosixPath) -> Iterator[int]:
-        """Descriptor of a folder below, of whose parts none is a link."""
-        descriptor = os.dup(self._descriptor)
-        try:
-            for part in place.parts:
-                try:
-                    below = os.open(part, _FOLDER, dir_fd=descriptor)
-                except OSError as error:
-                    raise self._error(str(place), _why(error)) from error
-                os.close(descriptor)
-                descriptor = below
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
     def _error(self, name: str, what: str) -> ProposalError:
         return ProposalError(f"{self.path}: {quoted(name)[1:-1]}: {what}", remedy=REMEDY)
@@ -216,7 +227,4 @@ def _why(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return "is not there"
     # With O_NOFOLLOW a link is ELOOP, and ENOTDIR where a folder was asked for.
-    return "is a symbolic link, or no file" if error.errno in _LINK else error.strerror or str(error)
-
-
-_LINK = (errno.ELOOP, errno.ENOTDIR)
+    return "is a symbolic link, or no file" if error.errno in LINK else error.strerror or str(error)

@@ -22,23 +22,16 @@ from pytest_cgins.regenerate.proposal.model import PROPOSAL_VERSION, Proposal
 from pytest_cgins.regenerate.proposal.paths import REMEDY, Folder
 from pytest_cgins.regenerate.targets import is_of
 
-PROPOSAL, PATCH, EVIDENCE, REPORT, FILES = (
-    "proposal.json",
-    "patch.diff",
-    "evidence.json",
-    "report.md",
-    "files",
-)
+PROPOSAL, PATCH = "proposal.json", "patch.diff"
+EVIDENCE, REPORT, FILES = "evidence.json", "report.md", "files"
 FILE_LIMIT_NBYTES = 256 << 10
 PROPOSAL_LIMIT_NBYTES = 4 << 20
-PATCH_LIMIT_NBYTES = 32 << 20
-EVIDENCE_LIMIT_NBYTES = 64 << 20
-REPORT_LIMIT_NBYTES = 1 << 20
+LIMITS_NBYTES = {PATCH: 32 << 20, EVIDENCE: 64 << 20, REPORT: 1 << 20}
 MOST_VALUES = 4_000_000
 """Of evidence: that of a thousand cases with times has a million."""
 MOST_DEPTH = 64
 
-T = TypeVar("T")
+T = TypeVar("T", Proposal, SessionReport)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +68,10 @@ def read(folder: Path) -> Contents:
         for path, digest in proposal.files.items():
             _require_digest(f"{FILES}/{path}", new[path], digest)
             check_text(f"{FILES}/{path}", new[path])
-        patch = opened.read(PATCH, PATCH_LIMIT_NBYTES)
-        _require_digest(PATCH, patch, proposal.patch_digest)
-        text = opened.read(EVIDENCE, EVIDENCE_LIMIT_NBYTES)
-        _require_digest(EVIDENCE, text, proposal.evidence_digest)
-        report = opened.read(REPORT, REPORT_LIMIT_NBYTES)
-        _require_digest(REPORT, report, proposal.report_digest)
+        patch, text, report = (opened.read(name, limit) for name, limit in LIMITS_NBYTES.items())
+    _require_digest(PATCH, patch, proposal.patch_digest)
+    _require_digest(EVIDENCE, text, proposal.evidence_digest)
+    _require_digest(REPORT, report, proposal.report_digest)
     base = proposal_patch.invert(patch, new, proposal.created)
     for path, old in base.items():
         if digest_of(old) != proposal.base_digests[path]:
@@ -148,7 +139,7 @@ def _load(cls: type[T], text: bytes, name: str, version: int) -> T:
         found = documents.load(cls, text)
     except ValueError as error:
         raise _unreadable(text, name, version, error) from None
-    if getattr(found, "version", None) != version:
+    if found.version != version:
         raise _unreadable(text, name, version, ValueError())
     return found
 
@@ -181,12 +172,13 @@ def _complaint(error: ValueError) -> str:
 def _check_evidence(proposal: Proposal, evidence: SessionReport) -> None:
     """The evidence is that of the acceptance, and says that the target passed."""
     check_accepted(proposal.target, proposal.goal, evidence.evaluations)
-    for what, mine, theirs in (
-        ("held_out_seed", proposal.held_out_seed, evidence.seed),
-        ("environments", proposal.environments, evidence.environments),
-    ):
-        if mine != theirs:
-            raise ProposalError(f"{PROPOSAL}: {what}: is not that of {EVIDENCE}", remedy=REMEDY)
+    pairs = {
+        "held_out_seed": proposal.held_out_seed == evidence.seed,
+        "environments": proposal.environments == evidence.environments,
+    }
+    for field, is_same in pairs.items():
+        if not is_same:
+            raise ProposalError(f"{PROPOSAL}: {field}: is not that of {EVIDENCE}", remedy=REMEDY)
 
 
 def check_accepted(target: Target, goal: Goal, evaluations: tuple[Evaluation, ...]) -> None:

@@ -11,19 +11,22 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
+from pytest_cgins import __version__
 from pytest_cgins.building.revision.merge_base import LFS_POINTER, LFS_POINTER_LIMIT_NBYTES
 from pytest_cgins.config import Config, load
 from pytest_cgins.core import documents, git
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.core.secrets import without_secrets
-from pytest_cgins.regenerate import scratch
+from pytest_cgins.regenerate import guard, scratch
+from pytest_cgins.regenerate.journal.journal import now
 from pytest_cgins.regenerate.proposal import gate, measure
 from pytest_cgins.regenerate.proposal import tree as proposal_tree
-from pytest_cgins.regenerate.proposal.measure import Failed, Measured, Plan
-from pytest_cgins.regenerate.proposal.read import Contents, digest_of
-from pytest_cgins.regenerate.proposal.write import require_absent, write_anew
-from pytest_cgins.regenerate.proposing import NOT_SANITIZED, UNCOMMITTED, evidence
+from pytest_cgins.regenerate.proposal.from_journal import NOT_SANITIZED, UNCOMMITTED, evidence
+from pytest_cgins.regenerate.proposal.measure import Measured, Plan
+from pytest_cgins.regenerate.proposal.model import command_of
+from pytest_cgins.regenerate.proposal.read import Contents, check_accepted, digest_of
+from pytest_cgins.regenerate.proposal.write import keep, require_absent, short_of
 
 _DEPTH = 12
 """Folders above the project, so that paths in `cgins.yaml` that lead out of it are told from absolute ones."""
@@ -209,41 +212,45 @@ def _measured(plan: Plan, folder: Path, project: Path, top: Path) -> Measured:
     environment.pop("PYTHONPATH", None)
     words = [sys.executable, "-m", measure.__name__, str(folder)]
     gate.run_apart(
-        words, folder, environment, (measure.MEASURED, measure.ERROR),
+        words, folder, environment, measure.MEASURED,
         remedy="run it again; if it ends so once more, report it with these lines",
     )  # fmt: skip
     # These files are gone when somebody reads of them; the clone has them.
     here, there = (json.dumps(str(one), ensure_ascii=False)[1:-1] for one in (project, top))
-    told = {
-        name: (folder / name).read_text(encoding="utf-8").replace(here, there)
-        for name in (measure.MEASURED, measure.ERROR)
-        if (folder / name).is_file()
-    }
-    if measure.MEASURED in told:
-        return documents.load(Measured, told[measure.MEASURED])
-    failed = documents.load(Failed, told[measure.ERROR])
-    raise ProposalError(f"the gate did not run: {failed.what}", remedy=failed.remedy)
+    text = (folder / measure.MEASURED).read_text(encoding="utf-8").replace(here, there)
+    found = documents.load(Measured, text)
+    if found.state == "failed":
+        raise ProposalError(f"the gate did not run: {found.message}", remedy=found.remedy)
+    return found
 
 
 def _write(folder: Path, contents: Contents, found: Measured, commit: str, started: datetime) -> None:
     about, trial = contents.proposal, found.trial
     assert trial is not None
     after = evidence(trial, started.isoformat(), commit)
+    check_accepted(about.target, about.goal, after.evaluations)
     notes = [
         note for note in about.notes if note != NOT_SANITIZED and not note.startswith((ANEW, UNCOMMITTED))
     ]
     if device_of(about.target.device).is_cuda and not trial.sanitized:
         notes.append(NOT_SANITIZED)
-    write_anew(
-        folder,
-        contents,
+    again = replace(
+        about,
+        created_at=now(),
+        cgins=__version__,
         base_commit=commit,
-        before=found.before,
-        after=after,
+        guarded_digest=guard.digest(found.guarded.files),
+        before=short_of(found.before),
+        sandbox=True,
+        sandbox_note="",
         sanitized=trial.sanitized,
-        guarded=found.guarded,
+        held_out_seed=after.seed,
+        command=command_of(about.target, after.seed, about.config, sandbox=True),
+        environments=after.environments,
         notes=(*notes, _note(contents, commit)),
     )
+    require_absent(folder)
+    keep(folder, again, after, contents.patch, contents.files)
 
 
 def _note(contents: Contents, commit: str) -> str:

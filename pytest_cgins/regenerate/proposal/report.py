@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.figures import percent, ratio, speedup, time_ns
@@ -35,14 +34,8 @@ _GOALS: dict[Goal, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One case of the acceptance."""
-
-    own: bool
-    """Whether it is the target's; else its kernel shares a file with it."""
-    cells: tuple[str, ...]
-    """One for each of `COLUMNS`."""
+Row = tuple[str, ...]
+"""One case of the acceptance: a cell for each of `COLUMNS`."""
 
 
 def goal(proposal: Proposal) -> str:
@@ -62,22 +55,16 @@ def has_own_words(proposal: Proposal) -> bool:
 def rows(proposal: Proposal, evidence: SessionReport) -> tuple[Row, ...]:
     """The target's cases first."""
     before = {one.case: one for one in proposal.before}
-    found = [
-        Row(
-            own=is_of(evaluation.case, proposal.target),
-            cells=_cells(evaluation, before.get(evaluation.case.name)),
-        )
-        for evaluation in evidence.evaluations
-    ]
-    return tuple(sorted(found, key=lambda row: (not row.own, row.cells[0])))
+    order = sorted(
+        evidence.evaluations, key=lambda one: (not is_of(one.case, proposal.target), one.case.name)
+    )
+    return tuple(_cells(evaluation, before.get(evaluation.case.name)) for evaluation in order)
 
 
 def kept_columns(found: tuple[Row, ...]) -> tuple[int, ...]:
     """Indices of columns that say something of some case."""
     return tuple(
-        index
-        for index in range(len(COLUMNS))
-        if any(row.cells[index] != NOTHING for row in found) or index < 3
+        index for index in range(len(COLUMNS)) if any(row[index] != NOTHING for row in found) or index < 3
     )
 
 
@@ -115,7 +102,7 @@ def facts(proposal: Proposal, evidence: SessionReport) -> list[tuple[str, str]]:
     target, cost = proposal.target, proposal.cost
     tokens = f"{counted(cost.prompt_tokens, 'token', grouped=True)} asked ({cost.cached_tokens:,} cached), {cost.answer_tokens:,} answered"
     paid = "price unknown" if cost.usd is None else f"{cost.usd:.4f} USD"
-    seed = proposal.held_out_seed
+    outcomes = [attempt.outcome for attempt in proposal.attempts]
     return [
         ("kernel", f"{target.kernel}, {target.implementation} on {target.device} ({target.contract})"),
         ("op", target.op),
@@ -125,12 +112,12 @@ def facts(proposal: Proposal, evidence: SessionReport) -> list[tuple[str, str]]:
         ),
         ("base commit", proposal.base_commit or "none: no repository, or changes that were not committed"),
         ("times vs base", evidence.base_revision or "the base revision, where there is one"),
-        ("attempts", _outcomes(proposal)),
+        ("attempts", f"{len(outcomes)}: {', '.join(outcomes) or 'none'}"),
         ("models", f"{', '.join(proposal.models) or 'not named'} through {proposal.provider}"),
         ("cost", f"{tokens}{' (estimated)' * cost.estimated}, {paid}, {cost.seconds:.0f} s of answers"),
         ("sandbox", "on" if proposal.sandbox else f"OFF: {proposal.sandbox_note}"),
         ("memcheck", _memcheck(proposal)),
-        ("held-out inputs", f"seed {seed}, drawn after the candidate was there"),
+        ("held-out inputs", f"seed {proposal.held_out_seed}, drawn after the candidate was there"),
         ("devices", "; ".join(_device(environment) for environment in proposal.environments) or NOTHING),
         ("made by", f"pytest-cgins {proposal.cgins}, run {proposal.run_id}, {proposal.created_at}"),
     ]
@@ -156,13 +143,6 @@ def notes(proposal: Proposal, evidence: SessionReport) -> list[str]:
     failing = [one.case.name for one in foreign if one.verdict.status.outcome in ("fail", "error")]
     said += [f"{name} fails, as it did before: it shares a file with this kernel" for name in failing]
     return said
-
-
-def _outcomes(proposal: Proposal) -> str:
-    """`3: build-error, failed, accepted`."""
-    return (
-        f"{len(proposal.attempts)}: {', '.join(attempt.outcome for attempt in proposal.attempts) or 'none'}"
-    )
 
 
 def _memcheck(proposal: Proposal) -> str:
@@ -207,12 +187,12 @@ def render(proposal: Proposal, evidence: SessionReport, patch: bytes) -> str:
     mind = f"<p>{OWN_WORDS}</p>\n" * has_own_words(proposal)
     parts = [
         f"## {inline(proposal.title)}\n\n<p>{goal(proposal)}</p>\n{mind}",
-        _notes(notes(proposal, evidence)),
+        _listed("Mind", notes(proposal, evidence), NOTES),
         _wrong(wrong_before(proposal)),
         _cases(rows(proposal, evidence)),
         f"\n### Patch\n{fenced(patch)}",
         _facts(facts(proposal, evidence)),
-        _search(proposal.search),
+        _listed("What the search found", proposal.search, SEARCH_LINES, SEARCH_LENGTH),
         _attempts(proposal),
         f"\n### Again\n\n<p>{inline(proposal.command, 2 * TEXT_LENGTH)}</p>\n",
     ]
@@ -257,12 +237,12 @@ def _neutral(escaped: str) -> str:
     return re.sub(r"(?<!&)#", "&#35;", escaped.replace("@", "&#64;"))
 
 
-def _notes(notes: Sequence[str]) -> str:
-    if not notes:
+def _listed(title: str, lines: Sequence[str], most: int, length: int = TEXT_LENGTH) -> str:
+    if not lines:
         return ""
-    lines = "".join(f"<li>{inline(note)}</li>\n" for note in notes[:NOTES])
-    more = f"<li>… {len(notes) - NOTES} more</li>\n" if len(notes) > NOTES else ""
-    return f"\n### Mind\n\n<ul>\n{lines}{more}</ul>\n"
+    shown = "".join(f"<li>{inline(line, length)}</li>\n" for line in lines[:most])
+    more = f"<li>… {len(lines) - most} more</li>\n" if len(lines) > most else ""
+    return f"\n### {title}\n\n<ul>\n{shown}{more}</ul>\n"
 
 
 def _wrong(failures: Sequence[tuple[str, str]]) -> str:
@@ -279,23 +259,15 @@ def _wrong(failures: Sequence[tuple[str, str]]) -> str:
     return text + (f"<p>… {counted(left_out, 'more case')} failed.</p>\n" if left_out > 0 else "")
 
 
-def _search(lines: Sequence[str]) -> str:
-    if not lines:
-        return ""
-    shown = "".join(f"<li>{inline(line, SEARCH_LENGTH)}</li>\n" for line in lines[:SEARCH_LINES])
-    left_out = len(lines) - SEARCH_LINES
-    more = f"<li>… {left_out} more</li>\n" if left_out > 0 else ""
-    return f"\n### What the search found\n\n<ul>\n{shown}{more}</ul>\n"
-
-
 def _cases(rows: tuple[Row, ...]) -> str:
     columns = kept_columns(rows)
     head = "".join(f"<th>{COLUMNS[index]}</th>" for index in columns)
     lines: list[str] = []
     room = CASES_LENGTH
     for row in rows:
-        cells = "".join(f"<td>{_cell(index, row.cells[index])}</td>" for index in columns)
-        line = f"<tr>{cells}</tr>\n"
+        # All but the name are words and figures of our own.
+        texts = (row[index] if index else inline(row[index], NAME_LENGTH) for index in columns)
+        line = f"<tr>{''.join(f'<td>{text}</td>' for text in texts)}</tr>\n"
         room -= len(line)
         if room < 0:
             break
@@ -303,11 +275,6 @@ def _cases(rows: tuple[Row, ...]) -> str:
     left_out = len(rows) - len(lines)
     more = f"<p>… {counted(left_out, 'more case')}: evidence.json has them all.</p>\n" if left_out else ""
     return f"\n### Before and after\n\n<table>\n<tr>{head}</tr>\n{''.join(lines)}</table>\n{more}"
-
-
-def _cell(index: int, text: str) -> str:
-    # All but the name are words and figures of our own.
-    return inline(text, NAME_LENGTH) if index == 0 else text
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:

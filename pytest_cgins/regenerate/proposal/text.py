@@ -59,7 +59,7 @@ def _cases(contents: Contents, *, colour: bool) -> str:
     for index in columns:
         table.add_column(report.COLUMNS[index], no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(_line(row.cells[index])) for index in columns))
+        table.add_row(*(Text(_line(row[index])) for index in columns))
     return console.text(table, colour=colour)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -15,6 +15,7 @@ from pytest_cgins.config import load
 from pytest_cgins.core import git
 from pytest_cgins.core.errors import ProposalError, RevisionError
 from pytest_cgins.regenerate.proposal import entry as proposal_entry
+from pytest_cgins.regenerate.proposal.paths import LINK, open_file, open_folder
 from pytest_cgins.regenerate.proposal.read import FILE_LIMIT_NBYTES, Contents
 
 State = Literal["base", "applied", "other"]
@@ -35,14 +36,15 @@ def states(contents: Contents, top: Path) -> dict[str, State]:
     Raises:
         ProposalError: a part of a path is a symbolic link there, or a file is no regular one.
     """
-    found: dict[str, State] = {}
-    for path, new in contents.files.items():
-        present = _present(top, path)
-        if present == new:
-            found[path] = "applied"
-        else:
-            found[path] = "base" if present == contents.base.get(path) else "other"
-    return found
+    present = {path: _present(top, path) for path in contents.files}
+    return {
+        path: "applied"
+        if present[path] == new
+        else "base"
+        if present[path] == contents.base.get(path)
+        else "other"
+        for path, new in contents.files.items()
+    }
 
 
 def check_own_sources(contents: Contents, top: Path) -> None:
@@ -131,47 +133,27 @@ def write_files(contents: Contents, top: Path) -> tuple[str, ...]:
     return tuple(wanted)
 
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def _parent(top: Path, path: str, *, make: bool) -> int | None:
-    """Descriptor of the folder of a file, reached through no link; None if it is not there and not made."""
+@contextmanager
+def _opened(top: Path, path: str) -> Iterator[int]:
+    """A descriptor of the top folder; what a link on the way from there to a file raises is told as that."""
     descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for part in PurePosixPath(path).parent.parts:
-            if make:
-                with suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=descriptor)
-            below = os.open(part, _FOLDER, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = below
-    except FileNotFoundError:
-        os.close(descriptor)
-        return None
+        yield descriptor
     except OSError as error:
-        os.close(descriptor)
-        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        if error.errno in LINK:
             raise _linked(path) from error
         raise
-    return descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _present(top: Path, path: str) -> bytes | None:
     """Content of a file of the working tree; None if it is not there."""
-    parent = _parent(top, path, make=False)
-    if parent is None:
-        return None
     try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(PurePosixPath(path).name, flags, dir_fd=parent)
+        with _opened(top, path) as folder:
+            descriptor = open_file(folder, PurePosixPath(path))
     except FileNotFoundError:
         return None
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise _linked(path) from error
-        raise
-    finally:
-        os.close(parent)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise _linked(path)
@@ -187,8 +169,8 @@ def _linked(path: str) -> ProposalError:
 
 def _stage(top: Path, path: str, content: bytes) -> tuple[int, str, str]:
     """Write a file beside its place, with the mode of the one that is there."""
-    parent = _parent(top, path, make=True)
-    assert parent is not None
+    with _opened(top, path) as folder:
+        parent = open_folder(folder, PurePosixPath(path).parent, make=True)
     name = PurePosixPath(path).name
     temporary = f".{name}-{secrets.token_hex(8)}"
     try:

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_cgins import __version__
@@ -17,6 +16,7 @@ from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.core.model import Evaluation, SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import guard
+from pytest_cgins.regenerate.journal.journal import now
 from pytest_cgins.regenerate.model import Answer, Attempt, Goal, Guarded, Target
 from pytest_cgins.regenerate.proposal import model
 from pytest_cgins.regenerate.proposal import patch as proposal_patch
@@ -28,7 +28,6 @@ from pytest_cgins.regenerate.proposal.read import (
     PATCH,
     PROPOSAL,
     REPORT,
-    Contents,
     check_accepted,
     check_text,
     digest_of,
@@ -59,7 +58,6 @@ def write(
     answers: Sequence[Answer],
     provider: str,
     sandbox: bool,
-    sandbox_note: str = "",
     sanitized: bool,
     guarded: Guarded,
     base_commit: str,
@@ -85,7 +83,6 @@ def write(
         answers: all that were paid for.
         provider: its name in cgins.yaml.
         sandbox: whether candidates ran fenced in.
-        sandbox_note: a sentence on why not; one is made up where there is none.
         sanitized: whether the accepted one ran under memcheck.
         guarded: digests that were the same before and after.
         base_commit: the commit that was measured on; "" if none.
@@ -108,7 +105,6 @@ def write(
         check_text(path, content)
     check_accepted(target, goal, after.evaluations)
     patch = proposal_patch.make(old, contents)
-    evidence = f"{documents.dump(after, indent=1)}\n".encode()
     about = model.Proposal(
         version=model.PROPOSAL_VERSION,
         id=f"{run_id}/{target.name}",
@@ -116,23 +112,23 @@ def write(
         target=target,
         goal=goal,
         title=model.title_of(target, goal),
-        created_at=_now(),
+        created_at=now(),
         cgins=__version__,
         config=config,
         base_commit=base_commit,
         base_digests={path: digest_of(old[path]) if path in old else "" for path in contents},
         files={path: digest_of(content) for path, content in contents.items()},
         patch_digest=digest_of(patch),
-        evidence_digest=digest_of(evidence),
+        evidence_digest=digest_of(b""),
         report_digest=digest_of(b""),
-        guarded_digest=guard.digest(guarded),
-        before=_before(before),
+        guarded_digest=guard.digest(guarded.files),
+        before=short_of(before),
         attempts=tuple(_tried(attempt) for attempt in attempts),
         provider=provider,
         models=tuple(dict.fromkeys(answer.model for answer in answers if answer.model)),
         cost=_cost(answers),
         sandbox=sandbox,
-        sandbox_note="" if sandbox else sandbox_note or UNSANDBOXED,
+        sandbox_note="" if sandbox else UNSANDBOXED,
         sanitized=sanitized,
         held_out_seed=after.seed,
         command=model.command_of(target, after.seed, config, sandbox=sandbox),
@@ -140,60 +136,7 @@ def write(
         notes=tuple(notes),
         search=tuple(_clean(line) for line in search[:MOST_SEARCH_LINES]),
     )
-    parts = {f"{FILES}/{path}": content for path, content in contents.items()}
-    return _write(folder, about, after, {PATCH: patch, EVIDENCE: evidence, **parts})
-
-
-def write_anew(
-    folder: Path,
-    contents: Contents,
-    *,
-    base_commit: str,
-    before: Sequence[Evaluation],
-    after: SessionReport,
-    sanitized: bool,
-    guarded: Guarded,
-    notes: Sequence[str],
-) -> model.Proposal:
-    """Write the same proposal with the evidence of another base, measured in the sandbox.
-
-    Args:
-        folder: where to; it must not be there.
-        contents: the proposal as it was; the base has the same old contents.
-        base_commit: the base.
-        before: what the gate says of the target's cases there; () for `generate`.
-        after: the acceptance there.
-        sanitized: whether it ran under memcheck.
-        guarded: digests that were the same before and after.
-        notes: in place of the old ones.
-
-    Raises:
-        ProposalError: the evidence has a failure, or the folder is there.
-        OSError: the folder cannot be written.
-    """
-    check_accepted(contents.proposal.target, contents.proposal.goal, after.evaluations)
-    evidence = f"{documents.dump(after, indent=1)}\n".encode()
-    about = replace(
-        contents.proposal,
-        created_at=_now(),
-        cgins=__version__,
-        base_commit=base_commit,
-        evidence_digest=digest_of(evidence),
-        guarded_digest=guard.digest(guarded),
-        before=_before(before),
-        sandbox=True,
-        sandbox_note="",
-        sanitized=sanitized,
-        held_out_seed=after.seed,
-        command=model.command_of(
-            contents.proposal.target, after.seed, contents.proposal.config, sandbox=True
-        ),
-        environments=after.environments,
-        notes=tuple(notes),
-    )
-    require_absent(folder)
-    parts = {f"{FILES}/{path}": content for path, content in contents.files.items()}
-    return _write(folder, about, after, {PATCH: contents.patch, EVIDENCE: evidence, **parts})
+    return keep(folder, about, after, patch, contents)
 
 
 def check_changeable(paths: Iterable[str], contents: Mapping[str, bytes], *, goal: Goal, config: str) -> None:
@@ -228,18 +171,31 @@ def require_absent(folder: Path) -> None:
         raise ProposalError(f"{folder}: already exists", remedy="name a folder that is not there yet")
 
 
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _write(
-    folder: Path, about: model.Proposal, after: SessionReport, parts: dict[str, bytes]
+def keep(
+    folder: Path, about: model.Proposal, after: SessionReport, patch: bytes, files: Mapping[str, bytes]
 ) -> model.Proposal:
+    """Write a proposal's files, with the digests of those that are made here.
+
+    Args:
+        folder: where to; an older proposal there is replaced.
+        about: what it says of itself.
+        after: the acceptance.
+        patch: the change.
+        files: new contents by path.
+
+    Raises:
+        ProposalError: such a proposal would not be read.
+        OSError: the folder cannot be written.
+    """
     from pytest_cgins.regenerate.proposal import report as proposal_report
 
-    report = proposal_report.render(about, after, parts[PATCH]).encode()
+    evidence = f"{documents.dump(after, indent=1)}\n".encode()
+    about = replace(about, evidence_digest=digest_of(evidence))
+    report = proposal_report.render(about, after, patch).encode()
     about = replace(about, report_digest=digest_of(report))
-    parts |= {REPORT: report, PROPOSAL: f"{documents.dump(about, indent=1)}\n".encode()}
+    parts = {f"{FILES}/{path}": content for path, content in files.items()}
+    parts |= {PATCH: patch, EVIDENCE: evidence, REPORT: report}
+    parts[PROPOSAL] = f"{documents.dump(about, indent=1)}\n".encode()
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
@@ -266,8 +222,8 @@ def _bytes(contents: Mapping[str, str | bytes]) -> dict[str, bytes]:
     }
 
 
-def _before(evaluations: Sequence[Evaluation]) -> tuple[model.Before, ...]:
-    """Those that failed come first, and keep their messages."""
+def short_of(evaluations: Sequence[Evaluation]) -> tuple[model.Before, ...]:
+    """What the gate said before, in short: those that failed come first, and keep their messages."""
     order = ("fail", "error", "skip", "pass")
     ranked = sorted(evaluations, key=lambda one: (order.index(one.verdict.status.outcome), one.case.name))
     failed = sum(evaluation.verdict.status.outcome in ("fail", "error") for evaluation in evaluations)

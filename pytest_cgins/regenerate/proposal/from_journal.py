@@ -58,7 +58,7 @@ def _write(
     answers = tuple(
         answer for request, answer in journal.answered() if request.id.startswith(f"{target.name}/")
     )
-    changes = copy.uncommitted(record.base_commit)
+    changes, found = copy.uncommitted(record.base_commit), summary.of(journal, target)
     new = {**journal.overlay(target), **journal.sources(target, accepted.number)}
     proposal.write(
         journal.proposal(target),
@@ -78,14 +78,9 @@ def _write(
         guarded=journal.guarded(target) or Guarded(files={}),
         # Whoever publishes would take the commit for what was measured, and not measure again.
         base_commit="" if changes else record.base_commit,
-        notes=(*_notes(answers, trial), *_changed(changes)),
-        search=_search(journal, target),
+        notes=_notes(answers, trial, changes),
+        search=[f"{label}: {text}" for label, text in summary_text.brief(found)] if found is not None else [],
     )
-
-
-def _search(journal: Journal, target: Target) -> list[str]:
-    found = summary.of(journal, target)
-    return [f"{label}: {text}" for label, text in summary_text.brief(found)] if found is not None else []
 
 
 def evidence(trial: Trial, started_at: str, base: str) -> SessionReport:
@@ -108,17 +103,13 @@ def evidence(trial: Trial, started_at: str, base: str) -> SessionReport:
     )
 
 
-def _notes(answers: tuple[Answer, ...], trial: Trial) -> tuple[str, ...]:
+def _notes(answers: tuple[Answer, ...], trial: Trial, changes: Sequence[str]) -> list[str]:
     lost = sum(answer.tries - 1 for answer in answers)
     notes = [f"{counted(lost, 'request')} had to be sent again"] if lost else []
     if device_of(trial.evaluations[0].case.device).is_cuda and not trial.sanitized:
         notes.append(NOT_SANITIZED)
-    return tuple(notes)
-
-
-def _changed(changes: Sequence[str]) -> list[str]:
-    if not changes:
-        return []
-    left_out = len(changes) - SHOWN_CHANGES
-    more = f" and {left_out} more" if left_out > 0 else ""
-    return [f"{UNCOMMITTED}{', '.join(changes[:SHOWN_CHANGES])}{more}"]
+    if changes:
+        left_out = len(changes) - SHOWN_CHANGES
+        more = f" and {left_out} more" if left_out > 0 else ""
+        notes.append(f"{UNCOMMITTED}{', '.join(changes[:SHOWN_CHANGES])}{more}")
+    return notes
