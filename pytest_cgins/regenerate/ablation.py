@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
@@ -17,7 +17,7 @@ from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.measurement import Comparison
-from pytest_cgins.core.model import Environment, Evaluation, Reason, Status
+from pytest_cgins.core.model import Case, Environment, Evaluation, Reason, Status
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.case_timing import Noise, NoiseOf
 from pytest_cgins.gate.evaluate import Evaluator, worker_environment
@@ -25,7 +25,7 @@ from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.profiling import bench, model
 from pytest_cgins.regenerate.profiling.selection import label
-from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.project_copy import INCUMBENT, ProjectCopy
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.timing.sequential import median_interval
@@ -133,18 +133,8 @@ def _said(one: Evaluation) -> str:
     return f"{one.verdict.status.value}: {one.verdict.message.partition(chr(10))[0]}"
 
 
-ENDS = (Status.BUILD_ERROR, Status.INCORRECT, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.SUSPECT)
+ENDS = (*_WRONG, *_BROKEN)
 """What one case says of a method for all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """The champion without one method."""
-
-    method: str
-    """Name of what was taken out."""
-    text: str
-    """What the main source is then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +147,6 @@ class Settings:
     """Around the variants; None trusts them."""
     cases: str = ""
     """Only cases with this in their names."""
-    timeout_s: float = 60.0
-    """Limit of one request to a worker."""
-    cache: Path | None = None
-    """Folder of built kernels, by default the user's."""
     noise: Callable[[Environment], NoiseOf] = lambda _: lambda _: Noise()
     """What is known of the noise of devices."""
 
@@ -168,7 +154,7 @@ class Settings:
 def ablate(
     config: Config,
     implementation: tuple[str, str, str],
-    variants: Sequence[Variant],
+    variants: Sequence[tuple[str, str]],
     settings: Settings,
     *,
     say: Callable[[str], object] = lambda _: None,
@@ -178,7 +164,8 @@ def ablate(
     Args:
         config: the project's file: the champion is what it names.
         implementation: names of kernel and implementation, and device type.
-        variants: one a method. All of their tests share the chance of a false alarm.
+        variants: methods, each with the champion's main source without it. All of their tests share the chance of a
+            false alarm.
         settings: how they are tried.
         say: takes a line of progress.
 
@@ -188,10 +175,28 @@ def ablate(
     kernel, name, device = implementation
     with scratch.folder() as folder, WorkerPool(env=worker_environment()) as reference:
         copy = ProjectCopy(config, kernel, name, device, folder / "project", baseline=NONE)
-        methods = [
-            _ablated(copy, variant, settings, reference, config.root, tests=len(variants), say=say)
-            for variant in variants
-        ]
+        methods = []
+        for method, text in variants:
+            copy.put({**copy.incumbent(), copy.files[0]: text})
+            cases: list[Case] = []
+            options = TimingOptions(
+                baseline=INCUMBENT,
+                noise=settings.noise,
+                tests=lambda cases=cases: max(1, 2 * len(cases) * len(variants)),  # type: ignore[misc]
+            )
+            evaluator = Evaluator(
+                copy.with_implementation(alone=True), seed=settings.seed, timing_options=options,
+                sandbox=settings.sandbox, reference=reference, trusted_root=config.root,
+            )  # fmt: skip
+            found: list[Evaluation] = []
+            with closing(evaluator):
+                cases += [case for case in evaluator.cases() if settings.cases in case.name]
+                for number, case in enumerate(cases, 1):
+                    say(f"without {method}: {case.name} ({number} of {len(cases)})")
+                    found.append(evaluator.evaluate(case))
+                    if found[-1].verdict.status in ENDS:
+                        break
+            methods.append(attribute(method, found))
         made = model.AttributionEvidence(
             version=model.EVIDENCE_VERSION,
             kernel=kernel,
@@ -202,44 +207,3 @@ def ablate(
         # The copy is gone when somebody reads this: its files have the project's names.
         top = json.dumps(f"{copy.top}/", ensure_ascii=False)[1:-1]
         return documents.load(model.AttributionEvidence, documents.dump(made).replace(top, ""))
-
-
-def _ablated(
-    copy: ProjectCopy,
-    variant: Variant,
-    settings: Settings,
-    reference: WorkerPool,
-    trusted_root: Path,
-    *,
-    tests: int,
-    say: Callable[[str], object],
-) -> model.Attribution:
-    copy.put({**copy.incumbent(), copy.files[0]: variant.text})
-    count = 0
-
-    def all_tests() -> int:
-        return max(1, 2 * count * tests)  # of medians and of sums
-
-    options = TimingOptions(baseline=copy.against_incumbent, noise=settings.noise, tests=all_tests)
-    evaluator = Evaluator(
-        copy.with_implementation(alone=True),
-        seed=settings.seed,
-        timing_options=options,
-        cache=settings.cache,
-        timeout_s=settings.timeout_s,
-        sandbox=settings.sandbox,
-        reference=reference,
-        trusted_root=trusted_root,
-    )
-    found: list[Evaluation] = []
-    try:
-        cases = [case for case in evaluator.cases() if settings.cases in case.name]
-        count = len(cases)
-        for number, case in enumerate(cases, 1):
-            say(f"without {variant.method}: {case.name} ({number} of {count})")
-            found.append(evaluator.evaluate(case))
-            if found[-1].verdict.status in ENDS:
-                break
-    finally:
-        evaluator.close()
-    return attribute(variant.method, found)

@@ -16,6 +16,7 @@ from typing import TypeVar
 import pytest
 
 from pytest_cgins.core import documents
+from pytest_cgins.regenerate.methods.model import AXES
 from pytest_cgins.regenerate.profiling import model
 
 pytestmark = pytest.mark.gpu
@@ -139,7 +140,7 @@ def test_profile(
     assert {"fp32_pct", "issue_active_pct"} <= set(values)
     assert 8 <= values["registers_per_thread"] <= 255
     assert all(0 <= value <= 101 for name, value in values.items() if name.endswith("_pct"))
-    for axis in model.AXES:
+    for axis in AXES:
         assert sum(each.axis == axis for each in one.top) <= 5
     assert any(each.axis == "memory" for each in one.top) or values["dram_pct"] > 80
     assert (project / "out" / one.report).stat().st_size > 1000

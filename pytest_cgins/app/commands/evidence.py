@@ -31,7 +31,6 @@ from pytest_cgins.core.errors import ConfigError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pytest_cgins.regenerate.ablation import Variant
     from pytest_cgins.regenerate.profiling.bench import Timed
     from pytest_cgins.regenerate.profiling.model import CaseProfile, Preflight
 
@@ -346,7 +345,7 @@ def run_ablate(arguments: argparse.Namespace) -> int:
             f"kernel {entry.name} has several implementations: {names}",
             remedy=f"name one: cgins evidence ablate {entry.name}/{selection.label(implementations[0].name, implementations[0].device)}",
         )
-    variants = [_variant(*one) for one in arguments.without]
+    variants = [(name, _source(name, file)) for name, file in arguments.without]
     settings = ablation.Settings(
         seed=seed_of(arguments),
         sandbox=run_setup.sandbox_of(arguments.sandbox),
@@ -369,10 +368,8 @@ def _named_file(text: str) -> tuple[str, Path]:
     return name, Path(file)
 
 
-def _variant(name: str, file: Path) -> Variant:
-    from pytest_cgins.regenerate.ablation import Variant
-
+def _source(name: str, file: Path) -> str:
     try:
-        return Variant(method=name, text=file.read_text(encoding="utf-8"))
+        return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--without {name}={file}: {error}", remedy="name a source file") from error

@@ -133,10 +133,8 @@ def ratios(measured: Measurement) -> tuple[Ratio, ...]:
         logs = log_ratios(measured, name)
         if arm is not None and logs:
             low, median, high = map(math.exp, median_interval(logs))
-            times = arm.median_ns_per_call
-            found.append(
-                Ratio(against=name, ns_per_call=times, ratio=median, low=low, high=high, blocks=len(logs))
-            )
+            ends = {"ratio": median, "low": low, "high": high}
+            found.append(Ratio(against=name, ns_per_call=arm.median_ns_per_call, blocks=len(logs), **ends))
     return tuple(found)
 
 

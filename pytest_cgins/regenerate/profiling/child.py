@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pytest_cgins.building.cache.store import default_cache
+from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.doctor import tools
 from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run import environment
+from pytest_cgins.run.forking import PATH
 from pytest_cgins.run.kernel_run import Pair
 from pytest_cgins.run.kernel_timing import request_sets
 from pytest_cgins.run.sandbox.fence import Sandbox
@@ -25,11 +28,13 @@ WARM_CALLS = 3
 POLL_S = 0.02
 Mode = Literal["call", "range", "timeline"]
 Around = Callable[[Sequence[str]], Sequence[str]]
-# As for workers: our folder comes last, and the current one not at all.
-_BOOT = (
-    "import sys; sys.path[:1] == [''] and sys.path.pop(0); sys.path.append({root!r}); "
-    "from pytest_cgins.regenerate.profiling.runner import main; main({request!r})"
-)
+
+
+def fence_for(config: Config, sandbox: Sandbox | None) -> Sandbox | None:
+    """The sandbox around kernels of a project, which see its files and builds, but no traces."""
+    if sandbox is None:
+        return None
+    return sandbox.around(visible=(config.root, default_cache()), hidden=config.traces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +120,11 @@ class Child:
     ) -> None:
         self.folder = folder
         self._timeout_s = timeout_s
-        self._sandbox = sandbox
         self._triton = folder / "triton"
         self._triton.mkdir()
-        temporary = folder if sandbox is None else sandbox.for_tool(writable=folder).scratch
+        fence = None if sandbox is None else sandbox.for_tool(writable=folder)
+        self._wrap: Around = list if fence is None else fence.wrap
+        temporary = folder if fence is None else fence.scratch
         # Numbers of ncu are written as the locale wants them.
         self._variables = {**worker_environment(), "LC_ALL": "C", "TMPDIR": str(temporary)}
         content = folder / "content"
@@ -140,10 +146,6 @@ class Child:
         """What Triton compiled in it."""
         return tuple(sorted(self._triton.rglob("*.cubin")))
 
-    def run(self, mode: Mode, *, around: Around = lambda command: command) -> ChildResult:
-        """Run it once; see `begin`."""
-        return self.begin(mode, around=around).go()
-
     def begin(self, mode: Mode, *, around: Around = lambda command: command) -> StartedChild:
         """Start the process, which stops before it does anything on the device.
 
@@ -156,20 +158,10 @@ class Child:
         ready, go = self.folder / f"ready-{token}", self.folder / f"go-{token}"
         places = {"answer": str(answer), "ready": str(ready), "go": str(go)}
         request.write_text(json.dumps({**self._request, "mode": mode, **places}))
-        boot = _BOOT.format(root=str(Path(__file__).resolve().parents[3]), request=str(request))
+        boot = f"{PATH}from pytest_cgins.regenerate.profiling.runner import main; main({str(request)!r})"
         variables = environment.worker_environment(token, self._variables)
         # `env -i`: what looks like a secret, or tells of a test, is not inherited.
         words = [f"{name}={value}" for name, value in variables.items()]
         command = [shutil.which("env") or "/usr/bin/env", "-i", *words]
-        return StartedChild(
-            [*command, *self._fenced(around([sys.executable, "-u", "-c", boot]))],
-            answer=answer,
-            ready=ready,
-            go=go,
-            limit_s=self._timeout_s,
-        )
-
-    def _fenced(self, command: Sequence[str]) -> Sequence[str]:
-        return (
-            command if self._sandbox is None else self._sandbox.for_tool(writable=self.folder).wrap(command)
-        )
+        command += self._wrap(around([sys.executable, "-u", "-c", boot]))
+        return StartedChild(command, answer=answer, ready=ready, go=go, limit_s=self._timeout_s)

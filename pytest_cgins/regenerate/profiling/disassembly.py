@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_cgins import config as configuration
 from pytest_cgins.building import resources, sass
 from pytest_cgins.building.build_queue import BuildQueue
-from pytest_cgins.building.cache.store import RECORD, default_cache
+from pytest_cgins.building.cache.store import RECORD
 from pytest_cgins.building.compilers import architectures
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.kernel_builds import has_driver
@@ -24,7 +24,7 @@ from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.methods import registry, sass_signature
 from pytest_cgins.regenerate.profiling import model, selection
-from pytest_cgins.regenerate.profiling.child import Child
+from pytest_cgins.regenerate.profiling.child import Child, fence_for
 from pytest_cgins.regenerate.profiling.model import CompiledFunction
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.sandbox.fence import Sandbox
@@ -217,17 +217,9 @@ class Disassembler:
         sandbox: put around a Python kernel that is called; None trusts it.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        archs: Sequence[str] = (),
-        sandbox: Sandbox | None = None,
-    ) -> None:
+    def __init__(self, config: Config, *, archs: Sequence[str] = (), sandbox: Sandbox | None = None) -> None:
         self._config = config
-        self._sandbox = (
-            sandbox.around(visible=(config.root, default_cache()), hidden=config.traces) if sandbox else None
-        )
+        self._sandbox = fence_for(config, sandbox)
         self._archs = tuple(archs)
 
     def unbuilt(self, one: Implementation, *degraded: str) -> model.SassRow:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pytest_cgins.building import sass
 from pytest_cgins.config import Config
 from pytest_cgins.doctor import examine, parse, profiling, tools
 from pytest_cgins.doctor.compilers import CUDA
-from pytest_cgins.doctor.findings import DoctorReport, Finding
+from pytest_cgins.doctor.findings import Finding
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.profiling import selection
 from pytest_cgins.regenerate.profiling.model import EVIDENCE_VERSION, EnvironmentEvidence, Preflight
@@ -20,42 +21,9 @@ from pytest_cgins.regenerate.profiling.model import EVIDENCE_VERSION, Environmen
 GROUPS = (CUDA, profiling.PROFILING)
 NAMES = ("Python", "torch", "C++ compiler", "Triton", "triton")
 LIBRARIES = (
-    "nvidia-cutlass",
-    "nvidia-cutlass-dsl",
-    "nvidia-cudnn-cu12",
-    "nvidia-cudnn-cu13",
-    "nvidia-cublas",
-)
+    "nvidia-cutlass", "nvidia-cutlass-dsl", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-cublas",
+)  # fmt: skip
 CLANG_TIDY = "clang-tidy"
-
-
-def evidence(
-    report: DoctorReport, *, clang_tidy: Finding, preflight: Sequence[Preflight] = ()
-) -> EnvironmentEvidence:
-    """What matters of the doctor's report.
-
-    Args:
-        report: the whole examination.
-        clang_tidy: whether it is there.
-        preflight: of the cases that were asked for.
-    """
-    own = [finding for finding in report.findings if finding.group in GROUPS or finding.name in NAMES]
-    findings = [*own, *libraries(), clang_tidy]
-    by_name = {finding.name: finding for finding in findings}
-    findings = [_with_package(finding) if finding.name == sass.TOOL else finding for finding in findings]
-    probed = by_name.get("counters (probe)", by_name.get("counters"))
-    ncu = by_name.get("ncu")
-    readable = probed is not None and probed.state == "ok"
-    return EnvironmentEvidence(
-        version=EVIDENCE_VERSION,
-        cgins=report.cgins,
-        platform=report.platform,
-        findings=tuple(findings),
-        counters=readable and ncu is not None and bool(ncu.where),
-        sass=sass.disassembler() is not None,
-        degraded=tuple(_degraded(findings)),
-        preflight=tuple(preflight),
-    )
 
 
 def examined(*, probe: bool, preflight: Sequence[Preflight] = ()) -> EnvironmentEvidence:
@@ -65,7 +33,21 @@ def examined(*, probe: bool, preflight: Sequence[Preflight] = ()) -> Environment
         probe: also have ncu measure a tiny kernel.
         preflight: of the cases that were asked for.
     """
-    return evidence(examine.examine(probe=probe), clang_tidy=find_clang_tidy(), preflight=preflight)
+    report = examine.examine(probe=probe)
+    own = [finding for finding in report.findings if finding.group in GROUPS or finding.name in NAMES]
+    findings = [_with_package(finding) for finding in (*own, *libraries(), find_clang_tidy())]
+    by_name = {finding.name: finding for finding in findings}
+    probed, ncu = by_name.get("counters (probe)", by_name.get("counters")), by_name.get("ncu")
+    return EnvironmentEvidence(
+        version=EVIDENCE_VERSION,
+        cgins=report.cgins,
+        platform=report.platform,
+        findings=tuple(findings),
+        counters=probed is not None and probed.state == "ok" and ncu is not None and bool(ncu.where),
+        sass=sass.disassembler() is not None,
+        degraded=tuple(_degraded(findings)),
+        preflight=tuple(preflight),
+    )
 
 
 def preflight(config: Config, kernels: Sequence[str]) -> tuple[Preflight, ...]:
@@ -95,18 +77,18 @@ def preflight(config: Config, kernels: Sequence[str]) -> tuple[Preflight, ...]:
 def find_clang_tidy() -> Finding:
     """The program that reads C++ for mistakes."""
     where = tools.find(CLANG_TIDY, [Path(sys.executable).parent])
-    version: parse.Version = ()
+    found: parse.Version = ()
     detail = ""
     if where:
         ran = tools.run([where, "--version"])
         line = next((line for line in ran.output.splitlines() if "version" in line), "")
-        version = parse.version(line) if ran.status == 0 else ()
-        detail = "" if version else ran.last_line
+        found = parse.version(line) if ran.status == 0 else ()
+        detail = "" if found else ran.last_line
     return Finding(
         group=profiling.PROFILING,
         name=CLANG_TIDY,
-        state="missing" if not where else "ok" if version else "unknown",
-        version=parse.written(version),
+        state="missing" if not where else "ok" if found else "unknown",
+        version=parse.written(found),
         where=where,
         detail=detail,
         disables="mistakes that a reader of C++ sees, as evidence",
@@ -116,19 +98,16 @@ def find_clang_tidy() -> Finding:
 
 def libraries() -> Iterable[Finding]:
     """CUDA's libraries among the installed packages."""
-    from importlib.metadata import PackageNotFoundError, version
-
     for name in LIBRARIES:
-        try:
+        with suppress(PackageNotFoundError):
             yield Finding(group="Libraries", name=name, state="ok", version=version(name))
-        except PackageNotFoundError:
-            continue
 
 
 def _with_package(one: Finding) -> Finding:
     """Cuobjdump may be a Python package, which the doctor does not look for."""
-    tool = sass.disassembler()
-    return one if one.state == "ok" or tool is None else replace(one, state="ok", where=str(tool), detail="")
+    if one.name != sass.TOOL or one.state == "ok" or (tool := sass.disassembler()) is None:
+        return one
+    return replace(one, state="ok", where=str(tool), detail="")
 
 
 def _degraded(findings: Iterable[Finding]) -> Iterable[str]:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_cgins.regenerate.profiling.model import AXES, Axis, MetricValue
+from pytest_cgins.regenerate.methods.model import AXES, Axis
+from pytest_cgins.regenerate.profiling.model import MetricValue
 
 SECTIONS = (
     "SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables", "LaunchStats",
@@ -204,7 +205,9 @@ class Reading:
 
 def understood(columns: Mapping[str, Reading]) -> tuple[MetricValue, ...]:
     """The figures that are in one launch's columns, by axis, the worst first."""
-    found = [*_plain(columns), *_bank_conflicts(columns), *_stalls(columns)]
+    matched = ((metric, _match(columns, metric.names, metric.only_unit)) for metric in METRICS)
+    plain = [_value(metric, found[1].value, found[0]) for metric, found in matched if found is not None]
+    found = [*plain, *_bank_conflicts(columns), *_stalls(columns)]
     return tuple(sorted(found, key=lambda one: (AXES.index(one.axis), -(one.badness or 0.0), one.name)))
 
 
@@ -228,13 +231,6 @@ def duration_ns(columns: Mapping[str, Reading]) -> float | None:
     """How long the launch took; None if that is not told."""
     found = _match(columns, DURATION, "")
     return None if found is None else found[1].value
-
-
-def _plain(columns: Mapping[str, Reading]) -> Iterator[MetricValue]:
-    for metric in METRICS:
-        found = _match(columns, metric.names, metric.only_unit)
-        if found is not None:
-            yield _value(metric, found[1].value, found[0])
 
 
 def _match(columns: Mapping[str, Reading], names: Sequence[str], unit: str) -> tuple[str, Reading] | None:
@@ -275,11 +271,10 @@ def _stalls(columns: Mapping[str, Reading]) -> Iterator[MetricValue]:
         why = (matched["why"] or matched["older"]) if matched else ""
         if not why or why in seen or _NOT_STALLED.fullmatch(why):
             continue
+        share = reading.value
         if column.endswith(_PER_ISSUE):
             whole = latency or _all_stalls(columns)
-            share = 100 * reading.value / whole if whole else 0.0
-        else:
-            share = reading.value
+            share = 100 * share / whole if whole else 0.0
         seen.add(why)
         share = min(100.0, max(0.0, share))
         yield MetricValue(

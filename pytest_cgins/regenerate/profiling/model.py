@@ -8,10 +8,10 @@ from typing import Literal
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.doctor.findings import Finding
+from pytest_cgins.regenerate.methods.model import Axis
+from pytest_cgins.regenerate.methods.sass_signature import Shown
 
 EVIDENCE_VERSION = 1
-Axis = Literal["compute", "memory", "latency"]
-AXES: tuple[Axis, ...] = ("compute", "memory", "latency")
 NO_LATENCY_DATA = 0.5
 """What stands for the latency gap where nothing was measured."""
 
@@ -250,7 +250,7 @@ class SignatureCheck(Document):
     """Id of the method."""
     arch: str
     """Architecture whose code was looked at."""
-    state: Literal["present", "absent", "unknown"]
+    state: Shown
     """`unknown` is no pass: the method has no signature, or nothing was disassembled."""
 
 

@@ -21,7 +21,7 @@ _KNOWN = frozenset({
     "Estimated Speedup", "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg", *NAME_COLUMNS,
     *METRIC_COLUMNS,
 })  # fmt: skip
-_NUMBER = re.compile(r"[+-]?(?:\d[\d,.'\u00a0\u202f ]*|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _TIMES = {"nsecond": 1.0, "ns": 1.0, "usecond": 1e3, "us": 1e3, "µs": 1e3, "msecond": 1e6, "ms": 1e6, "second": 1e9,
           "s": 1e9}  # fmt: skip
 _PREFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -57,21 +57,9 @@ def parse_csv(text: str) -> tuple[Launch, ...]:
 
 
 def number(text: str) -> float | None:
-    """A number as ncu writes it; None if it is none, or none that is finite."""
+    """A number as ncu writes it under LC_ALL=C; None if it is none, or none that is finite."""
     text = text.strip()
-    if not _NUMBER.fullmatch(text):
-        return None
-    plain = re.sub(r"['\u00a0\u202f ]", "", text)
-    if plain.count(",") == 1 and "." not in plain and not re.search(r",\d{3}(?!\d)", plain):
-        plain = plain.replace(",", ".")  # a decimal comma
-    elif plain.count(".") > 1 or (0 <= plain.find(".") < plain.find(",")):
-        plain = plain.replace(".", "").replace(",", ".")  # digits grouped by points
-    else:
-        plain = plain.replace(",", "")
-    try:
-        value = float(plain)
-    except ValueError:
-        return None
+    value = float(text.replace(",", "")) if _NUMBER.fullmatch(text) else math.inf
     return value if math.isfinite(value) else None
 
 

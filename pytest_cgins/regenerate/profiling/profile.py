@@ -6,21 +6,18 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.core import documents
-from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import CginsError, InfrastructureError
 from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.profiling import disassembly, metrics, model
 from pytest_cgins.regenerate.profiling import ncu as tool
-from pytest_cgins.regenerate.profiling.child import Child, ChildResult, StartedChild
+from pytest_cgins.regenerate.profiling.child import Child, ChildResult, StartedChild, fence_for
 from pytest_cgins.regenerate.profiling.metrics import EXTRAS
 from pytest_cgins.regenerate.profiling.ncu import Launch
 from pytest_cgins.run.early_verdict import EndedError
@@ -52,70 +49,56 @@ class _Findings:
     cubins: tuple[Path, ...] = ()
 
 
+@dataclass(eq=False, repr=False)
 class Profiler:
-    """Profiles cases of one project.
+    """Profiles cases of one project."""
 
-    Args:
-        evaluator: of the project; it builds kernels and prepares their inputs.
-        folder: where reports of ncu are kept; made if need be.
-        top: how many metrics an axis are told first.
-        program: the ncu that is used; None for none.
-        sandbox: put around the process that runs the kernel, and around ncu.
-        timeout_s: limit of one process.
-        say: takes a line of progress.
-    """
+    evaluator: Evaluator
+    """Of the project; it builds kernels and prepares their inputs."""
+    folder: Path
+    """Where reports of ncu are kept; made if need be."""
+    _: KW_ONLY
+    top: int = TOP
+    """How many metrics an axis are told first."""
+    program: tool.Ncu | None
+    """The ncu that is used; None for none."""
+    sandbox: Sandbox | None = None
+    """Put around the process that runs the kernel, and around ncu."""
+    say: Callable[[str], object] = lambda _: None
+    """Takes a line of progress."""
 
-    def __init__(
-        self,
-        evaluator: Evaluator,
-        folder: Path,
-        *,
-        top: int = TOP,
-        program: tool.Ncu | None,
-        sandbox: Sandbox | None = None,
-        timeout_s: float = TIMEOUT_S,
-        say: Callable[[str], object] = lambda _: None,
-    ) -> None:
-        self._evaluator = evaluator
-        self._folder = folder
-        self._top = top
-        self._ncu = program
-        config = evaluator.config
-        self._sandbox = (
-            sandbox.around(visible=(config.root, default_cache()), hidden=config.traces) if sandbox else None
-        )
-        self._timeout_s = timeout_s
-        self._say = say
+    def __post_init__(self) -> None:
+        self._sandbox = fence_for(self.evaluator.config, self.sandbox)
 
     def evidence(self, kernel: str, cases: Sequence[Case]) -> model.ProfileEvidence:
         """The document of some cases of a kernel."""
-        profiles = []
-        for case in cases:
-            self._say(case.name)
-            profiles.append(self.profile(case))
-        used = self._ncu is not None and any(profile.kernels for profile in profiles)
+        profiles = tuple(map(self.profile, cases))
+        used = any(profile.kernels for profile in profiles)
         return model.ProfileEvidence(
             version=model.EVIDENCE_VERSION,
             kernel=kernel,
-            top=self._top,
-            ncu=self._ncu.version if self._ncu is not None and used else "",
-            cases=tuple(profiles),
+            top=self.top,
+            ncu=self.program.version if self.program is not None and used else "",
+            cases=profiles,
         )
 
     def profile(self, case: Case) -> model.CaseProfile:
         """Everything that is to be had of one case. What fails is told in `degraded`, never raised."""
-        there = self._evaluator.described(warms=False)
+        self.say(case.name)
         device = case.device.partition(":")[0]
-        if device not in there:
+        if device not in self.evaluator.described(warms=False):
             return self._without_device(case)
         try:
             with (
                 tempfile.TemporaryDirectory(prefix="cgins-profile-") as folder,
-                self._evaluator.made_ready(case) as (compiled, _, pairs),
+                self.evaluator.made_ready(case) as (compiled, _, pairs),
             ):
                 found = _Findings()
                 if device == "cuda":
-                    child = self._child(Path(folder), case, compiled, pairs[0])
+                    child = Child(
+                        Path(folder), case, compiled, pairs[0], import_root=self.evaluator.config.root,
+                        timeout_s=TIMEOUT_S, sandbox=self._sandbox,
+                    )  # fmt: skip
                     self._on_the_device(child, case, found)
                     found.cubins = child.cubins
                 else:
@@ -126,28 +109,22 @@ class Profiler:
         except InfrastructureError as error:
             return _nothing(case, f"counters and timeline: {error.what} → {error.remedy}")
 
-    def _child(self, folder: Path, case: Case, compiled: CompiledKernel, pair: tuple[Any, Buffer]) -> Child:
-        root = self._evaluator.config.root
-        return Child(
-            folder, case, compiled, pair, import_root=root, timeout_s=self._timeout_s, sandbox=self._sandbox
-        )
-
     def _on_the_device(self, child: Child, case: Case, found: _Findings) -> None:
         """Processes start together, and take turns on the device: what else runs there would be in the counters."""
         under_torch = child.begin("timeline")
         under_ncu = self._begin_counters(child, EXTRAS[0])
-        self._say("under torch's profiler")
+        self.say("under torch's profiler")
         under_torch.wait()
-        with self._evaluator.stage.alone_on(case.device):
+        with self.evaluator.stage.alone_on(case.device):
             told = under_torch.go()
         self._timeline(told, found)
         self._counters(child, case, under_ncu, found)
 
     def _begin_counters(self, child: Child, extra: tuple[str, ...]) -> StartedChild | None:
-        if self._ncu is None:
+        if self.program is None:
             return None
         return child.begin(
-            "range", around=partial(self._ncu.around, report=child.folder / REPORT, extra=extra)
+            "range", around=partial(self.program.around, report=child.folder / REPORT, extra=extra)
         )
 
     def _timeline(self, told: ChildResult, found: _Findings) -> None:
@@ -166,14 +143,14 @@ class Profiler:
             )
 
     def _counters(self, child: Child, case: Case, begun: StartedChild | None, found: _Findings) -> None:
-        program = self._ncu
+        program = self.program
         if program is None or begun is None:
             found.degraded.append(NO_NCU)
             return
         for extra in EXTRAS:
-            self._say(f"under ncu, {counted(len(extra), 'counter')} besides its sections'")
+            self.say(f"under ncu, {counted(len(extra), 'counter')} besides its sections'")
             begun.wait()
-            with self._evaluator.stage.alone_on(case.device):
+            with self.evaluator.stage.alone_on(case.device):
                 told = begun.go()
             written = (child.folder / REPORT).with_suffix(tool.SUFFIX)
             launches, trouble = program.read(written) if written.is_file() else ((), "")
@@ -193,21 +170,17 @@ class Profiler:
         found.kernels = profiled(launches)
         if lacking := metrics.missing(main_kernel(found.kernels).metrics):
             found.notes.append(f"ncu has no figure for {', '.join(lacking)}")
-        found.report = self._kept(written, case)
-
-    def _kept(self, report: Path, case: Case) -> str:
-        name = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', case.name)}{tool.SUFFIX}"
-        self._folder.mkdir(parents=True, exist_ok=True)
-        shutil.move(report, self._folder / name)
-        return name
+        found.report = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', case.name)}{tool.SUFFIX}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        shutil.move(written, self.folder / found.report)
 
     def _profile(self, case: Case, compiled: CompiledKernel, found: _Findings) -> model.CaseProfile:
-        functions, missing = self._functions(compiled, found)
+        functions, missing = _functions(compiled, found.cubins)
         return model.CaseProfile(
             case=case.name,
             key=compiled.key,
             kernels=found.kernels,
-            top=metrics.worst(main_kernel(found.kernels).metrics, self._top) if found.kernels else (),
+            top=metrics.worst(main_kernel(found.kernels).metrics, self.top) if found.kernels else (),
             timeline=found.timeline,
             functions=functions,
             compiler=disassembly.build_lines(compiled),
@@ -216,27 +189,27 @@ class Profiler:
             notes=tuple(found.notes),
         )
 
-    def _functions(
-        self, compiled: CompiledKernel, found: _Findings
-    ) -> tuple[tuple[model.CompiledFunction, ...], tuple[str, ...]]:
-        source = compiled.source
-        if source.device == "cpu":
-            return (), ()
-        if source.contract != "python":
-            return disassembly.functions(compiled)
-        if not found.cubins:
-            return (), ("machine code: the module compiles by itself, and left none where Triton does",)
-        return disassembly.of_cubins(found.cubins)
-
     def _without_device(self, case: Case) -> model.CaseProfile:
         """The compiler's report alone."""
         try:
-            compiled = self._evaluator.supply.kernel(case.kernel, case.implementation, "cuda")
+            compiled = self.evaluator.supply.kernel(case.kernel, case.implementation, "cuda")
         except CginsError as error:
             return _nothing(
                 case, NO_DEVICE, f"machine code: it cannot be built here: {str(error).partition(chr(10))[0]}"
             )
         return self._profile(case, compiled, _Findings(degraded=[NO_DEVICE]))
+
+
+def _functions(
+    compiled: CompiledKernel, cubins: Sequence[Path]
+) -> tuple[tuple[model.CompiledFunction, ...], tuple[str, ...]]:
+    if compiled.source.device == "cpu":
+        return (), ()
+    if compiled.source.contract != "python":
+        return disassembly.functions(compiled)
+    if not cubins:
+        return (), ("machine code: the module compiles by itself, and left none where Triton does",)
+    return disassembly.of_cubins(cubins)
 
 
 def profiled(launches: Sequence[Launch]) -> tuple[model.ProfiledKernel, ...]:

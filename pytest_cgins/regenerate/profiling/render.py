@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_cgins.core.console import new_table
 from pytest_cgins.core.figures import time_ns
 from pytest_cgins.core.text import counted
+from pytest_cgins.regenerate.methods.model import AXES
 from pytest_cgins.regenerate.profiling import model
 
 if TYPE_CHECKING:
@@ -40,35 +42,21 @@ def environment(made: model.EnvironmentEvidence) -> list[Table | str]:
 def roofline(made: model.RooflineEvidence) -> list[Table | str]:
     """A row a case, then what is missing."""
     table = new_table(
-        "case",
-        "status",
-        ">time",
-        ">bytes",
-        ">flops",
-        ">of bandwidth",
-        ">of compute",
-        ">Δc",
-        ">Δm",
-        ">Δl",
-        "by",
+        "case", "status", ">time", ">bytes", ">flops", ">of bandwidth", ">of compute", ">Δc", ">Δm", ">Δl", "by",
         "near peak",
-    )
+    )  # fmt: skip
     for row in made.rows:
         found, gaps = row.roofline, row.gaps
-        table.add_row(
-            row.case,
-            row.status,
-            _time(row.median_ns_per_call),
-            _scaled(found.nbytes) if found else NO_FIGURE,
-            _scaled(found.flops) if found else NO_FIGURE,
-            f"{found.share_of_bandwidth:.0%}" if found else NO_FIGURE,
-            f"{found.share_of_compute:.0%}" if found else NO_FIGURE,
-            f"{gaps.compute:.2f}" if gaps else NO_FIGURE,
-            f"{gaps.memory:.2f}" if gaps else NO_FIGURE,
-            (f"{gaps.latency:.2f}" if gaps.latency_known else "no data") if gaps else NO_FIGURE,
-            gaps.source if gaps else NO_FIGURE,
-            NO_FIGURE if row.near_peak is None else _yes(row.near_peak),
-        )
+        work: tuple[str, ...] = (NO_FIGURE,) * 4
+        gap = work
+        if found:
+            shares = (f"{share:.0%}" for share in (found.share_of_bandwidth, found.share_of_compute))
+            work = (_scaled(found.nbytes), _scaled(found.flops), *shares)
+        if gaps:
+            latency = f"{gaps.latency:.2f}" if gaps.latency_known else "no data"
+            gap = (f"{gaps.compute:.2f}", f"{gaps.memory:.2f}", latency, gaps.source)
+        near = NO_FIGURE if row.near_peak is None else _yes(row.near_peak)
+        table.add_row(row.case, row.status, _time(row.median_ns_per_call), *work, *gap, near)
     messages = [f"{row.case}: {row.message}" for row in made.rows if row.message]
     return [table, *messages, *_degraded(made.degraded)]
 
@@ -94,16 +82,10 @@ def _profile(one: model.CaseProfile) -> list[Table | str]:
         table = new_table("timeline", ">launches", ">time", "grid", "block", ">registers", ">occupancy")
         for row in one.timeline[:SHOWN_FUNCTIONS]:
             occupancy = f"{row.occupancy_pct:.0f}%" if row.occupancy_pct is not None else NO_FIGURE
-            registers = _known(row.registers_per_thread)
             table.add_row(
-                _short(row.name),
-                str(row.count),
-                _time(row.ns_per_call),
-                row.grid,
-                row.block,
-                registers,
-                occupancy,
-            )
+                _short(row.name), str(row.count), _time(row.ns_per_call), row.grid, row.block,
+                _known(row.registers_per_thread), occupancy,
+            )  # fmt: skip
         parts.append(table)
     if one.functions:
         table = new_table(
@@ -125,7 +107,7 @@ def _profile(one: model.CaseProfile) -> list[Table | str]:
 
 def _metrics(top: Iterable[model.MetricValue]) -> Table:
     table = new_table("axis", "figure", ">value", ">badness")
-    for axis in model.AXES:
+    for axis in AXES:
         for one in top:
             if one.axis == axis:
                 table.add_row(axis, one.title, f"{one.value:.4g} {one.unit}", f"{one.badness or 0:.2f}")
@@ -139,13 +121,8 @@ def sass(made: model.SassEvidence) -> list[Table | str]:
     for row in made.rows:
         for function in row.functions:
             total = sum(count for _, count in function.opcodes)
-            table.add_row(
-                row.implementation,
-                _short(function.function),
-                function.arch,
-                str(total),
-                _opcodes(function.opcodes),
-            )
+            name, opcodes = _short(function.function), _opcodes(function.opcodes)
+            table.add_row(row.implementation, name, function.arch, str(total), opcodes)
         lines += _signatures(row)
         lines += [f"{row.implementation}: {line}" for line in _degraded(row.degraded)]
     return [table, *lines]
@@ -155,15 +132,8 @@ def _signatures(row: model.SassRow) -> list[str]:
     """Methods that left their mark, and how many did not."""
     if not row.signatures:
         return []
-    present = [
-        f"{signature.method} ({signature.arch})"
-        for signature in row.signatures
-        if signature.state == "present"
-    ]
-    counts = {
-        state: sum(signature.state == state for signature in row.signatures)
-        for state in ("absent", "unknown")
-    }
+    present = [f"{check.method} ({check.arch})" for check in row.signatures if check.state == "present"]
+    counts = Counter(check.state for check in row.signatures)
     told = f"methods in the code: {', '.join(present) or 'none'}"
     return [f"{row.implementation}: {told}; {counts['absent']} absent, {counts['unknown']} unknown"]
 

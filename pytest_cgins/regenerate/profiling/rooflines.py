@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.core.model import Evaluation
@@ -23,9 +23,12 @@ def of_counters(kernels: Sequence[model.ProfiledKernel]) -> model.Gaps | None:
 
     Δc = max(0, 1 − max(tensor, fp32, multiprocessor)), Δm = max(0, 1 − DRAM), Δl = the greatest stall; 0.5 without one.
     """
-    compute = _weighted((kernel.time_share, _most(_values(kernel), _COMPUTE)) for kernel in kernels)
-    memory = _weighted((kernel.time_share, _values(kernel).get("dram_pct")) for kernel in kernels)
-    stall = _weighted((kernel.time_share, _greatest_stall(_values(kernel))) for kernel in kernels)
+    by_kernel = [
+        (kernel.time_share, {metric.name: metric.value for metric in kernel.metrics}) for kernel in kernels
+    ]
+    compute = _weighted(by_kernel, lambda name: name in _COMPUTE)
+    memory = _weighted(by_kernel, lambda name: name == "dram_pct")
+    stall = _weighted(by_kernel, lambda name: name.startswith("stall_"))
     if compute is None or memory is None:
         return None
     return model.Gaps(
@@ -48,21 +51,14 @@ def of_roofline(found: Roofline) -> model.Gaps:
     )
 
 
-def _values(kernel: model.ProfiledKernel) -> dict[str, float]:
-    return {metric.name: metric.value for metric in kernel.metrics}
-
-
-def _most(values: Mapping[str, float], names: Iterable[str]) -> float | None:
-    return max((values[name] for name in names if name in values), default=None)
-
-
-def _greatest_stall(values: Mapping[str, float]) -> float | None:
-    return max((value for name, value in values.items() if name.startswith("stall_")), default=None)
-
-
-def _weighted(pairs: Iterable[tuple[float, float | None]]) -> float | None:
-    """Mean by weight of those that are known."""
-    known = [(weight, value) for weight, value in pairs if value is not None]
+def _weighted(
+    kernels: Sequence[tuple[float, Mapping[str, float]]], is_meant: Callable[[str], bool]
+) -> float | None:
+    """Mean by weight of each kernel's greatest figure of those that are meant; None where no kernel has any."""
+    found = [
+        (weight, [value for name, value in values.items() if is_meant(name)]) for weight, values in kernels
+    ]
+    known = [(weight, max(values)) for weight, values in found if values]
     whole = sum(weight for weight, _ in known)
     return sum(weight * value for weight, value in known) / whole if whole > 0 else None
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pytest_cgins.config import Config, Implementation, KernelEntry, select
-from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Case
 from pytest_cgins.core.text import nearest
 from pytest_cgins.packs.store import read_manifest
+from pytest_cgins.regenerate.prompts import calls
+from pytest_cgins.regenerate.targets import key_of
 
 Chosen = tuple[KernelEntry, tuple[Implementation, ...]]
 
@@ -58,12 +58,8 @@ def cases_of(cases: Iterable[Case], found: Chosen, text: str) -> list[Case]:
         ConfigError: there is none.
     """
     entry, implementations = found
-    own = {(implementation.name, implementation.device) for implementation in implementations}
-    all_of = [
-        case
-        for case in cases
-        if case.kernel == entry.name and (case.implementation, case.device.partition(":")[0]) in own
-    ]
+    own = {(entry.name, implementation.name, implementation.device) for implementation in implementations}
+    all_of = [case for case in cases if key_of(case) in own]
     fitting = [case for case in all_of if text in case.name]
     if not fitting:
         names = ", ".join(case.name for case in all_of[:5])
@@ -79,17 +75,10 @@ def heaviest(cases: Sequence[Case]) -> list[Case]:
     sizes: dict[str, dict[str, int]] = {}
     for case in cases:
         if case.pack_path not in sizes:
-            sizes[case.pack_path] = _sizes(Path(case.pack_path))
+            traces = read_manifest(Path(case.pack_path)).traces
+            sizes[case.pack_path] = {trace.id: calls.nbytes(trace) for trace in traces}
         nbytes = sizes[case.pack_path].get(case.trace_id, 0)
         key = case.implementation, case.device
         if key not in found or nbytes > found[key][0]:
             found[key] = nbytes, case
     return [case for _, case in found.values()]
-
-
-def _sizes(pack: Path) -> dict[str, int]:
-    """Bytes of all argument tensors, by trace."""
-    return {
-        trace.id: sum(math.prod(meta.shape) * ITEMSIZE[meta.dtype] for meta in trace.tensors)
-        for trace in read_manifest(pack).traces
-    }

@@ -49,15 +49,13 @@ def evidence(
         program: what `environment.find_clang_tidy` found.
         sandbox: put around clang-tidy, which reads whatever a source includes; None trusts the sources.
     """
-    if not program.where:
-        missing = (f"clang-tidy: not installed → {program.remedy}",)
-        return _evidence(entry, program, (), (), missing)
-    if program.state != "ok":
-        missing = (f"clang-tidy: {program.where} does not run: {program.detail} → {program.remedy}",)
-        return _evidence(entry, program, (), (), missing)
     files: list[str] = []
     findings: list[TidyFinding] = []
     degraded: list[str] = []
+    if program.state != "ok":
+        why = f"{program.where} does not run: {program.detail}" if program.where else "not installed"
+        degraded.append(f"clang-tidy: {why} → {program.remedy}")
+        implementations = ()
     for implementation in implementations:
         if implementation.contract == "python":
             continue
@@ -78,17 +76,18 @@ def evidence(
                     some, trouble = _run(program.where, file, ready, config.root, fence)
                     findings += some
                     degraded += trouble
-    return _evidence(
-        entry, program, tuple(dict.fromkeys(files)), tuple(dict.fromkeys(findings)), tuple(degraded)
+    return TidyEvidence(
+        version=EVIDENCE_VERSION,
+        kernel=entry.name,
+        clang_tidy=program.version,
+        files=tuple(dict.fromkeys(files)),
+        findings=tuple(dict.fromkeys(findings)),
+        degraded=tuple(degraded),
     )
 
 
-def parse(text: str, root: Path) -> tuple[TidyFinding, ...]:
-    """Findings in clang-tidy's output; those in files outside of a folder are left out."""
-    return tuple(_findings(text, root))
-
-
 def _findings(text: str, root: Path) -> Iterator[TidyFinding]:
+    """What is in clang-tidy's output, without that of files outside of a folder."""
     for line in text.splitlines():
         matched = _LINE.fullmatch(line.strip())
         if matched is None or not Path(matched["file"]).is_absolute():
@@ -116,15 +115,8 @@ def _arguments(source: KernelSource) -> tuple[list[str], str]:
     toolkit = compilers.toolkit()
     if toolkit is None or toolkit.folder is None:
         return [], "there is no CUDA toolkit whose headers clang could read"
-    cuda = [
-        "-x",
-        "cuda",
-        "--cuda-host-only",
-        "-nocudalib",
-        f"--cuda-path={toolkit.folder}",
-        "-Wno-unknown-cuda-version",
-    ]
-    return [*cuda, *common], ""
+    cuda = ["-x", "cuda", "--cuda-host-only", "-nocudalib", f"--cuda-path={toolkit.folder}"]
+    return [*cuda, "-Wno-unknown-cuda-version", *common], ""
 
 
 def _prototype(source: KernelSource, folder: Path) -> list[str]:
@@ -151,10 +143,10 @@ def _run(
     arguments: Sequence[str],
     root: Path,
     fence: Callable[[Sequence[str]], Sequence[str]],
-) -> tuple[tuple[TidyFinding, ...], list[str]]:
+) -> tuple[list[TidyFinding], list[str]]:
     words = [program, "--quiet", f"--checks={CHECKS}", "--header-filter=.*", file, "--", *arguments]
     ran = tools.run(fence(words), limit_s=LIMIT_S)
-    found = parse(ran.output, root)
+    found = list(_findings(ran.output, root))
     unread = [line for line in ran.output.splitlines() if "[clang-diagnostic-error]" in line]
     name = Path(file).name
     if unread:
@@ -167,20 +159,3 @@ def _run(
 def _relative(file: str, root: Path) -> str:
     path = Path(file).resolve()
     return str(path.relative_to(root.resolve())) if path.is_relative_to(root.resolve()) else file
-
-
-def _evidence(
-    entry: KernelEntry,
-    program: Finding,
-    files: tuple[str, ...],
-    findings: tuple[TidyFinding, ...],
-    degraded: tuple[str, ...],
-) -> TidyEvidence:
-    return TidyEvidence(
-        version=EVIDENCE_VERSION,
-        kernel=entry.name,
-        clang_tidy=program.version,
-        files=files,
-        findings=findings,
-        degraded=degraded,
-    )

