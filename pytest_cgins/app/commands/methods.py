@@ -23,7 +23,6 @@ from pytest_cgins.regenerate.methods.model import (
     Method,
     is_metric,
 )
-from pytest_cgins.regenerate.methods.registry import Registry
 from pytest_cgins.regenerate.methods.select import Situation, not_again, read_choice, select, validate
 from pytest_cgins.regenerate.prompts.methods import offered_text
 
@@ -82,7 +81,7 @@ def _situation_options(files: argparse.ArgumentParser) -> argparse.ArgumentParse
 
 def run_ls(arguments: argparse.Namespace) -> int:
     """List methods."""
-    found = [method for method in _registry(arguments.file) if _listed(method, arguments)]
+    found = [method for method in registry.merged(arguments.file) if _listed(method, arguments)]
     if arguments.json:
         print("[" + ",\n".join(documents.dump(method) for method in found) + "]")
         return 0
@@ -116,7 +115,7 @@ def _archs(method: Method) -> str:
 
 def run_show(arguments: argparse.Namespace) -> int:
     """Print one method."""
-    method = _registry(arguments.file).get(arguments.id)
+    method = registry.merged(arguments.file).get(arguments.id)
     print(f"{method.id}: {method.title}")
     print(f"axis {method.axis}, priority {method.priority}, {_archs(method)}, {', '.join(method.languages)}")
     print(
@@ -151,7 +150,7 @@ def run_show(arguments: argparse.Namespace) -> int:
 def run_check(arguments: argparse.Namespace) -> int:
     """Check files of methods, together with ours."""
     before = registry.shipped()
-    after = registry.merged(arguments.files, base=before)
+    after = registry.merged(arguments.files)
     changed = [name for name, method in after.methods.items() if before.methods.get(name) != method]
     print(f"{counted(len(changed), 'method is', 'methods are')} right: {', '.join(changed)}")
     if replaced := [name for name in changed if name in before]:
@@ -169,7 +168,7 @@ def run_offer(arguments: argparse.Namespace) -> int:
         memory_share=metrics.get("share_of_bandwidth"),
         gaps=gaps,
     )
-    offers = select(_registry(arguments.file), situation, budget, memory)
+    offers = select(registry.merged(arguments.file), situation, budget, memory)
     print(offered_text(offers, budget, situation.language, not_again(situation, memory)))
     if near.stop:
         print(f"A run would stop here: {near.reason}", file=sys.stderr)
@@ -179,7 +178,7 @@ def run_offer(arguments: argparse.Namespace) -> int:
 def run_choice(arguments: argparse.Namespace) -> int:
     """Check a choice; 1 if there is something against it."""
     situation, budget, _ = _situation(arguments)
-    memory, known = memory_file.read(arguments.memory), _registry(arguments.file)
+    memory, known = memory_file.read(arguments.memory), registry.merged(arguments.file)
     choice = read_choice(_text(arguments.choice))
     offers = select(known, situation, budget, memory)
     complaints = validate(choice, offers, registry=known, situation=situation, budget=budget, memory=memory)
@@ -192,7 +191,7 @@ def run_choice(arguments: argparse.Namespace) -> int:
 
 def run_sass(arguments: argparse.Namespace) -> int:
     """Look for methods in a listing; 1 if one that was asked for is not present."""
-    known = _registry(arguments.file)
+    known = registry.merged(arguments.file)
     listing = _text(arguments.listing).splitlines()
     asked = [known.get(name) for name in arguments.method]
     checks = [sass_signature.check(listing, method, arguments.arch) for method in asked or known]
@@ -223,10 +222,6 @@ def run_results(arguments: argparse.Namespace) -> int:
         )
     print(f"{counted(len(found), 'result')} in {arguments.memory}")
     return 0
-
-
-def _registry(files: list[Path]) -> Registry:
-    return registry.merged(files, base=registry.shipped()) if files else registry.shipped()
 
 
 def _situation(arguments: argparse.Namespace) -> tuple[Situation, AxisBudget, Gaps]:

@@ -90,15 +90,13 @@ class MethodMemory(Document):
             kept[key] = one
         return MethodMemory(tried=tuple(kept.values())[-MOST_TRIED:])
 
-    def latest(self, *, kernel: str, device_name: str, language: Language) -> dict[str, Tried]:
-        """The last result of each method for a kernel on a device."""
-        here = (kernel, device_name, language)
-        return {one.method: one for one in self.tried if one.place[:3] == here}
+    def latest(self, *place: str) -> dict[str, Tried]:
+        """The last result of each method for a kernel, on a device and in a language, which are given in this order."""
+        return {one.method: one for one in self.tried if one.place[:3] == place}
 
-    def not_again(self, *, kernel: str, device_name: str, language: Language) -> dict[str, Tried]:
-        """Methods that are not to be repeated for a kernel on a device, with the result that says so."""
-        found = self.latest(kernel=kernel, device_name=device_name, language=language)
-        return {name: one for name, one in found.items() if one.result in NOT_AGAIN}
+    def not_again(self, *place: str) -> dict[str, Tried]:
+        """Methods that are not to be repeated there, with the result that says so."""
+        return {name: one for name, one in self.latest(*place).items() if one.result in NOT_AGAIN}
 
     def worked(self, *, families: tuple[Family, ...], language: Language) -> dict[str, Tried]:
         """Methods that were effective for such workloads in a language, on any device, each by its largest gain."""

@@ -19,17 +19,9 @@ Language = Literal["cuda", "triton", "cute", "cpp"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 
 Family = Literal[
-    "matmul",
-    "convolution",
-    "activation",
-    "norm",
-    "reduction",
-    "attention",
-    "embedding",
-    "elementwise",
-    "pooling",
+    "matmul", "convolution", "activation", "norm", "reduction", "attention", "embedding", "elementwise", "pooling",
     "fused",
-]
+]  # fmt: skip
 """Kinds of workload."""
 FAMILIES: tuple[Family, ...] = get_args(Family)
 

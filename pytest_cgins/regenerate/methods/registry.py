@@ -218,33 +218,26 @@ class Registry:
 @cache
 def shipped() -> Registry:
     """The methods that come with the package."""
-    return merged((), base=None)
+    return _checked({method.id: method for file in sorted(DATA.glob("*.yaml")) for method in read(file)}, {})
 
 
-def merged(files: Sequence[Path], *, base: Registry | None) -> Registry:
-    """A registry with the methods of more files.
+def merged(files: Sequence[Path]) -> Registry:
+    """The methods that come with the package, and those of a user's files, in order.
 
-    A method of a later file with the id of an earlier file's takes its place: so that a user can correct ours.
-
-    Args:
-        files: of the user, in order.
-        base: what they are added to; None for our own files.
+    A method of a later file with the id of an earlier one takes its place: so that a user can correct ours.
 
     Raises:
         ConfigError: a file is wrong, or one of its methods names another that does not exist.
     """
-    methods = dict(base.methods) if base is not None else {}
+    methods = dict(shipped().methods)
     places: dict[str, str] = {}
-    for file in sorted(DATA.glob("*.yaml")) if base is None else []:
-        for method in read(file):
-            if method.id in methods:
-                raise ConfigError(
-                    f'{shown(file)}: method "{method.id}" is in {places[method.id]}, too', remedy="rename one"
-                )
-            methods[method.id], places[method.id] = method, shown(file)
     for file in files:
         for method in read(file):
             methods[method.id], places[method.id] = method, shown(file)
+    return _checked(methods, places)
+
+
+def _checked(methods: Mapping[str, model.Method], places: Mapping[str, str]) -> Registry:
     for method in methods.values():
         _check_names(method, methods, places.get(method.id, "built in"))
     return Registry(methods)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 from pytest_cgins.core.document_base import Document
@@ -82,11 +81,6 @@ def check(listing: Iterable[str], method: Method, arch: str) -> SassCheck:
     )
 
 
-def unread(method: Method, why: str) -> SassCheck:
-    """The answer where there is no listing: no tool, no CUDA code, a tool that failed."""
-    return SassCheck(method=method.id, shown="unknown", note=why)
-
-
 def signature_for(method: Method, arch: str) -> Signature | None:
     """The first of a method's signatures that speaks of an architecture."""
     named = _ARCH.fullmatch(arch)
@@ -110,24 +104,11 @@ def instructions(listing: Iterable[str], arch: str) -> Iterator[Line]:
             yield Line(function=function, text=" ".join(found[1].split()))
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 def _of_one(code: tuple[Line, ...], signature: Signature) -> tuple[tuple[Line, ...], tuple[str, ...]]:
     """Instructions of one function that match, and the patterns that nothing in it matches."""
-    found = {pattern: _matching(code, pattern) for pattern in signature.patterns}
+    found: dict[str, list[Line]] = {}
+    for pattern in signature.patterns:
+        matching = dict.fromkeys(line for line in code if re.match(pattern, line.text))
+        found[pattern] = list(matching)[:MOST_LINES]
     lines = tuple(dict.fromkeys(line for some in found.values() for line in some))
     return lines, tuple(pattern for pattern, some in found.items() if not some)
-
-
-def _matching(code: tuple[Line, ...], pattern: str) -> tuple[Line, ...]:
-    match = _compiled(pattern).match
-    found: list[Line] = []
-    for line in code:
-        if match(line.text) and line not in found:
-            found.append(line)
-            if len(found) == MOST_LINES:
-                break
-    return tuple(found)

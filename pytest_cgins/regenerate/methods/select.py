@@ -49,6 +49,11 @@ class Situation(Document):
     applied: tuple[str, ...] = ()
     """Methods that are in the kernel already."""
 
+    @property
+    def place(self) -> tuple[str, str, Language]:
+        """What results are remembered for."""
+        return self.kernel, self.device_name, self.language
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer(Document):
@@ -67,15 +72,11 @@ def select(
 ) -> tuple[Offer, ...]:
     """Offers of each axis that has a budget: the axis with most first, then by score, priority, generation and id."""
     barred = not_again(situation, memory)
-    fit = [
-        method
-        for method in registry
-        if budget.of(method.axis) and method.id not in barred and not unfit(method, registry, situation)
-    ]
+    suited = [method for method in registry if method.suits(situation.families, situation.dtypes)]
     offers = [
         _offer(method, situation, memory)
-        for method in fit
-        if method.suits(situation.families, situation.dtypes)
+        for method in suited
+        if budget.of(method.axis) and method.id not in barred and not unfit(method, registry, situation)
     ]
     # What only newer devices have was made for them.
     offers.sort(key=lambda it: (-it.score, it.method.priority, -it.method.least_capability, it.method.id))
@@ -88,9 +89,7 @@ def select(
 
 def not_again(situation: Situation, memory: MethodMemory) -> dict[str, str]:
     """Methods that are not to be repeated, and what became of them, in words."""
-    found = memory.not_again(
-        kernel=situation.kernel, device_name=situation.device_name, language=situation.language
-    )
+    found = memory.not_again(*situation.place)
     return {name: f"{one.result} in round {one.round} of run {one.run}" for name, one in found.items()}
 
 
@@ -145,9 +144,7 @@ def _offer(method: Method, situation: Situation, memory: MethodMemory) -> Offer:
         score += _WORKED
         gain = f", {worked.slowdown_without:.2f} times" if worked.slowdown_without else ""
         why.append(f"worked for {worked.kernel} on {worked.device_name}{gain}")
-    latest = memory.latest(
-        kernel=situation.kernel, device_name=situation.device_name, language=situation.language
-    ).get(method.id)
+    latest = memory.latest(*situation.place).get(method.id)
     if latest is not None and latest.result == "unknown" and latest.proven is not True:
         score -= 1
         why.append(f"was tried in round {latest.round} of run {latest.run}, without proof that it helped")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,21 +11,18 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.methods import axis_budget
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.profiling import rooflines as profiled_gaps
-from pytest_cgins.regenerate.profiling.model import CaseProfile, ProfiledKernel, TidyFinding
+from pytest_cgins.regenerate.profiling.model import CaseProfile, TidyFinding
 from pytest_cgins.regenerate.profiling.profile import main_kernel
 
 _MOVED = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 
 
-def figures(
-    measured: Measurement | None, profile: CaseProfile | None, *, sm_count: int = 0
-) -> dict[str, float]:
+def figures(measured: Measurement | None, profile: CaseProfile | None) -> dict[str, float]:
     """All that is known of one case; what is not known is missing, and never 0.
 
     Args:
         measured: its times, with its roofline.
         profile: of the same build and case. Of several launches the longest counts.
-        sm_count: multiprocessors of the device; 0 if that is not known.
     """
     found = _of_times(measured) if measured is not None else {}
     if profile is None:
@@ -36,9 +31,9 @@ def figures(
     found |= {"registers_per_thread": float(registers)} if registers else {}
     if profile.functions:
         found["local_nbytes"] = max(function.stack_nbytes_per_thread for function in profile.functions)
-        spills = [function.spill_nbytes_per_thread for function in profile.functions]
-        known = [nbytes for nbytes in spills if nbytes is not None]
-        found |= {"spill_nbytes": float(max(known))} if known else {}
+        spills = (function.spill_nbytes_per_thread for function in profile.functions)
+        if known := [nbytes for nbytes in spills if nbytes is not None]:
+            found["spill_nbytes"] = float(max(known))
     if profile.timeline:
         found["launches_per_call"] = float(sum(one.count for one in profile.timeline))
     if profile.kernels:
@@ -46,7 +41,6 @@ def figures(
         found["launches_per_call"] = float(len(profile.kernels))
         found |= main.raw
         found |= {metric.name: metric.value for metric in main.metrics}
-        found |= _blocks(main, sm_count)
         found |= _moved(profile, measured)
     return found
 
@@ -59,11 +53,6 @@ def _of_times(measured: Measurement) -> dict[str, float]:
         found["share_of_bandwidth"] = measured.roofline.share_of_bandwidth
         found["share_of_compute"] = measured.roofline.share_of_compute
     return found
-
-
-def _blocks(main: ProfiledKernel, sm_count: int) -> dict[str, float]:
-    sizes = [int(size) for size in re.findall(r"\d{1,10}", main.grid)]
-    return {"blocks_per_sm": math.prod(sizes) / sm_count} if sizes and sm_count > 0 else {}
 
 
 def _moved(profile: CaseProfile, measured: Measurement | None) -> dict[str, float]:

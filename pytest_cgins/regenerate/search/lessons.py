@@ -7,14 +7,13 @@ nothing of any one of them, and one that is wrong says nothing of what it wanted
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from pytest_cgins.regenerate.ablation import attribute
 from pytest_cgins.regenerate.methods.classes import Tried, classify
 from pytest_cgins.regenerate.methods.sass_signature import Shown
 from pytest_cgins.regenerate.methods.select import Situation
-from pytest_cgins.regenerate.model import Attempt
+from pytest_cgins.regenerate.model import INCUMBENT, Attempt
 from pytest_cgins.regenerate.search.policy import name_of
 from pytest_cgins.regenerate.search.tree import Tree
 
@@ -22,13 +21,8 @@ Marks = Mapping[int, Mapping[str, Shown]]
 """Number of a candidate → what machine code says of methods."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Proof:
-    """What is known of one method."""
-
-    proven: bool | None
-    slowdown_without: float | None
-    note: str
+_Proof = tuple[bool | None, float | None, str]
+"""Of one method: whether it is proven to help; time without it over time with it; how that is known."""
 
 
 def lessons(tree: Tree, marks: Marks, situation: Situation, *, run: str) -> tuple[Tried, ...]:
@@ -51,20 +45,20 @@ def lessons(tree: Tree, marks: Marks, situation: Situation, *, run: str) -> tupl
             proof = _proof(tree, candidate, method)
             if proof is None and shown != "absent":
                 continue
-            known = proof or _Proof(proven=None, slowdown_without=None, note="it is not in the machine code")
+            proven, slowdown, note = proof or (None, None, "it is not in the machine code")
             found[ask.round, method] = Tried(
                 kernel=situation.kernel,
                 device_name=situation.device_name,
                 language=situation.language,
                 method=method,
-                result=classify(shown, known.proven),
+                result=classify(shown, proven),
                 shown=shown,
-                proven=known.proven,
-                slowdown_without=known.slowdown_without,
+                proven=proven,
+                slowdown_without=slowdown,
                 families=situation.families,
                 run=run,
                 round=ask.round,
-                note=known.note,
+                note=note,
             )
     return tuple(found.values())
 
@@ -76,9 +70,10 @@ def _proof(tree: Tree, candidate: Attempt, method: str) -> _Proof | None:
         return _of_ablation(candidate, ablated[-1], method)
     if candidate.beats_champion:
         return _of_step(tree, candidate, method)
-    if any(other.beats_champion for other in _tried_together(tree, candidate)):
+    together = tree.of_round(tree.ask(candidate.number).round)
+    if any(other.beats_champion for other in together if other is not candidate):
         return None
-    return _Proof(proven=False, slowdown_without=None, note="nothing in its round was faster")
+    return False, None, "nothing in its round was faster"
 
 
 def _of_ablation(candidate: Attempt, without: Attempt, method: str) -> _Proof:
@@ -89,7 +84,7 @@ def _of_ablation(candidate: Attempt, without: Attempt, method: str) -> _Proof:
         slowdown = without.time_ratio / candidate.time_ratio
     proven = None if found.state == "not-ablated" else found.contributes
     note = f"candidate {without.number} is candidate {candidate.number} without it: {found.message}"
-    return _Proof(proven=proven, slowdown_without=slowdown, note=note)
+    return proven, slowdown, note
 
 
 def _of_step(tree: Tree, candidate: Attempt, method: str) -> _Proof | None:
@@ -97,19 +92,8 @@ def _of_step(tree: Tree, candidate: Attempt, method: str) -> _Proof | None:
     if tree.added(candidate.number) != (method,) or parent.time_ratio is None or not candidate.time_ratio:
         return None
     # `beats_champion` was proven against the best one until then: that must have been the parent.
-    if _champion_before(tree, candidate) != parent.number:
-        return None
-    return _Proof(
-        proven=True,
-        slowdown_without=parent.time_ratio / candidate.time_ratio,
-        note=f"candidate {candidate.number} is {name_of(parent.number)} with it, and nothing else that is named",
-    )
-
-
-def _champion_before(tree: Tree, candidate: Attempt) -> int:
     earlier = [other.number for other in tree if other.number < candidate.number and other.beats_champion]
-    return earlier[-1] if earlier else 0
-
-
-def _tried_together(tree: Tree, candidate: Attempt) -> Iterator[Attempt]:
-    return (other for other in tree.of_round(tree.ask(candidate.number).round) if other is not candidate)
+    if (earlier[-1] if earlier else INCUMBENT) != parent.number:
+        return None
+    note = f"candidate {candidate.number} is {name_of(parent.number)} with it, and nothing else that is named"
+    return True, parent.time_ratio / candidate.time_ratio, note

@@ -5,12 +5,12 @@ It keeps nothing. A search that was killed and resumed builds the same tree from
 
 from __future__ import annotations
 
-import random
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import INCUMBENT, Ask
@@ -31,14 +31,6 @@ class Means:
     """Of `branch`."""
     branches: int = 4
     """Candidates of a round of `branch`."""
-
-    def model(self, turn: int) -> str:
-        """The model whose turn it is; `turn` counts from 0."""
-        return self.models[turn % len(self.models)]
-
-    def draws(self, tree: Tree) -> random.Random:
-        """A generator that gives the same for the same tree."""
-        return random.Random(f"{self.seed}/{len(tree)}")  # noqa: S311 - a search, no secret
 
 
 class Policy(ABC):
@@ -64,13 +56,22 @@ class Policy(ABC):
     def next(self, tree: Tree) -> tuple[Ask, ...]:
         """What to ask for now, all at once; () if there is nothing more to ask for."""
 
-    @abstractmethod
     def ended(self, tree: Tree) -> str:
         """Why there is nothing more to ask for, in a line."""
+        return self.used_up() if len(tree) >= self._attempts else self.limit(tree)
+
+    def limit(self, tree: Tree) -> str:
+        """Which of the policy's own limits was met."""
+        raise NotImplementedError
 
     def tries(self, asked: int) -> int:
         """How many of so many candidates of a round are tried, the best ranked ones."""
         return asked
+
+    def _ask(self, turn: int, **fields: Any) -> Ask:
+        """What is asked of the model whose turn it is; `turn` counts from 0."""
+        model = self._means.models[turn % len(self._means.models)]
+        return Ask(**{"model": model, "temperature": self._means.temperature, **fields})
 
     def used_up(self) -> str:
         """The reason that all policies share."""
@@ -100,22 +101,19 @@ def _part(policy: str, kind: str, asks: list[Ask]) -> str:
 
 
 def _optimise(policy: str, asks: list[Ask], parents: str) -> str:
-    count = len(asks)
-    if policy == "single-shot":
-        return f"one pass over {parents}"
-    if policy == "refine":
-        return f"next step from {parents}"
-    if policy == "branch":
-        return f"{counted(count, 'branch', 'branches')} from {parents}"
     if policy == "evolve":
         drawn = Counter(ask.parent for ask in asks)
         told = ", ".join(
             f"{name_of(number)}{f' ({times} times)' if times > 1 else ''}" for number, times in drawn.items()
         )
-        return f"generation of {count}, parents from the archive: {told}"
-    if policy == "mcts":
-        return f"child of {parents} by UCT"
-    return f"{counted(count, 'answer')} from {parents}"
+        return f"generation of {len(asks)}, parents from the archive: {told}"
+    words = {
+        "single-shot": f"one pass over {parents}",
+        "refine": f"next step from {parents}",
+        "branch": f"{counted(len(asks), 'branch', 'branches')} from {parents}",
+        "mcts": f"child of {parents} by UCT",
+    }
+    return words.get(policy, f"{counted(len(asks), 'answer')} from {parents}")
 
 
 def _means(asks: list[Ask]) -> str:

@@ -82,16 +82,14 @@ def _case(one: Evaluation, measured: Measurement) -> model.CaseTimes:
 
 def _means(timed: Sequence[tuple[Evaluation, Measurement]]) -> Iterable[model.Mean]:
     for against in model.AGAINST:
-        cases = [logs for one, measured in timed if (logs := _logs(one, measured, against))]
-        if cases:
+        compared = [
+            bench.log_ratios(measured, against)
+            for one, measured in timed
+            if against != "base" or times.comparison(one) is not None
+        ]
+        if cases := [logs for logs in compared if logs]:
             low, ratio, high = pooled(cases)
             yield model.Mean(against=against, ratio=ratio, low=low, high=high, cases=len(cases))
-
-
-def _logs(one: Evaluation, measured: Measurement, against: model.Against) -> list[float]:
-    if against == "base" and times.comparison(one) is None:
-        return []
-    return bench.log_ratios(measured, against)
 
 
 def _median(shares: Iterable[float | None]) -> float | None:
@@ -254,18 +252,12 @@ def _ablation(one: Attempt, ask: Ask, attempts: Sequence[Attempt]) -> model.Abla
             # It was timed beside the best one until then. That is whose method was left out, and nobody else.
             if not math.isclose(middle, slowdown, rel_tol=1e-6):
                 low = high = None
-    slower = any(each.verdict.status is Status.SLOWER for each in found)
+    slower, failed = any(each.verdict.status is Status.SLOWER for each in found), one.outcome == "failed"
     return model.Ablation(
         number=one.number,
         champion=ask.parent,
         method=ask.method,
-        found="wrong"
-        if one.outcome == "failed"
-        else "no-answer"
-        if not one.is_right
-        else "slower"
-        if slower
-        else "not-proven",
+        found=("slower" if slower else "not-proven") if one.is_right else "wrong" if failed else "no-answer",
         slowdown=slowdown,
         low=low,
         high=high,

@@ -71,13 +71,8 @@ def opinions_by_question(text: str) -> dict[str, float]:
 
 def score(attempts: Iterable[Attempt]) -> Score:
     """Of the mean opinions, over all candidates that were ranked and tried."""
-    return _score(
-        [
-            (attempt.rank >= 0.5, attempt.is_right)
-            for attempt in attempts
-            if attempt.rank is not None and attempt.trials
-        ]
-    )
+    tried = (attempt for attempt in attempts if attempt.trials)
+    return _score([(one.rank >= 0.5, one.is_right) for one in tried if one.rank is not None])
 
 
 def _score(pairs: list[tuple[bool, bool]]) -> Score:

@@ -34,8 +34,8 @@ def test_results_of_rounds_and_runs_are_kept(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert json.loads(file.read_text())["schema_version"] == 1
     place = {"kernel": "mm", "device_name": "NVIDIA H200", "language": "cuda"}
-    assert found.latest(**place)["wgmma"].result == "effective"
-    assert found.not_again(**place) == {}
+    assert found.latest(*place.values())["wgmma"].result == "effective"
+    assert found.not_again(*place.values()) == {}
     assert list(found.worked(families=("matmul",), language="cuda")) == ["wgmma"]
     assert found.worked(families=("norm",), language="cuda") == {}
     assert found.worked(families=("matmul",), language="triton") == {}

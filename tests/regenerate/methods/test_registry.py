@@ -105,7 +105,7 @@ def test_a_users_file_adds_and_corrects(tmp_path: Path) -> None:
     text = GOOD + GOOD.split("methods:\n")[1].replace("my-trick", "vector-access").replace(
         "priority: 2", "priority: 3"
     )
-    merged = registry.merged([written(tmp_path, text)], base=SHIPPED)
+    merged = registry.merged([written(tmp_path, text)])
     assert len(merged) == len(SHIPPED) + 1
     mine = merged.get("my-trick")
     assert (mine.least_capability, mine.most_capability) == (80, 89)
@@ -145,7 +145,7 @@ def test_errors_say_file_method_value_and_remedy(tmp_path: Path, old: str, new: 
     """Each mistake is told with its line and what to write instead."""
     file = written(tmp_path, GOOD.replace(old, new))
     with pytest.raises(ConfigError, match=said):
-        registry.merged([file], base=SHIPPED)
+        registry.merged([file])
 
 
 def test_a_name_that_is_not_there_is_told_with_the_nearest() -> None:
@@ -159,4 +159,4 @@ def test_no_file_breaks_the_reader(text: str, tmp_path_factory: pytest.TempPathF
     """Any text is methods or a ConfigError."""
     file = written(tmp_path_factory.mktemp("any"), f"version: 1\nmethods:\n  a:\n    title: x\n{text}")
     with pytest.raises(ConfigError):
-        registry.merged([file], base=SHIPPED)
+        registry.merged([file])

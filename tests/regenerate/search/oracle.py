@@ -15,7 +15,6 @@ from pytest_cgins.core.model import Environment, Evaluation, Reason, Status
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal.journal import Found, Journal
 from pytest_cgins.regenerate.judgement import Goalposts
-from pytest_cgins.regenerate.loop import Loop
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.model import (
@@ -34,6 +33,7 @@ from pytest_cgins.regenerate.model import (
 )
 from pytest_cgins.regenerate.profiling.model import SassRow, SignatureCheck
 from pytest_cgins.regenerate.provider import files
+from pytest_cgins.regenerate.scheduler import Scheduler
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policies import policy
 from pytest_cgins.regenerate.search.policy import Means
@@ -277,5 +277,5 @@ def searched(
             goalposts=Goalposts(moved=moved, touched=lambda: ()),
             on_event=lambda _: None,
         )  # fmt: skip
-        (result,) = Loop([search], journal, model, Ledger(budget, {})).run()
+        (result,) = Scheduler([search], journal, model, Ledger(budget, {})).run()
     return result

@@ -6,6 +6,8 @@ in the frontier: the next round starts from the best of them, if the champion st
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Policy
@@ -34,15 +36,13 @@ class Branch(Policy):
         missing = self._ablations(tree)
         if missing:
             return missing
-        searched = _rounds(tree)
+        searched = sum(_has_right(tree, number) for number in range(1, tree.rounds + 1))
         if self._retries(tree) > RETRIES or (searched >= self._means.rounds and self._retries(tree) == 0):
             return ()
         return self._branches(tree)
 
-    def ended(self, tree: Tree) -> str:
-        """Which limit was met."""
-        if len(tree) >= self._attempts:
-            return self.used_up()
+    def limit(self, tree: Tree) -> str:
+        """Rounds, or rounds in which nothing was right."""
         if self._retries(tree) > RETRIES:
             return f"every branch was wrong {counted(RETRIES + 1, 'time')} in a row"
         return f"{counted(self._means.rounds, 'round is', 'rounds are')} done"
@@ -52,13 +52,12 @@ class Branch(Policy):
         last = [candidate for candidate in tree.of_round(tree.rounds) if not candidate.is_right]
         count = min(self._means.branches, self._attempts - len(tree))
         return tuple(
-            Ask(
+            self._ask(
+                branch,
                 parent=start.number,
                 kind="optimise",
                 round=tree.rounds + 1,
                 branch=branch,
-                model=self._means.model(branch),
-                temperature=self._means.temperature,
                 shows_evidence=True,
                 variant=VARIANTS[branch % len(VARIANTS)],
                 shown=tuple(candidate.number for candidate in last[-3:]),
@@ -69,12 +68,8 @@ class Branch(Policy):
     def _start(self, tree: Tree) -> Attempt:
         """The champion; where a whole round from it brought nothing, the best of the frontier that was not yet tried."""
         champion = tree.champion
-        tried = [
-            candidate
-            for candidate in tree.children(champion.number)
-            if tree.ask(candidate.number).kind != "ablate"
-        ]
-        if not any(candidate.is_right for candidate in tried):
+        children = tree.children(champion.number)
+        if not any(child.is_right and tree.ask(child.number).kind != "ablate" for child in children):
             return champion
         frontier = [
             candidate
@@ -91,33 +86,20 @@ class Branch(Policy):
             return ()
         done = {tree.ask(candidate.number).method for candidate in tree.children(champion.number)}
         left = [method for method in tree.added(champion.number) if method not in done]
+        number = tree.ask(champion.number).round
         return tuple(
-            Ask(
-                parent=champion.number,
-                kind="ablate",
-                round=tree.ask(champion.number).round,
-                branch=branch,
-                model=self._means.model(branch),
-                temperature=self._means.temperature,
-                method=method,
+            self._ask(
+                branch, parent=champion.number, kind="ablate", round=number, branch=branch, method=method
             )
             for branch, method in enumerate(left[: self._attempts - len(tree)])
         )
 
     def _retries(self, tree: Tree) -> int:
         """Rounds at the end in which no candidate was right."""
-        count = 0
-        for number in range(tree.rounds, 0, -1):
-            if any(candidate.is_right for candidate in tree.of_round(number)):
-                break
-            count += 1
-        return count
+        return sum(
+            1 for _ in takewhile(lambda number: not _has_right(tree, number), range(tree.rounds, 0, -1))
+        )
 
 
-def _rounds(tree: Tree) -> int:
-    """Rounds with a candidate that was right."""
-    return sum(
-        1
-        for number in range(1, tree.rounds + 1)
-        if any(candidate.is_right for candidate in tree.of_round(number))
-    )
+def _has_right(tree: Tree, number: int) -> bool:
+    return any(candidate.is_right for candidate in tree.of_round(number))

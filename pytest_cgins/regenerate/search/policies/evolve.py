@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
@@ -30,22 +32,21 @@ class Evolve(Policy):
         if generation > GENERATIONS or len(tree) >= self._attempts:
             return ()
         archive = archive_of(tree)
-        draws = self._means.draws(tree)
+        # The same for the same tree.
+        draws = random.Random(f"{self._means.seed}/{len(tree)}")  # noqa: S311 - a search, no secret
         weights = [1 / (rank + 1) for rank in range(len(archive))]
         failed = [candidate.number for candidate in tree.of_round(tree.rounds) if not candidate.is_right][-2:]
         asks = []
         for branch in range(min(PROPOSED, self._attempts - len(tree))):
             parent = draws.choices(archive, weights)[0]
-            others = [
-                candidate.number for candidate in archive if candidate.number not in (0, parent.number)
-            ][:2]
+            others = [other.number for other in archive if other.number not in (0, parent.number)][:2]
             asks.append(
-                Ask(
+                self._ask(
+                    branch,
                     parent=parent.number,
                     kind="optimise",
                     round=generation,
                     branch=branch,
-                    model=self._means.model(branch),
                     temperature=TEMPERATURES[branch % len(TEMPERATURES)],
                     shows_evidence=generation >= PROFILED,
                     shown=(*others, *failed),

@@ -36,31 +36,24 @@ class Mcts(Policy):
         if len(tree) >= self._attempts or _is_pruned(tree, ROOT):
             return ()
         parent = chosen(tree)
-        failed = [candidate.number for candidate in tree.children(parent.number) if not candidate.is_right][
-            -SIBLINGS:
-        ]
-        above = [
-            candidate.number for candidate in tree.ancestors(parent.number) if candidate.number != INCUMBENT
-        ][:ANCESTORS]
-        best = (
-            [tree.champion.number] if tree.champion.number not in (INCUMBENT, parent.number, *above) else []
-        )
+        failed = [child.number for child in tree.children(parent.number) if not child.is_right][-SIBLINGS:]
+        above = [other.number for other in tree.ancestors(parent.number) if other.number][:ANCESTORS]
+        best = [tree.champion.number]
+        if best[0] in (INCUMBENT, parent.number, *above):
+            best = []
         return (
-            Ask(
+            self._ask(
+                len(tree),
                 parent=parent.number,
                 kind="optimise",
                 round=len(tree) + 1,
-                model=self._means.model(len(tree)),
-                temperature=self._means.temperature,
                 shows_evidence=parent.number != INCUMBENT,
                 shown=(*above, *best, *reversed(failed)),
             ),
         )
 
-    def ended(self, tree: Tree) -> str:
-        """Which limit was met."""
-        if len(tree) >= self._attempts:
-            return self.used_up()
+    def limit(self, tree: Tree) -> str:  # noqa: ARG002
+        """Visits without gain."""
         return f"{STAGNANT} visits brought nothing better below any kernel"
 
 

@@ -5,6 +5,8 @@ Its limits are CuTeGen's: ten steps, five fixes of a step that came out wrong, t
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Policy
@@ -33,29 +35,26 @@ class Refine(Policy):
             return ()
         step = tree.of_round(tree.rounds)
         if not step or step[-1].is_right or _is_spent(step):
-            return () if tree.rounds >= DEPTH else self._ask(tree, tree.rounds + 1, step=())
-        return self._ask(tree, tree.rounds, step)
+            return () if tree.rounds >= DEPTH else self._answer(tree, tree.rounds + 1, step=())
+        return self._answer(tree, tree.rounds, step)
 
-    def ended(self, tree: Tree) -> str:
-        """Which limit was met."""
-        if len(tree) >= self._attempts:
-            return self.used_up()
+    def limit(self, tree: Tree) -> str:
+        """Steps, or steps without gain."""
         if self._stagnates(tree):
             return f"{STAGNANT} steps brought nothing"
         return f"{DEPTH} steps are done"
 
-    def _ask(self, tree: Tree, number: int, step: tuple[Attempt, ...]) -> tuple[Ask, ...]:
+    def _answer(self, tree: Tree, number: int, step: tuple[Attempt, ...]) -> tuple[Ask, ...]:
         start = _ask_of(step[0]).parent if step else tree.champion.number
         fixes = _fixes(step)
         mends = bool(step) and fixes < FIXES
         kind = "optimise" if not step else "fix" if mends else "regenerate"
         return (
-            Ask(
+            self._ask(
+                len(tree),
                 parent=step[-1].number if mends else start,
-                kind=kind,  # type: ignore[arg-type]
+                kind=kind,
                 round=number,
-                model=self._means.model(len(tree)),
-                temperature=self._means.temperature,
                 shows_evidence=number > SETTLED,
                 shown=tuple(candidate.number for candidate in reversed(step[-3:])),
             ),
@@ -80,12 +79,7 @@ def _is_over(step: tuple[Attempt, ...]) -> bool:
 
 def _fixes(step: tuple[Attempt, ...]) -> int:
     """Mendings since the step was last begun."""
-    count = 0
-    for candidate in reversed(step):
-        if _ask_of(candidate).kind != "fix":
-            break
-        count += 1
-    return count
+    return sum(1 for _ in takewhile(lambda candidate: _ask_of(candidate).kind == "fix", reversed(step)))
 
 
 def _is_spent(step: tuple[Attempt, ...]) -> bool:
@@ -104,15 +98,7 @@ class Repair(Policy):
         count = len(tree)
         if count >= self._attempts or any(attempt.outcome == "accepted" for attempt in tree):
             return ()
-        return (
-            Ask(
-                parent=count,
-                kind="fix",
-                round=count + 1,
-                model=self._means.model(count),
-                temperature=self._means.temperature,
-            ),
-        )
+        return (self._ask(count, parent=count, kind="fix", round=count + 1),)
 
     def ended(self, tree: Tree) -> str:
         """With what the last attempt ended."""

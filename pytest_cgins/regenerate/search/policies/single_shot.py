@@ -23,22 +23,10 @@ class SingleShot(Policy):
         if len(tree) >= self._attempts or any(candidate.is_right for candidate in tree):
             return ()
         count = len(tree)
-        return (
-            Ask(
-                parent=count or INCUMBENT,
-                kind="fix" if count else "optimise",
-                round=1,
-                branch=0,
-                model=self._means.model(count),
-                temperature=self._means.temperature,
-                staged=False,
-            ),
-        )
+        kind, parent = ("fix", count) if count else ("optimise", INCUMBENT)
+        return (self._ask(count, parent=parent, kind=kind, round=1, staged=False),)
 
     def ended(self, tree: Tree) -> str:
         """Whether it came out right."""
-        return (
-            "the one pass is done"
-            if any(candidate.is_right for candidate in tree)
-            else "the pass never came out right"
-        )
+        came_right = any(candidate.is_right for candidate in tree)
+        return "the one pass is done" if came_right else "the pass never came out right"
