@@ -341,11 +341,6 @@ class Section:
             self.refuse_unknown(readers)
         return {key: reader(self[key]) for key, reader in readers.items() if key in self}
 
-    def read_all(self, readers: Readers, *, remedy: str) -> dict[str, Any]:
-        """What the readers make of their keys, all of which must be there; other keys are refused."""
-        self.refuse_unknown(readers)
-        return {key: reader(self.require(key, remedy=remedy)) for key, reader in readers.items()}
-
     def fail(self, problem: str, *, remedy: str) -> NoReturn:
         """Raise a ConfigError that leads with file and line."""
         raise ConfigError(f"{self.name}:{self.line}: {problem}", remedy=remedy)

@@ -8,6 +8,7 @@ Edits are applied to what the source is, or to the whole text that the same answ
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -48,16 +49,13 @@ class Draft:
 class _Proposed:
     """What is gathered from an answer's pieces."""
 
-    wholes: dict[str, list[versions.Whole]] = field(default_factory=dict)
+    wholes: defaultdict[str, list[versions.Whole]] = field(default_factory=lambda: defaultdict(list))
     edits: list[tuple[bool, Edit]] = field(default_factory=list)
     """In order; whether it is of a diff."""
     line_edits: list[LineEdit] = field(default_factory=list)
 
     unclear: AnswerError | None = None
     """What is wrong with a block that may be of several files; it matters only if there is nothing else."""
-
-    def add(self, path: str, whole: versions.Whole) -> None:
-        self.wholes.setdefault(path, []).append(whole)
 
 
 def read(answer: Answer, sources: Mapping[str, str]) -> Draft:
@@ -174,7 +172,7 @@ def _gather_block(block: fences.Block, own: Mapping[str, str], proposed: _Propos
     whole = versions.Whole(
         text=fences.unescape(text), is_named=is_named, above=" ".join((*block.above[-12:], block.info))
     )
-    proposed.add(path, whole)
+    proposed.wholes[path].append(whole)
 
 
 def _take_json(text: str, paths: Sequence[str], proposed: _Proposed, *, is_certain: bool) -> bool:
@@ -182,7 +180,7 @@ def _take_json(text: str, paths: Sequence[str], proposed: _Proposed, *, is_certa
     if said is None:
         return False
     for path, whole in said.files:
-        proposed.add(path, versions.Whole(text=whole, is_named=True, above=""))
+        proposed.wholes[path].append(versions.Whole(text=whole, is_named=True, above=""))
     proposed.edits += [(False, edit) for edit in said.edits]
     proposed.line_edits += said.line_edits
     return True
@@ -265,12 +263,7 @@ def _checked(files: Mapping[str, str], sources: Mapping[str, str]) -> Draft:
             code="unchanged",
             remedy="change the source so that it does what was asked for",
         )
-    final = {
-        path: _as_kept(files[path], sources[path]) if path in changed else sources[path] for path in files
-    }
+    final = dict(sources)
+    for path in changed:  # with the line ends of the source that it replaces
+        final[path] = files[path].replace("\n", "\r\n") if "\r\n" in sources[path] else files[path]
     return Draft(files=final, changed=changed)
-
-
-def _as_kept(text: str, source: str) -> str:
-    """A text with the line ends of the source that it replaces."""
-    return text.replace("\n", "\r\n") if "\r\n" in source else text

@@ -25,14 +25,10 @@ def check(path: str, text: str, before: str) -> None:
     size = len(text.encode("utf-8", errors="surrogatepass"))
     if size > MAXIMUM_NBYTES:
         raise too_large(f"`{path}`", size, MAXIMUM_NBYTES)
+    invisible = "an invisible character, which makes code read as what it is not"
     for pattern, code, what in (
-        (CONTROL, "control-characters", "a control character"),
-        (
-            INVISIBLE,
-            "invisible-characters",
-            "an invisible character, which makes code read as what it is not",
-        ),
-    ):
+        (CONTROL, "control-characters", "a control character"), (INVISIBLE, "invisible-characters", invisible)
+    ):  # fmt: skip
         for found in pattern.finditer(text):
             if found[0] not in before:
                 line = text.count("\n", 0, found.start()) + 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 
 from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.core.text import counted
@@ -223,28 +225,20 @@ def _nearest(lines: Sequence[str], wanted: Sequence[str]) -> str:
     """The place that is most like the lines wanted, for the message."""
     bare = [line.strip() for line in lines[:COMPARED_LINES]]
     target = [line.strip() for line in wanted[:60]]
-    best, most = -1, 0.0
-    weights = {line: min(len(line), 40) for line in target if line}
-    for index in range(len(bare)):
-        score = float(
-            sum(
-                weights[line]
-                for line, there in zip(target, bare[index : index + len(target)], strict=False)
-                if line and line == there
-            )
-        )
-        if score > most:
-            best, most = index, score
+    # Lines that are there count where they would begin; short ones are like many.
+    weights: Counter[int] = Counter()
+    for number, line in enumerate(target):
+        for index, there in enumerate(bare):
+            if line and line == there:
+                weights[max(index - number, 0)] += min(len(line), 40)
+    best = max(weights, key=lambda index: (weights[index], -index), default=-1)
     if best < 0:
         first = max(target[:40], key=len, default="")[:200]
-        matcher = SequenceMatcher(a="", b=first, autojunk=False)
-        for index, line in enumerate(bare[:2000]):
-            matcher.set_seq1(line[:200])
-            if line and matcher.real_quick_ratio() > most and matcher.quick_ratio() > max(most, 0.5):
-                best, most = index, matcher.quick_ratio()
-        best = max(best - target.index(first), 0) if best >= 0 and first in target else best
-    if best < 0:
-        return "Nothing like them is in the file."
+        like = get_close_matches(first, [line[:200] for line in bare[:2000] if line], n=1, cutoff=0.5)
+        if not like:
+            return "Nothing like them is in the file."
+        best = next(index for index, line in enumerate(bare) if line[:200] == like[0])
+        best = max(best - target.index(first), 0) if first in target else best
     return f"The nearest is at line {best + 1}:\n{_excerpt(lines, best, len(wanted))}"
 
 
@@ -328,19 +322,12 @@ def apply_hunk(text: str, edit: Edit) -> str:
         head = less if search[:less] == new[:less] else 0
         tail = less if search[-less:] == new[-less:] else 0
         for begin, end in ((head, 0), (0, tail), (head, tail)):
-            short = search[begin : len(search) - end]
-            if (
-                (begin or end)
-                and any(line.strip() for line in short)
-                and short != new[begin : len(new) - end]
-            ):
-                shorter = replace(
-                    edit, search="\n".join(short), replace="\n".join(new[begin : len(new) - end])
-                )
-                try:
-                    return apply_edit(text, shorter)
-                except AnswerError:
-                    continue
+            short, shorter = (lines[begin : len(lines) - end] for lines in (search, new))
+            if (begin or end) and any(line.strip() for line in short) and short != shorter:
+                with suppress(AnswerError):
+                    return apply_edit(
+                        text, replace(edit, search="\n".join(short), replace="\n".join(shorter))
+                    )
     raise first
 
 

@@ -72,8 +72,7 @@ class Pieces:
 
 def normalise(text: str) -> str:
     """The text without byte-order marks, with plain line ends, and unescaped if it is HTML throughout."""
-    text = text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
-    return unescape(text)
+    return unescape(text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def unescape(text: str) -> str:
@@ -196,7 +195,8 @@ class _Cutter:
 
     def _inside(self, fence: _Open, line: str, index: int) -> None:
         found = OPENING.match(line)
-        if found and found[2][0] == fence.mark[0] and not self._is_far_in(fence, found[1]):
+        most = len(fence.indent.expandtabs(4)) + 3
+        if found and found[2][0] == fence.mark[0] and len(found[1].expandtabs(4)) <= most:
             is_bare = not found[3].strip()
             if is_bare and len(found[2]) >= len(fence.mark):
                 if fence.depth > 0:
@@ -211,10 +211,6 @@ class _Cutter:
                     return
                 fence.depth += 1
         fence.lines.append(line)
-
-    @staticmethod
-    def _is_far_in(fence: _Open, indent: str) -> bool:
-        return len(indent.expandtabs(4)) > len(fence.indent.expandtabs(4)) + 3
 
     def _is_in_comment(self, fence: _Open, index: int) -> bool:
         """Whether a bare fence lies in a comment of the code, which is closed further below, before another fence."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,18 +14,7 @@ from pytest_cgins.regenerate.answers import own_files
 from pytest_cgins.regenerate.answers.edits import Edit, LineEdit
 
 MAXIMUM_DEPTH = 12
-ESCAPES = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "b": "\b",
-    "f": "\f",
-    '"': '"',
-    "\\": "\\",
-    "/": "/",
-    "'": "'",
-    "\n": "",
-}
+ESCAPES = dict(zip("ntrbf\"\\/'\n", ["\n", "\t", "\r", "\b", "\f", '"', "\\", "/", "'", ""], strict=True))
 SPACE = re.compile(r"(?:\s|//[^\n]*)*")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
@@ -87,7 +76,7 @@ class _Reader:
         if rest.startswith("{"):
             return self._object(depth)
         if rest.startswith("["):
-            return self._list(depth)
+            return self._items("]", lambda: self.value(depth + 1, in_list=True))
         if rest.startswith('"""'):
             return self._triple()
         if rest.startswith('"'):
@@ -103,34 +92,28 @@ class _Reader:
         raise self.error("a value is missing")
 
     def _object(self, depth: int) -> dict[str, Any]:
-        pairs: list[tuple[str, Any]] = []
-        self.place += 1
-        while True:
-            self.skip()
-            if self._take("}"):
-                return _once(pairs)
-            if not self.text.startswith('"', self.place):
-                raise self.error("a key in quotes is missing")
-            key = self._string(END_OF_KEY)
-            self.skip()
-            if not self._take(":"):
-                raise self.error("a colon is missing")
-            pairs.append((key, self.value(depth + 1)))
-            self.skip()
-            if not self._take(",") and not self.text.startswith("}", self.place):
-                raise self.error("a comma or } is missing")
+        return _once(self._items("}", lambda: self._pair(depth)))
 
-    def _list(self, depth: int) -> list[Any]:
+    def _pair(self, depth: int) -> tuple[str, Any]:
+        if not self.text.startswith('"', self.place):
+            raise self.error("a key in quotes is missing")
+        key = self._string(END_OF_KEY)
+        self.skip()
+        if not self._take(":"):
+            raise self.error("a colon is missing")
+        return key, self.value(depth + 1)
+
+    def _items(self, end: str, read_item: Callable[[], Any]) -> list[Any]:
         items: list[Any] = []
         self.place += 1
         while True:
             self.skip()
-            if self._take("]"):
+            if self._take(end):
                 return items
-            items.append(self.value(depth + 1, in_list=True))
+            items.append(read_item())
             self.skip()
-            if not self._take(",") and not self.text.startswith("]", self.place):
-                raise self.error("a comma or ] is missing")
+            if not self._take(",") and not self.text.startswith(end, self.place):
+                raise self.error(f"a comma or {end} is missing")
 
     def _take(self, character: str) -> bool:
         if self.text.startswith(character, self.place):

@@ -197,9 +197,7 @@ def _mention(line: str, own: Sequence[str], language: str) -> str:
 
 def _clean(named: str) -> str:
     path = named.strip().strip("`*\"'").strip().replace("\\", "/")
-    while path.startswith("./"):
-        path = path[2:]
-    return re.sub(r"/{2,}|/\./", "/", path)
+    return re.sub(r"/{2,}|/\./", "/", re.sub(r"^(\./)+", "", path))
 
 
 def shown(text: str) -> str:

@@ -78,15 +78,13 @@ class Context:
 
     def profile_of(self, pack: str, trace: str) -> TraceProfile | None:
         """What a profile says of a trace, one of the kernel's device first; None if no profile has it."""
-        ordered = sorted(
-            self.profiles, key=lambda it: (it.device != self.target.device, it.device_name, it.torch)
-        )
-        for profile in ordered:
-            if profile.pack == pack:
-                match = next((it for it in profile.traces if it.trace == trace), None)
-                if match is not None:
-                    return match
-        return None
+        found = [
+            (profile.device != self.target.device, profile.device_name, profile.torch, timed)
+            for profile in self.profiles
+            for timed in profile.traces
+            if profile.pack == pack and timed.trace == trace
+        ]
+        return min(found, key=lambda row: row[:3])[3] if found else None
 
 
 def gather(
@@ -95,9 +93,10 @@ def gather(
     entry: KernelEntry,
     implementation: Implementation,
     *,
+    sources: Mapping[str, str],
     hardware: Hardware,
     evaluations: Sequence[Evaluation] = (),
-    top: Path | None = None,
+    top: Path,
 ) -> Context:
     """A context from a project's files.
 
@@ -106,14 +105,14 @@ def gather(
         config: the loaded file.
         entry: the kernel.
         implementation: one of it, or one that is to be written.
+        sources: its own sources by path relative to `top`, main file first; "" for those not there.
         hardware: what it runs on.
         evaluations: what the gate said of the sources as they are.
-        top: folder that paths are relative to, if not that of cgins.yaml.
+        top: folder that paths are relative to.
 
     Raises:
         PackError: a trace pack or profile cannot be read.
     """
-    top = top or config.root
     packs = tuple(open_pack(folder) for folder in config.traces)
     return Context(
         target=target,
@@ -121,8 +120,8 @@ def gather(
         entry=entry,
         implementation=implementation,
         top=top,
-        sources=sources_of(config, implementation, top),
-        headers=headers_of(config, implementation, top),
+        sources=sources,
+        headers=_included([top / path for path in sources], config.root, top),
         packs=packs,
         profiles=tuple(profile for pack in packs for profile in read_all(pack)),
         hardware=hardware,
@@ -130,24 +129,11 @@ def gather(
     )
 
 
-def sources_of(config: Config, implementation: Implementation, top: Path) -> dict[str, str]:
-    """An implementation's own sources by path relative to `top`, main file first; "" for those not there."""
-    return {relative(file, top): text_of(file) for file in _own(config, implementation)}
-
-
-def _own(config: Config, implementation: Implementation) -> tuple[Path, ...]:
-    """Its files; of a Python target without any the module's file, where it would be in the project."""
-    if implementation.sources or not implementation.target:
-        return implementation.sources
-    return (config.root.joinpath(*implementation.target.partition(":")[0].split(".")).with_suffix(".py"),)
-
-
-def headers_of(config: Config, implementation: Implementation, top: Path) -> dict[str, str]:
-    """Headers and modules of the project that an implementation's sources include, the nearest first."""
-    own = _own(config, implementation)
+def _included(own: Sequence[Path], root: Path, top: Path) -> dict[str, str]:
+    """Headers and modules of the project that sources include, the nearest first, text by path."""
     headers: dict[Path, None] = {}
     for file in own:
-        for header in _modules(file, config.root) if file.suffix == ".py" else _headers(file):
+        for header in _modules(file, root) if file.suffix == ".py" else _headers(file):
             if header not in own and header.resolve().is_relative_to(top.resolve()):
                 headers.setdefault(header)
     return {relative(file, top): text_of(file) for file in list(headers)[:_MOST_HEADERS]}

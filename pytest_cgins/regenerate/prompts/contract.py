@@ -28,11 +28,10 @@ def described_contract(context: Context) -> dict[str, object]:
         "lacks_own_features": arch.isdigit() and int(arch) >= FIRST_WITH_OWN_FEATURES,
         "flags": [flag for flag in it.flags if "/" not in flag],
         "builds": [
-            " ".join(f"-D{name}={value}" for name, value in it.specialized.named(build).items())
-            for build in it.specialized.builds
-        ]
-        if it.specialized is not None
-        else [],
+            " ".join(f"-D{name}={value}" for name, value in special.named(build).items())
+            for special in ([it.specialized] if it.specialized is not None else [])
+            for build in special.builds
+        ],
     }
     if it.contract not in ("launcher", "device"):
         return facts | {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -109,17 +110,12 @@ def read(
     """
     kind = device_of(device)
     facts = _cuda(device, library, proc) if kind.is_cuda else _cpu(cores, proc, sys_folder)
-    known = {it.name for it in fields(Hardware)}
-    facts = {name: value for name, value in facts.items() if name in known}
     if driver and kind.is_cuda:
         facts["driver"] = driver
+    facts["peak_flops_per_s"] = dict(sorted((peak_flops_per_s or {}).items()))
+    known = {field.name for field in fields(Hardware)} & facts.keys()
     return Hardware(
-        **{
-            **facts,
-            "device": kind.name,
-            "peak_bytes_per_s": peak_bytes_per_s,
-            "peak_flops_per_s": dict(sorted((peak_flops_per_s or {}).items())),
-        }
+        device=kind.name, peak_bytes_per_s=peak_bytes_per_s, **{name: facts[name] for name in known}
     )
 
 
@@ -135,8 +131,6 @@ def _cuda(device: str, library: str, proc: Path) -> dict[str, Any]:
         )  # fmt: skip
         answers = json.loads(ran.stdout.decode(errors="replace").strip().splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
-        return {}
-    if not isinstance(answers, dict) or not answers:
         return {}
     numbers = {name: value for name, value in answers.items() if isinstance(value, int) and value > 0}
     facts: dict[str, Any] = dict(numbers)
@@ -161,19 +155,10 @@ def _cpu(cores: int, proc: Path, sys_folder: Path) -> dict[str, Any]:
     present = set(flags[1].split()) if flags else set()
     return {
         "name": one_line(name[1], 80) if name else "",
-        "cores": cores or _usable_cores(),
+        "cores": cores or len(os.sched_getaffinity(0)),
         "vector_flags": tuple(flag for flag in _VECTOR_FLAGS if flag in present),
         "caches": _caches(sys_folder / "devices/system/cpu/cpu0/cache"),
     }
-
-
-def _usable_cores() -> int:
-    import os
-
-    try:
-        return len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        return os.cpu_count() or 0
 
 
 def _caches(folder: Path) -> tuple[tuple[str, int], ...]:

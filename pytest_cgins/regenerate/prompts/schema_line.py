@@ -159,13 +159,8 @@ def _default_of(
         return _default_text(recorded)
     if argument.name in usual:
         return usual[argument.name]
-    if (
-        known is not None
-        and known.has_default
-        and isinstance(known.default, (bool, int, float, str, type(None)))
-    ):
-        return repr(known.default)
-    return ""
+    is_plain = known is not None and isinstance(known.default, bool | int | float | str | None)
+    return repr(known.default) if known is not None and known.has_default and is_plain else ""
 
 
 def _spelled(arguments: Sequence[tuple[str, str, str]], changed: Sequence[str]) -> list[str]:

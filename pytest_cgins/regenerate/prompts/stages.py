@@ -6,13 +6,9 @@ The stages are data, in `templates/stages.yaml`. Figures go before the plan: a s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pytest_cgins.config import document
-from pytest_cgins.config.document import Readers, Value
 from pytest_cgins.regenerate.methods.axis_budget import LEAST_GAP, TIES, Gaps
 from pytest_cgins.regenerate.methods.model import Axis
 from pytest_cgins.regenerate.model import INCUMBENT, Ask
@@ -66,91 +62,24 @@ def _done(tree: Tree, number: int, *, before: int) -> int:
     return here + 1 + _done(tree, _start(tree, number), before=tree.ask(number).round)
 
 
-DATA = FOLDER / "stages.yaml"
-VERSION = 1
 BUSY = 0.5
 """Where compute or memory is nearer to its peak than this, the other's gap is in the nature of the op."""
 _OF_AXIS: Mapping[Axis, Stage] = {"compute": "structure", "memory": "memory", "latency": "parallelism"}
-_BACKENDS: tuple[Backend, ...] = get_args(Backend)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
-    """One stage of one kind of op."""
-
-    title: str
-    """What it is about, as a phrase."""
-    everywhere: tuple[str, ...]
-    """What to do, in every language."""
-    of_backend: Mapping[Backend, tuple[str, ...]]
-    """What to do besides, by language."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The stages of all kinds of ops."""
-
-    families: Mapping[str, Mapping[Stage, Lines]]
-    """By family."""
-    constants: Mapping[str, str]
-    """What may be tuned without another design, by language."""
-
-    def lines(self, families: Sequence[str], backend: Backend, stage: Stage) -> tuple[str, ...]:
-        """What to do in a stage, for an op of several kinds."""
-        return tuple(
-            line
-            for family in families
-            for it in (self.families[family][stage],)
-            for line in (*it.everywhere, *it.of_backend[backend])
-        )
 
 
 @cache
-def shipped() -> Plan:
-    """The stages that come with the package."""
-    return read(DATA)
+def shipped() -> dict[str, Any]:
+    """The stages of all kinds of ops, as their file has them: `families` and `constants`."""
+    import yaml
+
+    stages: dict[str, Any] = yaml.safe_load((FOLDER / "stages.yaml").read_text(encoding="utf-8"))
+    return stages
 
 
-def read(file: Path) -> Plan:
-    """The stages of a file.
-
-    Raises:
-        ConfigError: it cannot be read, or something in it is missing, unknown or empty.
-    """
-    top = document.read(file)
-    families = (*get_args(workload.Family), "backward")
-    readers: Readers = {
-        "version": _version,
-        "families": lambda value: value.mapping("families").read_all(
-            dict.fromkeys(families, _family), remedy="write its stages"
-        ),
-        "constants": lambda value: value.mapping("constants").read_all(
-            dict.fromkeys(get_args(workload.Language), Value.text), remedy="write it"
-        ),
-    }
-    fields = top.read_all(readers, remedy=f"write version: {VERSION}, families and constants")
-    return Plan(families=fields["families"], constants=fields["constants"])
-
-
-def _version(value: Value) -> None:
-    if value.integer() != VERSION:
-        value.fail(f"version {value.scalar()} of a file of stages", remedy=f"write version: {VERSION}")
-
-
-def _family(value: Value) -> Any:
-    """Lines by stage."""
-    readers: Readers = dict.fromkeys(map(str, STAGES), _lines)
-    return value.mapping(f'family "{value.key}"').read_all(readers, remedy="write it")
-
-
-def _lines(value: Value) -> Lines:
-    texts = dict.fromkeys(("all", *_BACKENDS), Value.texts)
-    section = value.mapping(f'stage "{value.key}" of {value.section.title}')
-    fields = section.read_all(
-        {"title": Value.text, **texts}, remedy="write a title and, by language, lists of sentences"
-    )
-    of_backend = {backend: fields[backend] for backend in _BACKENDS}
-    return Lines(title=fields["title"], everywhere=fields["all"], of_backend=of_backend)
+def lines_of(families: Sequence[str], backend: Backend, stage: Stage) -> list[str]:
+    """What to do in a stage, for an op of several kinds."""
+    stages = [shipped()["families"][family][stage] for family in families]
+    return [line for lines in stages for line in (*lines["all"], *lines[backend])]
 
 
 def described(context: Context, focus: Focus | None, gaps: Gaps | None = None) -> str:
@@ -163,7 +92,6 @@ def described(context: Context, focus: Focus | None, gaps: Gaps | None = None) -
     """
     if focus is None:
         return ""
-    plan = shipped()
     backend = workload.backend_of(context)
     families: list[str] = [*workload.families_of(context.target.op)]
     if "@backward" in context.target.op:
@@ -173,9 +101,9 @@ def described(context: Context, focus: Focus | None, gaps: Gaps | None = None) -
         "stage.md",
         focus=focus,
         stages=STAGES,
-        titles={stage: plan.families[families[0]][stage].title for stage in STAGES},
-        lines={stage: plan.lines(families, backend, stage) for stage in STAGES},
-        constants=plan.constants[workload.language_of(context)],
+        titles={stage: shipped()["families"][families[0]][stage]["title"] for stage in STAGES},
+        lines={stage: lines_of(families, backend, stage) for stage in STAGES},
+        constants=shipped()["constants"][workload.language_of(context)],
         gaps=gaps,
         axis=axis,
         points_to=_OF_AXIS[axis] if axis is not None else None,

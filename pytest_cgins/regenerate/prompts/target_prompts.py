@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from pytest_cgins.core.model import Evaluation
@@ -112,34 +112,25 @@ def _bounded(text: str, avoid: list[str]) -> Advice:
     )
 
 
+@dataclass(eq=False, repr=False)
 class ContextPrompts:
-    """Makes prompts; traces are read when the first one is asked for.
+    """Makes prompts; traces are read when the first one is asked for."""
 
-    Args:
-        target: what is regenerated.
-        copy: where its sources are.
-        incumbent: sources as they are in the project, by path, main file first.
-        hardware: what it runs on, asked when it is needed.
-        evaluations: what the gate had found.
-        memory: what is remembered of methods, asked again for each prompt.
-    """
+    target: Target
+    """What is regenerated."""
+    copy: ProjectCopy
+    """Where its sources are."""
+    incumbent: Mapping[str, str]
+    """Sources as they are in the project, by path, main file first."""
+    hardware: Callable[[], Hardware]
+    """What it runs on, asked when it is needed."""
+    evaluations: tuple[Evaluation, ...]
+    """What the gate had found."""
+    _: KW_ONLY
+    memory: Callable[[], MethodMemory] = MethodMemory
+    """What is remembered of methods, asked again for each prompt."""
 
-    def __init__(
-        self,
-        target: Target,
-        copy: ProjectCopy,
-        incumbent: Mapping[str, str],
-        hardware: Callable[[], Hardware],
-        evaluations: tuple[Evaluation, ...],
-        *,
-        memory: Callable[[], MethodMemory] = MethodMemory,
-    ) -> None:
-        self._target = target
-        self._copy = copy
-        self._incumbent = dict(incumbent)
-        self._hardware = hardware
-        self._evaluations = evaluations
-        self._memory = memory
+    def __post_init__(self) -> None:
         self._gathered: Context | None = None
 
     def first(
@@ -199,7 +190,7 @@ class ContextPrompts:
 
     def situation(self) -> Situation | None:
         """What methods are remembered for; None where none are offered."""
-        return methods.situation(self._context(self._incumbent, (), ()))
+        return methods.situation(self._context(self.incumbent, (), ()))
 
     def _offers(
         self, context: Context, ask: Ask, tree: Tree, evidence: Evidence | None
@@ -207,7 +198,7 @@ class ContextPrompts:
         return methods.offers(
             context,
             registry.shipped(),
-            self._memory(),
+            self.memory(),
             gaps=evidence.gaps if evidence else Gaps(),
             metrics=evidence.figures if evidence else {},
             applied=tree.applied(ask.parent),
@@ -225,21 +216,20 @@ class ContextPrompts:
         self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
     ) -> Context:
         if self._gathered is None:
-            entry, implementation = self._copy.entry()
+            entry, implementation = self.copy.entry()
             self._gathered = gather(
-                self._target,
-                self._copy.config,
+                self.target,
+                self.copy.config,
                 entry,
                 implementation,
-                hardware=self._hardware(),
-                evaluations=self._evaluations,
-                top=self._copy.top,
+                sources=self.incumbent,
+                hardware=self.hardware(),
+                evaluations=self.evaluations,
+                top=self.copy.top,
             )
-            if self._target.goal == "generate":
+            if self.target.goal == "generate":
                 traces = [trace for _, trace in self._gathered.traces]
-                schema = schema_line.derive(self._copy.config, entry, implementation, traces)
+                schema = schema_line.derive(self.copy.config, entry, implementation, traces)
                 self._gathered = replace(self._gathered, schema=schema)
-        candidate = {} if sources == self._incumbent else dict(sources)
-        return replace(
-            self._gathered, sources=self._incumbent, candidate=candidate, attempts=attempts, advices=advices
-        )
+        candidate = {} if sources == self.incumbent else dict(sources)
+        return replace(self._gathered, candidate=candidate, attempts=attempts, advices=advices)

@@ -66,15 +66,9 @@ def _key(name: str) -> str:
     return name.strip("_").replace("_", "")
 
 
-DEVICE_DECORATORS = frozenset(
-    {
-        "triton.jit",
-        "triton.language.jit",
-        "triton.experimental.gluon.jit",
-        "cutlass.cute.jit",
-        "cutlass.cute.kernel",
-    }
-)
+DEVICE_DECORATORS = frozenset({
+    "triton.jit", "triton.language.jit", "triton.experimental.gluon.jit", "cutlass.cute.jit", "cutlass.cute.kernel",
+})  # fmt: skip
 
 
 def imported(tree: ast.AST) -> dict[str, str]:

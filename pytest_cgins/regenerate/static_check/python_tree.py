@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import PurePosixPath
@@ -12,6 +13,7 @@ from pytest_cgins.core import syntax
 from pytest_cgins.regenerate.model import Finding
 from pytest_cgins.regenerate.static_check import python_names, python_tables
 
+_TELLTALE = re.compile("pytest|cgins_worker", re.IGNORECASE)
 Against = tuple[ast.AST, str, str]
 """A node, a code, and words."""
 
@@ -72,27 +74,11 @@ class _Checker:
 
     def run(self) -> Iterator[Against]:
         for node in ast.walk(self._tree):
-            for kinds, look in self._looks:
-                if isinstance(node, kinds):
-                    yield from look(node)
+            if look := _LOOKS.get(type(node)):
+                yield from look(self, node)
         composed = self._work.composed(self._called)
         if composed:
             yield self._called[composed[-1]], "calls-op", " and ".join(composed)
-
-    @property
-    def _looks(self) -> tuple[tuple[tuple[type[ast.AST], ...], Callable[[Any], Iterator[Against]]], ...]:
-        """What looks at which kinds of nodes."""
-        return (
-            ((ast.Import,), self._imports),
-            ((ast.ImportFrom,), self._import_from),
-            ((ast.Name,), self._name),
-            ((ast.Attribute,), self._attribute),
-            ((ast.Call,), self._call),
-            ((ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.For, ast.With), self._assignment),
-            ((ast.BinOp,), self._operator),
-            ((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), self._definition),
-            ((ast.Constant,), self._string),
-        )
 
     def _imports(self, node: ast.Import) -> Iterator[Against]:
         for alias in node.names:
@@ -108,12 +94,7 @@ class _Checker:
         if not isinstance(node.value, str) or id(node) in self._docstrings:
             return
         text = node.value
-        if (
-            "pytest" in text.lower()
-            or "CGINS_" in text
-            or "INVOCATION_ID" in text
-            or "cgins_worker" in text.lower()
-        ):
+        if any(word in text for word in ("CGINS_", "INVOCATION_ID")) or _TELLTALE.search(text):
             yield node, "self-recognition", f"the text {text[:60]!r}"
         elif text.startswith(("/proc/", "/dev/shm", "/sys/class")):  # noqa: S108 - looked for, not used
             yield node, "file-access", f"the text {text[:60]!r}"
@@ -240,6 +221,22 @@ class _Checker:
                 full = python_names.dotted(base, self._names)
                 if full in ("torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter"):
                     yield node, "patches-torch", f"a class made from {full}"
+
+
+_LOOKS: dict[type[ast.AST], Callable[[_Checker, Any], Iterator[Against]]] = {
+    ast.Import: _Checker._imports,
+    ast.ImportFrom: _Checker._import_from,
+    ast.Name: _Checker._name,
+    ast.Attribute: _Checker._attribute,
+    ast.Call: _Checker._call,
+    ast.BinOp: _Checker._operator,
+    ast.Constant: _Checker._string,
+    **dict.fromkeys(
+        (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.For, ast.With), _Checker._assignment
+    ),
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), _Checker._definition),
+}
+"""What looks at which kinds of nodes."""
 
 
 def _targets(node: ast.AST) -> Iterator[ast.AST]:

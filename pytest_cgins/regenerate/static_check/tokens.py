@@ -77,7 +77,21 @@ class Unit:
 
 def read(text: str) -> Unit:
     """The tokens of a C++ or CUDA source; any text has some."""
-    return _Reader().run(_joined(text.replace("\r\n", "\n").replace("\r", "\n")))
+    code: list[Token] = []
+    directives: list[Directive] = []
+    line, tokens = 1, list[Token]()
+    # None ends the last line, whatever is left open in it.
+    for found in (*TOKEN.finditer(_joined(text.replace("\r\n", "\n").replace("\r", "\n"))), None):
+        if found is None or found.lastgroup == "newline":
+            if tokens and tokens[0].kind == "mark" and tokens[0].text in ("#", "%:"):
+                directives.append(_directive(*tokens))
+            else:
+                code += tokens
+            tokens = []
+        elif found.lastgroup not in ("skipped", "splice"):
+            tokens.append(_token(found, line))
+        line += found[0].count("\n") if found is not None else 0
+    return Unit(code=tuple(code), directives=tuple(directives))
 
 
 def _joined(text: str) -> str:
@@ -97,47 +111,20 @@ def _joined(text: str) -> str:
     return "".join(parts)
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self._code: list[Token] = []
-        self._directives: list[Directive] = []
-        self._open: list[Token] | None = None
-        self._is_fresh = True
-        """Whether nothing but space has come since the line began."""
+def _token(found: re.Match[str], line: int) -> Token:
+    kind, text = found.lastgroup, found[0]
+    if kind == "raw":
+        kind, text = "text", found["raw"]
+    elif kind in ("text", "character"):
+        quote = '"' if kind == "text" else "'"
+        text = text[text.index(quote) + 1 :].removesuffix(quote)
+    return Token(kind, text, line)  # type: ignore[arg-type]
 
-    def run(self, text: str) -> Unit:
-        line = 1
-        for found in TOKEN.finditer(text):
-            if found.lastgroup == "newline":
-                self._end_line()
-            elif found.lastgroup not in ("skipped", "splice"):
-                self._add(found.lastgroup or "", found, line)
-            line += found[0].count("\n")
-        self._end_line()
-        return Unit(code=tuple(self._code), directives=tuple(self._directives))
 
-    def _add(self, kind: str, found: re.Match[str], line: int) -> None:
-        text = found[0]
-        if self._is_fresh and text in ("#", "%:") and self._open is None:
-            self._open = [Token("mark", "#", line)]
-            return
-        self._is_fresh = False
-        if kind == "raw":
-            kind, text = "text", found["raw"]
-        elif kind in ("text", "character"):
-            quote = '"' if kind == "text" else "'"
-            text = text[text.index(quote) + 1 :].removesuffix(quote)
-        target = self._code if self._open is None else self._open
-        target.append(Token(kind, text, line))  # type: ignore[arg-type]
-
-    def _end_line(self) -> None:
-        if self._open is not None:
-            hash_, *tokens = self._open
-            name = tokens[0].text if tokens and tokens[0].kind == "name" else ""
-            rest = tuple(tokens[1:] if name else tokens)
-            self._directives.append(Directive(name=name, tokens=rest, rest=_spelled(rest), line=hash_.line))
-            self._open = None
-        self._is_fresh = True
+def _directive(mark: Token, *tokens: Token) -> Directive:
+    name = tokens[0].text if tokens and tokens[0].kind == "name" else ""
+    rest = tokens[1:] if name else tokens
+    return Directive(name=name, tokens=rest, rest=_spelled(rest), line=mark.line)
 
 
 def _spelled(tokens: tuple[Token, ...]) -> str:

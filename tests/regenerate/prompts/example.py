@@ -7,12 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.config import Config, load
+from pytest_cgins.config import Config, Implementation, load
 from pytest_cgins.core.model import Case, Evaluation, Probe, Reason, Status, WorstElement
 from pytest_cgins.regenerate import targets
 from pytest_cgins.regenerate.model import Goal
-from pytest_cgins.regenerate.prompts.context import Context, gather
-from pytest_cgins.regenerate.prompts.hardware import Hardware
+from pytest_cgins.regenerate.prompts.context import Context, gather, relative
+from pytest_cgins.regenerate.prompts.hardware import Hardware, text_of
 from tests.evaluations import make_evaluation
 
 PROJECT = Path(__file__).parents[3] / "example_project"
@@ -41,6 +41,8 @@ def context_of(kernel: str, implementation: str, goal: Goal = "repair", **given:
     entry = next(one for one in config().kernels if one.name == kernel)
     chosen = next(one for one in entry.implementations if one.name == implementation)
     given.setdefault("hardware", H200 if chosen.device == "cuda" else CPU)
+    given.setdefault("top", PROJECT)
+    given.setdefault("sources", sources_of(chosen, given["top"]))
     target = targets.target_of(entry, chosen, goal)
     made = gather(target, replace(config(), traces=()), entry, chosen, **given)
     packs, profiles = traces()
@@ -54,9 +56,18 @@ def context_of(kernel: str, implementation: str, goal: Goal = "repair", **given:
 def traces() -> tuple[Any, Any]:
     """Packs and profiles, read once, as `gather` alone reads them."""
     entry = config().kernels[0]
-    target = targets.target_of(entry, entry.implementations[0], "repair")
-    made = gather(target, config(), entry, entry.implementations[0], hardware=CPU)
+    chosen = entry.implementations[0]
+    sources = sources_of(chosen, PROJECT)
+    target = targets.target_of(entry, chosen, "repair")
+    made = gather(target, config(), entry, chosen, sources=sources, hardware=CPU, top=PROJECT)
     return made.packs, made.profiles
+
+
+def sources_of(implementation: Implementation, top: Path) -> dict[str, str]:
+    """Its own sources as the example has them; of a Python target without any the module's file."""
+    module = PROJECT.joinpath(*implementation.target.partition(":")[0].split(".")).with_suffix(".py")
+    files = implementation.sources or (module,)
+    return {relative(file, top): text_of(file) for file in files}
 
 
 def case_of(context: Context, number: int = 0) -> Case:

@@ -9,7 +9,6 @@ from typing import get_args
 
 import pytest
 
-from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.regenerate.methods import registry
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
@@ -91,9 +90,8 @@ def test_one_pass_has_all_stages():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_kind_of_op_has_its_own_stages(family, backend):
     """For each kind of op and language each stage says something, two stages differ, and nothing is left to fill in."""
-    plan = stages.shipped()
-    texts = [plan.lines((family,), backend, stage) for stage in STAGES]
-    titles = [plan.families[family][stage].title for stage in STAGES]
+    texts = [stages.lines_of((family,), backend, stage) for stage in STAGES]
+    titles = [stages.shipped()["families"][family][stage]["title"] for stage in STAGES]
     for lines in texts:
         assert len(lines) >= 2
         for line in lines:
@@ -180,7 +178,7 @@ def test_a_prompt_for_triton_and_cute_is_about_that_language(kernel, implementat
     )[-1].text
     assert len(made) <= assembly.MOST_CHARACTERS
     assert stage in made
-    assert stages.shipped().constants[workload.language_of(context)] in made
+    assert stages.shipped()["constants"][workload.language_of(context)] in made
     assert (
         made.index("## What makes it fast")
         < made.index(stage.split("\n")[0])
@@ -208,21 +206,7 @@ def test_methods_for_python_languages_name_nothing_of_cuda_cpp(kernel, implement
     assert not CPP_NAMES.search(text), CPP_NAMES.findall(text)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "complaint"),
-    [
-        ("version: 1", "version: 2", "version 2 of a file of stages"),
-        ("  matmul:\n", "  matmull:\n", 'unknown key "matmull"'),
-        ("      triton:", "      tritn:", 'unknown key "tritn"'),
-        ("  device: tile", "  devise: tile", 'unknown key "devise"'),
-    ],
-)
-def test_a_file_of_stages_is_checked(tmp_path, old, new, complaint):
-    """A stage, language or kind of op that is missing or unknown is an error with file and line."""
-    text = stages.DATA.read_text(encoding="utf-8")
-    assert old in text
-    file = tmp_path / "stages.yaml"
-    file.write_text(text.replace(old, new, 1), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"stages\.yaml:\d+: ") as raised:
-        stages.read(file)
-    assert complaint in str(raised.value)
+def test_every_language_has_its_constants():
+    """What may be tuned is told for each language that a kernel is written in, and nothing is there for others."""
+    assert set(stages.shipped()["constants"]) == set(get_args(workload.Language))
+    assert set(stages.shipped()["families"]) == set(FAMILIES)
