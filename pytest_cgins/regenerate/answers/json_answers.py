@@ -14,7 +14,9 @@ from pytest_cgins.regenerate.answers import own_files
 from pytest_cgins.regenerate.answers.edits import Edit, LineEdit
 
 MAXIMUM_DEPTH = 12
-ESCAPES = dict(zip("ntrbf\"\\/'\n", ["\n", "\t", "\r", "\b", "\f", '"', "\\", "/", "'", ""], strict=True))
+ESCAPES = {
+    "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/", "'": "'", "\n": "",
+}  # fmt: skip
 SPACE = re.compile(r"(?:\s|//[^\n]*)*")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}

@@ -21,7 +21,7 @@ FIRST_WITH_OWN_FEATURES = 90
 
 def described_contract(context: Context) -> dict[str, object]:
     """What the templates in `templates/contract` say of a kernel."""
-    it = context.implementation
+    it, special = context.implementation, context.implementation.specialized
     traces = [trace for _, trace in context.traces]
     arch = context.hardware.arch.removeprefix("sm_")
     facts: dict[str, object] = {
@@ -29,9 +29,10 @@ def described_contract(context: Context) -> dict[str, object]:
         "flags": [flag for flag in it.flags if "/" not in flag],
         "builds": [
             " ".join(f"-D{name}={value}" for name, value in special.named(build).items())
-            for special in ([it.specialized] if it.specialized is not None else [])
             for build in special.builds
-        ],
+        ]
+        if special is not None
+        else [],
     }
     if it.contract not in ("launcher", "device"):
         return facts | {
