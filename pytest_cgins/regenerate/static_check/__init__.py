@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from pytest_cgins.core import syntax
 from pytest_cgins.regenerate.model import Finding
@@ -74,20 +75,17 @@ def check_beside(
         contract: likewise.
         headers: likewise.
     """
-
-    def findings(sources: Mapping[str, str]) -> tuple[Finding, ...]:
-        return check(
-            sources,
-            op=op,
-            contract=contract,
-            allow_libraries=any(_LIBRARIES.search(text) for text in incumbent.values()),
-            allowed_imports=_imports_of(incumbent),
-            headers=headers,
-        )
-
-    known = {(finding.file, finding.code, finding.message) for finding in findings(incumbent)}
+    look = partial(
+        check,
+        op=op,
+        contract=contract,
+        allow_libraries=any(_LIBRARIES.search(text) for text in incumbent.values()),
+        allowed_imports=_imports_of(incumbent),
+        headers=headers,
+    )
+    known = {(finding.file, finding.code, finding.message) for finding in look(incumbent)}
     return tuple(
-        finding for finding in findings(files) if (finding.file, finding.code, finding.message) not in known
+        finding for finding in look(files) if (finding.file, finding.code, finding.message) not in known
     )
 
 

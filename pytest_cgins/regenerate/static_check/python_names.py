@@ -5,20 +5,22 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from pytest_cgins.verify.probes import op_families as families
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SameWork:
-    """The names that an op's kernel may not call."""
+    """The names that an op's kernel may not call; for a function of the user's, its own name and that of torch's like.
 
-    op: str
-    """As cgins.yaml names it, without a backward's mark."""
-    _keys: frozenset[str]
-    _family: str
-    _instead: tuple[frozenset[str], ...]
+    Args:
+        op: as cgins.yaml names it.
+    """
+
+    def __init__(self, op: str) -> None:
+        self.op = op.partition("@")[0]
+        last = families.plain(_snake(self.op.rpartition(".")[2]))
+        self._keys = {_key(last), *(_CLAMPS if last == "relu" else ())}
+        self._family = families.family(last)
 
     def has(self, name: str) -> bool:
         """Whether a function, method, module class or operator of this name does the op's work."""
@@ -31,23 +33,10 @@ class SameWork:
     def composed(self, names: Collection[str]) -> tuple[str, ...]:
         """Those of some names that do the op's work together; none if one is missing."""
         by_family = {families.family(families.plain(_snake(name))): name for name in names}
-        for others in self._instead:
+        for others in map(frozenset, families.INSTEAD.get(self._family, ())):
             if others <= set(by_family):
                 return tuple(by_family[other] for other in sorted(others))
         return ()
-
-
-def of(op: str) -> SameWork:
-    """The names that do what an op does; for a function of the user's, its own name and that of torch's like."""
-    base = op.partition("@")[0]
-    last = families.plain(_snake(base.rpartition(".")[2]))
-    family = families.family(last)
-    return SameWork(
-        op=base,
-        _keys=frozenset({_key(last), *(_CLAMPS if last == "relu" else ())}),
-        _family=family,
-        _instead=tuple(frozenset(others) for others in families.INSTEAD.get(family, ())),
-    )
 
 
 _CLAMPS = ("clamp", "clampmin", "clip")

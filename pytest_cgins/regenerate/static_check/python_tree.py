@@ -50,7 +50,7 @@ def _modules(files: Mapping[str, str]) -> list[str]:
 class _Checker:
     def __init__(self, tree: ast.Module, *, op: str, allowed: Collection[str], package: str) -> None:
         self._tree = tree
-        self._work = python_names.of(op)
+        self._work = python_names.SameWork(op)
         self._allowed = allowed
         self._package = PurePosixPath(package).parent.parts
         self._names = python_names.imported(tree)
