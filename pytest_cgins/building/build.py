@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import hashlib
 import logging
 import os
 import re
 import shlex
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from pytest_cgins.building.builders import cpp, cuda, device, libraries, torch_extension
 from pytest_cgins.building.builders import plan as plans
@@ -31,7 +34,7 @@ from pytest_cgins.core.errors import BuildError, InfrastructureError, SourceErro
 from pytest_cgins.core.model import CONTRACT_VERSION, CompiledKernel, KernelSource
 from pytest_cgins.core.text import counted
 
-__all__ = ["DEFAULT_TIMEOUT_S", "base_key", "build", "cached", "default_cache", "last_seconds", "planner"]
+__all__ = ["DEFAULT_TIMEOUT_S", "base_key", "build", "cached", "default_cache", "planner"]
 
 logger = logging.getLogger(__name__)
 DEFAULT_TIMEOUT_S = 600.0
@@ -88,9 +91,10 @@ def build(
         InfrastructureError: a compiler is missing, or the disk is full.
     """
     if source.contract == "python":
-        return CompiledKernel(
-            source=source, library="", key=_python_key(source), build_seconds=0.0, cached=True
-        )
+        key = source.digest
+        if source.namespace is not None:  # the modules that are imported may differ
+            key = hashlib.sha256(f"{source.namespace.name}\0{source.digest}".encode()).hexdigest()
+        return CompiledKernel(source=source, library="", key=key, build_seconds=0.0, cached=True)
     plan = plan or planner(source)(source)
     base, before = base_key(source, plan)
     store = Cache(cache or default_cache())
@@ -98,13 +102,17 @@ def build(
     if entry is None:
         try:
             store = _writable(store)
-            with store.lock(base, name_of(source), timeout_s if wait_s is None else wait_s):
+            with store.lock(base, source.name, timeout_s if wait_s is None else wait_s):
                 entry = store.lookup(base, plan.roots)
                 if entry is None:
                     entry = _compile(source, plan, store, base=base, before=before, timeout_s=timeout_s)
                     return _compiled(source, plan, store, entry, cached=False)
         except OSError as error:
-            raise _unusable(store, error) from error
+            raise InfrastructureError(
+                f"the build cache {store.folder} cannot be used: {error}",
+                remedy="make room there (`cgins cache prune --max-size 1GB`), or set CGINS_CACHE_DIR to a folder that is "
+                "writable and has room",
+            ) from error
     return _compiled(source, plan, store, entry, cached=True)
 
 
@@ -130,23 +138,6 @@ def changed_headers(source: KernelSource, key: str, *, cache: Path | None = None
     return [header for base in found for header in store.changed_headers(base, key, plan.roots)]
 
 
-def last_seconds(source: KernelSource, *, cache: Path | None = None) -> float | None:
-    """Wall time of the last build of an implementation, whatever its source was then; None if there was none."""
-    return Cache(cache or default_cache()).last_seconds(name_of(source))
-
-
-def _python_key(source: KernelSource) -> str:
-    """The digest; in a namespace it is another one, for the modules that are imported may differ."""
-    if source.namespace is None:
-        return source.digest
-    return hashlib.sha256(f"{source.namespace.name}\0{source.digest}".encode()).hexdigest()
-
-
-def name_of(source: KernelSource) -> str:
-    """`kernel/implementation`, as messages name it."""
-    return f"{source.kernel}/{source.implementation}"
-
-
 def _compile(
     source: KernelSource,
     plan: plans.Plan,
@@ -162,7 +153,7 @@ def _compile(
         BuildError: a source includes what has no end, the compiler did not end in time, or a source changed meanwhile.
         InfrastructureError: the disk is full, or a compiler was killed.
     """
-    name = name_of(source)
+    name = source.name
     if endless := endless_include(source.files, plans.header_roots(source)):
         raise BuildError(
             f"{name}: {endless}, a device, a pipe or a file of the system's", remedy="include plain files"
@@ -184,15 +175,12 @@ def _compile(
         read = sorted(set(_headers(folder, source)))
         if before != [file_digest(file) for file in source.files] or _written_since(read, plan.roots, began):
             raise BuildError(f"{name}: a source changed while it was compiled", remedy="run again")
+        done: dict[str, Any] = {"command": outcome.command, "seconds": seconds, "log": outcome.log}
         if outcome.status != 0 and not _repeatable(source, plan, outcome, folder):
-            return Entry(
-                key="", artifact=None, sha256="", status=outcome.status or 0, command=outcome.command, log=outcome.log,
-                seconds=seconds,
-            )  # fmt: skip
+            return Entry(key="", artifact=None, sha256="", status=outcome.status or 0, **done)
         record = {
             "kernel": source.kernel, "implementation": source.implementation, "device": source.device,
-            "contract": source.contract, "archs": list(plan.archs or source.archs),
-            "status": outcome.status, "command": outcome.command, "seconds": seconds, "log": outcome.log,
+            "contract": source.contract, "archs": list(plan.archs or source.archs), "status": outcome.status, **done,
         }  # fmt: skip
         artifact = plan.artifact if outcome.status == 0 else ""
         if artifact and not _is_plain(folder / artifact):
@@ -205,7 +193,7 @@ def _compile(
         entry = store.store(base, plan.roots, read=read, built=folder, artifact=artifact, record=record)
     if artifact:
         store.keep_seconds(name, seconds)
-    space.added(store.folder, sum(file.stat().st_size for file in store.folder_of(entry).iterdir()))
+    space.added(store.folder, sum(file.stat().st_size for file in store.folder_of(entry.key).iterdir()))
     return entry
 
 
@@ -219,26 +207,20 @@ def _require_verdict(
         InfrastructureError: it was killed, or lacked something.
     """
     if outcome.status is None:
-        raise BuildError(
-            f"{name_of(source)}: {plan.compiler} was not done after {timeout_s:g} s and was killed",
-            remedy=f"simplify the source, or raise the limit; what it printed is in {kept}",
-            log=outcome.log,
-            command=outcome.command,
-        )
-    over = diagnostics.over_limit(outcome.status, outcome.log)
+        over, limit = f"was not done after {timeout_s:g} s and was killed", "the limit"
+    else:
+        over, limit = diagnostics.over_limit(outcome.status, outcome.log), f"{MEMORY_VARIABLE} (GiB)"
     if over:
         raise BuildError(
-            f"{name_of(source)}: {plan.compiler} {over}",
-            remedy=f"simplify the source, or raise {MEMORY_VARIABLE} (GiB); what it printed is in {kept}",
+            f"{source.name}: {plan.compiler} {over}",
+            remedy=f"simplify the source, or raise {limit}; what it printed is in {kept}",
             log=outcome.log,
             command=outcome.command,
         )
-    trouble = diagnostics.not_the_source(outcome.status, outcome.log)
-    if trouble:
-        what, remedy = trouble
+    if trouble := diagnostics.not_the_source(outcome.status or 0, outcome.log):
         raise InfrastructureError(
-            f"{name_of(source)}: {plan.compiler} could not do its work: {what}",
-            remedy=f"{remedy}; the whole log is in {kept}",
+            f"{source.name}: {plan.compiler} could not do its work: {trouble[0]}",
+            remedy=f"{trouble[1]}; the whole log is in {kept}",
         )
 
 
@@ -276,7 +258,7 @@ def _compiled(
     """
     if cached:
         commands = " && ".join(entry.command.splitlines())
-        logger.info("%s: cached, once done in %.2f s: %s", name_of(source), entry.seconds, commands)
+        logger.info("%s: cached, once done in %.2f s: %s", source.name, entry.seconds, commands)
     if entry.artifact is None:
         base, _ = base_key(source, plan)
         raise _refusal(source, plan, entry, store.keep_log(base, _whole_log(entry)))
@@ -369,20 +351,9 @@ def _warn_read_only(folder: Path, reason: str) -> None:
 
 @lru_cache(maxsize=1)
 def _private_folder() -> Path:
-    import atexit
-    import shutil
-
     folder = Path(tempfile.mkdtemp(prefix="cgins-builds-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _unusable(store: Cache, error: OSError) -> InfrastructureError:
-    return InfrastructureError(
-        f"the build cache {store.folder} cannot be used: {error}",
-        remedy="make room there (`cgins cache prune --max-size 1GB`), or set CGINS_CACHE_DIR to a folder that is "
-        "writable and has room",
-    )
 
 
 def _whole_log(done: Outcome | Entry) -> str:
@@ -396,7 +367,7 @@ def _refusal(source: KernelSource, plan: plans.Plan, entry: Entry, kept: Path) -
     hint = f"; `cgins schema {source.kernel}` prints the prototype" if plan.prototyped else ""
     unknown = diagnostics.unknown_architecture(entry.log)
     return BuildError(
-        f"{name_of(source)}: {plan.compiler} refused {diagnostics.shown(source.files[0])}: {errors}\n{summary}",
+        f"{source.name}: {plan.compiler} refused {diagnostics.shown(source.files[0])}: {errors}\n{summary}",
         remedy=f"{unknown}; the whole log is in {kept}" if unknown else f"the whole log is in {kept}{hint}",
         log=entry.log,
         command=entry.command,
@@ -417,14 +388,11 @@ def _headers(folder: Path, source: KernelSource) -> Iterator[Path]:
             if path.parent in (folder, plans.INCLUDE) or name in source.files:
                 continue
             # What the compiler wrote here is not trusted, and a device may have no end.
-            if not _is_special(path) and not (fenced and name.startswith(("/proc/", "/dev/", "/sys/"))):
+            special = path.exists() and not path.is_file()
+            if not special and not (fenced and name.startswith(("/proc/", "/dev/", "/sys/"))):
                 yield path
 
 
 def _is_plain(file: Path) -> bool:
     """Whether it is a file itself, and no link to another, which a compiler in a sandbox may not even see."""
     return not file.is_symlink() and file.is_file()
-
-
-def _is_special(path: Path) -> bool:
-    return path.exists() and not path.is_file()

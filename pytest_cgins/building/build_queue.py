@@ -59,10 +59,6 @@ class _Task:
     began: float = 0.0
     outcome: Outcome | None = None
 
-    @property
-    def name(self) -> str:
-        return f"{self.source.kernel}/{self.source.implementation}"
-
 
 @dataclass(slots=True)
 class _Tally:
@@ -150,16 +146,13 @@ class BuildQueue:
             if task.state in ("new", "queued", "elsewhere"):
                 self._start_thread(task)
         try:
-            return self._wait_for(task, on_wait)
+            with ExitStack() as waiting, Wait(f"the build of {source.name}") as wait:
+                if task.outcome is None:
+                    waiting.enter_context(self._compilers.resumed())
+                return self._ended(task, on_wait, wait)
         finally:
             if on_wait is not None:
                 on_wait(None)
-
-    def _wait_for(self, task: _Task, on_wait: Callable[[Progress | None], object] | None) -> CompiledKernel:
-        with ExitStack() as waiting, Wait(f"the build of {task.name}") as wait:
-            if task.outcome is None:
-                waiting.enter_context(self._compilers.resumed())
-            return self._ended(task, on_wait, wait)
 
     def _ended(
         self, task: _Task, on_wait: Callable[[Progress | None], object] | None, wait: Wait
@@ -168,15 +161,14 @@ class BuildQueue:
             with self._changed:
                 if task.outcome is None and not self._closed:
                     self._changed.wait(POLL_S)
-                outcome, progress = task.outcome, self._progress()
+                outcome, progress = task.outcome, self.progress()
             if isinstance(outcome, Exception):
                 raise outcome.with_traceback(None)
             if outcome is not None:
                 return outcome
             if self._closed:
-                raise InfrastructureError(
-                    f"{task.name} was not built before the run ended", remedy="run again"
-                )
+                what = f"{task.source.name} was not built before the run ended"
+                raise InfrastructureError(what, remedy="run again")
             wait.tick(shown=bool(on_wait is not None and on_wait(progress)))
 
     def looked_up(self, limit_s: float) -> Progress:
@@ -185,16 +177,11 @@ class BuildQueue:
         with self._changed:
             while any(not task.known for task in self._tasks.values()) and time.monotonic() < end:
                 self._changed.wait(max(0.0, end - time.monotonic()))
-            return self._progress()
+            return self.progress()
 
     def quiet(self) -> AbstractContextManager[None]:
         """Around what is timed: no compiler of this run runs meanwhile."""
         return self._compilers.suspended()
-
-    def progress(self) -> Progress:
-        """How far the builds are."""
-        with self._changed:
-            return self._progress()
 
     def again(self, source: KernelSource) -> None:
         """Forget how a build ended: the next `result` looks into the cache anew, which trusts no altered file."""
@@ -223,10 +210,9 @@ class BuildQueue:
 
     def _task(self, source: KernelSource) -> _Task:
         """The task of a source, made if there is none. The lock is held, here and in what follows."""
-        found = self._tasks.get(source)
-        if found is None:
-            found = self._tasks[source] = _Task(source, len(self._tasks))
-        return found
+        if source not in self._tasks:
+            self._tasks[source] = _Task(source, len(self._tasks))
+        return self._tasks[source]
 
     def _employ(self) -> None:
         """Start threads as long as there is work for them, up to `jobs`."""
@@ -280,7 +266,7 @@ class BuildQueue:
         if found is None:
             contract, device = task.source.contract, task.source.device
             guess = UNKNOWN_SECONDS.get(contract, 3.0 if device_of(device).is_cuda else 1.0)
-            task.expected_s = self._cache.last_seconds(task.name) or guess
+            task.expected_s = self._cache.last_seconds(task.source.name) or guess
             return "queued"
         with self._changed:
             self._tally.cached += bool(found.library)
@@ -315,21 +301,19 @@ class BuildQueue:
             self._tally.failed += 1
         return error
 
-    def _progress(self) -> Progress:
+    def progress(self) -> Progress:
+        """How far the builds are."""
         now = time.monotonic()
-        compiled = [task for task in self._tasks.values() if task.source.contract != "python"]
-        running = [(one.name, now - one.began) for one in compiled if one.began]
-        waiting = sum(one.state != "done" for one in compiled) - len(running)
-        tally = self._tally
-        return Progress(
-            cached=tally.cached,
-            built=tally.built,
-            failed=tally.failed,
-            waiting=waiting,
-            running=tuple(sorted(running, key=lambda one: -one[1])),
-            seconds=0.0 if tally.first_began is None else tally.last_ended - tally.first_began,
-            compile_seconds=tally.compile_s,
-        )
+        with self._changed:
+            compiled = [task for task in self._tasks.values() if task.source.contract != "python"]
+            running = [(task.source.name, now - task.began) for task in compiled if task.began]
+            tally = self._tally
+            return Progress(
+                cached=tally.cached, built=tally.built, failed=tally.failed, compile_seconds=tally.compile_s,
+                waiting=sum(task.state != "done" for task in compiled) - len(running),
+                running=tuple(sorted(running, key=lambda named: -named[1])),
+                seconds=0.0 if tally.first_began is None else tally.last_ended - tally.first_began,
+            )  # fmt: skip
 
 
 def _rank(task: _Task) -> tuple[bool, bool, bool, float, int]:

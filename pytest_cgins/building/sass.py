@@ -7,9 +7,9 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 
+from pytest_cgins.building.compilers import toolkit
 from pytest_cgins.core.errors import InfrastructureError
 
 TOOL = "cuobjdump"
@@ -29,15 +29,10 @@ Mix = tuple[tuple[str, int], ...]
 
 def disassembler() -> Path | None:
     """The cuobjdump of `$CUDA_HOME`, on PATH, in /usr/local/cuda, or of its Python package; None without."""
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     on_path = shutil.which(TOOL)
-    places = [Path(home) / "bin" / TOOL] if home else []
-    places += [Path(on_path)] if on_path else []
-    places += [Path("/usr/local/cuda/bin") / TOOL]
-    spec = find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        places += sorted(Path(folder).glob(f"*/bin/{TOOL}"))
-    return next((place for place in places if os.access(place, os.X_OK)), None)
+    paths = [folder / "bin" / TOOL for folder in toolkit.named()] + ([Path(on_path)] if on_path else [])
+    paths += [toolkit.USUAL / "bin" / TOOL, *toolkit.packaged(f"*/bin/{TOOL}")]
+    return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
 def disassemble(tool: Path, library: Path, arch: str) -> dict[str, tuple[Mix, ...]]:

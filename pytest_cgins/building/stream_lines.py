@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from pytest_cgins.building.contracts.launch_line import split
+
 SHOWN = 5
 _SUFFIXES = (".cu", ".cuh", ".cpp", ".h", ".hpp")
 _LAUNCH = re.compile(r"<<<(.*?)>>>")
@@ -35,20 +37,8 @@ def _leaves_stream(line: str) -> bool:
     launch = _LAUNCH.search(line)
     if launch is None:
         return bool(_OTHER.search(line))
-    arguments = _arguments(launch[1])
-    return len(arguments) < 4 or arguments[3].strip() in _DEFAULT or "cudaStream" in arguments[3]
-
-
-def _arguments(text: str) -> list[str]:
-    """Of a launch, parted by the commas that no bracket holds."""
-    depth, parts = 0, [""]
-    for letter in text:
-        depth += (letter in "([{") - (letter in ")]}")
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts
+    arguments = split(launch[1])
+    return len(arguments) < 4 or arguments[3] in _DEFAULT or "cudaStream" in arguments[3]
 
 
 def _text(file: str) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
+from pytest_cgins.core.dtypes import extent
+
 # A kernel that replaces torch.equal must not be asked through it.
 _equal = torch.equal
 _to = torch.Tensor.to
@@ -72,6 +74,6 @@ def snapshot(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides, also where they leave gaps or overlap, which `clone` would close."""
     if tensor.is_contiguous() or not tensor.numel():
         return _clone(tensor)
-    extent = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    flat = _clone(_as_strided(tensor, (extent,), (1,), tensor.storage_offset()))
+    length = extent(tuple(tensor.shape), tensor.stride())
+    flat = _clone(_as_strided(tensor, (length,), (1,), tensor.storage_offset()))
     return _as_strided(flat, tensor.shape, tensor.stride(), 0)

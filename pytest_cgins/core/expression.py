@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -67,12 +68,10 @@ class TensorFacts:
     def dense(self) -> bool:
         """Whether the elements fill their memory without gaps, in any order of dimensions."""
         expected = 1
-        for step, size in sorted(
-            (step, size) for size, step in zip(self.shape, self.stride, strict=True) if size > 1
-        ):
-            if step != expected:
+        for step, size in sorted(zip(self.stride, self.shape, strict=True)):
+            if size > 1 and step != expected:
                 return False
-            expected *= size
+            expected *= max(size, 1)
         return True
 
 
@@ -139,21 +138,19 @@ def _allow(node: ast.AST) -> None:
             raise ExpressionError("functions take plain arguments only, no NAME=VALUE and no *")
         if isinstance(node.func, ast.Name) and node.func.id not in FUNCTIONS:
             name = node.func.id
-            raise ExpressionError(
-                f"there is no function {name!r}; "
-                + (nearest(name, FUNCTIONS) or f"known: {', '.join(FUNCTIONS)}")
-            )
+            raise ExpressionError(f"there is no function {name!r}; {_nearest(name, FUNCTIONS)}")
         if not isinstance(node.func, ast.Name | ast.Attribute):
             raise ExpressionError("only functions and methods can be called")
     elif isinstance(node, ast.Attribute):
         if node.attr not in METHODS and node.attr not in ATTRIBUTES:
             known = (*METHODS, *ATTRIBUTES)
-            raise ExpressionError(
-                f"tensors have no {node.attr!r} here; "
-                + (nearest(node.attr, known) or f"known: {', '.join(known)}")
-            )
+            raise ExpressionError(f"tensors have no {node.attr!r} here; {_nearest(node.attr, known)}")
     elif not isinstance(node, _NODES):
         raise ExpressionError(f"{type(node).__name__} has no meaning here")
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    return nearest(name, known) or f"known: {', '.join(known)}"
 
 
 def layout_names(expression: Expression) -> frozenset[str]:
@@ -247,16 +244,15 @@ def _of_tensor(node: ast.AST, values: Mapping[str, Any]) -> Any:
 
 def _named(name: str, values: Mapping[str, Any]) -> Any:
     if name not in values:
-        known = ", ".join(values)
-        raise ExpressionError(f"nothing is called {name!r}; {nearest(name, values) or f'known: {known}'}")
+        raise ExpressionError(f"nothing is called {name!r}; {_nearest(name, values)}")
     return values[name]
 
 
 def _compare(node: ast.Compare, values: Mapping[str, Any]) -> bool:
     left = _value(node.left, values)
-    for operator, right_node in zip(node.ops, node.comparators, strict=True):
+    for comparison, right_node in zip(node.ops, node.comparators, strict=True):
         right = _value(right_node, values)
-        if not _COMPARE[type(operator)](left, right):
+        if not _COMPARE[type(comparison)](left, right):
             return False
         left = right
     return True
@@ -269,9 +265,8 @@ def _sizeof(node: ast.Call, values: Mapping[str, Any]) -> int:
     if argument is None:
         raise ExpressionError("sizeof takes one type")
     if isinstance(argument, ast.Name) and argument.id not in values:
-        raise ExpressionError(
-            f"sizeof({argument.id}): " + (nearest(argument.id, SIZES) or f"known types: {', '.join(SIZES)}")
-        )
+        known = f"known types: {', '.join(SIZES)}"
+        raise ExpressionError(f"sizeof({argument.id}): {nearest(argument.id, SIZES) or known}")
     return _tensor(_value(argument, values)).element_nbytes
 
 
@@ -367,12 +362,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "at": _at,
 }
 METHODS: dict[str, Callable[..., Any]] = {
-    "numel": FUNCTIONS["numel"],
-    "size": _size,
-    "stride": _stride,
     "dim": FUNCTIONS["ndim"],
-    "element_size": FUNCTIONS["element_size"],
-    "is_contiguous": FUNCTIONS["is_contiguous"],
+    **{name: FUNCTIONS[name] for name in ("numel", "size", "stride", "element_size", "is_contiguous")},
 }
 ATTRIBUTES: dict[str, Callable[[TensorFacts], Any]] = {
     "shape": lambda tensor: tensor.shape,
@@ -383,33 +374,26 @@ ATTRIBUTES: dict[str, Callable[[TensorFacts], Any]] = {
     "nbytes": lambda tensor: tensor.numel * tensor.element_nbytes,
 }
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
     ast.Mult: lambda a, b: _number(a) * _number(b),
-    ast.Div: lambda a, b: a / b,
-    ast.FloorDiv: lambda a, b: a // b,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
     ast.Mod: lambda a, b: _number(a) % b,
     ast.Pow: _power,
     ast.LShift: _shift,
     ast.RShift: lambda a, b: _integer(a) >> _integer(b),
 }
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.Not: lambda a: not a,
+    ast.Not: operator.not_,
     ast.USub: lambda a: -_number(a),
     ast.UAdd: lambda a: +_number(a),
 }
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: lambda a, b: a == b,
-    ast.NotEq: lambda a, b: a != b,
-    ast.Lt: lambda a, b: a < b,
-    ast.LtE: lambda a, b: a <= b,
-    ast.Gt: lambda a, b: a > b,
-    ast.GtE: lambda a, b: a >= b,
-    ast.Is: lambda a, b: a is b,
-    ast.IsNot: lambda a, b: a is not b,
-    ast.In: lambda a, b: a in b,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
-}
+}  # fmt: skip
 _NODES = (
     ast.Name, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Subscript, ast.Tuple, ast.List,
     ast.Load, ast.And, ast.Or, *_BINARY, *_UNARY, *_COMPARE,
@@ -456,10 +440,8 @@ def kind(node: ast.AST, kinds: Mapping[str, Kind]) -> Kind:
 
 
 def _constant_kind(value: object) -> Kind:
-    for wanted, name in ((bool, "bool"), (int, "int"), (float, "float")):
-        if isinstance(value, wanted):
-            return name  # type: ignore[return-value]
-    return "other"
+    kinds: dict[type, Kind] = {bool: "bool", int: "int", float: "float"}
+    return kinds.get(type(value), "other")
 
 
 def _arithmetic(node: ast.BinOp, kinds: Mapping[str, Kind]) -> Kind:

@@ -25,6 +25,13 @@ CONTRACT_VERSION = 1
 
 # ---- calls and traces ---------------------------------------------------------------------------
 
+_CONTAINERS = ("slice", "tuple", "list", "dict", "size", "adapted")
+_LEAVES: dict[str, type] = {
+    **dict.fromkeys((*_CONTAINERS, "none", "ellipsis", "generator"), type(None)),
+    "bool": bool, "int": int, "tensor": int, "adapted": str,
+}  # fmt: skip
+"""Type of a node's value by its kind; text of all others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value(Document):
@@ -47,24 +54,16 @@ class Value(Document):
     """Keys of a `dict`, one a child."""
 
     def __post_init__(self) -> None:
-        containers = ("slice", "tuple", "list", "dict", "size", "adapted")
-        if self.items and self.kind not in containers:
+        if self.items and self.kind not in _CONTAINERS:
             raise ValueError(f"a {self.kind} node cannot have items")
         if len(self.keys) != (len(self.items) if self.kind == "dict" else 0):
-            raise ValueError(
-                f"a {self.kind} node with {counted(len(self.items), 'item')} has {counted(len(self.keys), 'key')}"
-            )
+            items, keys = counted(len(self.items), "item"), counted(len(self.keys), "key")
+            raise ValueError(f"a {self.kind} node with {items} has {keys}")
         if self.kind == "slice" and len(self.items) != 3:
             raise ValueError(f"a slice has 3 items, not {len(self.items)}")
         if self.kind == "adapted" and len(self.items) != 1:
             raise ValueError(f"an adapted object has 1 item, not {len(self.items)}")
-        wanted = {"bool": bool, "int": int, "tensor": int, "none": type(None), "ellipsis": type(None)}
-        leaf = wanted.get(self.kind, type(None) if self.kind in containers else str)
-        if self.kind == "adapted":
-            leaf = str
-        if self.kind == "generator":
-            leaf = type(None)
-        if type(self.value) is not leaf:
+        if type(self.value) is not _LEAVES.get(self.kind, str):
             raise ValueError(f"a {self.kind} node cannot hold {self.value!r}")
 
 
@@ -423,6 +422,11 @@ class KernelSource(Document):
     digest: str = ""
     """sha256 over the sources' content and all of the above but paths and the namespace."""
 
+    @property
+    def name(self) -> str:
+        """As messages name it: `kernel/implementation`."""
+        return f"{self.kernel}/{self.implementation}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledKernel(Document):
@@ -501,13 +505,13 @@ class Case(Document):
     @property
     def name(self) -> str:
         """Node name: `layer_norm/cuda-triton/distilbert/f32-8x128x768-1b9c`."""
-        device_type = self.device.split(":")[0]
-        where = (
-            self.implementation
-            if self.implementation.startswith(device_type)
-            else f"{device_type}-{self.implementation}"
-        )
+        where = _on_device(self.implementation, self.device.split(":")[0])
         return f"{self.kernel}/{where}/{self.pack}/{self.signature}"
+
+
+def _on_device(implementation: str, device_type: str) -> str:
+    """An implementation in a node's name: the device is not doubled where it is named after that."""
+    return implementation if implementation.startswith(device_type) else f"{device_type}-{implementation}"
 
 
 class Status(str, Enum):
@@ -879,10 +883,7 @@ class Compilation(Document):
     @property
     def name(self) -> str:
         """Node name: `layer_norm/cuda/sm_90a`."""
-        where = (
-            self.implementation if self.implementation.startswith("cuda") else f"cuda-{self.implementation}"
-        )
-        return f"{self.kernel}/{where}/{self.arch}"
+        return f"{self.kernel}/{_on_device(self.implementation, 'cuda')}/{self.arch}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

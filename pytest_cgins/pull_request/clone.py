@@ -280,7 +280,8 @@ class Clone:
             blob = self._run("hash-object", "-w", "--no-filters", "--stdin", given=content).strip()
             before = self.entry(base, path)
             lines.append(f"{before[0] if before else '100644'} {blob}\t{path}\0")
-        with self._own_index() as index:
+        with tempfile.TemporaryDirectory(prefix="cgins-index-") as folder:
+            index = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
             self._run("read-tree", base, variables=index)
             self._run("update-index", "-z", "--index-info", given="".join(lines).encode(), variables=index)
             return self._run("write-tree", variables=index).strip()
@@ -332,11 +333,6 @@ class Clone:
             "log", f"--format={form}", "--no-show-signature", f"-n{MOST_COMMITS}", f"{base}..{branch}"
         )
         return tuple(_commit(record) for record in listed.split("\x01")[1:])
-
-    @contextmanager
-    def _own_index(self) -> Iterator[dict[str, str]]:
-        with tempfile.TemporaryDirectory(prefix="cgins-index-") as folder:
-            yield {"GIT_INDEX_FILE": str(Path(folder, "index"))}
 
     def _ask(self, *arguments: str) -> str:
         """Run a command that only reads from the server; again after trouble of the network or the server."""

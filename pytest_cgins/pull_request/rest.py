@@ -39,7 +39,7 @@ class Rest:
 
     def repository(self) -> dict[str, Any]:
         """The repository: `default_branch`, `node_id`, and under `permissions` what the token may do."""
-        return self._object("GET", "")
+        return self._call("GET", "")
 
     # ---- pull requests
 
@@ -56,7 +56,7 @@ class Rest:
 
     def pull(self, number: int) -> dict[str, Any]:
         """One pull request as it is now."""
-        return self._object("GET", f"/pulls/{number}")
+        return self._call("GET", f"/pulls/{number}")
 
     def create_pull(self, *, title: str, body: str, head: str, base: str, draft: bool) -> dict[str, Any]:
         """Open a pull request; status 422 where there is one already, or no difference.
@@ -64,11 +64,11 @@ class Rest:
         A second request does no harm: GitHub knows one open pull request of a branch into another.
         """
         content = {"title": title, "body": body, "head": head, "base": base, "draft": draft}
-        return self._object("POST", "/pulls", content=content)
+        return self._call("POST", "/pulls", content=content)
 
     def update_pull(self, number: int, **fields: str) -> dict[str, Any]:
         """Give a pull request another `title`, `body` or `state`."""
-        return self._object("PATCH", f"/pulls/{number}", content=fields)
+        return self._call("PATCH", f"/pulls/{number}", content=fields)
 
     def request_reviewers(self, number: int, *, reviewers: Sequence[str], teams: Sequence[str]) -> None:
         """Ask people and teams for a review; status 422 if one of them cannot be asked."""
@@ -100,17 +100,17 @@ class Rest:
 
     def create_comment(self, number: int, body: str) -> dict[str, Any]:
         """Write a comment; sent once, for a second request would make a second comment."""
-        return self._object("POST", f"/issues/{number}/comments", content={"body": body}, once=True)
+        return self._call("POST", f"/issues/{number}/comments", content={"body": body}, once=True)
 
     def update_comment(self, comment: int, body: str) -> dict[str, Any]:
         """Give a comment other words."""
-        return self._object("PATCH", f"/issues/comments/{comment}", content={"body": body})
+        return self._call("PATCH", f"/issues/comments/{comment}", content={"body": body})
 
     # ---- git's objects and refs
 
     def commit(self, commit: str) -> dict[str, Any]:
         """A commit: `message`, `tree`, `parents`, `verification`."""
-        return self._object("GET", f"/git/commits/{commit}")
+        return self._call("GET", f"/git/commits/{commit}")
 
     def create_tree(self, base: str, entries: Sequence[Mapping[str, str]]) -> str:
         """Write a tree; its id.
@@ -125,7 +125,7 @@ class Rest:
     def create_commit(self, message: str, tree: str, parent: str) -> dict[str, Any]:
         """Write a commit that no ref has yet. GitHub signs it where the token is a bot's."""
         content = {"message": message, "tree": tree, "parents": [parent]}
-        return self._object("POST", "/git/commits", content=content)
+        return self._call("POST", "/git/commits", content=content)
 
     def branch(self, name: str) -> str | None:
         """The commit at the tip of a branch; None if there is no such branch."""
@@ -153,26 +153,13 @@ class Rest:
         page = 1
         while True:
             asked = {**query, "per_page": str(PAGE), "page": str(page)}
-            items: list[dict[str, Any]] = self._call("GET", path, query=asked)
+            items = self._transport.request("GET", f"/repos/{self._repository}{path}", query=asked)
             yield from items
             if len(items) < PAGE:
                 return
             page += 1
 
-    def _object(
-        self, method: str, path: str, *, content: object = None, once: bool = False
-    ) -> dict[str, Any]:
-        answer: dict[str, Any] = self._call(method, path, content=content, once=once)
-        return answer
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        content: object = None,
-        once: bool = False,
-    ) -> Any:
+    def _call(self, method: str, path: str, *, content: object = None, once: bool = False) -> dict[str, Any]:
         url = f"/repos/{self._repository}{path}"
-        return self._transport.request(method, url, query=query, content=content, once=once)
+        answer: dict[str, Any] = self._transport.request(method, url, content=content, once=once)
+        return answer

@@ -108,9 +108,8 @@ class Transport:
             path: from the API's base, or a whole url.
             query: parameters behind the path.
             content: becomes JSON.
-            once: whether it may have been done although no answer came, and must not be done
-                twice: then it is sent
-                again only where the server said that it was asked too much.
+            once: whether it may have been done although no answer came, and must not be done twice: then it is
+                sent again only where the server said that it was asked too much.
 
         Returns:
             The decoded answer; None where it has no content.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from keyword import iskeyword
 
 from pytest_cgins.building.contracts.schema import C_KEYWORDS, Schema, SchemaArgument, SchemaOutput
@@ -26,7 +27,7 @@ CXX_TYPES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TorchArgument:
     """One argument of the torch operator; a `Scalar` of the schema line is four of them."""
 
@@ -60,9 +61,7 @@ class Operator:
 
         torch leaves an argument that has its default out of what it passes to Python.
         """
-        return tuple(
-            argument for declared in self.schema.arguments for argument in _torch_arguments(declared)
-        )
+        return tuple(chain.from_iterable(map(_torch_arguments, self.schema.arguments)))
 
     @property
     def allocates(self) -> bool:
@@ -101,11 +100,9 @@ class Operator:
         The stable ABI hands on one result only, and of an error in Python nothing.
         """
         # The stable ABI passes no SymInt to an operator; this one is called with numbers only.
-        types = (
-            re.sub(r"[(].*?[)]", "", argument.type.replace("SymInt", "int")) for argument in self.arguments
-        )
+        types = (argument.type.replace("SymInt", "int") for argument in self.arguments)
         listed = ", ".join(f"{kind} {a.name}" for kind, a in zip(types, self.arguments, strict=True))
-        return f"{self.name}{OUTPUTS}({listed}) -> Tensor[]"
+        return f"{self.name}{OUTPUTS}({re.sub(r'[(].*?[)]', '', listed)}) -> Tensor[]"
 
 
 def operator(namespace: str, name: str, schema: Schema, where: str) -> Operator:
@@ -146,25 +143,28 @@ def _new(schema: Schema) -> list[SchemaOutput]:
     return [output for output in schema.outputs if not output.aliased]
 
 
+def names_of(argument: SchemaArgument) -> list[str]:
+    """Names of the operator's arguments for one of the schema line: of a Scalar four."""
+    if argument.type != "Scalar":
+        return [argument.name]
+    return [f"{argument.name}_{part}" for part in SCALAR_PARTS]
+
+
 def _torch_arguments(argument: SchemaArgument) -> list[TorchArgument]:
-    name = argument.name
     if argument.type == "Scalar":
-        return [
-            TorchArgument(name=f"{name}_{part}", type="int" if index < 2 else "float",
-                          cxx_type="int64_t" if index < 2 else "double")
-            for index, part in enumerate(SCALAR_PARTS)
-        ]  # fmt: skip
+        types = (("int", "int64_t"), ("int", "int64_t"), ("float", "double"), ("float", "double"))
+        return [TorchArgument(part, *pair) for part, pair in zip(names_of(argument), types, strict=True)]
     kind = TORCH_TYPES.get(argument.type, argument.type)
     cxx = CXX_TYPES[argument.type]
     if argument.mutated:
-        kind += f"({name}!)"
+        kind += f"({argument.name}!)"
     if argument.item_optional:
         kind, cxx = f"{kind}?", f"std::optional<{cxx}>"
     if argument.list:
         kind, cxx = f"{kind}[]", f"std::vector<{cxx}>"
     if argument.optional and argument.type != "Generator":
         kind, cxx = f"{kind}?", f"std::optional<{cxx}>"
-    return [TorchArgument(name=name, type=kind, cxx_type=cxx)]
+    return [TorchArgument(argument.name, kind, cxx)]
 
 
 def binding(
@@ -211,7 +211,9 @@ def _function(operator: Operator, device: str, *, workspace: bool) -> str:
         lines += before
         passed += given
     if new:
-        lines += _shapes(operator)
+        names = "".join(f", {_safe(argument.name)}" for argument in operator.arguments)
+        lines.append(f'static Outputs outputs_("{operator.qualified}{OUTPUTS}");')
+        lines.append(f"const auto shapes_ = outputs_.of(call_{names});")
     position = "0"
     for output in new:
         position, more, given = _allocate(output.name, position, single=not output.list, after=_after(new))
@@ -222,9 +224,9 @@ def _function(operator: Operator, device: str, *, workspace: bool) -> str:
         passed += ["call_.workspace(nbytes_)", "nbytes_"]
     passed.append("call_.stream()")
     lines.append(f"call_.done(::{schema.entry}({', '.join(passed)}));")
-    names = [f"{output.name}_made" for output in new]
-    if names:
-        lines.append(f"return {names[0]};" if len(names) == 1 else f"return {{{', '.join(names)}}};")
+    made = ", ".join(f"{output.name}_made" for output in new)
+    if new:
+        lines.append(f"return {made};" if len(new) == 1 else f"return {{{made}}};")
     body = "\n".join(f"  {line}" for line in lines)
     return f"{returned} run({parameters}) {{\n{body}\n}}\n"
 
@@ -250,8 +252,8 @@ def _marshal(argument: SchemaArgument) -> tuple[list[str], list[str]]:
     if argument.type == "Tensor":
         return _tensors(argument, name)
     if argument.type == "Scalar":
-        parts = ", ".join(f"{argument.name}_{part}" for part in SCALAR_PARTS)
-        notes = [f"call_.note({argument.name}_{part});" for part in SCALAR_PARTS]
+        parts = ", ".join(names_of(argument))
+        notes = [f"call_.note({part});" for part in names_of(argument)]
         if argument.optional:
             return [f"const auto {name}_c = scalar({parts});", *notes], [f"address({name}_c)"]
         made = f'const auto {name}_c = call_.required("{argument.name}", scalar({parts}));'
@@ -267,28 +269,20 @@ def _marshal(argument: SchemaArgument) -> tuple[list[str], list[str]]:
         prepared = f"const auto {name}_c = dl_type({name});"
         return [note, prepared], [f"address({name}_c)" if argument.optional else f"&{name}_c"]
     if argument.list:
-        length = f"count({name})" if argument.optional else f"int64_t({name}.size())"
-        if argument.type == "bool":
-            return [note], [f"call_.bools({name})", length]
-        return [note], [f"items({name})" if argument.optional else f"{name}.data()", length]
+        items = f"items({name})" if argument.optional else f"{name}.data()"
+        items = f"call_.bools({name})" if argument.type == "bool" else items
+        return [note], [items, _length(argument, name)]
     return [note], [f"address({name})" if argument.optional else name]
 
 
 def _tensors(argument: SchemaArgument, name: str) -> tuple[list[str], list[str]]:
-    plural = {False: "input", True: "mutated"} if not argument.list else {False: "inputs", True: "mutables"}
-    line = f'const auto {name}_c = call_.{plural[argument.mutated]}("{argument.name}", {name});'
-    if not argument.list:
-        return [line], [f"{name}_c"]
-    length = f"count({name})" if argument.optional else f"int64_t({name}.size())"
-    return [line], [f"{name}_c", length]
+    methods = ("inputs", "mutables") if argument.list else ("input", "mutated")
+    line = f'const auto {name}_c = call_.{methods[argument.mutated]}("{argument.name}", {name});'
+    return [line], [f"{name}_c", *([_length(argument, name)] if argument.list else [])]
 
 
-def _shapes(operator: Operator) -> list[str]:
-    names = "".join(f", {_safe(argument.name)}" for argument in operator.arguments)
-    return [
-        f'static Outputs outputs_("{operator.qualified}{OUTPUTS}");',
-        f"const auto shapes_ = outputs_.of(call_{names});",
-    ]
+def _length(argument: SchemaArgument, name: str) -> str:
+    return f"count({name})" if argument.optional else f"int64_t({name}.size())"
 
 
 def _allocate(name: str, position: str, *, single: bool, after: int) -> tuple[str, list[str], list[str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.builders import specialize
 from pytest_cgins.building.compilers import toolchain
-from pytest_cgins.building.contracts.source import portable_flags
+from pytest_cgins.building.contracts.source import link_flags, portable_flags
 from pytest_cgins.core.model import KernelSource
 
 # No -ffast-math: it changes results, and a kernel that wants it says so in its flags.
@@ -27,7 +27,8 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
     """
     compiler = toolchain.cxx()
     machine = (*toolchain.native_flags(compiler), *toolchain.own_statics(compiler))
-    prototype, declarations = plans.launcher_prototype(source)
+    files, declarations = plans.launcher_files(source)
+    command = [*compiler, *FLAGS, *machine, *source.flags]
     return plans.Plan(
         compiler=Path(compiler[-1]).name,
         identity=(
@@ -37,45 +38,20 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
         ),
         roots=plans.header_roots(source),
         prototyped=True,
-        run=plans.commands(
-            lambda folder: _stages(source, [*compiler], [*FLAGS, *machine, *source.flags], folder, linked),
-            files={plans.PROTOTYPE: prototype, **plans.dispatcher(source)},
-        ),
+        run=plans.commands(lambda folder: _stages(source, compiler, command, folder, linked), files=files),
     )  # fmt: skip
 
 
 def _stages(
-    source: KernelSource, compiler: list[str], flags: list[str], folder: Path, linked: bool
+    source: KernelSource, compiler: tuple[str, ...], command: list[str], folder: Path, linked: bool
 ) -> list[list[list[str]]]:
-    if source.specialized is not None:
-        stages, objects = _builds(source, compiler, flags, folder)
-        return [*stages, [_link(source, compiler, objects)]] if linked else stages
-    objects, compile_each = plans.compile_each(source, compiler, flags, folder)
+    stages, objects = plans.compile_stages(source, command, folder)
     if not linked:
-        return [compile_each]
+        return stages
+    end = [
+        *link_flags(source.flags), "-Wl,-Bsymbolic", f"-Wl,--require-defined={source.entry}", "-o", plans.LIBRARY,
+    ]  # fmt: skip
     if len(objects) == 1:  # one command compiles and links: starting the compiler twice takes longer
-        command = compile_each[0][: -len(["-c", "file", "-o", "object"])]
-        return [[[*command, "-shared", source.files[0], *_end(source)]]]
-    return [compile_each, [_link(source, compiler, objects)]]
-
-
-def _builds(
-    source: KernelSource, compiler: list[str], flags: list[str], folder: Path
-) -> tuple[list[list[list[str]]], list[str]]:
-    """Stages that make an object a build, one build after the other, and these objects."""
-    stages: list[list[list[str]]] = []
-    made = []
-    for number, macros in enumerate(specialize.flags(source)):
-        parts, commands = plans.compile_each(source, compiler, [*flags, *macros], folder, build=number)
-        stages += [commands, *([command] for command in specialize.join(source, number, parts))]
-        made.append(f"{number}.o")
-    return [*stages, [specialize.compile_dispatcher(folder, plans.INCLUDE)]], [*made, "dispatcher.o"]
-
-
-def _link(source: KernelSource, compiler: list[str], objects: list[str]) -> list[str]:
-    return [*compiler, "-shared", "-fopenmp", *objects, *_end(source)]
-
-
-def _end(source: KernelSource) -> list[str]:
-    libraries = [flag for flag in source.flags if flag.startswith(("-l", "-L", "-Wl,"))]
-    return [*libraries, "-Wl,-Bsymbolic", f"-Wl,--require-defined={source.entry}", "-o", plans.LIBRARY]
+        compile_it = stages[0][0][: -len(["-c", "file", "-o", "object"])]
+        return [[[*compile_it, "-shared", source.files[0], *end]]]
+    return [*stages, [[*compiler, "-shared", "-fopenmp", *objects, *end]]]

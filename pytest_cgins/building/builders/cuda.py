@@ -6,13 +6,13 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_cgins.building.builders import cutlass, nvcc_phases, specialize
 from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.compilers import architectures, toolchain
-from pytest_cgins.building.compilers.process import Outcome, run_stages
+from pytest_cgins.building.compilers.process import Outcome, run_stages, write_files
 from pytest_cgins.building.contracts.source import portable_flags
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.model import KernelSource
@@ -50,7 +50,25 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
         *headers.flags,
         *_library_folder(compiler),
     ]
-    prototype, declarations = plans.launcher_prototype(source)
+    files, declarations = plans.launcher_files(source)
+    command = [*compiler, *flags]
+
+    def run(folder: Path, name: str, deadline: float) -> Outcome:
+        architectures.require_known(archs, compiler)
+        write_files(folder, files)
+        stages, objects = plans.compile_stages(source, command, folder, depfiles=False)
+        if linked:
+            stages.append([_link(source, [*compiler], flags, objects)])
+        apart: list[Sequence[Sequence[str]]] = []
+        environment: dict[str, str] = {}
+        for number, stage in enumerate(stages):
+            if stage[0][: len(command)] == command:
+                apart += _apart(stage, folder, f"{number}-", environment)
+            else:
+                apart.append(stage)
+        outcome = run_stages(apart, folder, name, deadline, environment)
+        return replace(outcome, command="\n".join(shlex.join(typed) for stage in stages for typed in stage))
+
     return plans.Plan(
         compiler="nvcc",
         archs=tuple(archs),
@@ -63,7 +81,7 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
         ),
         roots=(*plans.header_roots(source), *headers.roots),
         prototyped=True,
-        run=_Run(source, archs, compiler, tuple(flags), prototype, linked),
+        run=run,
     )  # fmt: skip
 
 
@@ -93,71 +111,21 @@ def code_generation(archs: tuple[str, ...]) -> list[str]:
     return [f"-gencode=arch=compute_{arch.partition('_')[2]},code={arch}" for arch in archs]
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Compiles a launcher's sources, the host's and the device's code side by side, and links them."""
-
-    source: KernelSource
-    archs: tuple[str, ...]
-    compiler: tuple[str, ...]
-    flags: tuple[str, ...]
-    prototype: str
-    linked: bool
-
-    def __call__(self, folder: Path, name: str, deadline: float) -> Outcome:
-        """See `plan.Run`."""
-        architectures.require_known(self.archs, self.compiler)
-        for file, text in {plans.PROTOTYPE: self.prototype, **plans.dispatcher(self.source)}.items():
-            (folder / file).write_text(text, encoding="utf-8")
-        stages: list[list[Sequence[str]]] = []
-        typed: list[list[str]] = []
-        environment: dict[str, str] = {}
-        builds = specialize.flags(self.source)
-        objects: list[str] = []
-        for number, macros in enumerate(builds):
-            several = len(builds) > 1
-            made, compile_each = plans.compile_each(
-                self.source, [*self.compiler], [*self.flags, *macros], folder,
-                build=number if several else None, depfiles=False,
-            )  # fmt: skip
-            stages += self._compile(compile_each, folder, f"build{number}-" if several else "", environment)
-            typed += compile_each
-            if several:
-                joined = specialize.join(self.source, number, made)
-                stages += [[command] for command in joined]
-                typed += joined
-                made = [f"{number}.o"]
-            objects += made
-        if len(builds) > 1:
-            stages.append([specialize.compile_dispatcher(folder, plans.INCLUDE)])
-            objects.append("dispatcher.o")
-        if self.linked:
-            link = _link(self.source, [*self.compiler], [*self.flags], objects)
-            stages.append([link])
-            typed.append(link)
-        outcome = run_stages(stages, folder, name, deadline, environment)
-        return replace(outcome, command="\n".join(shlex.join(command) for command in typed))
-
-    def _compile(
-        self, compile_each: list[list[str]], folder: Path, name_of_build: str, environment: dict[str, str]
-    ) -> list[list[Sequence[str]]]:
-        """Stages that compile the sources of one build; what they need of the environment is added."""
-        front: list[Sequence[str]] = []
-        back: list[Sequence[str]] = []
-        for index, command in enumerate(compile_each):
-            depfile = f"{name_of_build}{index}.d"
-            parts = nvcc_phases.phases(
-                command, folder, depfile, temporary=folder / f"{name_of_build}phases{index}", depend="-MD"
-            )
-            if parts is None:
-                front.append([*command, "-MD", "-MF", depfile])
-                continue
-            for file, text in parts.files.items():
-                Path(file).write_text(text, encoding="utf-8")
-            front += [["sh", "-c", chain] for chain in parts.front]
-            back.append(["sh", "-c", parts.back])
-            environment |= parts.environment
-        return [stage for stage in (front, back) if stage]
+def _apart(
+    stage: list[list[str]], folder: Path, name: str, environment: dict[str, str]
+) -> list[list[Sequence[str]]]:
+    """Stages that compile what one stage of nvcc does; what they need of the environment is added."""
+    front: list[Sequence[str]] = []
+    back: list[Sequence[str]] = []
+    for index, command in enumerate(stage):
+        depfile = f"{name}{index}.d"
+        phases = nvcc_phases.phases(
+            command, folder, depfile, temporary=folder / f"phases{name}{index}", depend="-MD"
+        )
+        front += phases.front
+        back += phases.back
+        environment |= phases.environment
+    return [commands for commands in (front, back) if commands]
 
 
 def _library_folder(compiler: tuple[str, ...]) -> list[str]:

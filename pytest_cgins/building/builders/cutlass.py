@@ -15,6 +15,7 @@ from pytest_cgins.core.model import KernelSource
 
 VENDOR_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])((?:cute|cutlass)/[^>"\n]+)[>"]', re.MULTILINE)
 VERSION_PART = re.compile(r"^#define CUTLASS_(?:MAJOR|MINOR|PATCH)[ \t]+(\d+)", re.MULTILINE)
+CHECKOUT_INCLUDES = ("include", "tools/util/include")
 FLAGS = ("--expt-relaxed-constexpr",)
 """What nvcc needs for CuTe: its layouts are computed by constexpr functions of the host."""
 INSTALL = "pip install 'pytest-cgins[cutlass]', or set CUTLASS_PATH to a checkout of CUTLASS"
@@ -47,28 +48,20 @@ def headers_for(source: KernelSource) -> Headers:
         InfrastructureError: it needs them, and there are none, or a variable names a folder without them.
     """
     searched = [Path(folder) for folder in _search_path(source.flags)]
-    needed = next(
-        (
-            (name, file)
-            for file, text in with_headers(source.files, searched, bare=True)
-            for bracket, name in VENDOR_INCLUDE.findall(text)
-            if bracket == "<" or not (file.parent / name).is_file()
-        ),
-        None,
-    )
-    if needed is None:
-        return Headers()
-    name, file = needed
-    if any((folder / name).is_file() for folder in searched):
-        return Headers(folders=(), version=_version(searched) or "CUTLASS")
-    headers = installed()
-    if headers is None:
-        raise InfrastructureError(
-            f"{file} includes <{name}>, and there is no CUTLASS: neither $CUTLASS_INCLUDE_DIR nor $CUTLASS_PATH "
-            "is set, and the Python package nvidia-cutlass is not installed",
-            remedy=INSTALL,
-        )
-    return headers
+    for file, text in with_headers(source.files, searched, bare=True):
+        for bracket, name in VENDOR_INCLUDE.findall(text):
+            if bracket == '"' and (file.parent / name).is_file():
+                continue
+            if any((folder / name).is_file() for folder in searched):
+                return Headers(version=_version(searched) or "CUTLASS")
+            if headers := installed():
+                return headers
+            raise InfrastructureError(
+                f"{file} includes <{name}>, and there is no CUTLASS: neither $CUTLASS_INCLUDE_DIR nor $CUTLASS_PATH "
+                "is set, and the Python package nvidia-cutlass is not installed",
+                remedy=INSTALL,
+            )
+    return Headers()
 
 
 def installed() -> Headers | None:
@@ -77,38 +70,24 @@ def installed() -> Headers | None:
     Raises:
         InfrastructureError: a variable names a folder without them.
     """
-    for variable, below in {
-        "CUTLASS_INCLUDE_DIR": ("",),
-        "CUTLASS_PATH": ("include", "tools/util/include"),
-    }.items():
+    for variable, below in (("CUTLASS_INCLUDE_DIR", ("",)), ("CUTLASS_PATH", CHECKOUT_INCLUDES)):
         if value := os.environ.get(variable):
             named = [Path(folder).absolute() for folder in value.split(os.pathsep) if folder]
-            places = [folder / part for folder in named for part in below]
-            return _of_variable(variable, value, tuple(filter(Path.is_dir, places)))
-    folders = _packaged()
-    return Headers(folders=folders, version=_version(folders)) if folders else None
-
-
-def _of_variable(variable: str, value: str, folders: tuple[Path, ...]) -> Headers:
-    version = _version(folders)
-    if not version:
-        is_checkout = variable == "CUTLASS_PATH"
-        meant = "a checkout" if is_checkout else "the folder in which cutlass/ and cute/ lie"
-        raise InfrastructureError(
-            f"${variable} is {value!r}: there is no {'include/' * is_checkout}cutlass/version.h in it",
-            remedy=f"set it to {meant}, or unset it: {INSTALL}",
-        )
-    return Headers(folders=folders, version=version, roots=folders)
-
-
-def _packaged() -> tuple[Path, ...]:
-    """Folders of the package's headers, found without importing it; () if it is not installed."""
-    spec = PathFinder.find_spec("cutlass_library")
+            folders = tuple(filter(Path.is_dir, (folder / part for folder in named for part in below)))
+            if version := _version(folders):
+                return Headers(folders=folders, version=version, roots=folders)
+            is_checkout = variable == "CUTLASS_PATH"
+            meant = "a checkout" if is_checkout else "the folder in which cutlass/ and cute/ lie"
+            raise InfrastructureError(
+                f"${variable} is {value!r}: there is no {'include/' * is_checkout}cutlass/version.h in it",
+                remedy=f"set it to {meant}, or unset it: {INSTALL}",
+            )
+    spec = PathFinder.find_spec("cutlass_library")  # without importing it
     if spec is None or spec.origin is None:
-        return ()
-    root = Path(spec.origin).parent / "source"
-    folders = (root / "include", root / "tools/util/include")
-    return folders if (folders[0] / "cutlass/version.h").is_file() else ()
+        return None
+    folders = tuple(Path(spec.origin).parent / "source" / part for part in CHECKOUT_INCLUDES)
+    version = _version(folders)
+    return Headers(folders=folders, version=version) if version else None
 
 
 def _version(folders: Sequence[Path]) -> str:

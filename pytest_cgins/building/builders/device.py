@@ -7,12 +7,12 @@ what the kernel was compiled for.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from pytest_cgins.building.builders import cutlass, device_image, includes
@@ -24,6 +24,7 @@ from pytest_cgins.building.compilers.process import LOG_LIMIT_NBYTES, Outcome
 from pytest_cgins.building.contracts import launch_line
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts import source as sources
+from pytest_cgins.building.contracts.cxx import quoted
 from pytest_cgins.building.contracts.launch_line import LaunchPlan
 from pytest_cgins.building.nvrtc import apart, cuda_headers, library
 from pytest_cgins.core.errors import SourceError
@@ -54,8 +55,7 @@ def plan(source: KernelSource) -> plans.Plan:
     archs = source.archs or architectures.present_archs()
     for arch in archs:
         library.check_arch(arch)
-    folders = [Path(flag[2:]) for flag in source.flags if flag.startswith("-I")]
-    included = includes.scan(main, folders)
+    included = includes.scan(main, sources.include_folders(source.flags))
     options, headers = _options(source, included.others)
     checks, expressions = _checks(launches, schema, str(main))
     return plans.Plan(
@@ -68,9 +68,9 @@ def plan(source: KernelSource) -> plans.Plan:
         roots=plans.header_roots(source),
         artifact=ARTIFACT,
         archs=tuple(archs),
-        run=_Compilation(
-            text=f"{text}\n{checks}", file=str(main), archs=archs, options=tuple(options),
-            expressions=tuple(expressions), headers=included.files,
+        run=partial(
+            _compile, text=f"{text}\n{checks}", file=str(main), archs=archs, options=options,
+            expressions=expressions, headers=included.files,
         ),
     )  # fmt: skip
 
@@ -88,12 +88,8 @@ def _refuse_unseen_headers(flags: Sequence[str]) -> None:
 @lru_cache(maxsize=1)
 def _stand_ins() -> str:
     """What tells one set of our own headers from another."""
-    import hashlib
-
-    files = [
-        plans.INCLUDE / "cgins_launch.h",
-        *sorted(path for path in STAND_INS.rglob("*") if path.is_file()),
-    ]
+    own = sorted(path for path in STAND_INS.rglob("*") if path.is_file())
+    files = [plans.INCLUDE / "cgins_launch.h", *own]
     return hashlib.sha256(b"\0".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()
 
 
@@ -124,7 +120,6 @@ def _checks(launches: LaunchPlan, schema: schemas.Schema, file: str) -> tuple[st
 
     Each kernel has two expressions: itself, and a variable whose name tells its parameters.
     """
-    quoted = file.replace("\\", "\\\\").replace('"', '\\"')
     lines = ["#include <cgins_launch.h>"]
     expressions: list[str] = []
     for launch in launches.launches:
@@ -134,12 +129,13 @@ def _checks(launches: LaunchPlan, schema: schemas.Schema, file: str) -> tuple[st
             if kernel in seen:
                 continue
             seen.add(kernel)
-            place, alias = f'#line {launch.line} "{quoted}"', f"cgins_kernel_{len(expressions)}"
-            lines += [place, f"using {alias} = cgins::launch::kernel<decltype(&{kernel})>;"]
+            alias = f"cgins_kernel_{len(expressions)}"
+            position = f'#line {launch.line} "{quoted(file)}"'
+            lines += [position, f"using {alias} = cgins::launch::kernel<decltype(&{kernel})>;"]
             for condition, message in _conditions(launch, kernel, alias, launches=launches, schema=schema):
-                escaped = message.replace("\\", "\\\\").replace('"', '\\"')
                 # The compiler shows the line of the first word: the rest would be noise.
-                lines += [place, "static_assert(", place, f'{condition}, "launch line: {escaped}");']
+                check = f'{condition}, "launch line: {quoted(message)}");'
+                lines += [position, "static_assert(", position, check]
             codes = ", ".join(f"{alias}::at({index})" for index in range(len(launch.arguments)))
             expressions += [kernel, f"&cgins::launch::parameters<{codes}>"]
     return "\n".join([*lines, ""]), expressions
@@ -149,41 +145,30 @@ def _conditions(
     launch: launch_line.Launch, kernel: str, alias: str, *, launches: LaunchPlan, schema: schemas.Schema
 ) -> Iterator[tuple[str, str]]:
     """What must hold of a kernel's type, as C++, and the message where it does not."""
-    count = len(launch.arguments)
     yield f"{alias}::is_kernel", f"{kernel} is not a __global__ function"
-    yield (
-        f"{alias}::count == {count}",
-        f"args= has {counted(count, 'item')}, the parameters of {kernel} are not as many",
-    )
+    items = counted(len(launch.arguments), "item")
+    message = f"args= has {items}, the parameters of {kernel} are not as many"
+    yield f"{alias}::count == {len(launch.arguments)}", message
     known = launch_line.kinds(schema, workspace=launches.workspace_nbytes is not None)
     readonly = {
         argument.name for argument in schema.arguments if argument.type == "Tensor" and not argument.mutated
     }
     for index, argument in enumerate(launch.arguments):
-        code = f"{alias}::at({index})"
-        found = kind(argument.tree, known)
+        takes, code = "cgins::launch::takes", f"({alias}::at({index}))"
+        passed = kind(argument.tree, known)
         shown = f"argument {index + 1} of {kernel}, {argument.text},"
-        if found == "tensor":
+        if passed == "tensor":
             if argument.text.startswith("view"):
-                taker, wanted = "takes_view", "its parameter must be a cgins::tensor"
+                kind_taken, must_be = "view", "must be a cgins::tensor"
             else:
-                taker, wanted = "takes_tensor", "its parameter must be a pointer to an element type, or void*"
-            yield f"cgins::launch::{taker}({code})", f"{shown} is a tensor: {wanted}"
+                kind_taken, must_be = "tensor", "must be a pointer to an element type, or void*"
+            yield f"{takes}_{kind_taken}{code}", f"{shown} is a tensor: its parameter {must_be}"
             if _only_mention(argument, launches, known) and not argument.names & readonly:
-                yield (
-                    f"cgins::launch::takes_output({code})",
-                    f"{shown} is written to: its parameter must not be const",
-                )
-        elif found == "float":
-            yield (
-                f"cgins::launch::takes_real({code})",
-                f"{shown} is a float: its parameter must be float or double",
-            )
-        elif found != "other":
-            yield (
-                f"cgins::launch::takes_number({code})",
-                f"{shown} is a number: its parameter must be an arithmetic type",
-            )
+                yield f"{takes}_output{code}", f"{shown} is written to: its parameter must not be const"
+        elif passed == "float":
+            yield f"{takes}_real{code}", f"{shown} is a float: its parameter must be float or double"
+        elif passed != "other":
+            yield f"{takes}_number{code}", f"{shown} is a number: its parameter must be an arithmetic type"
 
 
 def _only_mention(argument: Expression, launches: LaunchPlan, known: Mapping[str, Kind]) -> bool:
@@ -194,75 +179,53 @@ def _only_mention(argument: Expression, launches: LaunchPlan, known: Mapping[str
     return len(mentions) == 1 and not argument.names & (zeroed | {"workspace"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Compilation:
+def _compile(
+    folder: Path,
+    name: str,
+    deadline: float,
+    *,
+    text: str,
+    file: str,
+    archs: Sequence[str],
+    options: Sequence[str],
+    expressions: Sequence[str],
+    headers: Sequence[Path],
+) -> Outcome:
     """A `plan.Run` by NVRTC: leaves one file with the code for all architectures, and a depfile."""
-
-    text: str
-    """The source and the checks behind it."""
-    file: str
-    """Absolute path of the source."""
-    archs: tuple[str, ...]
-    """As asked for."""
-    options: tuple[str, ...]
-    """NVRTC's, without the architecture."""
-    expressions: tuple[str, ...]
-    """See `_checks`."""
-    headers: tuple[Path, ...]
-    """The user's, for the depfile."""
-
-    def __call__(self, folder: Path, name: str, deadline: float) -> Outcome:
-        """See `plan.Run`."""
-        images: list[Image] = []
-        log = ""
-        command = "\n".join(
-            shlex.join(["nvrtc", f"--gpu-architecture={arch}", *self.options, self.file])
-            for arch in self.archs
+    images: list[Image] = []
+    log = ""
+    command = "\n".join(shlex.join(["nvrtc", f"--gpu-architecture={arch}", *options, file]) for arch in archs)
+    # `sm_80` with `compute_80` is one compilation: machine code and its PTX.
+    for arch in (arch for arch in archs if "sm_" in arch or arch.replace("compute_", "sm_") not in archs):
+        result = apart.compile(
+            text, file, arch, options, expressions=expressions, deadline=deadline, folder=folder, name=name
         )
-        for arch in self._compiled():
-            result = apart.compile(
-                self.text, self.file, arch, self.options,
-                expressions=self.expressions, deadline=deadline, folder=folder, name=name,
-            )  # fmt: skip
-            log += result.log if result.log.endswith("\n") or not result.log else result.log + "\n"
-            state = "done" if result.lowered else "given up" if result.timed_out else "refused"
-            logger.info("%s: %s in %.3f s: NVRTC for %s", name, state, result.seconds, arch)
-            if not result.lowered:
-                status = None if result.timed_out else result.status or 1
-                return Outcome(status=status, log=_explained(log), command=command)
-            images += self._images(arch, result)
-        (folder / ARTIFACT).write_bytes(device_image.pack(images))
-        (folder / "kernel.d").write_text(_depfile(self.headers), encoding="utf-8", errors="surrogateescape")
-        return Outcome(status=0, log=log[:LOG_LIMIT_NBYTES], command=command)
-
-    def _compiled(self) -> list[str]:
-        """Architectures to compile for: `sm_80` with `compute_80` is one, machine code and its PTX."""
-        return [
-            arch for arch in self.archs if arch.replace("compute_", "sm_") not in self.archs or "sm_" in arch
-        ]
-
-    def _images(self, arch: str, result: library.NvrtcResult) -> Iterator[Image]:
-        functions = _functions(self.expressions, result.lowered)
+        log += result.log if result.log.endswith("\n") or not result.log else result.log + "\n"
+        state = "done" if result.lowered else "given up" if result.timed_out else "refused"
+        logger.info("%s: %s in %.3f s: NVRTC for %s", name, state, result.seconds, arch)
+        if not result.lowered:
+            status = None if result.timed_out else result.status or 1
+            return Outcome(status=status, log=_explained(log), command=command)
+        functions = _functions(expressions, result.lowered)
         if result.cubin is not None:
-            yield Image(arch=arch, code=result.cubin, functions=functions)
+            images.append(Image(arch=arch, code=result.cubin, functions=functions))
         virtual = arch.replace("sm_", "compute_")
-        if virtual in self.archs and result.ptx is not None:
-            yield Image(arch=virtual, code=result.ptx + b"\0", functions=functions)
+        if virtual in archs and result.ptx is not None:
+            images.append(Image(arch=virtual, code=result.ptx + b"\0", functions=functions))
+    (folder / ARTIFACT).write_bytes(device_image.pack(images))
+    # A depfile escapes a blank, a number sign and a backslash, and doubles a dollar.
+    escaped = [re.sub(r"([ #\\])", r"\\\1", str(header)).replace("$", "$$") for header in headers]
+    depfile = " ".join([f"{ARTIFACT}:", *escaped]) + "\n"
+    (folder / "kernel.d").write_text(depfile, encoding="utf-8", errors="surrogateescape")
+    return Outcome(status=0, log=log[:LOG_LIMIT_NBYTES], command=command)
 
 
 def _functions(expressions: Sequence[str], lowered: Sequence[str]) -> dict[str, Function]:
-    found = {}
+    functions = {}
     for kernel, name, codes in zip(expressions[::2], lowered[::2], lowered[1::2], strict=True):
         tail = codes.partition("10parameters")[2]  # of _ZN5cgins6launch10parametersIJLj…EEE
-        found[kernel] = Function(
-            name=name, parameters=tuple(int(one) for one in PARAMETER_CODES.findall(tail))
-        )
-    return found
-
-
-def _depfile(headers: Sequence[Path]) -> str:
-    escaped = [re.sub(r"([ #\\])", r"\\\1", str(header)).replace("$", "$$") for header in headers]
-    return " ".join([f"{ARTIFACT}:", *escaped]) + "\n"
+        functions[kernel] = Function(name=name, parameters=tuple(map(int, PARAMETER_CODES.findall(tail))))
+    return functions
 
 
 def _explained(log: str) -> str:
@@ -272,13 +235,10 @@ def _explained(log: str) -> str:
         lines.append(line)
         specific = re.search(r"not supported on \.target '?(sm_(?:9|1\d)\d)\b", line)
         if specific:
-            lines.append(
-                f"  (archs: [{specific[1]}a] in cgins.yaml has the instructions of that architecture alone)"
-            )
+            own = f"archs: [{specific[1]}a] in cgins.yaml"
+            lines.append(f"  ({own} has the instructions of that architecture alone)")
         missing = re.search(r'(?:cannot|could not) open source file "([^"]+)"', line)
-        package = cuda_headers.package_of(missing[1]) if missing else ""
-        if missing and package:
-            lines.append(
-                f"  (pip install {package}, or install the CUDA toolkit and set CUDA_HOME, brings {missing[1]})"
-            )
+        if missing and (package := cuda_headers.package_of(missing[1])):
+            toolkit = "install the CUDA toolkit and set CUDA_HOME"
+            lines.append(f"  (pip install {package}, or {toolkit}, brings {missing[1]})")
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.building.compilers import architectures
 from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.core.text import counted
 
@@ -98,27 +99,16 @@ def choose(images: Sequence[Image], capability: tuple[int, int], where: str) -> 
     Raises:
         LaunchError: the device can run none of them.
     """
-    ranked = [(rank, image) for image in images if (rank := _rank(image.arch, capability)) is not None]
-    if not ranked:
+    runnable = [image for image in images if architectures.runs_on(image.arch, capability)]
+    if not runnable:
         device = f"sm_{capability[0]}{capability[1]}"
         raise LaunchError(
             f"{where}: built for {', '.join(image.arch for image in images)}, which a device {device} cannot run",
             remedy=f"add {device} to archs, or to CGINS_CUDA_ARCHS",
         )
-    return max(ranked, key=lambda pair: pair[0])[1]
+    return max(runnable, key=lambda image: _rank(image.arch))
 
 
-def _rank(arch: str, capability: tuple[int, int]) -> tuple[int, int, int] | None:
-    """How well a device runs an architecture's code; None if it cannot."""
-    kind, _, number = arch.partition("_")
-    digits = number.rstrip("af")
-    suffix = number[len(digits) :]
-    major, minor = int(digits[:-1]), int(digits[-1])
-    exact = (major, minor) == capability
-    newer = major == capability[0] and minor <= capability[1]
-    if kind == "compute":
-        runs = exact if suffix == "a" else newer if suffix == "f" else (major, minor) <= capability
-        return (0, major, minor) if runs else None
-    if not (exact if suffix == "a" else newer):
-        return None
-    return (2 if exact else 1, minor, "fa".find(suffix) if suffix else -1)
+def _rank(arch: str) -> tuple[bool, int, int]:
+    """Machine code goes before PTX, then the latest chip; of one chip what is for it alone, then what is for its family."""
+    return arch.startswith("sm_"), architectures.number(arch), "fa".find(arch[-1])

@@ -10,7 +10,7 @@ that it compiles and means something else; `obstacle` names the constructs for w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_cgins.building.contracts.cxx import INCLUDE, code_of
@@ -120,11 +120,9 @@ def base_files(include: Path) -> dict[str, str]:
     aliases = INCLUDE.sub("", types.read_text(encoding="utf-8"))
     files = {
         BASE: "#pragma once\n#define AT_PER_OPERATOR_HEADERS 1\n"
-        + _includes(include, BASE_INCLUDES)
-        + '#include "cgins_lean_types.h"\n',
+        f'{_includes(include, BASE_INCLUDES)}#include "cgins_lean_types.h"\n',
         PYTHON: f'#pragma once\n#include "{BASE}"\n'
-        + _includes(include, PYTHON_INCLUDES)
-        + "namespace py = pybind11;\n",
+        f"{_includes(include, PYTHON_INCLUDES)}namespace py = pybind11;\n",
         "cgins_lean_types.h": aliases,
         "ATen/DeviceGuard.h": _lean_device_guard(include),
         f"ATen/ops/{IN_BASE}.h": _lean_op(include, IN_BASE),
@@ -144,10 +142,9 @@ def source_files(include: Path, texts: Sequence[str]) -> dict[str, str]:
     code = code_of("\n".join(texts))
     names = set(re.findall(r"[A-Za-z_]\w*", code))
     if not re.search(r"\btensor\s*[({]", code):
-        names.discard(
-            "tensor"
-        )  # the name of a variable far more often than of the factory, whose types are heavy
-    factories = dict(_factories(include, names))
+        # The name of a variable far more often than of the factory, whose types are heavy.
+        names.discard("tensor")
+    factories = _factories(include, names)
     ops = sorted(name for name in names | set(factories) if (include / f"ATen/ops/{name}.h").is_file())
     files = {f"ATen/ops/{name}.h": _lean_op(include, name) for name in ops if name != IN_BASE}
     wanted = [
@@ -166,9 +163,8 @@ def source_files(include: Path, texts: Sequence[str]) -> dict[str, str]:
             f"#include <{VARIABLE}>",
             "namespace torch {",
             "using Deleter = std::function<void(void*)>;",
-            *factories.values(),
-            "}",
         ]
+        lines += [*factories.values(), "}"]
     return {**files, OPS: "\n".join(lines) + "\n"}
 
 
@@ -186,13 +182,11 @@ def _lean_op(include: Path, name: str) -> str:
 def _lean_device_guard(include: Path) -> str:
     """`device_of` for tensors; the overload for lists would bring in the interpreter's types."""
     text = (include / "ATen/DeviceGuard.h").read_text(encoding="utf-8")
-    text = text.replace("#include <ATen/core/IListRef.h>\n", "")
-    return re.sub(
-        r"^inline [^\n]*\bdevice_of\(ITensorListRef t\) \{.*?^\}\n", "", text, flags=re.MULTILINE | re.DOTALL
-    )
+    of_lists = r"(?ms)^inline [^\n]*\bdevice_of\(ITensorListRef t\) \{.*?^\}\n"
+    return re.sub(of_lists, "", text.replace("#include <ATen/core/IListRef.h>\n", ""))
 
 
-def _factories(include: Path, names: set[str]) -> Iterator[tuple[str, str]]:
+def _factories(include: Path, names: set[str]) -> dict[str, str]:
     """Functions of namespace torch that hide those of at, by name: every overload of the names that occur."""
     path = include / "torch/csrc/autograd/generated/variable_factories.h"
     found: dict[str, str] = {}
@@ -200,4 +194,4 @@ def _factories(include: Path, names: set[str]) -> Iterator[tuple[str, str]]:
         if match[1] in names:
             body = match[0].replace("autograd::make_variable(", "autograd::cgins_make_variable(")
             found[match[1]] = found.get(match[1], "") + body
-    yield from found.items()
+    return found

@@ -20,8 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_cgins.building.cache import space
-from pytest_cgins.building.compilers.process import run_stages
+from pytest_cgins.building.compilers.process import run_stages, write_files
 from pytest_cgins.core import locks
+from pytest_cgins.core.console import size_of
 
 logger = logging.getLogger(__name__)
 USES_BEFORE = 2
@@ -29,7 +30,8 @@ USES_BEFORE = 2
 
 def folder_for(
     store: Path,
-    command: Sequence[str],
+    compiler: Sequence[str],
+    flags: Sequence[str],
     header: str,
     *,
     files: Mapping[str, str],
@@ -40,13 +42,20 @@ def folder_for(
 
     Args:
         store: folder of all precompiled headers.
-        command: compiler and flags of the sources that will include it, without those that differ by source.
+        compiler: of the sources that will include it.
+        flags: of these sources, without those that differ by source.
         header: the header's name among `files`.
         files: the headers that lie in the folder, by name.
         identity: what decides the headers that these include: torch's and the compiler's versions.
         deadline: time of `time.monotonic()` at which making it is given up.
     """
-    parts = [identity, *command, *(f"{name}\0{text}" for name, text in sorted(files.items()))]
+    parts = [
+        identity,
+        *compiler,
+        "-isystem",
+        *flags,
+        *(f"{name}\0{text}" for name, text in sorted(files.items())),
+    ]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
     path = store / key
     if _usable(path, header):
@@ -61,7 +70,7 @@ def folder_for(
             return None
         try:
             if not _usable(path, header) and not _refused(path, header):
-                _make(path, command, header, files, deadline)
+                _make(path, compiler, flags, header, files=files, deadline=deadline)
         finally:
             locks.release(held)
     except OSError as error:
@@ -69,15 +78,15 @@ def folder_for(
     return path if _usable(path, header) else None
 
 
-def write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write headers into a folder."""
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-
-def _make(path: Path, command: Sequence[str], header: str, files: Mapping[str, str], deadline: float) -> None:
+def _make(
+    path: Path,
+    compiler: Sequence[str],
+    flags: Sequence[str],
+    header: str,
+    *,
+    files: Mapping[str, str],
+    deadline: float,
+) -> None:
     """Make the folder, whole or not at all. A refusal is remembered by a folder without it: it would come again."""
     for left in [path, *path.parent.glob(f"{path.name}.*/")]:  # damaged, or its maker was killed
         if left.is_dir():
@@ -85,9 +94,10 @@ def _make(path: Path, command: Sequence[str], header: str, files: Mapping[str, s
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     made = draft / f"{header}.gch"
     try:
-        write(draft, files)
-        # By its final path, since the header is found by the path that it was compiled by.
-        compile_it = [*command, f"-isystem{draft}", "-x", "c++-header", header, "-o", f"{header}.gch"]
+        write_files(draft, files)
+        # Its own headers come before others of their names, as they do where it is included.
+        own = f"-isystem{draft}"
+        compile_it = [*compiler, own, *flags, "-x", "c++-header", header, "-o", f"{header}.gch"]
         outcome = run_stages([[compile_it]], draft, "precompiled header", deadline)
         if outcome.status != 0:
             logger.info("no precompiled header: %s", outcome.log[-1000:])
@@ -96,7 +106,7 @@ def _make(path: Path, command: Sequence[str], header: str, files: Mapping[str, s
             _size_of(draft).write_text(str(made.stat().st_size), encoding="ascii")
         if outcome.status is not None:
             draft.rename(path)
-            space.added(path.parents[1], space.folder_nbytes(path))
+            space.added(path.parents[1], size_of(path))
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

@@ -6,6 +6,7 @@ import hashlib
 import mmap
 import re
 import sysconfig
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -77,18 +78,11 @@ def torch_package() -> TorchPackage:
 
 def _pybind_defines(root: Path) -> tuple[str, ...]:
     """Flags with the compiler that torch's own pybind11 was built by, read from its library's data."""
-    try:
-        with (root / "lib/libtorch_python.so").open("rb") as file:
-            library = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            found = PYBIND_INTERNALS.search(library)
-    except (OSError, ValueError):
-        return ()
-    if found is None:
-        return ()
-    names = ("COMPILER_TYPE", "STDLIB", "BUILD_ABI")
-    return tuple(
-        f'-DPYBIND11_{name}="{value.decode()}"' for name, value in zip(names, found.groups(), strict=True)
-    )
+    found = None
+    with suppress(OSError, ValueError), (root / "lib/libtorch_python.so").open("rb") as file:
+        found = PYBIND_INTERNALS.search(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    values = zip(("COMPILER_TYPE", "STDLIB", "BUILD_ABI"), found.groups() if found else (), strict=False)
+    return tuple(f'-DPYBIND11_{name}="{value.decode()}"' for name, value in values)
 
 
 def _text(file: Path) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins.building.contracts.cxx import is_endless
+from pytest_cgins.building.contracts.cxx import is_endless, without_comments
 from pytest_cgins.building.contracts.source import read
 from pytest_cgins.core.errors import SourceError
 
 INCLUDE_LINE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?[ \t]*(.*)$", re.MULTILINE)
-COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|(?P<kept>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')""", re.DOTALL)
 NAMED = re.compile(r'(["<])([^">\n]+)[">]')
 
 
@@ -24,11 +23,6 @@ class Includes:
     """Headers in the user's folders, those that they include as well, in order."""
     others: tuple[str, ...]
     """Names that are not found there: headers of CUDA, of libraries, or none."""
-
-
-def without_comments(text: str) -> str:
-    """C++ text with its comments blanked out, line by line; what is in quotes stays, whatever it looks like."""
-    return COMMENT.sub(lambda found: found["kept"] or re.sub(r"[^\n]", " ", found[0]), text)
 
 
 def scan(main: Path, folders: Sequence[Path]) -> Includes:
@@ -52,9 +46,9 @@ def scan(main: Path, folders: Sequence[Path]) -> Includes:
             if named is None:
                 number = text.count("\n", 0, line.start()) + 1
                 # Of another file, which may be any that the source names, no text is told.
-                said = f": {line[1].strip()}" if file == main else ""
+                macro = f": {line[1].strip()}" if file == main else ""
                 raise SourceError(
-                    f"{file}:{number}: the include's file is named by a macro{said}",
+                    f"{file}:{number}: the include's file is named by a macro{macro}",
                     remedy='write its name: #include "rows.cuh"',
                 )
             if any(is_endless(place / named[2]) for place in (file.parent, *folders)):

@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,20 +26,18 @@ MODULE_ID = "--gen_module_id_file"
 class Phases:
     """A compilation by nvcc, taken apart."""
 
-    front: tuple[str, ...]
-    """Shell commands that may run side by side: the host's front end, and one a virtual architecture."""
-    back: str
-    """The shell command that makes the object file from what they leave."""
+    front: Sequence[Sequence[str]]
+    """Commands that may run side by side: the host's front end, and one a virtual architecture; or nvcc itself."""
+    back: Sequence[Sequence[str]] = ()
+    """The command that makes the object file from what they leave."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """What the commands refer to."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Files to write first, by absolute path."""
 
 
 def phases(
     command: Sequence[str], folder: Path, depfile: str, *, temporary: Path | None = None, depend: str = "-MMD"
-) -> Phases | None:
-    """The phases of an nvcc command that compiles one source with `-c`.
+) -> Phases:
+    """The phases of an nvcc command that compiles one source with `-c`; nvcc alone where they are not known here.
 
     Args:
         command: nvcc with all its arguments.
@@ -46,23 +45,19 @@ def phases(
         depfile: name of the file that lists the headers, in make's syntax.
         temporary: where its temporary files go, by default `folder`: their names are the source's.
         depend: `-MMD` lists the user's headers, `-MD` the system's too.
-
-    Returns:
-        The phases, or None where nvcc does it in another way than is known here.
     """
-    if any(word.startswith(OTHERWISE) for word in command):
-        return None
-    temporary = temporary or folder
-    temporary.mkdir(exist_ok=True)
-    try:
-        told = ask([*command, "--dryrun", "--keep", "--keep-dir", str(temporary)], folder=folder)
-    except OSError:
-        return None
-    return parse(told.log, temporary, depfile, depend) if told.status == 0 else None
+    parsed = None
+    if not any(word.startswith(OTHERWISE) for word in command):
+        temporary = temporary or folder
+        temporary.mkdir(exist_ok=True)
+        with suppress(OSError):
+            dry_run = ask([*command, "--dryrun", "--keep", "--keep-dir", str(temporary)], folder=folder)
+            parsed = parse(dry_run.log, temporary, depfile, depend) if dry_run.status == 0 else None
+    return parsed or Phases(front=[[*command, depend, "-MF", depfile]])
 
 
 def parse(printed: str, folder: Path, depfile: str, depend: str = "-MMD") -> Phases | None:
-    """The phases in what `nvcc --dryrun --keep` printed; see `phases`."""
+    """The phases in what `nvcc --dryrun --keep` printed, see `phases`; the file that they read first is written."""
     environment: dict[str, str] = {}
     lines: list[str] = []
     for line in re.findall(r"^#\$ (.*)$", printed, re.MULTILINE):
@@ -94,11 +89,11 @@ def parse(printed: str, folder: Path, depfile: str, depend: str = "-MMD") -> Pha
         chains.append(" && ".join(chain))
     if sum(len(re.findall(r"\bptxas -", chain)) for chain in chains) != len(found["ptxas"]):
         return None
+    module_id = f"_{digest[:8]}_7_cuda_cu_{digest[8:16]}"
+    (folder / shlex.split(identity[1])[0]).write_text(module_id, encoding="utf-8")
+    back = f"{found['fatbinary'][0]} && {found['host'][0]}"
     return Phases(
-        front=tuple(chains),
-        back=f"{found['fatbinary'][0]} && {found['host'][0]}",
-        environment=environment,
-        files={str(folder / shlex.split(identity[1])[0]): f"_{digest[:8]}_7_cuda_cu_{digest[8:16]}"},
+        front=[["sh", "-c", chain] for chain in chains], back=[["sh", "-c", back]], environment=environment
     )
 
 

@@ -21,7 +21,7 @@ from pytest_cgins.building.builders.extension_torch import torch_package
 from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.building.compilers.process import Outcome, run_stages
 from pytest_cgins.building.contracts import schema as schemas
-from pytest_cgins.building.contracts.source import read, wants_workspace
+from pytest_cgins.building.contracts.source import link_flags, read, takes_workspace
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ContractError, InfrastructureError, LaunchError
 from pytest_cgins.core.model import CompiledKernel, KernelSource
@@ -109,7 +109,7 @@ def load(library: OperatorLibrary) -> torch._ops.OpOverload[..., Any]:
 def _operator(source: KernelSource) -> binding.Operator:
     if source.contract != "launcher":
         raise ContractError(
-            f"{source.kernel}/{source.implementation}: a {source.contract} kernel has no generated binding",
+            f"{source.name}: a {source.contract} kernel has no generated binding",
             remedy='write it as a launcher: one extern "C" function and a schema line',
         )
     schema = schemas.parse(source.schema, source.files[0])
@@ -164,7 +164,7 @@ def plan(source: KernelSource) -> plans.Plan:
 
 def binding_text(source: KernelSource, operator: binding.Operator, *, define: bool) -> str:
     """The C++ of a launcher's binding; see `binding.binding`."""
-    workspace = any(wants_workspace(read(Path(file)), operator.schema.entry) for file in source.files)
+    workspace = takes_workspace(source, operator.schema.entry)
     declarations = schemas.prototype(operator.schema, workspace=workspace)
     return binding.binding(operator, source.device, declarations, workspace=workspace, define=define)
 
@@ -185,16 +185,14 @@ def stand_in_command(compiler: tuple[str, ...]) -> list[str]:
 def link_command(source: KernelSource, linker: tuple[str, ...], objects: list[str]) -> list[str]:
     """The link of a launcher's objects with its binding's, without the output."""
     if not device_of(source.device).is_cuda:
-        own = [flag for flag in source.flags if flag.startswith(("-l", "-L", "-Wl,"))]
         return [
-            *linker, "-shared", "-fopenmp", *objects, *own, "-Wl,--no-as-needed", "-Lbinding", "-ltorch_cpu",
-            "-Wl,-Bsymbolic",
+            *linker, "-shared", "-fopenmp", *objects, *link_flags(source.flags), "-Wl,--no-as-needed", "-Lbinding",
+            "-ltorch_cpu", "-Wl,-Bsymbolic",
         ]  # fmt: skip
-    toolkit = Path(linker[0]).parents[1] / "lib"
-    own = [flag for flag in source.flags if flag.startswith(("-l", "-L", "-Xlinker"))]
     return [
-        *linker, "-shared", "-cudart=static", *objects, *own, f"-L{toolkit}", "-Xlinker=--no-as-needed",
-        "-Lbinding", "-ltorch_cpu", "-Xlinker=-Bsymbolic", "-lgomp",
+        *linker, "-shared", "-cudart=static", *objects, *link_flags(source.flags, "-Xlinker"),
+        f"-L{Path(linker[0]).parents[1] / 'lib'}", "-Xlinker=--no-as-needed", "-Lbinding", "-ltorch_cpu",
+        "-Xlinker=-Bsymbolic", "-lgomp",
     ]  # fmt: skip
 
 

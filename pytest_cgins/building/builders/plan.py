@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pytest_cgins.building.builders import specialize
-from pytest_cgins.building.compilers.process import Outcome, run_stages
+from pytest_cgins.building.compilers.process import Outcome, run_stages, write_files
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts import source as sources
 from pytest_cgins.core.model import KernelSource
@@ -60,41 +60,37 @@ class Plan:
     """Memory that its compilers may take at once: the machine runs fewer builds beside it where it is short."""
 
 
-def commands(
-    stages: Callable[[Path], Sequence[Sequence[Sequence[str]]]],
-    *,
-    files: Mapping[str, str] | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Run:
+def commands(stages: Callable[[Path], Sequence[Sequence[Sequence[str]]]], *, files: Mapping[str, str]) -> Run:
     """Compile by commands.
 
     Args:
         stages: given the folder, stages of commands; those of one stage may run side by side.
         files: generated files, by name, that are written to the folder first.
-        environment: added to the environment of the commands.
     """
 
     def run(folder: Path, name: str, deadline: float) -> Outcome:
-        for file, text in (files or {}).items():
-            (folder / file).write_text(text, encoding="utf-8")
-        return run_stages(stages(folder), folder, name, deadline, environment)
+        write_files(folder, files)
+        return run_stages(stages(folder), folder, name, deadline)
 
     return run
 
 
-def launcher_prototype(source: KernelSource) -> tuple[str, str]:
-    """The generated header of a launcher, and what of it enters the key.
+def launcher_files(source: KernelSource) -> tuple[dict[str, str], str]:
+    """The generated files of a launcher by name, and what of them enters the key.
 
     Returns:
-        The header, which points at the schema line by absolute path, and the same without the path.
+        The header, which points at the schema line by absolute path, with the dispatcher where there are builds for
+        some sizes; and the header without the path.
     """
     main = Path(source.files[0])
-    text = sources.read(main)
-    schema_text, line = schemas.locate(text, main)
+    schema_text, line = schemas.locate(sources.read(main), main)
     schema = schemas.parse(schema_text, f"{main}:{line}")
-    workspace = any(sources.wants_workspace(sources.read(Path(file)), schema.entry) for file in source.files)
-    header = schemas.header(schema, workspace=workspace, file=str(main), line=line)
-    return header, schemas.header(schema, workspace=workspace, file="", line=0)
+    workspace = sources.takes_workspace(source, schema.entry)
+    files = {PROTOTYPE: schemas.header(schema, workspace=workspace, file=str(main), line=line)}
+    if source.specialized is not None:
+        text = specialize.dispatcher(source, schema, workspace=workspace, prototype=PROTOTYPE)
+        files[specialize.DISPATCHER] = text
+    return files, schemas.header(schema, workspace=workspace, file="", line=0)
 
 
 def header_roots(source: KernelSource) -> tuple[Path, ...]:
@@ -122,42 +118,37 @@ def environment_identity(*names: str) -> tuple[str, ...]:
     )
 
 
-def dispatcher(source: KernelSource) -> dict[str, str]:
-    """The generated source of a launcher with builds for some sizes, by file name; nothing for others."""
-    if source.specialized is None:
-        return {}
-    schema = schemas.parse(source.schema, source.files[0])
-    workspace = any(sources.wants_workspace(sources.read(Path(file)), schema.entry) for file in source.files)
-    text = specialize.dispatcher(source, schema, workspace=workspace, prototype=PROTOTYPE)
-    return {specialize.DISPATCHER: text}
+def compile_stages(
+    source: KernelSource, command: list[str], folder: Path, *, depfiles: bool = True
+) -> tuple[list[list[list[str]]], list[str]]:
+    """Stages that compile a launcher, and the object files that they leave: one a source, or one a build and a dispatcher.
 
-
-def compile_each(
-    source: KernelSource,
-    compiler: list[str],
-    flags: list[str],
-    folder: Path,
-    *,
-    build: int | None = None,
-    depfiles: bool = True,
-) -> tuple[list[str], list[list[str]]]:
-    """Object files, and the commands that compile them: the prototype goes before each source's first line.
+    The prototype goes before each source's first line.
 
     Args:
         source: the launcher.
-        compiler: its command.
-        flags: of this build.
+        command: its compiler with the flags of all builds.
         folder: where the prototype is.
-        build: number of the build, where there are several, whose objects are joined; else None.
         depfiles: whether the compiler writes them.
     """
-    before, after = ("", ".o") if build is None else (f"build{build}-", ".part")
-    objects = [f"{before}{index}{after}" for index in range(len(source.files))]
-    commands = [
-        [
-            *compiler, *flags, f"-I{INCLUDE}", "-include", str(folder / PROTOTYPE),
-            *(["-MD", "-MF", f"{before}{index}.d"] if depfiles else []), "-c", file, "-o", objects[index],
-        ]
-        for index, file in enumerate(source.files)
-    ]  # fmt: skip
-    return objects, commands
+    stages: list[list[list[str]]] = []
+    objects: list[str] = []
+    builds = specialize.flags(source)
+    for number, macros in enumerate(builds):
+        before, after = (f"build{number}-", ".part") if len(builds) > 1 else ("", ".o")
+        made = [f"{before}{index}{after}" for index in range(len(source.files))]
+        stages.append([
+            [
+                *command, *macros, f"-I{INCLUDE}", "-include", str(folder / PROTOTYPE),
+                *(["-MD", "-MF", f"{before}{index}.d"] if depfiles else []), "-c", file, "-o", made[index],
+            ]
+            for index, file in enumerate(source.files)
+        ])  # fmt: skip
+        if len(builds) > 1:
+            stages += [[joining] for joining in specialize.join(source, number, made)]
+            made = [f"{number}.o"]
+        objects += made
+    if len(builds) > 1:
+        stages.append([specialize.compile_dispatcher(folder, INCLUDE)])
+        objects.append("dispatcher.o")
+    return stages, objects

@@ -59,8 +59,8 @@ def flags(source: KernelSource) -> tuple[tuple[str, ...], ...]:
     """What each build is compiled with besides; the general one comes first, with nothing."""
     if source.specialized is None:
         return ((),)
-    named = [source.specialized.named(build) for build in source.specialized.builds]
-    return ((), *(tuple(f"-D{name}={value}" for name, value in one.items()) for one in named))
+    builds = [source.specialized.named(build).items() for build in source.specialized.builds]
+    return ((), *(tuple(f"-D{name}={value}" for name, value in build) for build in builds))
 
 
 def identity(source: KernelSource) -> tuple[str, ...]:
@@ -127,10 +127,8 @@ def dispatcher(source: KernelSource, schema: Schema, *, workspace: bool, prototy
         lines += [f'extern "C" {result} {_symbol(number, name)}({typed});' for number in numbers]
         lines.append(f'extern "C" {result} {name}({typed}) {{')
         for number, build in enumerate(source.specialized.builds, 1):
-            met = " && ".join(
-                _condition(text, value, schema)
-                for text, value in zip(source.specialized.sizes, build, strict=True)
-            )
+            pairs = zip(source.specialized.sizes, build, strict=True)
+            met = " && ".join(_condition(text, value, schema) for text, value in pairs)
             lines.append(f"  if ({met}) return {_symbol(number, name)}({passed});")
         lines += [f"  return {_symbol(0, name)}({passed});", "}", ""]
     return "\n".join(lines)
@@ -148,12 +146,10 @@ def _condition(text: str, value: int, schema: Schema) -> str:
     name = f"{size.argument}_" if size.argument in C_KEYWORDS else size.argument
     at = size.index
     least = at + 1 if at >= 0 else -at
-    if size.kind == "shape":
-        place = f"{at}" if at >= 0 else f"{name}->ndim - {-at}"
-        return f"({name} && {name}->ndim >= {least} && {name}->shape[{place}] == {value})"
-    if size.kind == "item":
-        place = f"{at}" if at >= 0 else f"{name}_len - {-at}"
-        return f"({name} && {name}_len >= {least} && {name}[{place}] == {value})"
+    if size.kind in ("shape", "item"):
+        length, items = (f"{name}->ndim", f"{name}->shape") if size.kind == "shape" else (f"{name}_len", name)
+        index = f"{at}" if at >= 0 else f"{length} - {-at}"
+        return f"({name} && {length} >= {least} && {items}[{index}] == {value})"
     if size.kind == "ndim":
         return f"({name} && {name}->ndim == {value})"
     if size.kind == "numel":

@@ -19,7 +19,7 @@ from pytest_cgins.building.builders import cuda, cutlass, extension_headers, ext
 from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.builders.extension_torch import TorchPackage, torch_package
 from pytest_cgins.building.compilers import architectures, running, toolchain
-from pytest_cgins.building.compilers.process import Outcome, run_stages
+from pytest_cgins.building.compilers.process import Outcome, run_stages, write_files
 from pytest_cgins.building.contracts.cxx import code_of
 from pytest_cgins.building.contracts.source import extension_texts, portable_flags, read
 from pytest_cgins.building.loading.extension_exports import Exports
@@ -94,7 +94,7 @@ def plan(source: KernelSource) -> plans.Plan:
         compiler="the compiler" if not nvcc else "nvcc",
         identity=identity,
         roots=(*plans.header_roots(source), *vendor.roots),
-        run=_Builder(source=source, units=made, tools=tools, identity="\0".join(identity)),
+        run=_Builder(source=source, units=made, tools=tools),
         memory_nbytes=JOB_NBYTES * (2 if made.cuda else 1),
     )
 
@@ -158,13 +158,15 @@ class Tools:
         flags = [*self.common(headers), "-fPIC", f"-std={self.torch.standard}", *FLAGS]
         return [*self.compiler, *flags, *toolchain.own_statics(self.compiler), *self.source.flags]
 
-    def precompile(self) -> list[str]:
-        """The command that compiles a header that C++ of this and of other sources begins with."""
+    def precompile_flags(self) -> list[str]:
+        """Flags that compile a header that C++ of this and of other sources begins with.
+
+        Definitions differ from source to source. g++ itself refuses a header that one of them would change.
+        """
         own = [flag for flag in self.source.flags if not flag.startswith(("-D", "-I"))]
         system = [word for folder in self.torch.includes for word in ("-isystem", str(folder))]
         flags = ["-DTORCH_API_INCLUDE_EXTENSION_H", *self.torch.defines, *system, "-fPIC"]
-        flags += [f"-std={self.torch.standard}", *FLAGS, *toolchain.own_statics(self.compiler)]
-        return [*self.compiler, *flags, *own]
+        return [*flags, f"-std={self.torch.standard}", *FLAGS, *toolchain.own_statics(self.compiler), *own]
 
     def cuda(self, headers: Headers) -> list[str]:
         """The command that compiles CUDA, but for the file names."""
@@ -189,7 +191,6 @@ class _Builder:
     source: KernelSource
     units: Units
     tools: Tools
-    identity: str
 
     def __call__(self, folder: Path, name: str, deadline: float) -> Outcome:
         """See `plan.Run`."""
@@ -212,71 +213,48 @@ class _Builder:
         include = self.tools.torch.root / "include"
         try:
             base = extension_headers.base_files(include)
-            extension_pch.write(folder / "lean", extension_headers.source_files(include, texts))
+            write_files(folder / "lean", extension_headers.source_files(include, texts))
         except (OSError, UnicodeDecodeError) as error:
             logger.info("%s: no lean headers: %s", name, error)
             return None
-        # Definitions differ from source to source. g++ itself refuses a header that one of them would change.
-        command = self.tools.precompile()
-        place = None
-        store = folder.parents[1] / "torch"
+        path = None
+        compiler = toolchain.version(self.tools.compiler)
         # Builds of a cache that cannot be written to are elsewhere. clang has another way of precompiling.
-        if folder.parent.name == "work" and "clang" not in toolchain.version(self.tools.compiler):
-            place = extension_pch.folder_for(
-                store,
-                command,
-                extension_headers.PYTHON,
-                files=base,
-                identity=self.identity_of_tools,
-                deadline=deadline,
-            )
-        if place is None:
-            place = folder / "base"
-            extension_pch.write(place, base)
+        if folder.parent.name == "work" and "clang" not in compiler:
+            fenced = "fenced" if running.current().fence is not None else ""
+            parts = (FORMAT, self.tools.torch.identity, compiler, fenced)
+            path = extension_pch.folder_for(
+                folder.parents[1] / "torch", self.tools.compiler, self.tools.precompile_flags(), extension_headers.PYTHON,
+                files=base, identity="\0".join(parts), deadline=deadline,
+            )  # fmt: skip
+        if path is None:
+            path = folder / "base"
+            write_files(path, base)
         python = re.search(r"\bPYBIND11_MODULE\b|\bpy::|\bpybind11::", code_of(self.units.cuda))
         first = extension_headers.PYTHON if python else extension_headers.BASE
         return Headers(
             cpp=(extension_headers.PYTHON, extension_headers.OPS),
             cuda=(first, extension_headers.OPS, "cuda.h", "cuda_runtime.h"),
-            folders=(folder / "lean", place),
+            folders=(folder / "lean", path),
             job_nbytes=LEAN_JOB_NBYTES,
         )
 
-    @property
-    def identity_of_tools(self) -> str:
-        fenced = "fenced" if running.current().fence is not None else ""
-        return "\0".join((FORMAT, self.tools.torch.identity, toolchain.version(self.tools.compiler), fenced))
-
     def _compile(self, headers: Headers, folder: Path, name: str, deadline: float) -> Outcome:
-        stages, environment = self._stages(headers, folder)
-        return run_stages(_bounded(stages, headers.job_nbytes), folder, name, deadline, environment)
-
-    def _stages(self, headers: Headers, folder: Path) -> tuple[list[list[list[str]]], Mapping[str, str]]:
         tools, define = self.tools, f"-DTORCH_EXTENSION_NAME={self.units.module}"
-        stages: list[list[list[str]]] = [[], []]
+        phases = nvcc_phases.Phases(front=())
         objects: list[str] = []
-        environment: Mapping[str, str] = {}
+        cpp: list[list[str]] = []
         if self.units.cuda:
             _write_unit(folder / CUDA, headers.cuda, self.units.cuda)
             command = [*tools.cuda(headers), define, "-c", CUDA, "-o", "cuda.o"]
-            parts = nvcc_phases.phases(command, folder, "cuda.d")
-            if parts is None:
-                stages[0].append([*command, "-MMD", "-MF", "cuda.d"])
-            else:
-                for file, text in parts.files.items():
-                    Path(file).write_text(text, encoding="utf-8")
-                stages[0] += [["sh", "-c", chain] for chain in parts.front]
-                stages[1].append(["sh", "-c", parts.back])
-                environment = parts.environment
+            phases = nvcc_phases.phases(command, folder, "cuda.d")
             objects.append("cuda.o")
         if self.units.cpp.strip() or not objects:
             _write_unit(folder / CPP, headers.cpp, self.units.cpp)
-            stages[0].insert(
-                0, [*tools.cpp(headers), define, "-MMD", "-MF", "main.d", "-c", CPP, "-o", "main.o"]
-            )
+            cpp = [[*tools.cpp(headers), define, "-MMD", "-MF", "main.d", "-c", CPP, "-o", "main.o"]]
             objects.append("main.o")
-        stages.append([tools.link(objects)])
-        return [stage for stage in stages if stage], environment
+        stages = [[*cpp, *phases.front], phases.back, [tools.link(objects)]]
+        return run_stages(_bounded(stages, headers.job_nbytes), folder, name, deadline, phases.environment)
 
 
 def _empty(folder: Path) -> None:
@@ -293,12 +271,12 @@ def _write_unit(file: Path, includes: Sequence[str], text: str) -> None:
     file.write_text("".join(lines) + text + "\n", encoding="utf-8")
 
 
-def _bounded(stages: Sequence[Sequence[list[str]]], job_nbytes: int) -> list[list[list[str]]]:
+def _bounded(stages: Sequence[Sequence[Sequence[str]]], job_nbytes: int) -> list[Sequence[Sequence[str]]]:
     """Stages of as many commands as there is memory for, or as `$MAX_JOBS` says."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     wanted = os.environ.get("MAX_JOBS", "")
     jobs = int(wanted) if wanted.isdigit() and int(wanted) else max(1, memory // job_nbytes)
-    return [list(stage[first : first + jobs]) for stage in stages for first in range(0, len(stage), jobs)]
+    return [stage[first : first + jobs] for stage in stages for first in range(0, len(stage), jobs)]
 
 
 def _toolkit(nvcc: tuple[str, ...]) -> Path:

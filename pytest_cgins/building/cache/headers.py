@@ -49,9 +49,14 @@ def _labelled(roots: Sequence[Path]) -> dict[str, str]:
     return {**own, **{label: str(folder) for label, folder in toolchain.homes().items()}}
 
 
-def _resolve(name: str, folders: Mapping[str, str]) -> str:
-    label, colon, rest = name.partition(":")
-    return f"{folders[label]}{os.sep}{rest}" if colon and label in folders else name
+def _by_path(digests: Mapping[str, str], roots: Sequence[Path]) -> dict[str, str]:
+    """Content hashes by path instead of by name."""
+    folders = _labelled(roots)
+    found = {}
+    for name, digest in digests.items():
+        label, colon, rest = name.partition(":")
+        found[f"{folders[label]}{os.sep}{rest}" if colon and label in folders else name] = digest
+    return found
 
 
 def differ(digests: Mapping[str, str], roots: Sequence[Path], signature: str) -> tuple[bool, str]:
@@ -66,8 +71,7 @@ def differ(digests: Mapping[str, str], roots: Sequence[Path], signature: str) ->
     Returns:
         Whether any differs, and the signature to remember: "" if it must not be remembered yet.
     """
-    folders = _labelled(roots)
-    paths = {_resolve(name, folders): digest for name, digest in digests.items()}
+    paths = _by_path(digests, roots)
     now = _signature(paths)
     if now and now == signature:
         return False, now
@@ -76,9 +80,7 @@ def differ(digests: Mapping[str, str], roots: Sequence[Path], signature: str) ->
 
 def changed(digests: Mapping[str, str], roots: Sequence[Path]) -> list[str]:
     """Paths of those headers that are not as they were; all are read."""
-    folders = _labelled(roots)
-    paths = {_resolve(name, folders): digest for name, digest in digests.items()}
-    return [path for path, digest in paths.items() if file_digest(path) != digest]
+    return [path for path, digest in _by_path(digests, roots).items() if file_digest(path) != digest]
 
 
 def _signature(paths: Mapping[str, str]) -> str:
@@ -91,11 +93,8 @@ def _signature(paths: Mapping[str, str]) -> str:
         except OSError:
             return ""
         newest = max(newest, found.st_mtime_ns, found.st_ctime_ns)
-        whole.update(
-            f"{path}\0{found.st_size} {found.st_ino} {found.st_dev} {found.st_mtime_ns} {found.st_ctime_ns}\0".encode(
-                errors="surrogateescape"
-            )
-        )
+        numbers = (found.st_size, found.st_ino, found.st_dev, found.st_mtime_ns, found.st_ctime_ns)
+        whole.update(f"{path}\0{numbers}\0".encode(errors="surrogateescape"))
     return whole.hexdigest() if newest < time.time_ns() - RACY_S * 1e9 else ""
 
 

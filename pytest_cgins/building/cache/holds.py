@@ -29,17 +29,14 @@ def hold(path: Path) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return None
-    try:
-        with suppress(OSError):  # a file system without locks: then only its last use protects it
-            if not locks.flock(descriptor, shared=True):
-                os.close(descriptor)
-                return None
-        opened = os.fstat(descriptor)
-        if path.stat().st_ino != opened.st_ino:
-            os.close(descriptor)
-            return None
-        content = os.pread(descriptor, opened.st_size, 0)
-    except OSError:
+    locked, content = True, None
+    with suppress(OSError):  # a file system without locks: then only its last use protects it
+        locked = locks.flock(descriptor, shared=True)
+    opened = os.fstat(descriptor)
+    if locked and locks.is_of(descriptor, path):
+        with suppress(OSError):
+            content = os.pread(descriptor, opened.st_size, 0)
+    if content is None:
         os.close(descriptor)
         return None
     if time.time() - opened.st_mtime > USE_GRAIN_S:

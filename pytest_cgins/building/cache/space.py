@@ -9,7 +9,6 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from pytest_cgins.building.cache.holds import try_exclusive
 from pytest_cgins.building.cache.store import RECORD, Cache
+from pytest_cgins.core.console import size_of
 from pytest_cgins.core.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -89,16 +89,10 @@ def parse_size(text: str) -> int:
 
 def stored(folder: Path) -> list[Stored]:
     """All builds in a cache, the last used first."""
-    found = [_read(place) for place in _places(folder)]
-    found += [
-        _read_precompiled(place) for place in (folder / PRECOMPILED).glob("*/") if "." not in place.name
-    ]
+    found = [_read(path) for path in folder.glob("[0-9a-f][0-9a-f]/*")]
+    precompiled = (path for path in (folder / PRECOMPILED).glob("*/") if "." not in path.name)
+    found += map(_read_precompiled, precompiled)
     return sorted(filter(None, found), key=lambda entry: (-entry.used_at, entry.key))
-
-
-def _places(folder: Path) -> Iterator[Path]:
-    for group in folder.glob("[0-9a-f][0-9a-f]"):
-        yield from group.iterdir()
 
 
 def _read(path: Path) -> Stored | None:
@@ -132,18 +126,13 @@ def _read(path: Path) -> Stored | None:
 def _read_precompiled(path: Path) -> Stored | None:
     """A precompiled header of torch's, as a build."""
     try:
-        nbytes, used_at = folder_nbytes(path), path.stat().st_mtime
+        nbytes, used_at = size_of(path), path.stat().st_mtime
     except OSError:
         return None
     return Stored(
         key=path.name, name="torch's headers, precompiled", device="cpu", contract="torch-extension",
         archs=(), refused=False, nbytes=nbytes, built_at=used_at, used_at=used_at, build_seconds=0.0, folder=path,
     )  # fmt: skip
-
-
-def folder_nbytes(folder: Path) -> int:
-    """Size of all files below a folder."""
-    return sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())
 
 
 def prune(

@@ -139,7 +139,7 @@ class Cache:
         (kept / RECORD).write_text(
             json.dumps({**content, "sha256": _digest(content)}, indent=1), encoding="utf-8"
         )
-        place = self._place(key)
+        place = self.folder_of(key)
         entry = self._entry(key, roots)
         if entry is None:
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -275,16 +275,13 @@ class Cache:
     def _duration(self, name: str) -> Path:
         return self.folder / "durations" / hashlib.sha256(name.encode()).hexdigest()[:24]
 
-    def folder_of(self, entry: Entry) -> Path:
+    def folder_of(self, key: str) -> Path:
         """Where an entry lies."""
-        return self._place(entry.key)
-
-    def _place(self, key: str) -> Path:
         return self.folder / key[:2] / key
 
     def _entry(self, key: str, roots: Sequence[Path]) -> Entry | None:
         """An entry that is whole, and that this process holds from now on."""
-        place = self._place(key)
+        place = self.folder_of(key)
         text = holds.hold(place / RECORD)
         if text is None:
             return None

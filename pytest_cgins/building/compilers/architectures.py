@@ -77,8 +77,7 @@ def ahead(declared: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
         Those with machine code of `declared`, else of `$CGINS_CUDA_ARCHS`, else those of sm_80, sm_90a and sm_100
         that the compiler knows.
     """
-    listed = [arch.strip() for arch in os.environ.get("CGINS_CUDA_ARCHS", "").split(",") if arch.strip()]
-    for names in (declared, tuple(listed)):
+    for names in (declared, _of_environment()):
         chosen = tuple(name for name in names if not name.startswith("compute_"))
         if chosen:
             return chosen
@@ -122,20 +121,16 @@ def present_archs() -> tuple[str, ...]:
     `$CGINS_CUDA_ARCHS` (comma-separated), else those of the devices in this host, else sm_80 with PTX,
     which every later device can run.
     """
-    named = os.environ.get("CGINS_CUDA_ARCHS", "")
-    if named.strip():
-        return tuple(arch.strip() for arch in named.split(",") if arch.strip())
+    if named := _of_environment():
+        return named
     if not shutil.which("nvidia-smi"):
         return PORTABLE_ARCHS
-    capabilities = {line.strip() for line in _compute_capabilities().splitlines()}
-    return (
-        tuple(
-            f"sm_{major}{minor}"
-            for major, _, minor in sorted(text.partition(".") for text in capabilities)
-            if major.isdigit() and minor.isdigit()
-        )
-        or PORTABLE_ARCHS
-    )
+    capabilities = sorted(set(re.findall(r"^\s*(\d+)\.(\d+)\s*$", _compute_capabilities(), re.MULTILINE)))
+    return tuple(f"sm_{major}{minor}" for major, minor in capabilities) or PORTABLE_ARCHS
+
+
+def _of_environment() -> tuple[str, ...]:
+    return tuple(arch.strip() for arch in os.environ.get("CGINS_CUDA_ARCHS", "").split(",") if arch.strip())
 
 
 def _compute_capabilities(driver: Path = Path("/proc/driver/nvidia")) -> str:

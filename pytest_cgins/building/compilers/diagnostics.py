@@ -107,10 +107,8 @@ def summarize(log: str, files: Sequence[str], entry: str) -> tuple[int, str]:
         return 1, _not_exported(Path(files[0]), entry)
     lines = [line[:READ_LENGTH] for line in log.splitlines()]
     # The host's front end and each architecture's say the same of one line.
-    starts = list(
-        {line: number for number, line in reversed([*enumerate(lines)]) if ERROR.match(line)}.values()
-    )
-    starts.sort()
+    firsts = {line: number for number, line in reversed([*enumerate(lines)]) if ERROR.match(line)}
+    starts = sorted(firsts.values())
     if not starts:
         return 0, _with_short_paths(_joined(lines[-FOLLOWING_LINES:]), files)
     blocks = [_block(lines, number) for number in starts[:SHOWN_ERRORS]]
@@ -162,9 +160,8 @@ def _following(lines: Sequence[str]) -> list[str]:
 
 def unknown_architecture(log: str) -> str:
     """The remedy where nvcc does not know an architecture: those that it knows; "" for other errors."""
-    found = re.search(
-        r"^nvcc fatal\s*: Unsupported gpu architecture '(?:sm|compute)_(\w+)'", log, re.MULTILINE
-    )
+    unsupported = r"^nvcc fatal\s*: Unsupported gpu architecture '(?:sm|compute)_(\w+)'"
+    found = re.search(unsupported, log, re.MULTILINE)
     if found is None:
         return ""
     names = architectures.known_to(toolchain.nvcc())
@@ -191,10 +188,8 @@ def not_the_source(status: int, log: str) -> tuple[str, str] | None:
         return trouble["what"].strip(), "free memory or disk space, or set MAX_JOBS=1, and run again"
     number = _signal(status)
     if number in KILLS:
-        return (
-            f"it was killed by {signal.Signals(number).name}",
-            "free memory, or set MAX_JOBS=1, and run again",
-        )
+        what = f"it was killed by {signal.Signals(number).name}"
+        return what, "free memory, or set MAX_JOBS=1, and run again"
     return None
 
 
@@ -234,9 +229,8 @@ def _not_exported(file: Path, entry: str) -> str:
             f'{shown(str(file))}:{schema_line}: the schema line declares "{entry}", but the file defines no such '
             f"function{_nearest_function(code, entry)}"
         )
-    return (
-        f'{shown(str(file))}:{where}: "{entry}" is not the extern "C" function that the schema line declares'
-    )
+    position = f"{shown(str(file))}:{where}"
+    return f'{position}: "{entry}" is not the extern "C" function that the schema line declares'
 
 
 def _nearest_function(code: str, entry: str) -> str:

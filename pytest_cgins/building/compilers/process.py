@@ -67,6 +67,14 @@ def run_stages(
     )
 
 
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write generated files below a folder, by name."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
 def ask(command: Sequence[str], *, folder: Path | None = None, limit_s: float = ASK_LIMIT_S) -> Outcome:
     """Run a short command of a compiler where its compilations run: in the sandbox, if they do, and within its limits.
 

@@ -66,15 +66,14 @@ def hold(folder: Path, name: str, memory_nbytes: int, deadline: float, *, jobs: 
             # One at a time collects, so that two that need several never wait for each other.
             while not _try_lock(path / "turn", turn):
                 _wait(wait, name, started, deadline)
-            got = 0
-            tried: set[int] = set()
-            while got < wanted:
-                for index in range(count()):
-                    if got < wanted and index not in tried and _try_lock(path / str(index), held):
-                        tried.add(index)
-                        got += 1
-                if got < wanted:
-                    _wait(wait, name, started, deadline)
+            got: set[int] = set()
+            while True:
+                for index in set(range(count())) - got:
+                    if len(got) < wanted and _try_lock(path / str(index), held):
+                        got.add(index)
+                if len(got) == wanted:
+                    break
+                _wait(wait, name, started, deadline)
         yield
 
 

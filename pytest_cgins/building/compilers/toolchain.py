@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shlex
@@ -11,9 +10,9 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 
+from pytest_cgins.building.compilers import toolkit
 from pytest_cgins.building.compilers.process import ASK_LIMIT_S, ask
 from pytest_cgins.core.errors import InfrastructureError
 
@@ -46,30 +45,19 @@ def nvcc() -> tuple[str, ...]:
     Raises:
         InfrastructureError: there is none.
     """
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    places = [Path(home) / "bin/nvcc"] if home else []
     on_path = shutil.which("nvcc")
-    places += [Path(on_path)] if on_path else []
-    for place in itertools.chain([*places, Path("/usr/local/cuda/bin/nvcc")], _packaged("nvcc")):
-        if os.access(place, os.X_OK):
-            return (str(place),)
+    paths = [folder / "bin/nvcc" for folder in toolkit.named()] + ([Path(on_path)] if on_path else [])
+    for path in [*paths, toolkit.USUAL / "bin/nvcc"]:
+        if os.access(path, os.X_OK):
+            return (str(path),)
+    for path in toolkit.packaged("cu[0-9]*/bin/nvcc"):
+        if os.access(path, os.X_OK):
+            return (str(path),)
     raise InfrastructureError(
         "no CUDA compiler: nvcc is neither in $CUDA_HOME/bin nor on PATH nor in /usr/local/cuda/bin, and the "
         "package nvidia-cuda-nvcc is not installed",
         remedy="pip install 'pytest-cgins[nvcc]', or install the CUDA toolkit (apt install cuda-nvcc-13-0, conda "
         "install cuda-nvcc) and set CUDA_HOME to where it is",
-    )
-
-
-def _packaged(tool: str) -> Iterator[Path]:
-    """Where the toolkit's packages for Python put a tool, newest first; they are looked for when asked."""
-    spec = find_spec("nvidia")  # a namespace: nothing is imported
-    folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
-    found = [place for folder in folders for place in folder.glob(f"cu[0-9]*/bin/{tool}")]
-    yield from sorted(
-        found,
-        key=lambda place: [int(part) for part in re.findall(r"\d+", place.parents[1].name)],
-        reverse=True,
     )
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 # A comment that is not closed reaches to the end: else each of many would be looked for anew.
-COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*(?:.*?\*/|.*)|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+COMMENT_OR_STRING = re.compile(
+    r"""//[^\n]*|/\*(?:.*?\*/|.*)|(?P<kept>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')""", re.DOTALL
+)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 
 NAMED_FILE = re.compile(
@@ -17,15 +19,18 @@ SYSTEM_FOLDERS = ("/dev", "/proc", "/sys")
 
 
 def code_of(text: str) -> str:
-    """C++ text with comments and string literals blanked out, line by line."""
+    """C++ text with comments and literals in quotes blanked out, line by line."""
     return COMMENT_OR_STRING.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
 def without_comments(text: str) -> str:
-    """C++ text with comments blanked out, line by line."""
-    return COMMENT_OR_STRING.sub(
-        lambda found: found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0]), text
-    )
+    """C++ text with comments blanked out, line by line; what is in quotes stays, whatever it looks like."""
+    return COMMENT_OR_STRING.sub(lambda found: found["kept"] or re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def quoted(text: str) -> str:
+    """A text as it stands between the quotation marks of a string literal."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def own_headers(files: Sequence[str], folders: Sequence[Path]) -> list[str]:

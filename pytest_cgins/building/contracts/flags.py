@@ -70,13 +70,12 @@ def require_allowed(source: KernelSource) -> None:
     for flag in refused(source.flags):
         if _STATIC_UNWINDER in flag:
             raise SourceError(
-                f"{source.kernel}/{source.implementation}: {flag} links an unwinder in that asks the loader for the "
+                f"{source.name}: {flag} links an unwinder in that asks the loader for the "
                 "process's other libraries (_dl_find_object), which no kernel may",
                 remedy="leave it out: torch needs libgcc_s.so.1 as well, so it is there; -static-libstdc++ may stay",
             )
         raise SourceError(
-            f"{source.kernel}/{source.implementation}: the flag {flag} is none that a project may give a compiler: it may "
-            "name a program, or a file with further flags",
+            f"{source.name}: the flag {flag} is none that a project may give a compiler: it may name a program, or a file with further flags",
             remedy=_REMEDY,
         )
 

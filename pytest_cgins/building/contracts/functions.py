@@ -115,21 +115,16 @@ class PythonKernel:
                 remedy="bfloat16 needs a GPU: name an implementation for device: cuda besides",
             )
         values = arguments.call_values(call, tensors)
-        positional, keyword = self._match(call, values, tensors)
+        signatures = arguments.signatures(self._function)
+        if is_module_call(call):
+            signatures = [self._behind_module(call, parameters) for parameters in signatures]
+        positional, keyword = arguments.match(call, values, signatures, self.name, tensors)
         function = _anew(self._function, call, values, tensors)
         if is_module_call(call):
             module = rebuild(call, tensors)
             positional.insert(0, module)
             function = keeping_state(module, function)
         return BoundFunction(function, positional, keyword, self.name)
-
-    def _match(
-        self, call: OpCall, values: dict[str, Any], tensors: Sequence[torch.Tensor]
-    ) -> tuple[list[Any], dict[str, Any]]:
-        signatures = arguments.signatures(self._function)
-        if is_module_call(call):
-            signatures = [self._behind_module(call, parameters) for parameters in signatures]
-        return arguments.match(call, values, signatures, self.name, tensors)
 
     def _behind_module(self, call: OpCall, parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
         """The parameters that are left for what `forward` takes."""
@@ -160,12 +155,10 @@ class ExtensionKernel:
         device: str,  # noqa: ARG002 - follows from the tensors
     ) -> BoundFunction:
         """See `callable.LoadedKernel.bind`."""
-        values = arguments.call_values(call, tensors)
-        state = arguments.state_values(call, tensors)
-        positional, keyword = arguments.match(
-            call, values, arguments.signatures(self._function), self.name, tensors, state=state
-        )
-        return BoundFunction(self._function, positional, keyword, self.name)
+        values, state = arguments.call_values(call, tensors), arguments.state_values(call, tensors)
+        signatures = arguments.signatures(self._function)
+        given = arguments.match(call, values, signatures, self.name, tensors, state=state)
+        return BoundFunction(self._function, *given, self.name)
 
 
 class BoundFunction:

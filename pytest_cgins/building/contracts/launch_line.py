@@ -7,9 +7,11 @@ Several lines are several launches, in order. The expressions are those of `pyte
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, product
 from pathlib import Path
 
 from pytest_cgins.building.contracts.schema import CONTINUED, Schema, comment_text
@@ -104,7 +106,7 @@ class Launch:
         return frozenset().union(*(one.names for one in [*listed, *([self.when] if self.when else [])]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """All launches of a source."""
 
@@ -119,10 +121,7 @@ class LaunchPlan:
 
     def variants(self) -> list[tuple[str | int, ...]]:
         """Every combination of choices; one empty one if nothing is a template."""
-        combined: list[tuple[str | int, ...]] = [()]
-        for axis in self.axes:
-            combined = [(*before, choice) for before in combined for choice in axis.choices]
-        return combined
+        return list(product(*(axis.choices for axis in self.axes)))
 
 
 def locate(text: str, file: Path) -> str:
@@ -191,21 +190,16 @@ def read(located: str, schema: Schema, file: str) -> LaunchPlan:
         try:
             fields = dict(_fields(text))
             if "workspace" in fields:
-                _refuse_second(workspace)
+                if workspace is not None:
+                    what = "the workspace is asked for twice; one launch line says its bytes"
+                    raise ExpressionError(what)  # noqa: TRY301 - as parse raises it
                 workspace, workspace_line = parse(fields["workspace"]), int(number)
             launches.append(_launch(fields, int(number), schema, axes))
         except ExpressionError as error:
             raise SourceError(f"{where}: launch line: {error}", remedy=REMEDY) from error
-    plan = LaunchPlan(
-        launches=tuple(launches), axes=tuple(axes), workspace_nbytes=workspace, workspace_line=workspace_line
-    )
+    plan = LaunchPlan(tuple(launches), tuple(axes), workspace, workspace_line)
     _check(plan, schema, file)
     return plan
-
-
-def _refuse_second(workspace: Expression | None) -> None:
-    if workspace is not None:
-        raise ExpressionError("the workspace is asked for twice; one launch line says its bytes")
 
 
 REMEDY = (
@@ -282,18 +276,9 @@ def _dimensions(key: str, text: str) -> tuple[Expression, ...]:
 
 def _listed(text: str) -> tuple[Expression, ...]:
     """Expressions of a list in brackets, or a single one."""
-    inner = text[1:-1] if text.startswith("(") and _closes(text) == len(text) - 1 else text
-    return tuple(parse(part) for part in split(inner))
-
-
-def _closes(text: str) -> int:
-    """Where the first bracket of a text is closed."""
-    depth = 0
-    for index, character in enumerate(text):
-        depth += (character in OPENING) - (character in CLOSING)
-        if depth == 0:
-            return index
-    return -1
+    depths = list(accumulate(map(_depth, text)))
+    in_brackets = text.startswith("(") and 0 not in depths[:-1]
+    return tuple(map(parse, split(text[1:-1] if in_brackets else text)))
 
 
 def split(text: str) -> list[str]:
@@ -364,12 +349,12 @@ def tensor_names(schema: Schema) -> list[str]:
     return arguments + [output.name for output in schema.outputs if not output.aliased and not output.list]
 
 
-def kinds(schema: Schema, *, workspace: bool, constants: Sequence[str] = ()) -> dict[str, Kind]:
+def kinds(schema: Schema, *, workspace: bool) -> dict[str, Kind]:
     """What the names of a launch line stand for; `xs[]` are the items of a list."""
     words: dict[str, Kind] = {
         "int": "int", "float": "float", "bool": "bool", "Scalar": "number", "Generator": "int",
     }  # fmt: skip
-    found: dict[str, Kind] = {"sm_count": "int", **dict.fromkeys(constants, "int")}
+    found: dict[str, Kind] = {"sm_count": "int"}
     for argument in schema.arguments:
         word: Kind = "tensor" if argument.type == "Tensor" else words.get(argument.type, "other")
         found[argument.name] = "other" if argument.list else word
@@ -387,9 +372,7 @@ def kinds(schema: Schema, *, workspace: bool, constants: Sequence[str] = ()) -> 
 
 def _check(plan: LaunchPlan, schema: Schema, file: str) -> None:
     """Refuse what no call could make right."""
-    variants = 1
-    for axis in plan.axes:
-        variants *= len(axis.choices)
+    variants = math.prod(len(axis.choices) for axis in plan.axes)
     if variants > MAX_VARIANTS:
         raise SourceError(
             f"{file}:{plan.launches[0].line}: the launch lines ask for {counted(variants, 'instantiation')}, more than {MAX_VARIANTS}",
@@ -419,7 +402,7 @@ def prototypes(plan: LaunchPlan, schema: Schema) -> list[str]:
     found = []
     for launch in plan.launches:
         types = {
-            plan.axes[one.axis].key.text for one in launch.template if one.axis is not None and one.types
+            plan.axes[item.axis].key.text for item in launch.template if item.axis is not None and item.types
         }
         names = {name: f"T{index}" for index, name in enumerate(sorted(types))}
         listed = []
@@ -436,9 +419,8 @@ def prototypes(plan: LaunchPlan, schema: Schema) -> list[str]:
             else:
                 listed.append(f"{C_TYPES.get(found_kind, 'double')} {name}")
         parameters = [f"typename {one}" for one in names.values()]
-        parameters += [
-            f"int N{i}" for i, one in enumerate(launch.template) if one.axis is not None and not one.types
-        ]
+        numbers = [i for i, item in enumerate(launch.template) if item.axis is not None and not item.types]
+        parameters += [f"int N{i}" for i in numbers]
         template = f"template <{', '.join(parameters)}> " if parameters else ""
         found.append(f"{template}__global__ void {launch.kernel}({', '.join(listed)});")
     return found

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
+from pytest_cgins.building.contracts.cxx import quoted
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.text import counted, nearest
 
@@ -177,34 +178,22 @@ def _refuse_unknown_types(arguments: str, where: str) -> None:
     for part in re.split(r",(?![^\[]*\])", arguments):
         word = re.match(r"\s*([A-Za-z_]\w*)", part)
         if word and word[1] not in BASE_TYPES:
-            _refuse_type(word[1], where)
+            raise _no_type(word[1], where)
 
 
-def _refuse_type(name: str, where: str) -> None:
-    raise SourceError(
+def _no_type(name: str, where: str) -> SourceError:
+    return SourceError(
         f"{where}: the launcher contract has no type {name!r}",
         remedy=nearest(name, BASE_TYPES) or f"its types are {', '.join(BASE_TYPES)}, with ? and []",
     )
 
 
 def _argument(argument: Argument, where: str) -> SchemaArgument:
-    from torchgen.model import BaseType as TorchBaseType
-    from torchgen.model import ListType, OptionalType, Type
-
-    inner: Type = argument.type
-    optional = isinstance(inner, OptionalType)
-    if isinstance(inner, OptionalType):
-        inner = inner.elem
-    is_list = isinstance(inner, ListType)
-    item_optional = False
-    if isinstance(inner, ListType):
-        inner = inner.elem
-        item_optional = isinstance(inner, OptionalType)
-        if isinstance(inner, OptionalType):
-            inner = inner.elem
-    name = inner.name.name if isinstance(inner, TorchBaseType) else str(inner)
-    if name not in BASE_TYPES:
-        _refuse_type(name, where)
+    spelled = str(argument.type)
+    parts = re.fullmatch(r"(\w+)(\?(?=\[))?(\[\d*\])?(\?)?", spelled)
+    if parts is None or parts[1] not in BASE_TYPES:
+        raise _no_type(spelled, where)
+    name, item_optional, is_list, optional = parts[1], *map(bool, parts.groups()[1:])
     plain = {"int", "float", "bool", "Tensor"}
     if is_list and (name not in plain or (item_optional and name != "Tensor")):
         raise SourceError(
@@ -358,9 +347,8 @@ def header(schema: Schema, *, workspace: bool, file: str, line: int) -> str:
     A `#line` directive makes the compiler point at the schema line when a definition does not match. The declared
     functions stay visible under `-fvisibility=hidden`.
     """
-    quoted = file.replace("\\", "\\\\").replace('"', '\\"')
     declarations = "".join(
-        f'#line {line} "{quoted}"\n{declaration}\n'
+        f'#line {line} "{quoted(file)}"\n{declaration}\n'
         for declaration in prototype(schema, workspace=workspace).splitlines()
     )
     return (

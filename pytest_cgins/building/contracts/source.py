@@ -55,9 +55,8 @@ def find(
             _refuse_host_launch(text, files[0])
     elif implementation.contract == "torch-extension":
         entry = implementation.entry
-        extension_exports.Exports.of(str(files[0]), extension_texts(files, implementation.flags)).require(
-            entry
-        )
+        texts = extension_texts(files, implementation.flags)
+        extension_exports.Exports.of(str(files[0]), texts).require(entry)
     else:
         module, _, entry = implementation.target.partition(":")
         import_root = str(config.root)
@@ -91,9 +90,8 @@ def read(file: Path) -> str:
         SourceError: it is missing, unreadable, or not UTF-8.
     """
     if is_endless(file):
-        raise SourceError(
-            f"{file} is a device, a pipe or a file of the system's", remedy="write a plain file"
-        )
+        what = f"{file} is a device, a pipe or a file of the system's"
+        raise SourceError(what, remedy="write a plain file")
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -113,8 +111,25 @@ def extension_texts(files: Sequence[str | Path], flags: Sequence[str]) -> list[s
     Raises:
         SourceError: a source is missing, unreadable, or not UTF-8.
     """
-    folders = [Path(flag[2:]) for flag in flags if flag.startswith("-I")]
-    return [*(read(Path(file)) for file in files), *own_headers([str(file) for file in files], folders)]
+    return [
+        *(read(Path(file)) for file in files),
+        *own_headers([str(file) for file in files], include_folders(flags)),
+    ]
+
+
+def include_folders(flags: Sequence[str]) -> list[Path]:
+    """Folders of `-IFOLDER`."""
+    return [Path(flag[2:]) for flag in flags if flag.startswith("-I")]
+
+
+def link_flags(flags: Sequence[str], linker: str = "-Wl,") -> list[str]:
+    """Flags for the link of a library: libraries, their folders, and what goes to the linker by a prefix."""
+    return [flag for flag in flags if flag.startswith(("-l", "-L", linker))]
+
+
+def takes_workspace(source: KernelSource, entry: str) -> bool:
+    """Whether a launcher takes scratch memory, by any of its sources."""
+    return any(wants_workspace(read(Path(file)), entry) for file in source.files)
 
 
 def wants_workspace(text: str, entry: str) -> bool:
@@ -239,9 +254,8 @@ def _top_level_names(tree: ast.Module) -> Iterator[str]:
             yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (
-                name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)
-            )
+            nodes = (name for target in targets for name in ast.walk(target))
+            yield from (name.id for name in nodes if isinstance(name, ast.Name))
         elif isinstance(node, ast.If | ast.Try | ast.With):
             for field in ("body", "orelse", "finalbody"):
                 todo += getattr(node, field, [])
@@ -249,7 +263,6 @@ def _top_level_names(tree: ast.Module) -> Iterator[str]:
 
 
 def _with_digest(source: KernelSource) -> KernelSource:
-    digest = hashlib.sha256()
     parts = [
         f"contract {CONTRACT_VERSION}", source.kernel, source.implementation, source.op, source.device,
         source.contract, source.entry, source.schema, source.launch, source.module, *portable_flags(source.flags),
@@ -258,17 +271,12 @@ def _with_digest(source: KernelSource) -> KernelSource:
     if source.specialized is not None:
         it = source.specialized
         parts += ["specialized", *it.macros, *it.sizes, *map(str, it.builds)]
-    for file in source.files:
-        parts += [Path(file).name, _content_digest(Path(file))]
-    for part in parts:
-        digest.update(part.encode() + b"\0")
+    for file in map(Path, source.files):
+        compiled = file.name.endswith(tuple(EXTENSION_SUFFIXES))
+        content = file_digest(file) if compiled else hashlib.sha256(read(file).encode()).hexdigest()
+        parts += [file.name, content or ""]
+    digest = hashlib.sha256("".join(f"{part}\0" for part in parts).encode())
     return replace(source, digest=digest.hexdigest())
-
-
-def _content_digest(file: Path) -> str:
-    if file.name.endswith(tuple(EXTENSION_SUFFIXES)):
-        return file_digest(file) or ""
-    return hashlib.sha256(read(file).encode()).hexdigest()
 
 
 def portable_flags(flags: tuple[str, ...]) -> tuple[str, ...]:

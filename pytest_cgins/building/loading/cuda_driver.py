@@ -102,15 +102,9 @@ def device_attribute(attribute: int, index: int) -> int:
     return value.value
 
 
-def allow_shared(kernel: ctypes.c_void_p, nbytes: int, where: str) -> None:
-    """Let a kernel take more dynamic shared memory than the default."""
-    if nbytes > DEFAULT_SHARED_NBYTES:
-        check(library().cuFuncSetAttribute(kernel, MAX_DYNAMIC_SHARED, nbytes), where)
-
-
-def allow_large_clusters(kernel: ctypes.c_void_p, where: str) -> None:
-    """Let a kernel have clusters of more than 8 blocks."""
-    check(library().cuFuncSetAttribute(kernel, NON_PORTABLE_CLUSTER, 1), where)
+def allow(kernel: ctypes.c_void_p, attribute: int, value: int, where: str) -> None:
+    """Let a kernel take more than the default: `MAX_DYNAMIC_SHARED` bytes, or `NON_PORTABLE_CLUSTER`s of over 8 blocks."""
+    check(library().cuFuncSetAttribute(kernel, attribute, value), where)
 
 
 def zero(pointer: int, nbytes: int, stream: int, *, where: str) -> None:

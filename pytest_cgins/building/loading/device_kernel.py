@@ -35,7 +35,7 @@ class DeviceKernel:
 
     def __init__(self, compiled: CompiledKernel) -> None:
         source = compiled.source
-        self.name = f"{source.kernel}/{source.implementation}"
+        self.name = source.name
         self.schema = schemas.parse(source.schema, source.files[0])
         self._file = source.files[0]
         self._plan = launch_line.read(source.launch, self.schema, self._file)
@@ -126,10 +126,8 @@ class _Loaded:
         kernel = self._kernels[name]
         self._allow_shared(settings)
         if math.prod(settings.cluster) > PORTABLE_CLUSTER:
-            driver.allow_large_clusters(kernel, settings.where)
-        zeroing = [
-            partial(driver.zero, pointer, nbytes, where=settings.where) for pointer, nbytes in settings.zero
-        ]
+            driver.allow(kernel, driver.NON_PORTABLE_CLUSTER, 1, settings.where)
+        zeroing = [partial(driver.zero, *memory, where=settings.where) for memory in settings.zero]
         return [*zeroing, driver.PreparedLaunch(kernel, settings).run]
 
     def _allow_shared(self, settings: Settings) -> None:
@@ -143,7 +141,8 @@ class _Loaded:
                 f"{settings.where}: smem is {counted(nbytes, 'byte')} a block, the device has {limit}",
                 remedy="use a smaller tile, or several passes",
             )
-        driver.allow_shared(self._kernels[settings.kernel], nbytes, settings.where)
+        if nbytes > driver.DEFAULT_SHARED_NBYTES:
+            driver.allow(self._kernels[settings.kernel], driver.MAX_DYNAMIC_SHARED, nbytes, settings.where)
         self._allowed_nbytes[settings.kernel] = nbytes
 
 
@@ -220,6 +219,5 @@ def _strided(value: Any) -> torch.Tensor:
 
 def _elements(value: Any) -> int:
     """Elements of a tensor or of a list of tensors."""
-    if isinstance(value, list):
-        return sum(_elements(item) for item in value)
-    return value.numel() if isinstance(value, torch.Tensor) else 0
+    items = value if isinstance(value, list) else [value]
+    return sum(item.numel() for item in items if isinstance(item, torch.Tensor))

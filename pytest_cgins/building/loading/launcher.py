@@ -15,7 +15,7 @@ import torch
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.arguments import call_values, require_defaults, state_values
 from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput
-from pytest_cgins.core.dtypes import DTYPES
+from pytest_cgins.core.dtypes import DTYPES, extent
 from pytest_cgins.core.errors import ContractError, LaunchError, SourceError
 from pytest_cgins.core.layout import dtype_name
 from pytest_cgins.core.model import CompiledKernel, OpCall, TensorMeta
@@ -73,7 +73,7 @@ class Launcher:
 
     def __init__(self, compiled: CompiledKernel) -> None:
         source = compiled.source
-        self.name = f"{source.kernel}/{source.implementation}"
+        self.name = source.name
         self.schema = schemas.parse(source.schema, source.files[0])
         try:
             self._library = ctypes.CDLL(compiled.library)
@@ -316,13 +316,8 @@ class Packer:
     def allocate(self, meta: TensorMeta, device: str) -> torch.Tensor:
         """A tensor of the given shape and strides, on memory of its own."""
         dtype = getattr(torch, meta.dtype)
-        extent = (
-            1 + sum((size - 1) * step for size, step in zip(meta.shape, meta.stride, strict=True))
-            if meta.numel
-            else 0
-        )
         guard = GUARD_NBYTES // dtype.itemsize
-        memory = _memory(guard + extent + guard, dtype, device)
+        memory = _memory(guard + extent(meta.shape, meta.stride) + guard, dtype, device)
         self.allocated.append(memory)
         return memory.as_strided(meta.shape, meta.stride, guard)
 
@@ -415,16 +410,16 @@ def allocate_outputs(
             f"{packer.name}: the schema line declares {counted(len(declared), 'output')}, the op returns {len(outputs)}",
             remedy="declare the op's outputs: -> Tensor, -> (Tensor a, Tensor b), or one Tensor[]",
         )
-    remaining = list(outputs)
-    found: list[tuple[SchemaOutput, list[torch.Tensor]]] = []
+    remaining = outputs
+    found = []
     for output in declared:
         count = len(outputs) - singles if output.list else 1
-        metas = [remaining.pop(0) for _ in range(count)]
+        metas, remaining = remaining[:count], remaining[count:]
         if output.aliased:
-            aliased = values[output.aliased]
-            found.append((output, aliased if output.list else [aliased]))
+            tensors = values[output.aliased] if output.list else [values[output.aliased]]
         else:
-            found.append((output, [packer.allocate(meta, device) for meta in metas]))
+            tensors = [packer.allocate(meta, device) for meta in metas]
+        found.append((output, tensors))
     return found
 
 

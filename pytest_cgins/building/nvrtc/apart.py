@@ -36,7 +36,6 @@ def compile(  # noqa: A001 - the field's word
     options: Sequence[str] = (),
     *,
     expressions: Sequence[str] = (),
-    headers: Sequence[tuple[str, str]] = (),
     deadline: float,
     folder: Path,
     name: str,
@@ -47,9 +46,8 @@ def compile(  # noqa: A001 - the field's word
         text: the source.
         file: what messages call it; quoted includes are looked up in its folder too.
         arch: `sm_90a`, or `compute_80` for PTX alone.
-        options: as of `nvrtc.compile`; so are `expressions` and `headers`.
+        options: as of `library.compile`; so are `expressions`.
         expressions: kernels or variables to instantiate.
-        headers: headers that need not be on disk.
         deadline: time of `time.monotonic()` at which to give up.
         folder: of the build; what a process of its own reads and writes lies in a folder below.
         name: leads log messages.
@@ -61,9 +59,7 @@ def compile(  # noqa: A001 - the field's word
     current = running.current()
     if current.fence is None:
         with current.in_process():
-            return library.compile(
-                text, file, arch, options, expressions=expressions, headers=headers, deadline=deadline
-            )
+            return library.compile(text, file, arch, options, expressions=expressions, deadline=deadline)
     library.check_arch(arch)
     started = time.monotonic()
     path = folder / f"nvrtc-{arch}"
@@ -72,7 +68,6 @@ def compile(  # noqa: A001 - the field's word
     asked = {
         "names": names, "builtins": builtins, "text": text, "file": file,
         "options": [f"--gpu-architecture={arch}", *options], "expressions": list(expressions),
-        "headers": [list(header) for header in headers],
     }  # fmt: skip
     request, result = path / "request.json", path / "result"
     request.write_text(json.dumps(asked), encoding="utf-8")

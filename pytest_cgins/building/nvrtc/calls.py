@@ -72,7 +72,6 @@ def compile(  # noqa: A001 - the field's word
     options: Sequence[str],
     *,
     expressions: Sequence[str] = (),
-    headers: Sequence[tuple[str, str]] = (),
     is_late: Callable[[], bool] | None = None,
 ) -> Program:
     """Compile a source; the arguments are those of `nvrtc.compile`, the architecture is one of the options.
@@ -83,18 +82,13 @@ def compile(  # noqa: A001 - the field's word
         name: what messages call it.
         options: all of NVRTC's.
         expressions: kernels or variables to instantiate.
-        headers: headers that need not be on disk.
         is_late: asked again and again whether to give up; once it was true it must stay so.
 
     Raises:
         NvrtcError: NVRTC failed at something else than the source.
     """
     program = ctypes.c_void_p()
-    names = (ctypes.c_char_p * len(headers))(*(header.encode() for header, _ in headers))
-    texts = (ctypes.c_char_p * len(headers))(*(body.encode() for _, body in headers))
-    status = nvrtc.nvrtcCreateProgram(
-        ctypes.byref(program), text.encode(), name.encode(), len(headers), texts, names
-    )
+    status = nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None)
     check(nvrtc, status, "nvrtcCreateProgram")
     try:
         for expression in expressions:

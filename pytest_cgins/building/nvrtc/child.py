@@ -23,14 +23,9 @@ def main() -> None:
     request, result = sys.argv[-2:]
     with open(request, "rb") as file:  # noqa: PTH123 - pathlib's import takes a tenth of all else here
         asked = json.load(file)
-    done = calls.compile(
-        calls.load(asked["names"], asked["builtins"]),
-        asked["text"],
-        asked["file"],
-        asked["options"],
-        expressions=asked["expressions"],
-        headers=asked["headers"],
-    )
+    nvrtc = calls.load(asked["names"], asked["builtins"])
+    given = (asked["text"], asked["file"], asked["options"])
+    done = calls.compile(nvrtc, *given, expressions=asked["expressions"])
     told = {"log": done.log, "lowered": done.lowered, "cubin": len(done.cubin), "ptx": len(done.ptx)}
     text = json.dumps(told).encode()
     with open(result, "wb") as file:  # noqa: PTH123

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from pytest_cgins.building.compilers import toolkit
 
 # Folders and names at the beginning of an include, and the package of NVIDIA's that has them.
 PACKAGES = {
@@ -55,41 +55,24 @@ def find(wanted: tuple[int, int] | None = None) -> CudaHeaders:
     Args:
         wanted: version of the compiler; headers of that version are preferred, since others may be refused.
     """
-    versions = {folder: _version(folder) for folder in _places()}
-    versions = {folder: found for folder, found in versions.items() if found}
+    versions = {folder: found for folder in _places() if (found := _version(folder))}
     if not versions:
         return CudaHeaders(folders=(), version=(0, 0), identity="no CUDA headers")
-    chosen = wanted if wanted in versions.values() else next(iter(versions.values()))
-    assert chosen is not None
+    chosen = wanted if wanted and wanted in versions.values() else next(iter(versions.values()))
     folders: list[Path] = []
     for folder in (folder for folder, found in versions.items() if found == chosen):
         # CUDA 13 has its C++ library in a folder of its own, CUDA 12's packages in another package.
-        beside = (
-            folder,
-            folder / "cccl",
-            folder.parents[1] / "cuda_cccl/include",
-            folder.parents[1] / "cuda_nvcc/include",
-        )
+        packages = [folder.parents[1] / f"{package}/include" for package in ("cuda_cccl", "cuda_nvcc")]
+        beside = (folder, folder / "cccl", *packages)
         folders += [place for place in beside if place.is_dir() and place not in folders]
     library = next((text for place in folders if (text := _cccl_version(place))), "none")
-    return CudaHeaders(
-        folders=tuple(folders),
-        version=chosen,
-        identity=f"CUDA headers {chosen[0]}.{chosen[1]}, CCCL {library}",
-    )
+    identity = f"CUDA headers {chosen[0]}.{chosen[1]}, CCCL {library}"
+    return CudaHeaders(folders=tuple(folders), version=chosen, identity=identity)
 
 
 def _places() -> list[Path]:
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    places = [Path(home) / "include"] if home else []
-    package = importlib.util.find_spec("nvidia")
-    for place in (package.submodule_search_locations or ()) if package else ():
-        versioned = sorted(
-            Path(place).glob("cu[0-9]*/include"), key=lambda p: int(p.parent.name[2:]), reverse=True
-        )
-        places += [*versioned, Path(place) / "cuda_runtime/include"]
-    places.append(Path("/usr/local/cuda/include"))
-    return list(dict.fromkeys(places))
+    packages = [*toolkit.packaged("cu[0-9]*/include"), *toolkit.packaged("cuda_runtime/include")]
+    return [*(home / "include" for home in toolkit.named()), *packages, toolkit.USUAL / "include"]
 
 
 def _version(folder: Path) -> tuple[int, int] | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import os
 import re
 import time
 from collections.abc import Sequence
@@ -12,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_cgins.building.compilers import running
+from pytest_cgins.building.compilers import architectures, running, toolkit
 from pytest_cgins.building.nvrtc import calls
 from pytest_cgins.building.nvrtc.calls import NvrtcError
 from pytest_cgins.core.errors import InfrastructureError, SourceError
@@ -44,28 +42,19 @@ class NvrtcResult:
 
 def library_folders() -> list[Path]:
     """Folders in which libnvrtc may lie, best first: the toolkit that is named, the packages, usual places."""
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    folders = [Path(home) / "lib64", Path(home) / "lib"] if home else []
-    # find_spec of a namespace package looks at folder names only; nothing is imported.
-    package = importlib.util.find_spec("nvidia")
-    for place in (package.submodule_search_locations or ()) if package else ():
-        versioned = sorted(Path(place).glob("cu[0-9]*/lib"), key=_number_in, reverse=True)
-        folders += [*versioned, Path(place) / "cuda_nvrtc/lib"]
-    return [*folders, Path("/usr/local/cuda/lib64"), Path("/usr/local/cuda/lib")]
-
-
-def _number_in(folder: Path) -> int:
-    return int(re.sub(r"\D", "", folder.parent.name) or 0)
+    named, usual = (
+        [home / name for home in homes for name in ("lib64", "lib")]
+        for homes in (toolkit.named(), [toolkit.USUAL])
+    )
+    return [*named, *toolkit.packaged("cu[0-9]*/lib"), *toolkit.packaged("cuda_nvrtc/lib"), *usual]
 
 
 def find_library() -> Path | None:
     """The newest libnvrtc of the first folder that has one; None if there is none."""
     for folder in library_folders():
-        found = [
-            path for path in folder.glob("libnvrtc.so*") if re.fullmatch(r"libnvrtc\.so(\.\d+)*", path.name)
-        ]
-        if found:
-            return max(found, key=lambda path: len(path.name))
+        named = [path for path in folder.glob("*") if re.fullmatch(r"libnvrtc\.so(\.\d+)*", path.name)]
+        if named:
+            return max(named, key=lambda path: len(path.name))
     return None
 
 
@@ -81,10 +70,9 @@ def library() -> ctypes.CDLL:
         return calls.load(names, builtins)
     except OSError as error:
         path = find_library()
-        what = "no NVRTC: libnvrtc is neither in a package nor in a CUDA toolkit"
-        raise InfrastructureError(
-            f"{path} cannot be loaded: {error}" if path else what, remedy=REMEDY
-        ) from error
+        absent = "no NVRTC: libnvrtc is neither in a package nor in a CUDA toolkit"
+        what = f"{path} cannot be loaded: {error}" if path else absent
+        raise InfrastructureError(what, remedy=REMEDY) from error
 
 
 def names_to_load() -> tuple[list[str], list[str]]:
@@ -135,17 +123,11 @@ def check_arch(arch: str) -> None:
     Raises:
         SourceError: `arch` is not a name of one, or not known; the message has those that are.
     """
-    named = re.fullmatch(r"(?:sm|compute)_(\d{2,3})[af]?", arch)
-    if named is None:
-        raise SourceError(
-            f'"{arch}" is not a CUDA architecture', remedy="write sm_90a, or compute_80 for PTX"
-        )
-    if int(named[1]) not in supported():
-        known = [f"sm_{number}" for number in supported()]
+    if architectures.number(arch) not in supported():
+        known = ", ".join(f"sm_{number}" for number in supported())
         major, minor = version()
         raise SourceError(
-            f'NVRTC {major}.{minor} does not know the architecture "{arch}"',
-            remedy=f"it knows {', '.join(known)}",
+            f'NVRTC {major}.{minor} does not know the architecture "{arch}"', remedy=f"it knows {known}"
         )
 
 
@@ -156,7 +138,6 @@ def compile(  # noqa: A001 - the field's word
     options: Sequence[str] = (),
     *,
     expressions: Sequence[str] = (),
-    headers: Sequence[tuple[str, str]] = (),
     deadline: float | None = None,
 ) -> NvrtcResult:
     """Compile a source for one architecture.
@@ -167,14 +148,12 @@ def compile(  # noqa: A001 - the field's word
         arch: `sm_90a`, or `compute_80` for PTX alone.
         options: further options, as NVRTC has them.
         expressions: C++ expressions that name kernels or variables, e.g. `scale<float>`; they are instantiated.
-        headers: headers that need not be on disk, as (name in the include line, text).
         deadline: time of `time.monotonic()` at which to give up.
 
     Raises:
         InfrastructureError: there is no NVRTC.
         SourceError: it does not know the architecture.
     """
-    loaded = library()
     check_arch(arch)
     started = time.monotonic()
     ended = False
@@ -184,17 +163,11 @@ def compile(  # noqa: A001 - the field's word
         ended = ended or time.monotonic() >= (deadline or 0.0) or running.current().closed
         return ended
 
-    given = [f"--gpu-architecture={arch}", *options]
     try:
         done = calls.compile(
-            loaded,
-            text,
-            name,
-            given,
-            expressions=expressions,
-            headers=headers,
-            is_late=is_late if deadline is not None else None,
-        )
+            library(), text, name, [f"--gpu-architecture={arch}", *options],
+            expressions=expressions, is_late=is_late if deadline is not None else None,
+        )  # fmt: skip
     except NvrtcError as error:
         raise InfrastructureError(str(error), remedy=REPORT) from error
     refused = done.status != calls.SUCCESS

@@ -83,6 +83,11 @@ class BaseKernels:
         return found.label if found is not None else ""
 
     @property
+    def _commit(self) -> str:
+        found = self._sources.revision()
+        return found.commit if found is not None else ""
+
+    @property
     def note(self) -> str:
         """Why there is no base revision; "" if there is one."""
         return self._sources.note
@@ -159,9 +164,8 @@ class BaseKernels:
         if known is not None:
             return known
         found = self._of(name, compiled)
-        revision = self._sources.revision()
-        if revision is not None and found.state != "none":
-            found = replace(found, revision=revision.commit)
+        if found.state != "none":
+            found = replace(found, revision=self._commit)
         with self._lock:
             return self._found.setdefault((name, compiled.key), found)
 
@@ -186,10 +190,7 @@ class BaseKernels:
                 why = self._sources.short(str(error).partition("\n")[0])
             if why:
                 return self._refused(why)
-        revision = self._sources.revision()
-        return BaseKernel(
-            state="changed", compiled=built, revision=revision.commit if revision is not None else ""
-        )
+        return BaseKernel(state="changed", compiled=built, revision=self._commit)
 
     def close(self) -> None:
         """Remove the base revision's files; builds of them that are under way are not waited for."""
@@ -223,7 +224,9 @@ class BaseKernels:
         if not why and source.contract == "python":
             if self._is_same_module(source, compiled):
                 return BaseKernel(state="unchanged")
-            why = _other_mode(source, compiled) or shared_names.obstacle_of_module(source)
+            why = shared_names.obstacle_of_module(source)
+            if compiled.source.contract == "python" and source.interpret != compiled.source.interpret:
+                why = "only one of both is for Triton's interpreter, which is on or off for a whole process"
         if why:
             return self._refused(why)
         try:
@@ -246,9 +249,8 @@ class BaseKernels:
         if in_git:
             return BaseKernel(state="unchanged")
         files = ", ".join(Path(file).name for file in compiled.source.files)
-        return BaseKernel(
-            state="refused", note=f"git does not have all of its files at {self.label}: {files}"
-        )
+        note = f"git does not have all of its files at {self.label}: {files}"
+        return BaseKernel(state="refused", note=note)
 
     def _is_same_module(self, source: KernelSource, compiled: CompiledKernel) -> bool:
         """Whether a Python target and all that it may import or read is as it was."""
@@ -256,19 +258,8 @@ class BaseKernels:
             return False
         top = self._sources.top()
         own = any(top is not None and Path(file).is_relative_to(top) for file in source.files)
-        return not (
-            own
-            and any(
-                file.suffix in READ_BY_PYTHON for file in self._sources.changed if file != self._config.file
-            )
-        )
+        changed = (file for file in self._sources.changed if file != self._config.file)
+        return not (own and any(file.suffix in READ_BY_PYTHON for file in changed))
 
     def _refused(self, why: str) -> BaseKernel:
         return BaseKernel(state="refused", note=f"cannot be loaded beside that of {self.label}: {why}")
-
-
-def _other_mode(source: KernelSource, compiled: CompiledKernel) -> str:
-    """Triton is in a process in one mode only."""
-    if compiled.source.contract != "python" or source.interpret == compiled.source.interpret:
-        return ""
-    return "only one of both is for Triton's interpreter, which is on or off for a whole process"

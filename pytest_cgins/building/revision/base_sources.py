@@ -28,7 +28,7 @@ Name = tuple[str, str, str]
 """Kernel, implementation, device type."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Absent:
     """Why there is no kernel of the base revision."""
 
@@ -52,9 +52,6 @@ class BaseSources:
         self._config = config
         self._wanted = wanted
         self._lock = threading.RLock()
-        self._resolved = False
-        self._revision: revisions.Revision | None = None
-        self._none = ""
         self._checkout: revisions.Checkout | None = None
         self._base: Config | Absent | None = None
 
@@ -64,10 +61,7 @@ class BaseSources:
         Raises:
             RevisionError: a commit was named, and git does not know it.
         """
-        with self._lock:
-            if not self._resolved:
-                self._resolve()
-            return self._revision
+        return self._resolved[0]
 
     @property
     def note(self) -> str:
@@ -76,20 +70,24 @@ class BaseSources:
         Raises:
             RevisionError: as `revision`.
         """
-        self.revision()
-        return self._none
+        return self._resolved[1]
 
-    def _resolve(self) -> None:
+    @property
+    def _resolved(self) -> tuple[revisions.Revision | None, str]:
+        """The commit, or why there is none."""
+        with self._lock:
+            return self._found
+
+    @cached_property
+    def _found(self) -> tuple[revisions.Revision | None, str]:
         if self._wanted == revisions.NONE:
-            self._none = "compared with nothing, as asked"
-        else:
-            try:
-                self._revision = revisions.resolve(self._wanted, self._config.root)
-            except RevisionError as error:
-                if self._wanted != revisions.MERGE_BASE:
-                    raise
-                self._none = f"no base revision: {error.what} ({error.remedy})"
-        self._resolved = True
+            return None, "compared with nothing, as asked"
+        try:
+            return revisions.resolve(self._wanted, self._config.root), ""
+        except RevisionError as error:
+            if self._wanted != revisions.MERGE_BASE:
+                raise
+            return None, f"no base revision: {error.what} ({error.remedy})"
 
     def top(self) -> Path | None:
         """Top folder of the base revision's files, which are written now; None where there are none.
@@ -112,15 +110,15 @@ class BaseSources:
             base = self._loaded()
             if isinstance(base, Absent):
                 return base
-            assert self._revision is not None
+            assert self._checkout is not None
+            label = self._checkout.revision.label
             found = base.implementations.get((kernel, implementation, device))
             if found is None:
-                return Absent(state="new", why=f"the kernel is not at {self._revision.label}")
+                return Absent("new", f"the kernel is not at {label}")
             try:
                 return self._find(base, *found)
             except SourceError as error:
-                why = f"cannot be built at {self._revision.label}: {self.short(error.what)}"
-                return Absent(state="refused", why=why)
+                return Absent("refused", f"cannot be built at {label}: {self.short(error.what)}")
 
     def _find(self, base: Config, entry: KernelEntry, one: Implementation) -> KernelSource:
         assert self._checkout is not None
@@ -135,7 +133,7 @@ class BaseSources:
     def _loaded(self) -> Config | Absent:
         if self._base is None:
             at_base = self.revision()
-            self._base = Absent(state="none", why=self._none) if at_base is None else self._load(at_base)
+            self._base = Absent("none", self.note) if at_base is None else self._load(at_base)
         return self._base
 
     def _load(self, at_base: revisions.Revision) -> Config | Absent:
@@ -144,7 +142,7 @@ class BaseSources:
             file = self._checkout.root / self._config.file.name
             self._checkout.require_content([file])
             if not file.is_file():
-                return Absent(state="new", why=f"{self._config.file.name} is not at {at_base.label}")
+                return Absent("new", f"{self._config.file.name} is not at {at_base.label}")
             found = configuration.load(file, require_traces=False, require_sources=False)
             self._drop_traces(found)
             return found
@@ -152,9 +150,8 @@ class BaseSources:
             # Not "compared with nothing", which passes.
             raise InfrastructureError(error.what, remedy=error.remedy) from error
         except ConfigError as error:
-            what = self.short(error.what)
-            why = f"no base revision: {self._config.file.name} at {at_base.label} is refused: {what}"
-            return Absent(state="refused", why=why)
+            refused = f"{self._config.file.name} at {at_base.label} is refused"
+            return Absent("refused", f"no base revision: {refused}: {self.short(error.what)}")
 
     def _drop_traces(self, base: Config) -> None:
         """Remove trace packs, which tell a kernel the right answers: workers are shown the other files."""
@@ -178,31 +175,22 @@ class BaseSources:
         """Where modules of the base revision are: beside its cgins.yaml, and in `sys.path` by its counterparts."""
         assert self._checkout is not None
         top, tree = self._checkout.revision.repository, self._checkout.top
-        inside = [place for place in _search_path() if is_in(place, top)]
-        mapped = [str(tree / place.relative_to(top)) for place in inside]
-        return tuple(
-            dict.fromkeys((str(self._checkout.root), *(one for one in mapped if Path(one).is_dir())))
-        )
+        mapped = [tree / folder.relative_to(top) for folder in _search_path() if is_in(folder, top)]
+        present = (folder for folder in mapped if folder.is_dir())
+        return tuple(dict.fromkeys(map(str, (self._checkout.root, *present))))
 
     @cached_property
     def _path(self) -> tuple[str, ...]:
         """`sys.path` without the working tree's folders."""
         assert self._checkout is not None
-        return tuple(
-            str(place) for place in _search_path() if not is_in(place, self._checkout.revision.repository)
-        )
+        top = self._checkout.revision.repository
+        return tuple(str(folder) for folder in _search_path() if not is_in(folder, top))
 
     @cached_property
     def _namespace(self) -> Namespace:
         assert self._checkout is not None
         revision = self._checkout.revision
-        # Two cgins.yaml of one commit have folders of their own, and may share a process.
-        digest = hashlib.sha256("\0".join(self._folders).encode()).hexdigest()
-        return Namespace(
-            name=f"_cgins_base_{revision.commit[:10]}_{digest[:8]}",
-            folders=self._folders,
-            apart_from=str(revision.repository),
-        )
+        return _make_namespace(f"base_{revision.commit[:10]}", self._folders, revision.repository)
 
     def own_namespace(self) -> Namespace:
         """A namespace of the working tree's own modules.
@@ -214,9 +202,7 @@ class BaseSources:
         at_base = self.revision()
         top = at_base.repository if at_base is not None else root
         places = [root, *(place for place in _search_path() if is_in(place, top))]
-        folders = tuple(dict.fromkeys(map(str, places)))
-        digest = hashlib.sha256("\0".join(folders).encode()).hexdigest()
-        return Namespace(name=f"_cgins_twin_{digest[:8]}", folders=folders, apart_from=str(top))
+        return _make_namespace("twin", tuple(dict.fromkeys(map(str, places))), top)
 
     # ---- what changed
 
@@ -260,11 +246,9 @@ class BaseSources:
         folders = [self._config.root]
         for kernel in self._config.kernels:
             for implementation in kernel.implementations:
-                folders += plans.header_folders(
-                    [str(file) for file in implementation.sources], implementation.flags
-                )
+                folders += plans.header_folders(implementation.sources, implementation.flags)
                 if implementation.contract == "python":
-                    folders += [place for place in _search_path() if place not in folders]
+                    folders += _search_path()
         return list(dict.fromkeys(folders))
 
     def close(self) -> None:
@@ -273,7 +257,13 @@ class BaseSources:
             if self._checkout is not None:
                 self._checkout.close()
                 self._checkout = None
-                self._base = Absent(state="none", why="the base revision's files are removed")
+                self._base = Absent("none", "the base revision's files are removed")
+
+
+def _make_namespace(name: str, folders: tuple[str, ...], apart_from: Path) -> Namespace:
+    """Two `cgins.yaml` of one commit have folders of their own, and may share a process."""
+    digest = hashlib.sha256("\0".join(folders).encode()).hexdigest()
+    return Namespace(name=f"_cgins_{name}_{digest[:8]}", folders=folders, apart_from=str(apart_from))
 
 
 def _search_path() -> list[Path]:

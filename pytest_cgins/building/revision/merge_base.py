@@ -113,10 +113,8 @@ def _is_checked_out_merge(top: Path) -> bool:
 
 
 def _commit(top: Path, name: str) -> str | None:
-    found = git.read(
-        top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", check=False
-    )
-    return found.strip() or None
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return git.read(top, *words, check=False).strip() or None
 
 
 def _deepen(top: Path) -> str:
@@ -221,11 +219,13 @@ class Checkout:
             _sweep(under)
             self._folder = Path(tempfile.mkdtemp(prefix=f"{revision.commit[:10]}-", dir=under))
         except OSError as error:
-            raise RevisionError(
-                f"{under}: {error.strerror}", remedy="make room, or set CGINS_CACHE_DIR"
-            ) from error
+            remedy = "make room, or set CGINS_CACHE_DIR"
+            raise RevisionError(f"{under}: {error.strerror}", remedy=remedy) from error
+        self._pointers: set[Path] = set()
+        self._stores: dict[Path, Path] = {}
         try:
-            self._write()
+            self.top.mkdir()
+            self._write_commit(revision.repository, revision.commit, self.top)
         except BaseException:
             self.close()
             raise
@@ -257,12 +257,6 @@ class Checkout:
                     f"{path} at {self.revision.label} is a pointer of Git LFS, and its content is not in this clone",
                     remedy=f"git lfs fetch origin {self.revision.commit}",
                 )
-
-    def _write(self) -> None:
-        self.top.mkdir()
-        self._pointers: set[Path] = set()
-        self._stores: dict[Path, Path] = {}
-        self._write_commit(self.revision.repository, self.revision.commit, self.top)
 
     def _write_commit(self, repository: Path, commit: str, tree: Path) -> None:
         """Write the files of a commit of a repository, and of its submodules where their commits are in this clone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_cgins.building.builders.binding import SCALAR_PARTS, Operator
+from pytest_cgins.building.builders.binding import Operator, names_of
 from pytest_cgins.building.contracts.schema import SchemaArgument
 from pytest_cgins.building.torch_library.reference import ReferenceCall
 
@@ -118,9 +118,8 @@ def _registration(one: Exported, exported: list[Exported]) -> str:
         fields.append("differentiable=False")
     kernels = [_backward(other, one) for other in exported if other.call.forward == call.op]
     if kernels and not operator.mutated:
-        fields.append(
-            "backward=(" + "".join(f"\n            {kernel}," for kernel in kernels) + "\n        )"
-        )
+        listed = "".join(f"\n            {kernel}," for kernel in kernels)
+        fields.append(f"backward=({listed}\n        )")
     body = "".join(f"        {field},\n" for field in fields)
     return f"_support.register(\n    _support.Operator(\n{body}    ),\n    _LIBRARY,\n)\n"
 
@@ -129,11 +128,7 @@ def _backward(backward: Exported, forward: Exported) -> str:
     own = set(forward.call.parameters)
     given = []
     for argument in backward.operator.schema.arguments:
-        parts = (
-            [f"{argument.name}_{part}" for part in SCALAR_PARTS]
-            if argument.type == "Scalar"
-            else [argument.name]
-        )
+        parts = names_of(argument)
         if argument.name == "grad_output" or set(parts) <= own:
             given += parts
         else:  # an argument of the op that the forward's kernel does not take has its default

@@ -16,7 +16,7 @@ from pytest_cgins.building.builders import binding, cpp, cuda, cutlass, op
 from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.builders.includes import scan
 from pytest_cgins.building.contracts import schema as schemas
-from pytest_cgins.building.contracts.source import find, read, wants_workspace
+from pytest_cgins.building.contracts.source import find, include_folders, link_flags, read, takes_workspace
 from pytest_cgins.building.torch_library import module, readme
 from pytest_cgins.building.torch_library.extract import standing_alone
 from pytest_cgins.building.torch_library.module import Exported
@@ -189,12 +189,12 @@ def _library(
     """Copy what one library is built from, and describe it."""
     csrc = folder / "csrc"
     name = f"{operator.name}_{source.device}"
-    included = [Path(flag[2:]) for flag in source.flags if flag.startswith("-I")]
+    included = include_folders(source.flags)
     moved = {path: _copied_path(path, root, included) for path in _files(source)}
     for path, place in moved.items():
         (csrc / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, csrc / place)
-    workspace = any(wants_workspace(read(Path(file)), operator.schema.entry) for file in source.files)
+    workspace = takes_workspace(source, operator.schema.entry)
     declarations = schemas.prototype(operator.schema, workspace=workspace)
     guarded = f'#ifdef __cplusplus\nextern "C" {{\n#endif\n{declarations}\n#ifdef __cplusplus\n}}\n#endif\n'
     (csrc / f"{name}.h").write_text(f"#include <cgins.h>\n{guarded}", encoding="utf-8")
@@ -207,7 +207,6 @@ def _library(
             f"{source.files[0]}: what the flag {flag} names is not copied into a package",
             remedy="name folders of headers by -I, and include files in the source",
         )
-    linking = [flag for flag in own if flag.startswith(("-l", "-L", "-Wl,"))]
     folders = dict.fromkeys(str(_copied_path(path / "x", root, included).parent) for path in included)
     return {
         "name": name,
@@ -221,7 +220,7 @@ def _library(
         "binding_flags": [*op.CXX_FLAGS, "-fopenmp"],
         "link_flags": ["-Xlinker=-Bsymbolic", "-lgomp"]
         if is_cuda
-        else ["-fopenmp", "-Wl,-Bsymbolic", *linking],
+        else ["-fopenmp", "-Wl,-Bsymbolic", *link_flags(own)],
         "archs": list(source.archs),
         "cutlass": bool(is_cuda and cutlass.headers_for(source).version),
     }
@@ -229,7 +228,7 @@ def _library(
 
 def _files(source: KernelSource) -> list[Path]:
     """The sources, and the headers that they include from the project."""
-    folders = [plans.INCLUDE, *(Path(flag[2:]) for flag in source.flags if flag.startswith("-I"))]
+    folders = [plans.INCLUDE, *include_folders(source.flags)]
     found = {Path(file): None for file in source.files}
     for file in source.files:
         headers = scan(Path(file), folders).files

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from pytest_cgins.building.builders.binding import SCALAR_PARTS
+from pytest_cgins.building.builders.binding import names_of
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.schema import Schema
 from pytest_cgins.core.errors import SourceError
@@ -31,15 +32,7 @@ class ReferenceCall:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the operator's arguments: those of the schema, a Scalar in four parts."""
-        return tuple(
-            name
-            for argument in self.schema.arguments
-            for name in (
-                [f"{argument.name}_{part}" for part in SCALAR_PARTS]
-                if argument.type == "Scalar"
-                else [argument.name]
-            )
-        )
+        return tuple(chain.from_iterable(map(names_of, self.schema.arguments)))
 
     @property
     def gradients(self) -> tuple[str, ...]:
@@ -59,10 +52,8 @@ class ReferenceCall:
         return f"{function}({', '.join([*passed, *(f'{name}={self._value(name)}' for name in self.named)])})"
 
     def _value(self, name: str) -> str:
-        argument = next(argument for argument in self.schema.arguments if argument.name == name)
-        if argument.type != "Scalar":
-            return name
-        return f"_number({', '.join(f'{name}_{part}' for part in SCALAR_PARTS)})"
+        names = names_of(next(argument for argument in self.schema.arguments if argument.name == name))
+        return name if names == [name] else f"_number({', '.join(names)})"
 
     def function(self) -> Callable[..., Any]:
         """The call as a function of the operator's arguments, in their order."""

@@ -122,8 +122,8 @@ def _arguments(source: KernelSource) -> tuple[list[str], str]:
 def _prototype(source: KernelSource, folder: Path) -> list[str]:
     if source.contract != "launcher":
         return []
-    header, _ = plans.launcher_prototype(source)
-    (folder / plans.PROTOTYPE).write_text(header, encoding="utf-8")
+    files, _ = plans.launcher_files(source)
+    (folder / plans.PROTOTYPE).write_text(files[plans.PROTOTYPE], encoding="utf-8")
     return ["-include", str(folder / plans.PROTOTYPE)]
 
 
