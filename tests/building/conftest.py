@@ -60,6 +60,12 @@ class Project:
 
 
 @pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A folder for built kernels, not made yet."""
+    return tmp_path / "cache"
+
+
+@pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
@@ -105,3 +111,27 @@ def metas_of() -> Callable[[Sequence[Any]], list[TensorMeta]]:
         ]
 
     return describe
+
+
+@pytest.fixture
+def bind(project: Project, op_call: Any, metas_of: Any) -> Callable[..., Any]:
+    """Function that binds a kernel to a call of an op: a C++ launcher's text, what is built, or a Python function.
+
+    Unless `outputs` are given, the op returns tensors like its first argument.
+    """
+    from torch import Tensor
+
+    from pytest_cgins.building.contracts.functions import PythonKernel
+    from pytest_cgins.building.loading.callable import load
+
+    def make(kernel: Any, op: str, *args: Any, outputs: Sequence[Any] | None = None, **options: Any) -> Any:
+        if isinstance(kernel, str):
+            kernel = project.launcher(kernel, op=op)
+        if isinstance(kernel, CompiledKernel):
+            kernel = load(kernel)
+        elif not hasattr(kernel, "bind"):
+            kernel = PythonKernel(kernel, "k:f")
+        like = [one for one in args[:1] if isinstance(one, Tensor)] if outputs is None else outputs
+        return kernel.bind(*op_call(op, *args, **options), metas_of(like), "cpu")
+
+    return make

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_cgins.building.compilers import architectures, toolchain
 from pytest_cgins.core.errors import SourceError
+from tests.building.processes import executable
 
 HELP = """
         Allowed values for this option:  'all','all-major','compute_100','compute_100a',
@@ -95,9 +96,7 @@ def test_devices_are_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (driver / "version").write_text("1")
     (driver / "gpus" / "0" / "information").write_text("H200")
     script = f"#!/bin/sh\necho >> {tmp_path}/asked\ncat {tmp_path}/answer\n"
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "nvidia-smi").write_text(script)
-    (tmp_path / "bin" / "nvidia-smi").chmod(0o755)
+    executable(tmp_path / "bin" / "nvidia-smi", script)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.setenv("CGINS_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "answer").write_text("no devices were found\n")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +18,11 @@ from pytest_cgins.building.kernel_builds import KernelBuilds
 from pytest_cgins.building.revision import base_sources
 from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.building.revision.merge_base import MERGE_BASE, NONE, TARGETS
-from pytest_cgins.config import load
+from pytest_cgins.config import Config, load
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import InfrastructureError, RevisionError
 from pytest_cgins.core.model import CompiledKernel
+from tests.building.processes import python
 from tests.repository import commit, git
 
 CPP = """\
@@ -90,6 +90,7 @@ print(json.dumps(said), flush=True)
 os._exit(0)
 """
 Of = Callable[..., BaseKernel]
+Made = Callable[..., BaseKernels]
 
 
 @pytest.fixture(autouse=True)
@@ -111,13 +112,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def config_of(project: Path) -> Config:
+    return load(project / "cgins.yaml", require_traces=False)
+
+
 @pytest.fixture
-def made(project: Path) -> Iterator[Callable[..., BaseKernels]]:
+def made(project: Path) -> Iterator[Made]:
     """Makes the base kernels of the project as it is; closed at the end."""
     with ExitStack() as stack:
 
         def make(wanted: str = MERGE_BASE) -> BaseKernels:
-            kernels = BaseKernels(load(project / "cgins.yaml", require_traces=False), wanted=wanted)
+            kernels = BaseKernels(config_of(project), wanted=wanted)
             stack.callback(kernels.close)
             return kernels
 
@@ -125,15 +130,12 @@ def made(project: Path) -> Iterator[Callable[..., BaseKernels]]:
 
 
 def head(project: Path, implementation: str) -> CompiledKernel:
-    supply = KernelBuilds(load(project / "cgins.yaml", require_traces=False))
-    try:
+    with closing(KernelBuilds(config_of(project))) as supply:
         return supply.kernel("scale", implementation, "cpu")
-    finally:
-        supply.close()
 
 
 @pytest.fixture
-def of(project: Path, made: Callable[..., BaseKernels]) -> Of:
+def of(project: Path, made: Made) -> Of:
     """The base's counterpart of an implementation of the project as it is now."""
 
     def find(implementation: str, wanted: str = MERGE_BASE) -> BaseKernel:
@@ -144,14 +146,7 @@ def of(project: Path, made: Callable[..., BaseKernels]) -> Of:
 
 def called(*compiled: CompiledKernel) -> list[list[float]]:
     """What kernels in one process write, each called twice."""
-    done = subprocess.run(
-        [sys.executable, "-c", CALL],
-        input=json.dumps([documents.dump_python(one) for one in compiled]),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python(CALL, input=json.dumps([documents.dump_python(one) for one in compiled]))
     found: list[list[float]] = json.loads(done.stdout)
     return found
 
@@ -169,7 +164,7 @@ def both(project: Path, of: Of, implementation: str) -> list[list[float]]:
 
 
 def test_where_nothing_differs_nothing_is_written_or_built(
-    project: Path, of: Of, made: Callable[..., BaseKernels], monkeypatch: pytest.MonkeyPatch
+    project: Path, of: Of, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prose and trace packs may differ; git alone tells that all kernels are unchanged."""
     (project / "notes.md").write_text("other notes\n")
@@ -184,7 +179,7 @@ def test_where_nothing_differs_nothing_is_written_or_built(
 
 
 def test_nothing_is_asked_before_it_is_needed(
-    project: Path, made: Callable[..., BaseKernels], monkeypatch: pytest.MonkeyPatch
+    project: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To make them costs no process and no file."""
     monkeypatch.setattr(base_sources.revisions, "resolve", None)
@@ -225,7 +220,7 @@ def test_an_ignored_source_has_no_base(project: Path, of: Of) -> None:
     commit(project)
     found = of("python")
     assert found.state == "unchanged"
-    base = BaseKernels(load(project / "cgins.yaml", require_traces=False), wanted="HEAD")
+    base = BaseKernels(config_of(project), wanted="HEAD")
     twice = head(project, "python")
     files = (str(project / "native" / "twice.cpp"),)
     told = base.of("scale", "extension", "cpu", replace(twice, source=replace(twice.source, files=files)))
@@ -244,9 +239,7 @@ REGISTERED = EXTENSION + 'TORCH_LIBRARY(cgins_base_test, m) { m.def("twice", &tw
 
 
 @pytest.mark.slow
-def test_an_extension_that_registers_operators_is_refused(
-    project: Path, made: Callable[..., BaseKernels]
-) -> None:
+def test_an_extension_that_registers_operators_is_refused(project: Path, made: Made) -> None:
     """torch has one operator of a name in a process, and would end it."""
     file = project / "cgins.yaml"
     file.write_text(YAML.replace("entry: twice", "entry: 'cgins_base_test::twice'"))
@@ -255,10 +248,8 @@ def test_an_extension_that_registers_operators_is_refused(
     (project / "native" / "twice.h").write_text("#define TWICE 3\n")
     found = made().of("scale", "extension", "cpu", head(project, "python"))
     assert (found.state, found.compiled) == ("refused", None)
-    assert (
-        "it registers operators with torch (TORCH_LIBRARY), which has one of each name in a process"
-        in found.note
-    )
+    told = "it registers operators with torch (TORCH_LIBRARY), which has one of each name in a process"
+    assert told in found.note
     assert "let entry name a function on torch::Tensor" in found.note
 
 
@@ -322,7 +313,7 @@ def test_a_base_that_cannot_be_built_is_refused_in_one_line(project: Path, of: O
     assert of("cpp").note.endswith("it was a kernel for torch.sigmoid")
 
 
-def test_without_a_base_revision(project: Path, of: Of, made: Callable[..., BaseKernels]) -> None:
+def test_without_a_base_revision(project: Path, of: Of, made: Made) -> None:
     """None was wanted, there is no repository, or the commit that was named does not exist."""
     assert of("python", NONE) == BaseKernel(state="none", note="compared with nothing, as asked")
     with pytest.raises(RevisionError, match='git knows no commit "nowhere"'):
@@ -340,7 +331,7 @@ def test_without_a_base_revision(project: Path, of: Of, made: Callable[..., Base
 def test_files_stay_until_it_is_closed(project: Path) -> None:
     """The folder is there for workers, and the answers are remembered."""
     (project / "kernels" / "common.py").write_text("FACTOR = 7\n")
-    kernels = BaseKernels(load(project / "cgins.yaml", require_traces=False), wanted="main")
+    kernels = BaseKernels(config_of(project), wanted="main")
     root = kernels.root
     assert root is not None
     ours = head(project, "python")
@@ -365,9 +356,7 @@ def test_kernels_from_a_folder_of_sources_beside_the_file(
     assert both(project, of, "python") == [[7.0, 7.0], [2.0, 2.0]]
 
 
-def test_trace_packs_are_not_shown_to_workers(
-    project: Path, of: Of, made: Callable[..., BaseKernels]
-) -> None:
+def test_trace_packs_are_not_shown_to_workers(project: Path, of: Of, made: Made) -> None:
     """The base's files have no gold in them, neither of packs that it lists nor of those that are listed now."""
     for pack in ("old", "new"):
         (project / "traces" / pack).mkdir(parents=True)
@@ -383,9 +372,7 @@ def test_trace_packs_are_not_shown_to_workers(
 
 
 @pytest.mark.parametrize("implementation", ["cpp", "python"])
-def test_a_twin_of_an_unchanged_kernel(
-    project: Path, made: Callable[..., BaseKernels], implementation: str
-) -> None:
+def test_a_twin_of_an_unchanged_kernel(project: Path, made: Made, implementation: str) -> None:
     """It is built or imported once more, and has counters of its own."""
     ours = head(project, implementation)
     found = made().twin(ours)
@@ -399,7 +386,7 @@ def test_a_twin_of_an_unchanged_kernel(
 def test_what_changed_is_built_ahead(project: Path) -> None:
     """Only kernels whose own files changed; compilers rest and end with those of the run."""
     (project / "native" / "scale.cpp").write_text(CPP.replace("FACTOR *", "9 *"))
-    config = load(project / "cgins.yaml", require_traces=False)
+    config = config_of(project)
     builds = BuildQueue()
     kernels = BaseKernels(config, wanted=MERGE_BASE, builds=builds)
     names = [("scale", one.name, one.device) for one in config.kernels[0].implementations]
@@ -424,9 +411,7 @@ def test_what_changed_is_built_ahead(project: Path) -> None:
         ("cgins.yaml", ["cpp", "extension", "python", "installed"]),
     ],
 )
-def test_what_a_changed_file_touches(
-    project: Path, made: Callable[..., BaseKernels], file: str, touched: list[str]
-) -> None:
+def test_what_a_changed_file_touches(project: Path, made: Made, file: str, touched: list[str]) -> None:
     """Only for these a process is started in which the base is timed alone; too many cost time, too few a wait."""
     (project / file).write_text((project / file).read_text() + "\n" if (project / file).exists() else "")
     kernels = made()

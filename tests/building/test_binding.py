@@ -64,17 +64,11 @@ def test_a_binding_calls_the_launcher_in_the_order_of_its_prototype() -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        (
-            "f(int n) -> Tensor",
-            "kernel.cpp: f takes no tensor, and torch finds a kernel by its tensors' device",
-        ),
+        ("f(int n) -> Tensor", "kernel.cpp: f takes no tensor, and torch finds a kernel by its tensors' device"),
         ("f(Tensor lambda) -> Tensor", "kernel.cpp: 'lambda' cannot be a name in torch.ops"),
-        (
-            "f(Tensor x, Scalar s, float s_real) -> Tensor",
-            "kernel.cpp: the operator would have two arguments 's_real'",
-        ),
+        ("f(Tensor x, Scalar s, float s_real) -> Tensor", "kernel.cpp: the operator would have two arguments 's_real'"),
     ],
-)
+)  # fmt: skip
 def test_refusals(line: str, what: str) -> None:
     """What torch cannot have as an operator is refused with the reason."""
     with pytest.raises(SourceError) as caught:

@@ -5,7 +5,6 @@ The compiler is a stand-in that notes when it begins and ends, and leaves a file
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from pytest_cgins.building.progress import Progress
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import BuildError, InfrastructureError, SourceError
 from pytest_cgins.core.model import KernelSource
+from tests.building.processes import executable, marked, until
 
 SOURCE = """\
 // cgins: k_{name}(Tensor input) -> Tensor
@@ -89,18 +89,19 @@ class Workshop:
         return most
 
 
+Make = Callable[[int], BuildQueue]
+
+
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    compiler = tmp_path / "cxx"
-    compiler.write_text(COMPILER.replace("{folder}", str(tmp_path)))
-    compiler.chmod(0o755)
+    compiler = executable(tmp_path / "cxx", COMPILER.replace("{folder}", str(tmp_path)))
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("MAX_JOBS", "8")
     return Workshop(folder=tmp_path, cache=tmp_path / "cache")
 
 
 @pytest.fixture
-def make_ahead(workshop: Workshop) -> Iterator[Callable[..., BuildQueue]]:
+def make_ahead(workshop: Workshop) -> Iterator[Make]:
     made: list[BuildQueue] = []
 
     def make(jobs: int) -> BuildQueue:
@@ -112,14 +113,7 @@ def make_ahead(workshop: Workshop) -> Iterator[Callable[..., BuildQueue]]:
         ahead.close()
 
 
-def until(what: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def test_builds_overlap_up_to_the_jobs(workshop: Workshop, make_ahead: Callable[..., BuildQueue]) -> None:
+def test_builds_overlap_up_to_the_jobs(workshop: Workshop, make_ahead: Make) -> None:
     """With three jobs three of five compilers run at once, and every kernel is compiled once."""
     ahead = make_ahead(3)
     sources = workshop.sources("a", "b", "c", "d", "e")
@@ -138,7 +132,7 @@ def test_builds_overlap_up_to_the_jobs(workshop: Workshop, make_ahead: Callable[
     assert len(workshop.begun) == 5
 
 
-def test_the_first_needed_then_the_longest(workshop: Workshop, make_ahead: Callable[..., BuildQueue]) -> None:
+def test_the_first_needed_then_the_longest(workshop: Workshop, make_ahead: Make) -> None:
     """The first kernel goes first, and the others in the order of their last build times, unknown ones between."""
     for name, seconds in {"b": 0.2, "c": 7.0, "e": 3.0}.items():
         Cache(workshop.cache).keep_seconds(f"{name}/cpp", seconds)
@@ -150,9 +144,7 @@ def test_the_first_needed_then_the_longest(workshop: Workshop, make_ahead: Calla
     assert workshop.begun == ["a", "c", "e", "d", "b"]
 
 
-def test_what_is_asked_for_is_begun_at_once(
-    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
-) -> None:
+def test_what_is_asked_for_is_begun_at_once(workshop: Workshop, make_ahead: Make) -> None:
     """While a long build has the only job, another one that is waited for does not wait for it."""
     ahead = make_ahead(1)
     sources = workshop.sources("long", "other", "wanted")
@@ -168,7 +160,7 @@ def test_what_is_asked_for_is_begun_at_once(
     assert ahead.progress().built == 3
 
 
-def test_errors_wait_for_who_asks(workshop: Workshop, make_ahead: Callable[..., BuildQueue]) -> None:
+def test_errors_wait_for_who_asks(workshop: Workshop, make_ahead: Make) -> None:
     """A source that is refused raises whenever it is asked for, and no other does."""
     ahead = make_ahead(2)
     good, gone = workshop.sources("good", "gone")
@@ -185,7 +177,7 @@ def test_errors_wait_for_who_asks(workshop: Workshop, make_ahead: Callable[..., 
     assert (progress.built, progress.failed, progress.done) == (1, 2, True)
 
 
-def test_a_cache_that_cannot_be_used(workshop: Workshop, make_ahead: Callable[..., BuildQueue]) -> None:
+def test_a_cache_that_cannot_be_used(workshop: Workshop, make_ahead: Make) -> None:
     """A file in the place of the cache is an error of who asks, not a thread's."""
     workshop.cache.write_text("")
     ahead = make_ahead(2)
@@ -195,7 +187,7 @@ def test_a_cache_that_cannot_be_used(workshop: Workshop, make_ahead: Callable[..
         ahead.result(source)
 
 
-def test_python_kernels_are_ready(workshop: Workshop, make_ahead: Callable[..., BuildQueue]) -> None:
+def test_python_kernels_are_ready(workshop: Workshop, make_ahead: Make) -> None:
     """A Python callable needs no build, and is in no count."""
     (source,) = workshop.sources("a")
     python = replace(source, contract="python", files=(), module="math", entry="sin")
@@ -205,9 +197,7 @@ def test_python_kernels_are_ready(workshop: Workshop, make_ahead: Callable[..., 
     assert ahead.progress() == Progress()
 
 
-def test_closing_ends_compilers_and_threads(
-    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
-) -> None:
+def test_closing_ends_compilers_and_threads(workshop: Workshop, make_ahead: Make) -> None:
     """At the end of a run its compilers are killed, its threads end, and an unfinished kernel is an error."""
     ahead = make_ahead(2)
     sources = workshop.sources("a", "b", "c")
@@ -218,7 +208,7 @@ def test_closing_ends_compilers_and_threads(
     ahead.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "cgins-build"]
     # What was killed is seen in /proc until it is reaped.
-    until(lambda: not [place for place in Path("/proc").glob("[0-9]*") if _runs(place, str(workshop.folder))])
+    until(lambda: not marked(workshop.folder))
     with pytest.raises(InfrastructureError, match="before the run ended"):
         ahead.result(sources[2])
     assert workshop.begun in (["a", "b"], ["b", "a"])
@@ -228,16 +218,7 @@ def test_closing_ends_compilers_and_threads(
     assert fresh.result(sources[0]).library  # a kill is no refusal that would be remembered
 
 
-def _runs(place: Path, text: str) -> bool:
-    try:
-        return text in (place / "cmdline").read_text() and place.name != str(os.getpid())
-    except OSError:
-        return False
-
-
-def test_a_kernel_of_another_process_is_left_until_it_is_needed(
-    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
-) -> None:
+def test_a_kernel_of_another_process_is_left_until_it_is_needed(workshop: Workshop, make_ahead: Make) -> None:
     """While another process builds one kernel the others are built, and who asks for it waits for that process."""
     ahead = make_ahead(1)
     sources = workshop.sources("theirs", "mine", "also")
@@ -254,9 +235,7 @@ def test_a_kernel_of_another_process_is_left_until_it_is_needed(
     assert workshop.begun == ["mine", "also", "theirs"]
 
 
-def test_nothing_is_compiled_while_it_is_quiet(
-    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
-) -> None:
+def test_nothing_is_compiled_while_it_is_quiet(workshop: Workshop, make_ahead: Make) -> None:
     """What runs is stopped, what has not begun does not begin, and all goes on afterwards."""
     ahead = make_ahead(1)
     sources = workshop.sources("a", "b")
@@ -270,9 +249,7 @@ def test_nothing_is_compiled_while_it_is_quiet(
     until(lambda: workshop.log == ["begin a", "end a", "begin b", "end b"])
 
 
-def test_who_made_it_quiet_may_ask_for_a_kernel(
-    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
-) -> None:
+def test_who_made_it_quiet_may_ask_for_a_kernel(workshop: Workshop, make_ahead: Make) -> None:
     """A timed function that calls a kernel for the first time has it built, and it is quiet again afterwards."""
     ahead = make_ahead(1)
     asked, other = workshop.sources("asked", "other")
@@ -298,9 +275,7 @@ def _limit(seconds: float) -> Callable[[object], None]:
     return on_wait
 
 
-def test_what_is_known_before_the_first_item(
-    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
-) -> None:
+def test_what_is_known_before_the_first_item(workshop: Workshop, make_ahead: Make) -> None:
     """After the lookup it is known how many kernels are to build, and which device's are not needed after all."""
     first = make_ahead(2)
     sources = workshop.sources("a", "b", "c")

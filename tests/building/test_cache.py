@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.building.cache import headers, space
 from pytest_cgins.building.cache.store import Cache, Entry
+from tests.building.processes import holding, python
 
 BASE = "ab" * 32
 RECORD = {"kernel": "k", "implementation": "i", "status": 0, "command": "cc", "log": "fine", "seconds": 1.5}
@@ -75,8 +74,8 @@ def test_a_flipped_bit_is_never_loaded(
 def test_record_of_another_key_is_not_loaded(cache: Cache) -> None:
     """A whole entry in the place of another is not taken for it."""
     first, second = store(cache), store(cache, "cd" * 32, content=b"other")
-    shutil.rmtree(cache.folder_of(first))
-    shutil.copytree(cache.folder_of(second), cache.folder_of(first))
+    shutil.rmtree(cache.folder_of(first.key))
+    shutil.copytree(cache.folder_of(second.key), cache.folder_of(first.key))
     assert cache.lookup(BASE, ()) is None
 
 
@@ -167,24 +166,11 @@ with Cache(Path(sys.argv[1])).work_folder() as folder:
 
 def test_work_of_a_killed_builder_is_removed(cache: Cache) -> None:
     """The folder of a builder that was killed goes with the next build, that of a living one stays."""
-    builders = [
-        subprocess.Popen(
-            [sys.executable, "-c", BUILDER, str(cache.folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    folders = [Path(builder.stdout.readline().strip()) for builder in builders if builder.stdout]
-    try:
-        builders[0].kill()
-        builders[0].wait()
+    with holding(BUILDER, cache.folder) as (killed, one), holding(BUILDER, cache.folder) as (_, other):
+        killed.kill()
+        killed.wait()
         with cache.work_folder() as own:
-            assert own.is_dir()
-            assert [folder.is_dir() for folder in folders] == [False, True]
-    finally:
-        builders[1].communicate()
+            assert [Path(folder).is_dir() for folder in (own, one, other)] == [True, False, True]
     assert not list((cache.folder / "work").iterdir())
 
 
@@ -209,9 +195,7 @@ with cache.work_folder() as folder:
 def test_nothing_is_left_of_a_builder_killed_between_any_two_steps(cache: Cache) -> None:
     """Before each call that opens, locks, makes or removes something: the next build clears all of it."""
     for moment in range(1, 100):
-        command = [sys.executable, "-c", KILLED, str(cache.folder), str(moment)]
-        done = subprocess.run(command, check=False)
-        if done.returncode == 0:
+        if python(KILLED, cache.folder, moment, check=False).returncode == 0:
             break
         with cache.work_folder():
             pass

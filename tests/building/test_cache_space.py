@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,8 +13,9 @@ from hypothesis import strategies as st
 
 from pytest_cgins.app import cli
 from pytest_cgins.building.cache import space
-from pytest_cgins.building.cache.store import Cache, Entry
+from pytest_cgins.building.cache.store import Cache
 from pytest_cgins.core.errors import ConfigError
+from tests.building.processes import holding, python
 
 SIZE = 100_000
 # In a process of its own, so that the test's process holds no lock on what is stored.
@@ -46,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of four builds; the higher the number, the longer ago it was used."""
     monkeypatch.setenv("CGINS_CACHE_DIR", str(tmp_path))
     folder = tmp_path / "builds"
-    subprocess.run([sys.executable, "-c", STORE, str(folder), "4"], check=True)
+    python(STORE, folder, 4)
     for entry in space.stored(folder):
         age = (1 + int(entry.name[1])) * 3600 * 24
         os.utime(entry.folder / "build.json", (time.time() - age, time.time() - age))
@@ -72,26 +71,21 @@ def test_least_recently_used_go_first(folder: Path) -> None:
 
 def test_a_use_is_recorded(folder: Path) -> None:
     """A build that was just looked up is the last to go."""
-    assert Cache(folder).lookup(f"{3:064d}", ()) is not None
-    assert names(space.stored(folder))[0] == "k3/cpp"
+    entry = Cache(folder).lookup(f"{3:064d}", ())
+    assert entry is not None
+    assert (space.stored(folder)[0].name, space.stored(folder)[0].folder) == (
+        "k3/cpp",
+        Cache(folder).folder_of(entry.key),
+    )
 
 
 def test_what_a_living_process_was_given_stays(folder: Path) -> None:
     """Between a lookup and the end of its process nothing removes the build; afterwards it may go."""
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder), f"{3:064d}"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert holder.stdout is not None
-    artifact = Path(holder.stdout.readline().strip())
-    try:
+    with holding(HOLD, folder, f"{3:064d}") as (_, artifact):
         assert len(space.prune(folder, everything=True)) == 3
-        assert artifact.is_file()
-    finally:
-        holder.kill()
-        holder.communicate()
+        assert Path(artifact).is_file()
     assert names(space.prune(folder, everything=True)) == ["k3/cpp"]
-    assert not artifact.exists()
+    assert not Path(artifact).exists()
 
 
 def test_age_and_unreadable_records(folder: Path) -> None:
@@ -160,10 +154,3 @@ def test_wrong_arguments(words: list[str], capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         cli.main(["cache", "prune", *words])
     assert f"argument {words[0]}: " in capsys.readouterr().err
-
-
-def test_an_entry_type_is_what_lookup_gives(folder: Path) -> None:
-    """A listed build is the one that a lookup gives."""
-    entry = Cache(folder).lookup(f"{0:064d}", ())
-    assert isinstance(entry, Entry)
-    assert Cache(folder).folder_of(entry) == space.stored(folder)[0].folder

@@ -8,7 +8,6 @@ import fcntl
 import logging
 import os
 import shutil
-import stat
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ import pytest
 from pytest_cgins.building import build as builds
 from pytest_cgins.building.cache.store import Cache
 from pytest_cgins.core.errors import BuildError, InfrastructureError
+from tests.building.processes import ended, executable, until
 
 KERNEL = "{op: torch.mul, source: kernel.cpp}"
 PLAIN = """// cgins: f(Tensor input) -> Tensor
@@ -30,19 +30,13 @@ extern "C" int f(const DLTensor* input, DLTensor* out, cgins_stream) { return %s
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
-@pytest.fixture
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A g++ that counts its compilations, and does what `instead` says where that file is there."""
-    script = tmp_path / "counted-g++"
-    script.write_text(
+    script = executable(
+        tmp_path / "counted-g++",
         f"#!/bin/bash\ncase \"$*\" in *--version*|*-###*) exec g++ \"$@\";; esac\necho >> {tmp_path}/runs\n"
-        f"[ ! -f {tmp_path}/instead ] || . {tmp_path}/instead\nexec g++ \"$@\"\n"
+        f"[ ! -f {tmp_path}/instead ] || . {tmp_path}/instead\nexec g++ \"$@\"\n",
     )  # fmt: skip
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("CXX", str(script))
 
     def runs() -> int:
@@ -50,6 +44,12 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         return len(file.read_text().splitlines()) if file.exists() else 0
 
     return runs
+
+
+def answer(project: Any, cache: Path, kernel: str = KERNEL) -> int:
+    """What the built function returns."""
+    returned: int = ctypes.CDLL(project.build(kernel, cache=cache).library).f(None, None, None)
+    return returned
 
 
 def refused(project: Any, cache: Path, kernel: str = KERNEL) -> BuildError:
@@ -149,7 +149,7 @@ def test_a_header_that_changes_meanwhile(project: Any, cache: Path, tmp_path: Pa
     with pytest.raises(BuildError, match="a source changed while it was compiled"):
         project.build(KERNEL, cache=cache)
     (tmp_path / "instead").unlink()
-    assert ctypes.CDLL(project.build(KERNEL, cache=cache).library).f(None, None, None) == 2
+    assert answer(project, cache) == 2
 
 
 def test_a_header_from_a_clock_that_is_ahead(project: Any, cache: Path, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_header_from_a_clock_that_is_ahead(project: Any, cache: Path, tmp_path
     project.write("own.h", "const int value = 1;\n")
     tomorrow = time.time() + 86_400
     os.utime(tmp_path / "own.h", (tomorrow, tomorrow))
-    assert ctypes.CDLL(project.build(KERNEL, cache=cache).library).f(None, None, None) == 1
+    assert answer(project, cache) == 1
 
 
 @pytest.mark.parametrize("searched", ["-I", "-isystem", "-idirafter", "CPATH"])
@@ -176,18 +176,19 @@ def test_a_header_that_is_found_earlier(
     else:
         kernel = f"{{op: torch.mul, source: kernel.cpp, flags: {[searched + str(one) for one in folders]}}}"
     answers = []
-    for answer, folder in enumerate(reversed(folders)):
-        (folder / "other.h").write_text(f"const int value = {answer};\n")
-        answers.append(ctypes.CDLL(project.build(kernel, cache=cache).library).f(None, None, None))
+    for value, folder in enumerate(reversed(folders)):
+        (folder / "other.h").write_text(f"const int value = {value};\n")
+        answers.append(answer(project, cache, kernel))
     assert answers == [0, 1]
 
 
 def test_a_time_out_is_not_remembered(project: Any, cache: Path, tmp_path: Path, counted: Any) -> None:
-    """A build that did not end in time is tried again."""
+    """A build that did not end in time is killed with all that it started, and tried again."""
     project.write("kernel.cpp", PLAIN % ("", "0"))
-    (tmp_path / "instead").write_text("sleep 60")
-    with pytest.raises(BuildError, match=r"not done after 0\.5 s"):
-        project.build(KERNEL, cache=cache, timeout_s=0.5)
+    (tmp_path / "instead").write_text(f"sleep 600 & echo $! > {tmp_path}/child; echo compiling; wait")
+    with pytest.raises(BuildError, match=r"counted-g\+\+ was not done after 1 s and was killed"):
+        project.build(KERNEL, cache=cache, timeout_s=1)
+    until(lambda: ended((tmp_path / "child").read_text().strip()))
     (tmp_path / "instead").unlink()
     assert not project.build(KERNEL, cache=cache).cached
 
@@ -200,7 +201,7 @@ def test_arguments_of_the_compiler_are_in_the_key(
     answers = []
     for factor in (2, 3):
         monkeypatch.setenv("CXX", f"g++ -DFACTOR={factor}")
-        answers.append(ctypes.CDLL(project.build(KERNEL, cache=cache).library).f(None, None, None))
+        answers.append(answer(project, cache))
     assert answers == [2, 3]
 
 
@@ -214,11 +215,10 @@ def test_another_compiler_or_processor_is_another_build(
     """A cache from a machine with another compiler or processor holds nothing for this one."""
     project.write("kernel.cpp", PLAIN % ("", "0"))
     here = project.build(KERNEL, cache=cache)
-    other = tmp_path / "g++"
-    other.write_text(
+    text = (
         f'#!/bin/sh\ncase "$*" in *{question}*) echo \'{answer}\'; exit;; esac\nexec /usr/bin/env g++ "$@"\n'
     )
-    other.chmod(0o755)
+    other = executable(tmp_path / "g++", text)
     monkeypatch.setenv("CXX", str(other))
     there = builds.base_key(here.source, builds.planner(here.source)(here.source))[0]
     monkeypatch.delenv("CXX")
@@ -236,7 +236,7 @@ def test_libraries_are_in_the_key(project: Any, cache: Path, tmp_path: Path) -> 
         project.write("value.c", f"int value() {{ return {value}; }}")
         for command in (["gcc", "-fPIC", "-c", "value.c"], ["ar", "rc", "lib/libvalue.a", "value.o"]):
             subprocess.run(command, cwd=tmp_path, check=True)
-        answers.append(ctypes.CDLL(project.build(kernel, cache=cache).library).f(None, None, None))
+        answers.append(answer(project, cache, kernel))
     assert answers == [1, 2]
     shutil.move(tmp_path / "lib", tmp_path / "elsewhere" / "lib")
     assert project.build(kernel.replace(f"{tmp_path}/lib", f"{tmp_path}/elsewhere/lib"), cache=cache).cached
@@ -269,13 +269,11 @@ def test_last_build_time(project: Any, scale_text: str, cache: Path) -> None:
     """The time of an implementation's last build is told, whatever its source was then."""
     project.write("kernel.cpp", scale_text)
     source = project.source(KERNEL)
-    assert builds.last_seconds(source, cache=cache) is None
+    assert Cache(cache).last_seconds("it/cpp") is None
     compiled = builds.build(source, cache=cache)
     project.write("kernel.cpp", scale_text + "wrong\n")
     refused(project, cache)
-    assert builds.last_seconds(project.source(KERNEL), cache=cache) == pytest.approx(
-        compiled.build_seconds, abs=1e-3
-    )
+    assert Cache(cache).last_seconds("it/cpp") == pytest.approx(compiled.build_seconds, abs=1e-3)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])

@@ -6,7 +6,6 @@ import argparse
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +13,13 @@ import pytest
 
 from pytest_cgins.app.commands import build, schema
 from pytest_cgins.core.errors import ConfigError, RevisionError
+from tests.repository import commit
+
+Cgins = Callable[..., int]
 
 
 @pytest.fixture
-def cgins(project: Any, scale_text: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def cgins(project: Any, scale_text: str, monkeypatch: pytest.MonkeyPatch) -> Cgins:
     """Runs a command line in a project with a good kernel, a broken one and a Python one."""
     monkeypatch.chdir(project.root)
     project.write("good.cpp", scale_text)
@@ -42,7 +44,7 @@ def cgins(project: Any, scale_text: str, monkeypatch: pytest.MonkeyPatch) -> Cal
     return run
 
 
-def test_build_all(cgins: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_all(cgins: Cgins, capsys: pytest.CaptureFixture[str]) -> None:
     """All kernels are built, one line each; a failure is told on stderr and by the exit status."""
     assert cgins("build") == 1
     out, err = capsys.readouterr()
@@ -53,7 +55,7 @@ def test_build_all(cgins: Callable[..., int], capsys: pytest.CaptureFixture[str]
     assert "broken/cpp: g++ refused broken.cpp: " in err
 
 
-def test_build_selection(cgins: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_selection(cgins: Cgins, capsys: pytest.CaptureFixture[str]) -> None:
     """Kernels can be named, or chosen by device."""
     assert cgins("build", "good") == 0
     assert cgins("build", "--device", "cuda") == 0
@@ -62,14 +64,14 @@ def test_build_selection(cgins: Callable[..., int], capsys: pytest.CaptureFixtur
     assert "broken" not in out
 
 
-def test_unknown_kernel(cgins: Callable[..., int]) -> None:
+def test_unknown_kernel(cgins: Cgins) -> None:
     """A name that is not in cgins.yaml is refused with the nearest one."""
     with pytest.raises(ConfigError) as caught:
         cgins("build", "god")
     assert caught.value.remedy == 'did you mean "good"?'
 
 
-def test_schema(cgins: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema(cgins: Cgins, capsys: pytest.CaptureFixture[str]) -> None:
     """The prototype of a kernel, or of a source file, is printed ready to paste."""
     assert cgins("schema", "good") == 0
     assert cgins("schema", "good.cpp") == 0
@@ -81,7 +83,7 @@ def test_schema(cgins: Callable[..., int], capsys: pytest.CaptureFixture[str]) -
     assert second == f"good.cpp:1: scale(Tensor input, float other) -> Tensor\n{expected}"
 
 
-def test_schema_of_a_python_kernel(cgins: Callable[..., int]) -> None:
+def test_schema_of_a_python_kernel(cgins: Cgins) -> None:
     """Only launchers have a prototype."""
     with pytest.raises(ConfigError, match='kernel "python" has no launcher'):
         cgins("schema", "python")
@@ -103,7 +105,7 @@ needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
 
 
 @pytest.fixture
-def with_cuda(cgins: Callable[..., int], project: Any) -> Callable[..., int]:
+def with_cuda(cgins: Cgins, project: Any) -> Cgins:
     """The same with a CUDA kernel for one chip."""
     project.write("copy.cu", COPY)
     file = project.root / "cgins.yaml"
@@ -112,7 +114,7 @@ def with_cuda(cgins: Callable[..., int], project: Any) -> Callable[..., int]:
 
 
 @needs_nvcc
-def test_build_for_architectures(with_cuda: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_for_architectures(with_cuda: Cgins, capsys: pytest.CaptureFixture[str]) -> None:
     """--arch builds CUDA kernels only, a line each, and the table has the document's numbers."""
     assert with_cuda("build", "--arch", "sm_80,sm_90") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -137,9 +139,7 @@ def test_build_for_architectures(with_cuda: Callable[..., int], capsys: pytest.C
 
 
 @needs_nvcc
-def test_build_all_for_architectures(
-    with_cuda: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_build_all_for_architectures(with_cuda: Cgins, capsys: pytest.CaptureFixture[str]) -> None:
     """--all builds what has no architecture too, and a failure of either fails the command."""
     assert with_cuda("build", "copy", "good", "--arch", "sm_90a", "--all") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -149,13 +149,9 @@ def test_build_all_for_architectures(
 
 
 @needs_nvcc
-def test_build_against_a_commit(
-    with_cuda: Callable[..., int], project: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_build_against_a_commit(with_cuda: Cgins, project: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """--baseline compares; an unknown commit is refused."""
-    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "base"]):
-        settings = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", *settings, *words], cwd=project.root, check=True)
+    commit(project.root)
     assert with_cuda("build", "copy", "--arch", "sm_90a", "--baseline", "merge-base") == 0
     assert " PASSED " in capsys.readouterr().out
     with pytest.raises(RevisionError, match='git knows no commit "v1"'):
@@ -172,9 +168,7 @@ def test_build_against_a_commit(
         (["-j", "-1"], "'-1' is not a number of builds, at least 1"),
     ],
 )
-def test_wrong_numbers(
-    cgins: Callable[..., int], capsys: pytest.CaptureFixture[str], words: list[str], what: str
-) -> None:
+def test_wrong_numbers(cgins: Cgins, capsys: pytest.CaptureFixture[str], words: list[str], what: str) -> None:
     """Limits and numbers of jobs are checked before anything is built."""
     with pytest.raises(SystemExit):
         cgins("build", *words)
@@ -182,13 +176,13 @@ def test_wrong_numbers(
 
 
 @pytest.mark.parametrize("words", [["--json"], ["--resources"], ["--baseline", "main"]])
-def test_what_goes_with_architectures(cgins: Callable[..., int], words: list[str]) -> None:
+def test_what_goes_with_architectures(cgins: Cgins, words: list[str]) -> None:
     """Options that would be without effect are refused."""
     with pytest.raises(ConfigError, match=f"{words[0]} goes with --arch"):
         cgins("build", *words)
 
 
-def test_an_empty_list_of_architectures(cgins: Callable[..., int]) -> None:
+def test_an_empty_list_of_architectures(cgins: Cgins) -> None:
     """A variable that is not set builds nothing for this machine instead, and passes nothing."""
     with pytest.raises(ConfigError, match='--arch "," names no architecture'):
         cgins("build", "--arch", ",", "--baseline", "main")

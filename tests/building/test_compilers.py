@@ -9,7 +9,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 
 from pytest_cgins.building.compilers.running import Compilers
 from pytest_cgins.core.errors import InfrastructureError
+from tests.building.processes import ended, state, until
 
 NOWHERE = open(os.devnull, "wb")  # noqa: SIM115, PTH123
 # As ninja does it: the child has a process group of its own. Both count upwards in a file.
@@ -35,23 +35,11 @@ for index in range(4000):
 """
 
 
-def state(pid: int) -> str:
-    """Letter of the process's state, "" if it is gone: T is stopped, Z ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return ""
-
-
-def until(what: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+Started = tuple[Compilers, subprocess.Popen[bytes], list[int]]
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> tuple[Compilers, subprocess.Popen[bytes], list[int]]:
+def started(tmp_path: Path) -> Started:
     """A command with a child in another process group, and the pids of both."""
     compilers = Compilers()
     process = compilers.start(
@@ -62,9 +50,7 @@ def started(tmp_path: Path) -> tuple[Compilers, subprocess.Popen[bytes], list[in
     return compilers, process, pids
 
 
-def test_nothing_runs_while_suspended(
-    started: tuple[Compilers, subprocess.Popen[bytes], list[int]], tmp_path: Path
-) -> None:
+def test_nothing_runs_while_suspended(started: Started, tmp_path: Path) -> None:
     """A command and its child in another process group are stopped, and go on afterwards."""
     compilers, process, pids = started
     with compilers.suspended():
@@ -77,12 +63,12 @@ def test_nothing_runs_while_suspended(
 
 
 def test_ending_reaches_other_process_groups(
-    started: tuple[Compilers, subprocess.Popen[bytes], list[int]],
+    started: Started,
 ) -> None:
     """What ninja started is killed with ninja."""
     compilers, process, pids = started
     compilers.end(process)
-    until(lambda: all(state(pid) in ("", "Z") for pid in pids))
+    until(lambda: ended(*pids))
 
 
 def test_nothing_starts_while_suspended(tmp_path: Path) -> None:
@@ -129,7 +115,7 @@ def test_timing_waits_for_a_library() -> None:
 
 
 def test_suspension_does_not_count_for_the_deadline(
-    started: tuple[Compilers, subprocess.Popen[bytes], list[int]],
+    started: Started,
 ) -> None:
     """A limit of 0.3 s is not over after 0.5 s of which 0.4 s were spent suspended."""
     compilers, process, _ = started
@@ -149,7 +135,7 @@ def test_suspension_does_not_count_for_the_deadline(
 
 
 def test_an_exception_while_suspending_leaves_nothing_suspended(
-    started: tuple[Compilers, subprocess.Popen[bytes], list[int]],
+    started: Started,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -193,14 +179,12 @@ def test_the_end_of_a_command_is_seen_at_once(tmp_path: Path) -> None:
     assert min(late_s) < 0.02
 
 
-def test_closing_kills_and_refuses(
-    started: tuple[Compilers, subprocess.Popen[bytes], list[int]], tmp_path: Path
-) -> None:
+def test_closing_kills_and_refuses(started: Started, tmp_path: Path) -> None:
     """After the end of a run no compiler is left, stopped ones included, and none starts."""
     compilers, process, pids = started
     with compilers.suspended():
         compilers.close()
-        until(lambda: all(state(pid) in ("", "Z") for pid in pids))
+        until(lambda: ended(*pids))
     assert compilers.wait(process, time.monotonic() + 20)
     with pytest.raises(InfrastructureError, match="the run ended"):
         compilers.start(["true"], folder=tmp_path, environment={}, log=NOWHERE)
@@ -229,7 +213,7 @@ def test_a_killed_run_leaves_nothing_suspended(tmp_path: Path) -> None:
         until(lambda: state(pid) in ("T", "D"))  # D: a shell whose child was stopped between vfork and exec
         run.kill()
         run.wait()
-        until(lambda: state(pid) in ("", "Z"))
+        until(lambda: ended(pid))
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

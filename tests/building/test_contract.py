@@ -79,13 +79,8 @@ def test_device_contract_names_what_there_is() -> None:
     keys = re.findall(r"^\| (`\w+=.*?) \|", section, re.MULTILINE)
     named = [name for row in keys for name in re.findall(r"`(\w+)=", row)]
     assert sorted(named) == sorted(launch_line.KEYS)
-    for function in (
-        *expression.FUNCTIONS,
-        *expression.METHODS,
-        *expression.ATTRIBUTES,
-        "cuda_type",
-        "choose",
-    ):
+    functions = [*expression.FUNCTIONS, *expression.METHODS, *expression.ATTRIBUTES, "cuda_type", "choose"]
+    for function in functions:
         assert re.search(rf"\b{function}\b", section), function
     headers = {path.name for path in (files("pytest_cgins.building") / "include/nvrtc").iterdir()}
     assert set(re.findall(r"`<(\w+)>`", section)) <= headers

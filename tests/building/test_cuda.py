@@ -41,13 +41,10 @@ extern "C" int scale(const DLTensor* input, double other, DLTensor* out, cgins_s
     ("archs", "flags"),
     [
         (("sm_90a",), ["-gencode=arch=compute_90a,code=sm_90a"]),
-        (
-            ("sm_80", "compute_80"),
-            ["-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_80,code=compute_80"],
-        ),
+        (("sm_80", "compute_80"), ["-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_80,code=compute_80"]),
         (("sm_100f",), ["-gencode=arch=compute_100f,code=sm_100f"]),
     ],
-)
+)  # fmt: skip
 def test_code_generation(archs: tuple[str, ...], flags: list[str]) -> None:
     """Architectures are named one by one, machine code or PTX."""
     assert cuda.code_generation(archs) == flags

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +37,20 @@ def built(project: Any, text: str = MUL, kernel: str = KERNEL) -> CompiledKernel
     return project.build(kernel)
 
 
-def settings(
-    compiled: CompiledKernel,
-    op_call: Any,
-    metas_of: Any,
-    *args: Any,
-    op: str = "torch.mul",
-    outputs: Any = None,
-) -> Any:
-    """The launches of a call on CPU tensors: all of binding but the GPU's part."""
-    call, tensors = op_call(op, *args)
-    wanted = metas_of(outputs if outputs is not None else [args[0]])
-    kernel = DeviceKernel(compiled)
-    functions = device_image.unpack(Path(compiled.library))[0].functions
-    return kernel.settings(call, tensors, wanted, "cpu", functions=functions, sm_count=132)
+Launches = Callable[..., Any]
+
+
+@pytest.fixture
+def settings(op_call: Any, metas_of: Any) -> Launches:
+    """Function that gives the launches of a call on CPU tensors: all of binding but the GPU's part."""
+
+    def bound(compiled: CompiledKernel, *args: Any, op: str = "torch.mul", outputs: Any = None) -> Any:
+        wanted = metas_of(outputs if outputs is not None else [args[0]])
+        functions = device_image.unpack(Path(compiled.library))[0].functions
+        kernel = DeviceKernel(compiled)
+        return kernel.settings(*op_call(op, *args), wanted, "cpu", functions=functions, sm_count=132)
+
+    return bound
 
 
 def test_is_built_once(project: Any) -> None:
@@ -187,10 +188,17 @@ def test_instructions_of_one_architecture(project: Any) -> None:
     assert device_image.unpack(Path(compiled.library))[0].functions["k"].parameters == ()
 
 
-def test_an_include_by_macro_is_refused(project: Any) -> None:
-    """A header named by a macro could change unseen, so it is refused."""
-    with pytest.raises(SourceError, match=r"k\.cu:2: the include's file is named by a macro: HEADER"):
-        built(project, "#define HEADER <a.h>\n#include HEADER\n" + MUL)
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("#define HEADER <a.h>\n#include HEADER\n" + MUL, "k.cu:2: the include's file is named by a macro: HEADER"),
+        (MUL + "void f() { mul<float><<<1, 1>>>(0, 0, 0, 0); }\n", "k.cu:10: <<<…>>> in a device kernel"),
+    ],
+)  # fmt: skip
+def test_what_a_source_may_not_have(project: Any, text: str, told: str) -> None:
+    """A header named by a macro could change unseen; host code is a launcher's."""
+    with pytest.raises(SourceError, match=told):
+        built(project, text)
 
 
 HEADERS = {
@@ -256,74 +264,49 @@ def test_headers_out_of_the_box(project: Any, name: str) -> None:
     assert device_image.unpack(Path(compiled.library))[0].functions["k"].parameters == (0x2834, 0x2034)
 
 
-def test_binding_a_call(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_binding_a_call(project: Any, settings: Launches) -> None:
     """Sizes, pointers and numbers arrive as the parameters have them; the element type chooses the kernel."""
     compiled = built(project)
     for dtype, kernel in ((torch.float32, "mul<float>"), (torch.float16, "mul<cgins::float16>")):
         x = torch.ones(10, 30, dtype=dtype)
-        (launch,), packer, (out,) = settings(compiled, op_call, metas_of, x, 2.5)
+        (launch,), packer, (out,) = settings(compiled, x, 2.5)
         assert (launch.kernel, launch.grid, launch.block, launch.shared_nbytes) == (kernel, (3,), (128,), 0)
         assert [one.value for one in launch.arguments] == [x.data_ptr(), out.data_ptr(), 300, 2.5]
         assert [type(one).__name__[2:] for one in launch.arguments] == ["void_p", "void_p", "long", "float"]
         assert packer.overrun() != "", "outputs are poisoned by the bound call"
-    assert settings(compiled, op_call, metas_of, torch.ones(0, 3), 2.5)[0] == []
+    assert settings(compiled, torch.ones(0, 3), 2.5)[0] == []
 
 
 @pytest.mark.parametrize(
     ("old", "new", "x", "message"),
     [
-        (
-            "",
-            "",
-            torch.ones(4, dtype=torch.int32),
-            "input is int32; the kernel was built for float32, float16",
-        ),
-        (
-            "",
-            "",
-            torch.ones(4, 3).t(),
-            r"argument 1 \(input\) is not contiguous: shape \(3, 4\), strides \(1, 3\)",
-        ),
+        ("", "", torch.ones(4, dtype=torch.int32), "input is int32; the kernel was built for float32, float16"),
+        ("", "", torch.ones(4, 3).t(), r"argument 1 \(input\) is not contiguous: shape \(3, 4\), strides \(1, 3\)"),
         ("(kThreads)\n", "(4 * 512)\n", torch.ones(4), r"block is \(2048\), more than 1024 in x"),
         ("(kThreads)\n", "(64, 32)\n", torch.ones(4), r"block is \(64, 32\), 2048 threads"),
-        (
-            "(kThreads)\n",
-            "(numel(input) - 4)\n",
-            torch.ones(4),
-            r"block is \(0\), and an output has elements",
-        ),
+        ("(kThreads)\n", "(numel(input) - 4)\n", torch.ones(4), r"block is \(0\), and an output has elements"),
         ("grid=(", "grid=(1, 70000, ", torch.ones(4), r"grid is \(1, 70000, 1\), more than 65535 in y"),
         ("grid=(ceil_div(numel(input), kThreads))", "grid=(3) cluster=2", torch.ones(4), "multiple of it"),
         ("args=", "smem=-1 args=", torch.ones(4), "smem is -1 bytes"),
         ("args=", "smem=numel(input) / 2 args=", torch.ones(4), "not a whole number"),
-        (
-            "args=",
-            "require=(numel(input) % 4 == 1) args=",
-            torch.ones(4),
-            r"requires numel\(input\) % 4 == 1, which",
-        ),
+        ("args=", "require=(numel(input) % 4 == 1) args=", torch.ones(4), r"requires numel\(input\) % 4 == 1, which"),
         ("args=", "smem=size(input, 3) args=", torch.ones(4), "input has 1 dimension, none with number 3"),
-        (
-            "int64_t n",
-            "signed char n",
-            torch.ones(400),
-            r"argument 3 \(numel\(input\)\) is 400, its parameter holds",
-        ),
+        ("int64_t n", "signed char n", torch.ones(400), r"argument 3 \(numel\(input\)\) is 400, its parameter holds"),
         ("int64_t n", "bool n", torch.ones(4), r"is 4, its parameter holds 0 to 1"),
         ("T(float(x[i]) * a)", "T(0)", torch.ones(4), None),
     ],
-)
+)  # fmt: skip
 def test_calls_that_a_launch_line_refuses(
-    project: Any, op_call: Any, metas_of: Any, old: str, new: str, x: torch.Tensor, message: str | None
+    project: Any, settings: Launches, old: str, new: str, x: torch.Tensor, message: str | None
 ) -> None:
     """What CUDA would not take, or the parameter cannot hold, is an error with the launch line's place."""
     assert old in MUL
     compiled = built(project, MUL.replace(old, new, 1) if old else MUL)
     if message is None:
-        assert len(settings(compiled, op_call, metas_of, x, 2.5)[0]) == 1
+        assert len(settings(compiled, x, 2.5)[0]) == 1
         return
     with pytest.raises(LaunchError, match=message) as caught:
-        settings(compiled, op_call, metas_of, x, 2.5)
+        settings(compiled, x, 2.5)
     assert "k.cu:2: " in caught.value.what
     assert caught.value.remedy
 
@@ -339,14 +322,12 @@ __global__ void second(const float* x, float* scratch, unsigned count, bool many
 """
 
 
-def test_binding_several_launches(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_binding_several_launches(project: Any, settings: Launches) -> None:
     """Views, missing tensors, scratch memory, and memory that is set to 0, in order; `when` leaves one out."""
     op = "torch.nn.functional.linear"
     compiled = built(project, FIXED, KERNEL.replace("torch.mul", op))
     x, weight, bias = torch.ones(4, 6).t()[:, ::2], torch.ones(3, 2), torch.ones(3, dtype=torch.float64)
-    launches, packer, (out,) = settings(
-        compiled, op_call, metas_of, x, weight, None, op=op, outputs=[torch.ones(6, 3)]
-    )
+    launches, packer, (out,) = settings(compiled, x, weight, None, op=op, outputs=[torch.ones(6, 3)])
     first, second = launches
     view = first.arguments[0]
     assert (view.data, view.ndim, list(view.shape)[:2], list(view.strides)[:2]) == (
@@ -361,23 +342,23 @@ def test_binding_several_launches(project: Any, op_call: Any, metas_of: Any) -> 
     assert [one.value for one in second.arguments] == [x.data_ptr(), scratch + 4, 132, True, out.data_ptr()]
     assert second.zero == ((out.data_ptr(), 18 * 4),)
     assert (second.cooperative, second.shared_nbytes) == (True, 102400)
-    launches, _, _ = settings(compiled, op_call, metas_of, x, weight, bias, op=op, outputs=[torch.ones(6, 3)])
+    launches, _, _ = settings(compiled, x, weight, bias, op=op, outputs=[torch.ones(6, 3)])
     assert [launch.kernel for launch in launches] == ["second"]
 
 
-def test_element_types_are_checked_without_templates(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_element_types_are_checked_without_templates(project: Any, settings: Launches) -> None:
     """A plain pointer is never given another element type than it points to."""
     op = "torch.nn.functional.linear"
     compiled = built(project, FIXED, KERNEL.replace("torch.mul", op))
     x = torch.ones(2, 2, dtype=torch.bfloat16)
     with pytest.raises(LaunchError, match="element type bfloat16, the kernel's parameter points to float32"):
-        settings(compiled, op_call, metas_of, x, x, None, op=op)
+        settings(compiled, x, x, None, op=op)
 
 
-def test_calls_beyond_the_schema_line(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_calls_beyond_the_schema_line(project: Any, settings: Launches) -> None:
     """A value of another type than the schema line declares is outside the contract, as for launchers."""
     with pytest.raises(ContractError, match="'other' is declared as float, the call passes Tensor"):
-        settings(built(project), op_call, metas_of, torch.ones(3), torch.ones(3))
+        settings(built(project), torch.ones(3), torch.ones(3))
 
 
 def test_not_a_built_kernel(tmp_path: Path) -> None:
@@ -396,19 +377,13 @@ def test_not_a_built_kernel(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        (
-            "{op: torch.mul, contract: device, device: cpu, source: k.cu}",
-            "has contract device and device cpu",
-        ),
-        (
-            "{op: torch.mul, contract: device, sources: [k.cu, m.cu]}",
-            "has 2 sources; a device kernel is one file",
-        ),
+        ("{op: torch.mul, contract: device, device: cpu, source: k.cu}", "has contract device and device cpu"),
+        ("{op: torch.mul, contract: device, sources: [k.cu, m.cu]}", "has 2 sources; a device kernel is one file"),
         ("{op: torch.mul, contract: device, device: cuda, source: k.cpp}", "cannot be a .cpp file"),
         ("{op: torch.mul, contract: device, source: k.cu, entry: f}", '"entry" has no effect'),
         ("{op: torch.mul, contract: devise, source: k.cu}", '"contract" in .* is "devise"'),
     ],
-)
+)  # fmt: skip
 def test_configuration(project: Any, kernel: str, message: str) -> None:
     """What NVRTC cannot build is refused where cgins.yaml says so."""
     for name in ("k.cu", "m.cu", "k.cpp"):
@@ -417,19 +392,13 @@ def test_configuration(project: Any, kernel: str, message: str) -> None:
         project.source(kernel)
 
 
-def test_host_code_is_refused(project: Any) -> None:
-    """A launcher under contract device is told apart at once."""
-    with pytest.raises(SourceError, match=r"k.cu:10: <<<…>>> in a device kernel"):
-        built(project, MUL + "void f() { mul<float><<<1, 1>>>(0, 0, 0, 0); }\n")
-
-
-def test_flags_and_defines(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_flags_and_defines(project: Any, settings: Launches) -> None:
     """Macros of cgins.yaml reach the compiler and the launch line; other flags are NVRTC's."""
     text = MUL.replace("constexpr int kThreads = 128;\n", "")
     compiled = built(
         project, text, KERNEL.replace("archs", "defines: {kThreads: 64}, flags: [--use_fast_math], archs")
     )
-    (launch,), _, _ = settings(compiled, op_call, metas_of, torch.ones(100), 2.0)
+    (launch,), _, _ = settings(compiled, torch.ones(100), 2.0)
     assert (launch.grid, launch.block) == ((2,), (64,))
     with pytest.raises(BuildError, match="unrecognized option -fopenmp"):
         built(project, MUL, KERNEL.replace("archs", "flags: [-fopenmp], archs"))
@@ -439,15 +408,15 @@ def test_flags_and_defines(project: Any, op_call: Any, metas_of: Any) -> None:
         built(project, MUL, KERNEL.replace("archs", "flags: [--pre-include=k.h], archs"))
 
 
-def test_a_macro_that_is_no_plain_number(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_a_macro_that_is_no_plain_number(project: Any, settings: Launches) -> None:
     """A flag's macro is the compiler's: the source's own number for it is not what the launch line has."""
     text = MUL.replace("constexpr int kThreads = 128;", "#ifndef kThreads\n#define kThreads 128\n#endif")
     compiled = built(project, text, KERNEL.replace("archs", "flags: [-DkThreads=0x40], archs"))
-    (launch,), _, _ = settings(compiled, op_call, metas_of, torch.ones(100), 2.0)
+    (launch,), _, _ = settings(compiled, torch.ones(100), 2.0)
     assert (launch.grid, launch.block) == ((2,), (64,))
     compiled = built(project, text, KERNEL.replace("archs", "flags: [-DkThreads=(32*2)], archs"))
     with pytest.raises(LaunchError, match="nothing is called 'kThreads'"):
-        settings(compiled, op_call, metas_of, torch.ones(100), 2.0)
+        settings(compiled, torch.ones(100), 2.0)
 
 
 def test_default_template_arguments(project: Any) -> None:

@@ -188,18 +188,8 @@ def test_own_ops(own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     monkeypatch.chdir(own)
     monkeypatch.setenv("CPU_FLAGS", "-O0")
     out = own / "out"
-    words = [
-        "export",
-        "blend",
-        "accumulate-into",
-        "--as",
-        "torch-library",
-        "--namespace",
-        "mine",
-        "--out",
-        "out",
-    ]
-    assert cli.main(words) == 0
+    words = "export blend accumulate-into --as torch-library --namespace mine --out out"
+    assert cli.main(words.split()) == 0
     assert "out: blend_cpu, accumulate_into_cpu\nbuild it: pip install" in capsys.readouterr().out
     copied = (out / "src/mine/_op_blend.py").read_text()
     assert "FACTOR = 2.0" in copied
@@ -221,17 +211,8 @@ def test_training(
     words = ["export", "torch-library", "layer_norm", "--implementation", "cpp", "--namespace", "demo"]
     assert cli.main([*words, "--config", config, "--out", str(out)]) == 0
     assert "demo::layer_norm_backward" in capsys.readouterr().out
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-index",
-        "--no-build-isolation",
-        "--no-deps",
-    ]
-    subprocess.run([*install, "--target", str(site), str(out)], check=True)
+    install = "-m pip install -q --no-index --no-build-isolation --no-deps --target"
+    subprocess.run([sys.executable, *install.split(), str(site), str(out)], check=True)
     run_alone(TRAIN, site)
     for name in [name for name in sys.modules if name.partition(".")[0] == "models"]:
         del sys.modules[name]  # the example's, which the command has imported
@@ -281,21 +262,11 @@ def test_the_readme_tells_what_is_needed(argument: str, seeded: bool) -> None:
 @pytest.mark.parametrize(
     ("kernel", "names", "error", "what"),
     [
-        (
-            "gelu",
-            ["triton"],
-            ContractError,
-            "gelu/triton cannot be exported: a Python function has no schema line",
-        ),
-        (
-            "relu",
-            ["extension"],
-            ContractError,
-            "relu/extension cannot be exported: it is bound to torch's unstable",
-        ),
+        ("gelu", ["triton"], ContractError, "gelu/triton cannot be exported: a Python function has no schema line"),
+        ("relu", ["extension"], ContractError, "relu/extension cannot be exported: it is bound to torch's unstable"),
         ("relu", ["fast"], ConfigError, 'kernel "relu" has no implementation fast'),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_exported(
     kernel: str, names: list[str], error: type[Exception], what: str, tmp_path: Path
 ) -> None:
@@ -307,13 +278,17 @@ def test_what_cannot_be_exported(
     assert not (tmp_path / "out").exists()
 
 
+def write(own: Path, namespace: str = "mine") -> None:
+    config = load(own / "cgins.yaml", require_traces=False)
+    package.write(config, config.kernels, folder=own / "out", namespace=namespace)
+
+
 def test_another_folder_is_left_alone(own: Path) -> None:
     """A folder with other files is not written to."""
-    config = load(own / "cgins.yaml", require_traces=False)
     (own / "out").mkdir()
     (own / "out/notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match="exists and is not a package of cgins export"):
-        package.write(config, config.kernels, folder=own / "out", namespace="mine")
+        write(own)
 
 
 @pytest.mark.parametrize(
@@ -321,9 +296,8 @@ def test_another_folder_is_left_alone(own: Path) -> None:
 )
 def test_namespaces_of_others(own: Path, namespace: str, whose: str) -> None:
     """A package named as another would hide it, and its operators would be taken for torch's."""
-    config = load(own / "cgins.yaml", require_traces=False)
     with pytest.raises(ConfigError, match=f"the namespace '{namespace}' is {whose} own"):
-        package.write(config, config.kernels, folder=own / "out", namespace=namespace)
+        write(own, namespace)
     assert not (own / "out").exists()
 
 
@@ -332,12 +306,10 @@ def test_a_package_that_was_refused_can_be_written_after_the_mend(own: Path) -> 
     file = own / "cgins.yaml"
     text = file.read_text()
     file.write_text(text.replace("[-Ishared]", "[-isystem, shared]"))
-    config = load(file, require_traces=False)
     with pytest.raises(SourceError, match="what the flag -isystem names is not copied into a package"):
-        package.write(config, config.kernels, folder=own / "out", namespace="mine")
+        write(own)
     file.write_text(text)
-    config = load(file, require_traces=False)
-    package.write(config, config.kernels, folder=own / "out", namespace="mine")
+    write(own)
     assert (own / "out/src/mine/__init__.py").is_file()
 
 

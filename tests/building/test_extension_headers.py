@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.building.builders import extension_headers
-from pytest_cgins.building.builders.extension_pch import write
 from pytest_cgins.building.builders.extension_torch import torch_package
+from pytest_cgins.building.compilers.process import write_files
 from pytest_cgins.building.compilers.toolchain import cxx
 from pytest_cgins.building.contracts.cxx import own_headers
 
@@ -38,7 +38,7 @@ def _read_by(folders: list[Path], text: str, folder: Path) -> set[str]:
 def test_lean_headers_have_whatever_could_change_a_meaning(tmp_path: Path) -> None:
     """No header of number types or of C's library is left out: their overloads decide silently."""
     include = torch_package().root / "include"
-    write(tmp_path / "lean", extension_headers.base_files(include))
+    write_files(tmp_path / "lean", extension_headers.base_files(include))
     lean = _read_by([tmp_path / "lean"], f"#include <{extension_headers.BASE}>\n", tmp_path)
     whole = _read_by([], "#include <torch/types.h>\n", tmp_path)
     missing = {name for name in whole - lean if not name.startswith(LEFT_OUT)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from pytest_cgins.building.builders import extension_pch
 from pytest_cgins.building.cache import space
 from pytest_cgins.building.compilers.toolchain import cxx
+from tests.building.processes import python
 
 FILES = {
     "first.h": "#pragma once\n#include <below/second.h>\n",
@@ -22,10 +23,13 @@ FILES = {
 }
 
 
-def _folder(store: Path, files: dict[str, str] = FILES, identity: str = "1") -> Path | None:
+def _folder(
+    store: Path, files: dict[str, str] = FILES, identity: str = "1", flags: Sequence[str] = ()
+) -> Path | None:
     return extension_pch.folder_for(
         store / "torch",
-        [*cxx(), "-O1"],
+        cxx(),
+        ["-O1", *flags],
         "first.h",
         files=files,
         identity=identity,
@@ -46,6 +50,13 @@ def test_made_by_the_third_build(tmp_path: Path) -> None:
     command = [*cxx(), "-O1", "-Winvalid-pch", "-Werror", f"-isystem{place}", "k.cpp", "-o", "k"]
     subprocess.run(command, cwd=tmp_path, check=True)
     subprocess.run([tmp_path / "k"], check=True)
+
+
+def test_its_own_headers_come_first(tmp_path: Path) -> None:
+    """Of two headers of one name it has its own, not that of a folder in the flags, as what includes it has."""
+    (tmp_path / "others/below").mkdir(parents=True)
+    (tmp_path / "others/below/second.h").write_text("#error the other one\n")
+    assert [_folder(tmp_path, flags=[f"-isystem{tmp_path}/others"]) for _ in range(3)][2] is not None
 
 
 def test_other_tools_and_headers_have_their_own(tmp_path: Path) -> None:
@@ -109,21 +120,11 @@ def test_made_once_by_many_at_once(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path; from pytest_cgins.building.builders import extension_pch; "
         "from pytest_cgins.building.compilers import toolchain\n"
-        f"print(extension_pch.folder_for(Path(sys.argv[1]), [*toolchain.cxx(), '-O1'], 'first.h', files={FILES!r}, "
+        f"print(extension_pch.folder_for(Path(sys.argv[1]), toolchain.cxx(), ['-O1'], 'first.h', files={FILES!r}, "
         "identity='1', deadline=time.monotonic() + 60))"
     )
     with ThreadPoolExecutor(3) as pool:
-        runs = list(
-            pool.map(
-                lambda _: subprocess.run(
-                    [sys.executable, "-c", script, str(tmp_path / "torch")],
-                    capture_output=True,
-                    text=True,
-                    check=True,
-                ).stdout.strip(),
-                range(3),
-            )
-        )
+        runs = list(pool.map(lambda _: python(script, tmp_path / "torch").stdout.strip(), range(3)))
     assert len(set(runs)) == 1
     assert Path(runs[0]).is_dir()
     assert len([path for path in (tmp_path / "torch").iterdir() if path.is_dir()]) == 1

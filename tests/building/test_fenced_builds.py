@@ -22,6 +22,7 @@ from pytest_cgins.core.errors import BuildError, InfrastructureError
 from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.run.sandbox.fence import Sandbox
+from tests.building.processes import marked, until
 
 pytestmark = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
 SECRET = "hush_4711"
@@ -70,11 +71,6 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "builds"
-
-
-@pytest.fixture
 def fence(cache: Path) -> BuildFence:
     made = BuildFence(Sandbox())
     cache.mkdir()
@@ -115,19 +111,6 @@ def refusal(built: Built, text: str, kernel: str) -> str:
     with pytest.raises(BuildError) as caught:
         built(text, kernel)
     return f"{caught.value}\n{caught.value.log}"
-
-
-def marked(folder: Path) -> list[str]:
-    """Command lines of living processes that name a folder, by /proc."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(folder) in words and int(place.name) != os.getpid():
-            found.append(words)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -199,9 +182,8 @@ def test_a_build_is_the_same_inside_and_outside(built: Built, project: Any, text
 def test_nvrtc_gives_the_same_in_a_process_of_its_own(
     fence: BuildFence, tmp_path: Path, as_before: None
 ) -> None:
-    """Code, names, headers in memory and errors are those of this process."""
-    text = "#include <given.h>\ntemplate <typename T> __global__ void k(T* x) { *x = GIVEN; }\n"
-    given: dict[str, Any] = {"headers": [("given.h", "#define GIVEN 2\n")], "expressions": ["k<float>"]}
+    """Code, names and errors are those of this process."""
+    text = "template <typename T> __global__ void k(T* x) { *x = 2; }\n"
     fence.show(visible=[tmp_path])
     found = []
     for around in (None, fence):
@@ -209,7 +191,8 @@ def test_nvrtc_gives_the_same_in_a_process_of_its_own(
         folder = tmp_path / f"build-{around is None}"
         folder.mkdir()
         where: dict[str, Any] = {"deadline": time.monotonic() + 60, "folder": folder, "name": "k"}
-        found.append(apart.compile(text, "/k.cu", "sm_80", ["--ptxas-options=-v"], **given, **where))
+        options = ["--ptxas-options=-v"]
+        found.append(apart.compile(text, "/k.cu", "sm_80", options, expressions=["k<float>"], **where))
         refused = apart.compile("wrong;", "/k.cu", "sm_90", **where)
         assert "/k.cu(1): error: " in refused.log
         assert (refused.cubin, refused.lowered, refused.status) == (None, (), 0)
@@ -227,7 +210,7 @@ def test_the_deadline_ends_a_compiler_in_the_sandbox(
     with pytest.raises(BuildError, match=r"was not done after 1\.5 s and was killed"):
         built(text % BOMB, kernel, timeout_s=1.5)
     assert time.monotonic() - started < 20
-    assert until(lambda: marked(cache) == [])  # what is killed takes a moment to give its memory back
+    until(lambda: marked(cache) == [])  # what is killed takes a moment to give its memory back
     assert list((cache / "work").iterdir()) == []
 
 
@@ -241,25 +224,16 @@ def test_compilers_in_the_sandbox_stand_still_and_go_on(fence: BuildFence, tmp_p
             ["/bin/sh", "-c", counts], folder=tmp_path, environment=dict(os.environ), log=log
         )
     count = tmp_path / "count"
-    assert until(count.exists), (tmp_path / "log").read_text()
+    until(count.exists)
     with made.suspended():
         time.sleep(0.05)
         before = count.read_text()
         time.sleep(0.1)
         assert count.read_text() == before
-    assert until(lambda: count.read_text() != before)
+    until(lambda: count.read_text() != before)
     made.close()
     assert made.wait(process, time.monotonic() + 20)
-    assert until(lambda: marked(tmp_path) == [])
-
-
-def until(what: Callable[[], object]) -> bool:
-    end = time.monotonic() + 20
-    while not what():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
+    until(lambda: marked(tmp_path) == [])
 
 
 def test_what_a_command_may_write_and_read(

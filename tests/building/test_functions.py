@@ -1,9 +1,9 @@
+# ruff: noqa: A006 - parameters have the names of the op's
 """Python callables: how arguments are matched, how Triton runs, and how failures are told."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,110 +14,87 @@ from pytest_cgins.building.contracts.functions import PythonKernel
 from pytest_cgins.building.loading.callable import load
 from pytest_cgins.core.errors import ContractError, InfrastructureError, LaunchError, SourceError
 from pytest_cgins.packs.ops import resolve
+from tests.building.processes import python
 
 GELU = "torch.nn.functional.gelu"
 SOFTMAX = "torch.nn.functional.softmax"
 
 
-def run(function: Any, bound: tuple[Any, list[torch.Tensor]]) -> list[torch.Tensor]:
-    call, tensors = bound
-    return PythonKernel(function, "k:f").bind(call, tensors, [], "cpu").run()
+def _by_position(input: Any, dim: Any, /, dtype: Any = None) -> Any:  # noqa: A002
+    return input + dim
 
 
-def test_by_name_in_any_order(op_call: Any) -> None:
-    """Arguments are matched by name, whatever the order of the kernel's parameters."""
-    x = torch.ones(2)
-    (out,) = run(lambda *, approximate, input: input + len(approximate), op_call(GELU, x))  # noqa: A006
-    assert out.tolist() == [5, 5]
+@pytest.mark.parametrize(
+    ("kernel", "op", "options", "value"),
+    [
+        (lambda *, approximate, input: input + len(approximate), GELU, {}, 4),  # in any order
+        (lambda input, approximate="tanh!": input + len(approximate), GELU, {}, 4),  # the op's default
+        (_by_position, SOFTMAX, {"dim": -1}, -1),
+        (lambda x, mode: x + len(mode), GELU, {"approximate": "tanh!"}, 5),  # other names: in the op's order
+        (lambda input: input, GELU, {"approximate": "none"}, 0),  # left out, at its default
+        (lambda **options: options["input"] + len(options), GELU, {}, 2),
+    ],
+)
+def test_how_arguments_are_matched(bind: Any, kernel: Any, op: str, options: Any, value: float) -> None:
+    """By name, whatever the order; by position where the names are others, or may not be used."""
+    (out,) = bind(kernel, op, torch.zeros(1), **options).run()
+    assert out.item() == value
 
 
-def test_defaults_of_the_op_are_passed(op_call: Any) -> None:
-    """A parameter that the call leaves out has the op's default, not the kernel's own."""
-    (out,) = run(lambda input, approximate="tanh": input + len(approximate), op_call(GELU, torch.zeros(1)))  # noqa: A006
-    assert out.item() == len("none")
-
-
-def test_positional_only_parameters(op_call: Any) -> None:
-    """Positional-only parameters are passed by position."""
-
-    def kernel(input: Any, dim: Any, /, dtype: Any = None) -> Any:  # noqa: A002
-        return input + dim
-
-    (out,) = run(kernel, op_call(SOFTMAX, torch.zeros(1), dim=-1))
-    assert out.item() == -1
-
-
-def test_other_names_fall_back_to_order(op_call: Any) -> None:
-    """A kernel with names of its own gets the op's arguments in the op's order."""
-    (out,) = run(lambda x, mode: x + len(mode), op_call(GELU, torch.zeros(1), approximate="tanh"))
-    assert out.item() == 4
-
-
-def test_undeclared_parameter_must_have_its_default(op_call: Any) -> None:
-    """A kernel without a parameter runs where that has its default, and is outside its contract elsewhere."""
-    assert run(lambda input: input, op_call(GELU, torch.zeros(1), approximate="none"))  # noqa: A006
+def test_undeclared_parameter_must_have_its_default(bind: Any) -> None:
+    """A kernel without a parameter is outside its contract where that has another value."""
     with pytest.raises(ContractError, match="does not take 'approximate', and the call passes 'tanh'"):
-        run(lambda input: input, op_call(GELU, torch.zeros(1), approximate="tanh"))  # noqa: A006
+        bind(lambda input: input, GELU, torch.zeros(1), approximate="tanh")
     with pytest.raises(ContractError, match="does not take 'approximate'"):
-        run(lambda x: x, op_call(GELU, torch.zeros(1), approximate="tanh"))
+        bind(lambda x: x, GELU, torch.zeros(1), approximate="tanh")
 
 
-def test_keyword_arguments_take_everything(op_call: Any) -> None:
-    """`**kwargs` takes every parameter by name."""
-    (out,) = run(lambda **options: options["input"] + len(options), op_call(GELU, torch.zeros(1)))
-    assert out.item() == 2
-
-
-def test_too_many_parameters(op_call: Any) -> None:
+def test_too_many_parameters(bind: Any) -> None:
     """A kernel that wants more than the op has is refused, with the nearest right name."""
     with pytest.raises(SourceError) as caught:
-        run(lambda inputs, approximate, third: None, op_call(GELU, torch.zeros(1)))
+        bind(lambda inputs, approximate, third: None, GELU, torch.zeros(1))
     assert f"its parameters (inputs, approximate, third) are not those of {GELU}" in caught.value.what
     assert caught.value.remedy == 'inputs: did you mean "input"?'
 
 
-def test_results_are_flattened(op_call: Any) -> None:
-    """Tuples, lists and dicts of tensors come back in order."""
-    outputs = run(lambda input: (input, [input + 1], {"a": input + 2}), op_call(GELU, torch.zeros(1)))  # noqa: A006
+def test_results(bind: Any) -> None:
+    """Tuples, lists and dicts of tensors come back in order; what is none, or is raised, is the kernel's error."""
+    outputs = bind(lambda input: (input, [input + 1], {"a": input + 2}), GELU, torch.zeros(1)).run()
     assert [out.item() for out in outputs] == [0, 1, 2]
-
-
-def test_result_that_is_no_tensor(op_call: Any) -> None:
-    """Anything else as a result is the kernel's error."""
     with pytest.raises(LaunchError, match="k:f returned object"):
-        run(lambda input: object(), op_call(GELU, torch.zeros(1)))  # noqa: A006
-
-
-def test_raising_kernel(op_call: Any) -> None:
-    """What the kernel raises is reported with its type, and stays the cause."""
+        bind(lambda input: object(), GELU, torch.zeros(1)).run()
     with pytest.raises(LaunchError, match="k:f raised ZeroDivisionError: ") as caught:
-        run(lambda input: 1 // 0, op_call(GELU, torch.zeros(1)))  # noqa: A006
+        bind(lambda input: 1 // 0, GELU, torch.zeros(1)).run()
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_loaded_from_the_project(project: Any, op_call: Any) -> None:
+def test_loaded_from_the_project(project: Any, bind: Any) -> None:
     """A target is imported from the folder of cgins.yaml."""
     project.write("cgins_test_folder/gelu.py", "def gelu(input):\n    return input * 3\n")
     compiled = project.build(f"{{op: {GELU}, device: cpu, target: cgins_test_folder.gelu:gelu}}")
     assert (compiled.library, compiled.cached) == ("", True)
-    call, tensors = op_call(GELU, torch.ones(2))
-    assert load(compiled).bind(call, tensors, [], "cpu").run()[0].tolist() == [3, 3]
+    assert bind(compiled, GELU, torch.ones(2)).run()[0].tolist() == [3, 3]
 
 
-def test_target_behind_a_namespace(project: Any, op_call: Any) -> None:
-    """What stands before the last name need not be callable; the last must be, and its nearest is told."""
-    text = "from types import SimpleNamespace as N\nops = N(fast=N(gelu=lambda input: input * 3, tile=8))\n"
+def test_target_behind_a_namespace(project: Any, bind: Any) -> None:
+    """What stands before the last name, a class too, need not be called; the last must be, and its nearest is told."""
+    text = "class ops:\n    class fast:\n        gelu, tile = staticmethod(lambda input: input * 3), 8\n"
     project.write("cgins_test_space.py", text)
     kernel = f"{{op: {GELU}, device: cpu, target: cgins_test_space:ops.fast.NAME}}"
-    call, tensors = op_call(GELU, torch.ones(2))
-    bound = load(project.build(kernel.replace("NAME", "gelu"))).bind(call, tensors, [], "cpu")
-    assert bound.run()[0].tolist() == [3, 3]
-    for name in ("gleu", "tile", "gelu.fast"):
+    assert bind(project.build(kernel.replace("NAME", "gelu")), GELU, torch.ones(2)).run()[0].tolist() == [
+        3,
+        3,
+    ]
+    for name, remedy in (
+        ("tile", ""),
+        ("tile.real", ""),
+        ("gelu.fast", ""),
+        ("gleu", 'did you mean "gelu"?'),
+    ):
         with pytest.raises(SourceError, match=f'has no function "ops.fast.{name}"') as caught:
             load(project.build(kernel.replace("NAME", name)))
-    with pytest.raises(SourceError) as caught:
-        load(project.build(kernel.replace("NAME", "gleu")))
-    assert caught.value.remedy == 'did you mean "gelu"?'
+        assert remedy or "target is MODULE:FUNCTION" in caught.value.remedy
+        assert remedy in caught.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -129,16 +106,11 @@ def test_target_behind_a_namespace(project: Any, op_call: Any) -> None:
     ],
 )
 def test_aten_overload_as_its_own_kernel(
-    project: Any, op_call: Any, op: str, arguments: tuple[Any, ...], options: dict[str, Any]
+    project: Any, bind: Any, op: str, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
     """`torch:ops.aten.X.Y` calls the overload itself, keyword-only arguments by name."""
-    target = f"torch:{op.removeprefix('torch.')}"
-    call, tensors = op_call(op, *arguments, **options)
-    (out,) = (
-        load(project.build(f"{{op: {op}, device: cpu, target: '{target}'}}"))
-        .bind(call, tensors, [], "cpu")
-        .run()
-    )
+    compiled = project.build(f"{{op: {op}, device: cpu, target: 'torch:{op.removeprefix('torch.')}'}}")
+    (out,) = bind(compiled, op, *arguments, **options).run()
     assert torch.equal(out, resolve(op)(*arguments, **options))
 
 
@@ -180,11 +152,11 @@ def test_module_without_a_part_is_the_kernels_fault(project: Any) -> None:
         load(compiled)
 
 
-def test_bfloat16_is_not_for_the_interpreter(op_call: Any) -> None:
+def test_bfloat16_is_not_for_the_interpreter(bind: Any) -> None:
     """Triton's interpreter truncates bfloat16: such calls are skipped, since a right kernel would look wrong."""
-    call, tensors = op_call(GELU, torch.ones(2, dtype=torch.bfloat16))
+    kernel = PythonKernel(torch.nn.functional.gelu, "k:f", interpreted=True)
     with pytest.raises(ContractError, match="interpreter cuts bfloat16 off"):
-        PythonKernel(torch.nn.functional.gelu, "k:f", interpreted=True).bind(call, tensors, [], "cpu")
+        bind(kernel, GELU, torch.ones(2, dtype=torch.bfloat16))
 
 
 TRITON = """\
@@ -235,8 +207,7 @@ def in_worker(project: Any, kernel: str, *arguments: str) -> subprocess.Complete
     pytest.importorskip("triton")
     project.write("cgins_test_scale.py", TRITON)
     project.config(kernel)
-    command = [sys.executable, "-c", WORKER, *arguments]
-    return subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
+    return python(WORKER, *arguments, cwd=project.root, check=False)
 
 
 INTERPRETED = "{name: interpreted, target: cgins_test_scale:scale, interpret: true}"

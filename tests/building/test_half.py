@@ -53,37 +53,20 @@ def test_widening_is_exact(project: Any, dtype: torch.dtype) -> None:
     assert same(widened, values.float())
 
 
-def test_narrowing_rounds_to_nearest_even(
-    project: Any, dtype: torch.dtype, op_call: Any, metas_of: Any
-) -> None:
+def test_narrowing_rounds_to_nearest_even(bind: Any, dtype: torch.dtype) -> None:
     """Every value, its neighbours in fp32, and every midpoint round as torch rounds, subnormals included."""
-    from pytest_cgins.building.loading.callable import load
-
     bits = every_value(dtype).float().view(torch.int32).long()
     half_step = 1 << (15 if dtype == torch.bfloat16 else 12)
     near = torch.cat([bits + step for step in (-1, 0, 1, half_step - 1, half_step, half_step + 1)])
     generator = torch.Generator().manual_seed(5)
     anywhere = torch.randint(-(2**31), 2**31, (200_000,), generator=generator)
     x = torch.cat([near & 0xFFFFFFFF, anywhere & 0xFFFFFFFF]).to(torch.uint32).view(torch.float32)
+    # Midpoints between half-precision subnormals, and their neighbours.
+    middle = (torch.arange(0, 2050, dtype=torch.float64) * 2.0**-25).float()
+    around = [torch.nextafter(middle, middle + step) for step in (1, -1)]
+    x = torch.cat([x, middle, -middle, *around])
     want = x.to(dtype)
-    call, tensors = op_call("torch.neg", x)
-    (got,) = (
-        load(project.launcher(CONVERT, op="torch.neg")).bind(call, tensors, metas_of([want]), "cpu").run()
-    )
+    (got,) = bind(CONVERT, "torch.neg", x, outputs=[want]).run()
     assert same(got, want)
     assert want.isinf().any()
     assert ((want != 0) & (want.abs().float() < torch.finfo(dtype).tiny)).any()
-
-
-def test_narrowing_midpoints_of_subnormals(project: Any, op_call: Any, metas_of: Any) -> None:
-    """Midpoints between half-precision subnormals go to the even neighbour."""
-    from pytest_cgins.building.loading.callable import load
-
-    x = (torch.arange(0, 2050, dtype=torch.float64) * 2.0**-25).float()
-    x = torch.cat([x, -x, torch.nextafter(x, x + 1), torch.nextafter(x, x - 1)])
-    want = x.half()
-    call, tensors = op_call("torch.neg", x)
-    (got,) = (
-        load(project.launcher(CONVERT, op="torch.neg")).bind(call, tensors, metas_of([want]), "cpu").run()
-    )
-    assert same(got, want)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import marshal
-import os
 import py_compile
-import subprocess
-import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import pytest
 
-from pytest_cgins.building.contracts.source import find, find_target
-from pytest_cgins.config import load
+from pytest_cgins.building.contracts.source import find_target
 from pytest_cgins.core.errors import SourceError
+from tests.building.processes import python
 
 HONEST, PLANTED = "def which():\n    return 'honest'\n", "def which():\n    return 'planted'\n\n"
 RUN = (
@@ -28,15 +26,9 @@ RUN = (
 def which(root: Path, module: str, *, code: str = RUN, **environment: str) -> str:
     """What the module's function says in a process that imports as a worker does."""
     # The tests' processes share a folder of bytecode elsewhere: here it is to lie beside its source.
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(root), module],
-        env={**own, **environment},
-        cwd=root.anchor,  # `-c` puts the current folder first, which the boot of a worker takes out
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"PYTHONPYCACHEPREFIX": "", **environment}
+    # `-c` puts the current folder first, which the boot of a worker takes out.
+    done = python(code, root, module, environment=environment, cwd=root.anchor, check=False)
     return done.stdout.strip() or done.stderr
 
 
@@ -87,19 +79,15 @@ def test_an_extension_beside_a_module_does_not_come_first(module: Path) -> None:
     assert find_target("kernels.softmax", "which", module.parents[1]) == module
 
 
-def test_a_compiled_module_of_the_project_is_in_its_digest(tmp_path: Path) -> None:
+def test_a_compiled_module_of_the_project_is_in_its_digest(project: Any, tmp_path: Path) -> None:
     """A kernel that is a compiled module is found, and another file of that name is another kernel."""
     library = tmp_path / f"scan{EXTENSION_SUFFIXES[0]}"
     library.write_bytes(b"\x7fELF one")
-    (tmp_path / "cgins.yaml").write_text(
-        "version: 1\nkernels: {scan: {op: torch.relu, device: cpu, target: 'scan:scan'}}\n"
-    )
-    config = load(tmp_path / "cgins.yaml", require_traces=False)
-    (kernel,) = config.kernels
-    before = find(config, kernel, kernel.implementations[0])
+    kernel = "{op: torch.relu, device: cpu, target: 'scan:scan'}"
+    before = project.source(kernel)
     assert before.files == (str(library),)
     library.write_bytes(b"\x7fELF two")
-    assert find(config, kernel, kernel.implementations[0]).digest != before.digest
+    assert project.source(kernel).digest != before.digest
 
 
 @pytest.mark.parametrize("name", ["torch", "pytest_cgins", "statistics", "sympy"])
@@ -131,8 +119,5 @@ def test_an_environment_in_the_project_keeps_its_bytecode(tmp_path: Path) -> Non
     site.mkdir(parents=True)
     (site / "installed_thing.py").write_text(HONEST)
     code = f"import sys; sys.path.append({str(site)!r}); {RUN}"
-    assert (
-        which(tmp_path, "installed_thing", code=code, PYTHONPYCACHEPREFIX="", PYTHONDONTWRITEBYTECODE="")
-        == "honest"
-    )
+    assert which(tmp_path, "installed_thing", code=code, PYTHONDONTWRITEBYTECODE="") == "honest"
     assert (site / "__pycache__").is_dir()

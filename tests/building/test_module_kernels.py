@@ -11,7 +11,6 @@ from torch import nn
 from pytest_cgins.building.contracts.arguments import state_values
 from pytest_cgins.building.contracts.functions import ExtensionKernel, PythonKernel, import_target
 from pytest_cgins.building.contracts.source import find_target
-from pytest_cgins.building.loading.callable import load
 from pytest_cgins.core.errors import ContractError, SourceError
 
 NORM = "torch.nn.BatchNorm1d"
@@ -22,10 +21,6 @@ def norm(*, training: bool = False) -> nn.BatchNorm1d:
     nn.init.uniform_(model.weight)
     nn.init.uniform_(model.bias)
     return model
-
-
-def run(function: Any, bound: tuple[Any, list[torch.Tensor]]) -> list[torch.Tensor]:
-    return PythonKernel(function, "k:f").bind(*bound, [], "cpu").run()
 
 
 def test_names_of_state_in_a_schema_line(op_call: Any) -> None:
@@ -48,9 +43,9 @@ def test_a_name_that_two_attributes_would_have_is_no_name(op_call: Any) -> None:
     assert values["a_d"] == 3
 
 
-def test_a_launcher_names_the_state_that_it_reads(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_a_launcher_names_the_state_that_it_reads(bind: Any) -> None:
     """Tensors and numbers of the module arrive by name; what the line leaves out is no matter."""
-    compiled = project.launcher(
+    text = (
         "// cgins: norm_(Tensor input, Tensor weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
         "float eps) -> Tensor\n"
         '#include <cmath>\nextern "C" int norm_(const DLTensor* input, const DLTensor* weight, const DLTensor* bias,\n'
@@ -60,29 +55,27 @@ def test_a_launcher_names_the_state_that_it_reads(project: Any, op_call: Any, me
         "  for (int64_t i = 0; i < cgins::numel(input); ++i)\n"
         "    cgins::data<float>(out)[i] = (at(input, i) - at(mean, i % n)) / std::sqrt(at(var, i % n) + float(eps))\n"
         "        * at(weight, i % n) + at(bias, i % n);\n"
-        "  return 0;\n}\n",
-        op=NORM,
+        "  return 0;\n}\n"
     )
     model, x = norm(), torch.randn(5, 3)
     want = model(x).detach()
-    (out,) = load(compiled).bind(*op_call(NORM, model, x), metas_of([want]), "cpu").run()
+    (out,) = bind(text, NORM, model, x, outputs=[want]).run()
     torch.testing.assert_close(out, want)
 
 
-def test_a_launcher_with_a_name_that_the_module_has_not(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_a_launcher_with_a_name_that_the_module_has_not(bind: Any) -> None:
     """The nearest name is suggested, from arguments and state alike."""
-    compiled = project.launcher(
+    text = (
         "// cgins: f(Tensor input, Tensor running_meen) -> Tensor\n"
-        'extern "C" int f(const DLTensor*, const DLTensor*, DLTensor*, cgins_stream) { return 0; }\n',
-        op=NORM,
+        'extern "C" int f(const DLTensor*, const DLTensor*, DLTensor*, cgins_stream) { return 0; }\n'
     )
     x = torch.randn(5, 3)
     with pytest.raises((SourceError, ContractError)) as caught:
-        load(compiled).bind(*op_call(NORM, norm(), x), metas_of([x]), "cpu")
+        bind(text, NORM, norm(), x, outputs=[x])
     assert 'did you mean "running_mean"?' in str(caught.value)
 
 
-def test_a_python_kernel_gets_the_module_first(op_call: Any) -> None:
+def test_a_python_kernel_gets_the_module_first(bind: Any) -> None:
     """Its other parameters are forward's, by name; the module has the recorded state."""
     model, x = norm(), torch.randn(5, 3)
 
@@ -92,7 +85,7 @@ def test_a_python_kernel_gets_the_module_first(op_call: Any) -> None:
             module.running_var + module.eps
         ).sqrt() * module.weight + module.bias
 
-    (out,) = run(kernel, op_call(NORM, model, x))
+    (out,) = bind(kernel, NORM, model, x).run()
     torch.testing.assert_close(out, model(x))
 
 
@@ -102,21 +95,21 @@ def test_forward_itself_is_a_kernel(op_call: Any) -> None:
     model.register_forward_hook(lambda *_: 0)
     call, tensors = op_call(NORM, model, x)
     own = [tensor.detach().clone() for tensor in tensors]
-    (out,) = run(nn.BatchNorm1d.forward, (call, own))
+    (out,) = PythonKernel(nn.BatchNorm1d.forward, "k:f").bind(call, own, [], "cpu").run()
     assert torch.equal(out, model.forward(x))
     index = next(a.value.value for a in call.arguments if a.name == "self.running_mean")
     assert torch.equal(own[index], model.running_mean)
 
 
 @pytest.mark.parametrize("kernel", [lambda: 0, lambda *, module: module, lambda **options: options])
-def test_a_python_kernel_without_a_place_for_the_module(op_call: Any, kernel: Any) -> None:
+def test_a_python_kernel_without_a_place_for_the_module(bind: Any, kernel: Any) -> None:
     """The first parameter has to take it by position."""
     with pytest.raises(SourceError, match="k:f: it takes no module") as caught:
-        run(kernel, op_call(NORM, norm(), torch.randn(5, 3)))
+        bind(kernel, NORM, norm(), torch.randn(5, 3))
     assert "its first parameter is the module" in caught.value.remedy
 
 
-def test_an_extension_gets_the_tensors_of_the_state_in_order(op_call: Any) -> None:
+def test_an_extension_gets_the_tensors_of_the_state_in_order(bind: Any) -> None:
     """Behind forward's arguments, as many as it takes; a function that names its parameters gets them by name."""
 
     def two(x: torch.Tensor, weight: torch.Tensor, /) -> torch.Tensor:
@@ -126,9 +119,9 @@ def test_an_extension_gets_the_tensors_of_the_state_in_order(op_call: Any) -> No
         return torch.stack([input, bias, torch.full_like(bias, eps)])
 
     model, x = norm(), torch.randn(3)
-    (out,) = ExtensionKernel(two, "f").bind(*op_call(NORM, model, x), [], "cpu").run()
+    (out,) = bind(ExtensionKernel(two, "f"), NORM, model, x).run()
     assert torch.equal(out, torch.stack([x, model.weight]))
-    (out,) = ExtensionKernel(named, "f").bind(*op_call(NORM, model, x), [], "cpu").run()
+    (out,) = bind(ExtensionKernel(named, "f"), NORM, model, x).run()
     assert torch.equal(out, torch.stack([x, model.bias, torch.full((3,), model.eps)]))
 
 
@@ -142,21 +135,3 @@ def test_a_target_may_be_an_attribute_of_a_class(project: Any) -> None:
     assert source.entry == "Block.forward"
     assert import_target(source)(None, 3) == 3
     assert find_target("blocks_of_target", "Block.forward", project.root) == file
-
-
-@pytest.mark.parametrize(
-    ("target", "what", "remedy"),
-    [
-        ("Block.foward", 'has no function "Block.foward"', 'did you mean "forward"?'),
-        ("Block.size", 'has no function "Block.size"', "target is MODULE:FUNCTION"),
-        ("Block.size.real", 'has no function "Block.size.real"', "target is MODULE:FUNCTION"),
-    ],
-)
-def test_a_target_that_a_class_has_not(project: Any, target: str, what: str, remedy: str) -> None:
-    """Told at import, with the nearest name."""
-    project.write("blocks_refused.py", MODULE)
-    source = project.source(f"{{op: torch.mul, device: cpu, target: 'blocks_refused:{target}'}}")
-    with pytest.raises(SourceError) as caught:
-        import_target(source)
-    assert what in caught.value.what
-    assert remedy in caught.value.remedy

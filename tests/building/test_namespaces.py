@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.building.processes import python
 
 RUN = """\
 import gc, json, os, sys
@@ -79,15 +78,7 @@ def said(
     head: Path, base: Path, module: str, *words: str, entry: str = "which", **environment: str
 ) -> list[str]:
     """What the target of both trees says, or why it cannot be imported: the head's, the base's."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, str(head), str(base), module, entry, *words],
-        env={**os.environ, **environment},
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python(RUN, head, base, module, entry, *words, environment=environment, cwd="/")
     found: list[str] = json.loads(done.stdout)
     return found
 

@@ -29,12 +29,9 @@ def test_phases_make_the_object(tmp_path: Path, archs: tuple[str, ...]) -> None:
     (tmp_path / "own.h").write_text("")
     flags = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs]
     parts = nvcc_phases.phases(_command(*flags), tmp_path, "cuda.d")
-    assert parts is not None
     assert len(parts.front) == 1 + len(archs)
-    for file, text in parts.files.items():
-        Path(file).write_text(text)
-    for line in (*reversed(parts.front), parts.back):  # in any order
-        subprocess.run(["sh", "-c", line], cwd=tmp_path, env={**os.environ, **parts.environment}, check=True)
+    for command in (*reversed(parts.front), *parts.back):  # in any order
+        subprocess.run(command, cwd=tmp_path, env={**os.environ, **parts.environment}, check=True)
     assert "own.h" in (tmp_path / "cuda.d").read_text()
     symbols = subprocess.run(
         ["nm", "cuda.o"], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -47,8 +44,9 @@ def test_phases_make_the_object(tmp_path: Path, archs: tuple[str, ...]) -> None:
 def test_other_compilations_are_left_to_nvcc(tmp_path: Path, flags: tuple[str, ...]) -> None:
     """Compilations with other phases are not taken apart."""
     (tmp_path / "cuda.cu").write_text(KERNEL)
-    parts = nvcc_phases.phases(_command(*flags), tmp_path, "cuda.d")
-    assert parts is None
+    command = _command(*flags)
+    parts = nvcc_phases.phases(command, tmp_path, "cuda.d")
+    assert parts == nvcc_phases.Phases(front=[[*command, "-MMD", "-MF", "cuda.d"]])
 
 
 def test_unknown_commands() -> None:

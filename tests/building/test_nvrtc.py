@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,6 +9,7 @@ import pytest
 
 from pytest_cgins.building.nvrtc import cuda_headers, library
 from pytest_cgins.core.errors import InfrastructureError, SourceError
+from tests.building.processes import python
 
 SCALE = "template <typename T> __global__ void scale(const T* x, T* y, int n) { if (n) *y = *x; }\n"
 
@@ -41,13 +39,11 @@ def test_an_error_has_file_and_line() -> None:
     assert not result.timed_out
 
 
-def test_headers_in_memory_and_on_disk(tmp_path: Path) -> None:
-    """Headers come from memory, and from the folder of the source's name."""
+def test_headers_beside_the_source(tmp_path: Path) -> None:
+    """Headers come from the folder of the source's name."""
     (tmp_path / "beside.h").write_text("#define BESIDE 1\n")
-    text = '#include "beside.h"\n#include <given.h>\n__global__ void k(int* y) { *y = BESIDE + GIVEN; }\n'
-    result = library.compile(
-        text, str(tmp_path / "k.cu"), "sm_80", headers=[("given.h", "#define GIVEN 2\n")]
-    )
+    text = '#include "beside.h"\n__global__ void k(int* y) { *y = BESIDE; }\n'
+    result = library.compile(text, str(tmp_path / "k.cu"), "sm_80")
     assert result.cubin is not None, result.log
 
 
@@ -69,8 +65,7 @@ def test_deeply_nested_sources_do_not_end_the_process() -> None:
         "for text in ('(' * 50000 + '1' + ')' * 50000, '(' * 50000, '- ' * 50000 + '1'):\n"
         "    nvrtc.compile('__global__ void k(int* p) { *p = ' + text + '; }', '/k.cu', 'sm_90')\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert python(script).stderr == ""
 
 
 def test_gives_up_at_the_deadline() -> None:
@@ -92,8 +87,7 @@ def test_nothing_heavy_is_imported() -> None:
         "assert nvrtc.compile('__global__ void k() {}', '/k.cu', 'sm_80').cubin\n"
         "print(*sorted({name.partition('.')[0] for name in sys.modules} & {'torch', 'cuda', 'numpy', 'yaml'}))\n"
     )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout.strip()) == (0, ""), ran.stderr
+    assert python(script).stdout.strip() == ""
 
 
 def test_without_nvrtc(tmp_path: Path) -> None:
@@ -106,10 +100,7 @@ def test_without_nvrtc(tmp_path: Path) -> None:
         "try:\n    nvrtc.library()\n"
         "except InfrastructureError as error:\n    print(error.what, '|', error.remedy)\n"
     )
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
-    )
+    ran = python(script, environment={"LD_LIBRARY_PATH": str(tmp_path)})
     assert ran.stdout.strip() == (
         "no NVRTC: libnvrtc is neither in a package nor in a CUDA toolkit | "
         "pip install 'pytest-cgins[nvrtc]', or install the CUDA toolkit and set CUDA_HOME"

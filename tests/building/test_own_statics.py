@@ -8,6 +8,7 @@ import pytest
 
 from pytest_cgins.building.builders import cuda
 from pytest_cgins.building.compilers import toolchain
+from tests.building.processes import executable
 
 
 @pytest.fixture
@@ -15,8 +16,7 @@ def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
     """Scripts that say what GNU's compiler and clang say of themselves; the first is g++ on PATH."""
     said = {"g++": "Copyright (C) 2022 Free Software Foundation, Inc.", "clang++": "clang version 18.1.8"}
     for name, text in said.items():
-        (tmp_path / name).write_text(f'#!/bin/sh\necho "{text}"\n')
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, f'#!/bin/sh\necho "{text}"\n')
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     for name in ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
         monkeypatch.delenv(name, raising=False)

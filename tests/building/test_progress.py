@@ -12,15 +12,12 @@ RUNNING = (("softmax/cuda", 3.4), ("scaled_dot_product_attention/cuda", 0.2))
 @pytest.mark.parametrize(
     ("width", "text"),
     [
-        (
-            110,
-            "cgins: 7 of 25 kernels ready, building softmax/cuda 3 s, scaled_dot_product_attention/cuda 0 s",
-        ),
+        (110, "cgins: 7 of 25 kernels ready, building softmax/cuda 3 s, scaled_dot_product_attention/cuda 0 s"),
         (80, "cgins: 7 of 25 kernels ready, building softmax/cuda 3 s, 1 more"),
         (45, "cgins: 7 of 25 kernels ready, building 2"),
         (20, "cgins: 7 of 25 kerne"),
     ],
-)
+)  # fmt: skip
 def test_the_line_fits(width: int, text: str) -> None:
     """As many of the running builds as fit are named, longest first."""
     assert Progress(cached=4, built=2, failed=1, waiting=16, running=RUNNING).line(width) == text

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.building import resources, sass
-from pytest_cgins.building.build import build
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.model import KernelResources
+from tests.building.conftest import Project
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
 needs_demangler = pytest.mark.skipif(not shutil.which("c++filt"), reason="no c++filt")
@@ -48,14 +48,9 @@ def test_report_of_ptxas() -> None:
     """Each function's figures are its own, also of a device function; another architecture's are left out."""
     scale, k, foo = resources.parse(REPORT, "sm_90a")
     assert scale == KernelResources(
-        function="_Z5scaleIfLi256EEvPT_fi",
-        arch="sm_90a",
-        registers_per_thread=10,
-        spill_store_nbytes=0,
-        spill_load_nbytes=0,
-        stack_nbytes_per_thread=0,
-        static_shared_nbytes_per_block=1024,
-    )
+        function="_Z5scaleIfLi256EEvPT_fi", arch="sm_90a", registers_per_thread=10, spill_store_nbytes=0,
+        spill_load_nbytes=0, stack_nbytes_per_thread=0, static_shared_nbytes_per_block=1024,
+    )  # fmt: skip
     assert (k.registers_per_thread, k.spill_store_nbytes, k.spill_load_nbytes) == (32, 13100, 31740)
     assert (k.stack_nbytes_per_thread, k.static_shared_nbytes_per_block) == (13376, 0)
     assert (foo.function, foo.arch, foo.registers_per_thread) == ("_Z3fooPfi", "sm_90a", 0)
@@ -145,15 +140,9 @@ extern "C" int f(const DLTensor* x, DLTensor* out, cgins_stream stream) {
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A tiny kernel for sm_80, in a cache of its own."""
-    from pytest_cgins.building.contracts.source import find
-    from pytest_cgins.config import load
-
-    folder = tmp_path_factory.mktemp("resources")
-    (folder / "f.cu").write_text(KERNEL)
-    (folder / "cgins.yaml").write_text("version: 1\nkernels: {f: {op: torch.relu, source: f.cu}}\n")
-    config = load(folder / "cgins.yaml")
-    source = find(config, config.kernels[0], config.kernels[0].implementations[0])
-    return build(replace(source, archs=("sm_80",)), cache=folder / "cache")
+    project = Project(tmp_path_factory.mktemp("resources"))
+    project.write("f.cu", KERNEL)
+    return project.build("{op: torch.relu, source: f.cu, archs: [sm_80]}", cache=project.root / "cache")
 
 
 @needs_nvcc

@@ -149,25 +149,29 @@ def test_files_of_the_commit_and_nothing_of_the_working_tree(
     assert list((tmp_path / "revisions").iterdir()) == []
 
 
+def library(tmp_path: Path) -> str:
+    """A repository to be a submodule."""
+    folder = tmp_path / "library"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, "lib.cuh", "library")
+    return str(folder)
+
+
 def test_a_submodule_is_that_of_the_commit(repository: Path, tmp_path: Path) -> None:
     """Its files are those of the commit that the base names, wherever the submodule's working tree is."""
-    library = tmp_path / "library"
-    library.mkdir()
-    git(library, "init", "-q", "-b", "main")
-    commit(library, "lib.cuh", "library")
-    git(repository, "submodule", "add", "-q", str(library), "third party")
+    git(repository, "submodule", "add", "-q", library(tmp_path), "third party")
     git(repository, "commit", "-q", "-m", "submodule")
-    checkout = Checkout(resolve("HEAD", repository), tmp_path / "revisions")
-    assert (checkout.root / "third party" / "lib.cuh").read_text() == "library"
-    checkout.close()
-    (repository / "third party" / "lib.cuh").write_text("edited")
-    checkout = Checkout(resolve("HEAD", repository), tmp_path / "revisions")
-    assert (checkout.root / "third party" / "lib.cuh").read_text() == "library"
-    checkout.close()
-    commit(repository / "third party", "lib.cuh", "newer")
-    checkout = Checkout(resolve("HEAD", repository), tmp_path / "revisions")
-    assert (checkout.root / "third party" / "lib.cuh").read_text() == "library"
-    checkout.close()
+    own = "third party/lib.cuh"
+    for change in (
+        lambda: None,
+        lambda: (repository / own).write_text("edited"),
+        lambda: commit(repository / "third party", "lib.cuh", "newer"),
+    ):
+        change()
+        checkout = Checkout(resolve("HEAD", repository), tmp_path / "revisions")
+        assert (checkout.root / own).read_text() == "library"
+        checkout.close()
 
 
 def test_what_a_killed_run_left_is_swept(repository: Path, tmp_path: Path) -> None:
@@ -252,11 +256,7 @@ def test_a_file_with_other_bytes_than_its_blob_has_changed(sources: tuple[Path, 
 
 def test_a_submodule_that_is_to_be_ignored_has_changed(repository: Path, tmp_path: Path) -> None:
     """`ignore = all` in .gitmodules hides another commit from git's own comparison."""
-    library = tmp_path / "library"
-    library.mkdir()
-    git(library, "init", "-q", "-b", "main")
-    commit(library, "lib.cuh", "library")
-    git(repository, "submodule", "add", "-q", str(library), "lib")
+    git(repository, "submodule", "add", "-q", library(tmp_path), "lib")
     git(repository, "config", "-f", ".gitmodules", "submodule.lib.ignore", "all")
     base = resolve(commit(repository, "more", "submodule"), repository)
     commit(repository / "lib", "lib.cuh", "newer")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.building import sass
 from pytest_cgins.core.errors import InfrastructureError
+from tests.building.processes import executable
 
 # cuobjdump 13.2 of code of nvcc 13.0, shortened.
 LISTING = """
@@ -73,9 +74,7 @@ def test_no_listing_makes_the_count_fail(text: str) -> None:
 
 def test_a_tool_that_fails_says_so(tmp_path: Path) -> None:
     """What it printed and the remedy are in the error."""
-    tool = tmp_path / "cuobjdump"
-    tool.write_text("#!/bin/sh\necho 'cuobjdump fatal: no cubin' >&2\nexit 3\n")
-    tool.chmod(0o755)
+    tool = executable(tmp_path / "cuobjdump", "#!/bin/sh\necho 'cuobjdump fatal: no cubin' >&2\nexit 3\n")
     with pytest.raises(InfrastructureError, match="ended with 3: cuobjdump fatal: no cubin") as caught:
         sass.disassemble(tool, tmp_path / "kernel.so", "sm_80")
     assert caught.value.remedy == sass.REMEDY
@@ -83,10 +82,7 @@ def test_a_tool_that_fails_says_so(tmp_path: Path) -> None:
 
 def test_the_tool_of_cuda_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A toolkit that was named is the one that is used, if it has the tool."""
-    tool = tmp_path / "bin" / "cuobjdump"
-    tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\n")
-    tool.chmod(0o755)
+    tool = executable(tmp_path / "bin" / "cuobjdump", "#!/bin/sh\n")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert sass.disassembler() == tool
     tool.chmod(0o644)

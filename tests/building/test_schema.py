@@ -113,11 +113,6 @@ def test_locate(text: str) -> None:
     assert schemas.parse(found) == schemas.parse("f(Tensor x, float a) -> Tensor")
 
 
-def test_locate_line_number() -> None:
-    """The 1-based line is reported."""
-    assert schemas.locate("\n\n// cgins: f(Tensor x) -> Tensor", Path("k.cpp"))[1] == 3
-
-
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -131,15 +126,6 @@ def test_locate_refuses(text: str, what: str) -> None:
     with pytest.raises(SourceError) as caught:
         schemas.locate(text, Path("k.cpp"))
     assert caught.value.what == what
-
-
-def test_match_names_the_nearest_parameter() -> None:
-    """An argument that the op does not have is refused with the parameter that was probably meant."""
-    schema = schemas.parse("f(Tensor inptu) -> Tensor")
-    with pytest.raises(SourceError) as caught:
-        schemas.match(schema, ["input", "eps"], "it/cpp")
-    assert "'inptu' is not a parameter of the op" in caught.value.what
-    assert caught.value.remedy == 'did you mean "input"?'
 
 
 def test_match_returns_what_the_schema_lacks() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pytest_cgins.building.compilers import slots
 from pytest_cgins.core.errors import InfrastructureError
+from tests.building.processes import holding
 
 HOLDER = """
 import sys, time
@@ -29,14 +31,10 @@ def three_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAX_JOBS", "3")
 
 
-def holder(folder: Path, nbytes: int = 1) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(folder), str(nbytes)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    process.stdout.readline()
-    return process
+def at_once(calls: Sequence[Callable[[], None]]) -> None:
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for done in [pool.submit(call) for call in calls]:
+            done.result()
 
 
 def test_no_more_than_slots_at_once(tmp_path: Path) -> None:
@@ -54,27 +52,20 @@ def test_no_more_than_slots_at_once(tmp_path: Path) -> None:
             with lock:
                 running -= 1
 
-    other = holder(tmp_path)
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    other.communicate()
+    with holding(HOLDER, tmp_path, 1):
+        at_once([work] * 8)
     assert most == 2
 
 
 def test_a_killed_holder_frees_its_slots(tmp_path: Path) -> None:
     """A holder that is killed is as good as one that is done; until then the wait ends at its deadline."""
-    other = holder(tmp_path, 10**15)  # all slots
-    with pytest.raises(InfrastructureError, match="3 build slots were taken"), slots.hold(
-        tmp_path, "k", 1, time.monotonic() + 0.2
-    ):  # fmt: skip
-        pass
-    other.kill()
-    other.communicate()
-    with slots.hold(tmp_path, "k", 10**15, time.monotonic() + 5):
-        pass
+    with holding(HOLDER, tmp_path, 10**15) as (other, _):  # all slots
+        told = pytest.raises(InfrastructureError, match="3 build slots were taken")
+        with told, slots.hold(tmp_path, "k", 1, time.monotonic() + 0.2):
+            pass
+        other.kill()
+        with slots.hold(tmp_path, "k", 10**15, time.monotonic() + 5):
+            pass
 
 
 def test_memory_takes_slots() -> None:
@@ -94,11 +85,7 @@ def test_large_builds_do_not_starve_or_block_each_other(tmp_path: Path) -> None:
             time.sleep(0.02)
             done.append(name)
 
-    threads = [threading.Thread(target=work, args=(f"{i}", memory // 2 if i % 2 else 1)) for i in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([partial(work, f"{i}", memory // 2 if i % 2 else 1) for i in range(12)])
     assert sorted(done, key=int) == [str(i) for i in range(12)]
 
 
@@ -111,13 +98,15 @@ def test_default_is_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_who_is_waited_for_needs_no_slot(tmp_path: Path) -> None:
     """A build that somebody idles for begins beside a full machine; one that takes several slots waits."""
-    other = holder(tmp_path, 10**15)
-    try:
+    with holding(HOLDER, tmp_path, 10**15):
         slots.urgent(True)
-        with slots.hold(tmp_path, "k", 1, time.monotonic() + 0.1):
-            pass
-        with pytest.raises(InfrastructureError), slots.hold(tmp_path, "k", 10**15, time.monotonic() + 0.1):
-            pass
-    finally:
-        slots.urgent(False)
-        other.communicate()
+        try:
+            with slots.hold(tmp_path, "k", 1, time.monotonic() + 0.1):
+                pass
+            with (
+                pytest.raises(InfrastructureError),
+                slots.hold(tmp_path, "k", 10**15, time.monotonic() + 0.1),
+            ):
+                pass
+        finally:
+            slots.urgent(False)

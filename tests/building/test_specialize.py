@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,29 +65,37 @@ def entry(macros: str, builds: str, more: str = "source: kernel.cpp") -> str:
     return f"{{op: torch.tell, {more}, specialize: {{macros: {{{macros}}}, builds: [{builds}]}}}}"
 
 
-def tell(compiled: Any, op_call: Any, metas_of: Any, x: torch.Tensor, **given: Any) -> list[float]:
-    """What the kernel's output is for a call; arguments are bound as those of a function of ours."""
+Tell = Callable[..., list[float]]
+
+
+@pytest.fixture
+def tell(metas_of: Any) -> Tell:
+    """What a kernel's output is for a call; arguments are bound as those of a function of ours."""
     from pytest_cgins.core.model import Argument, OpCall
     from pytest_cgins.packs.values import encode
 
-    tensors: list[Any] = []
-    named = {"input": x, "n": 0, "maybe": None, "sizes": [], "flag": False, **given}
-    arguments = tuple(
-        Argument(name=name, value=encode(value, tensors), passed="keyword") for name, value in named.items()
-    )
-    call = OpCall(op="torch.tell", arguments=arguments)
-    (out,) = load(compiled).bind(call, tensors, metas_of([torch.empty(3)]), "cpu").run()
-    return [float(value) for value in out]
+    def called(compiled: Any, x: torch.Tensor, **given: Any) -> list[float]:
+        tensors: list[Any] = []
+        named = {"input": x, "n": 0, "maybe": None, "sizes": [], "flag": False, **given}
+        arguments = tuple(
+            Argument(name=name, value=encode(value, tensors), passed="keyword")
+            for name, value in named.items()
+        )
+        call = OpCall(op="torch.tell", arguments=arguments)
+        (out,) = load(compiled).bind(call, tensors, metas_of([torch.empty(3)]), "cpu").run()
+        return [float(value) for value in out]
+
+    return called
 
 
-def test_a_call_takes_the_build_of_its_sizes(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_a_call_takes_the_build_of_its_sizes(project: Any, tell: Tell) -> None:
     """Sizes of builds are dispatched on, scratch memory too; any other call gets the general build."""
     project.write("kernel.cpp", TELLS)
     built = project.build(entry("COLS: input.size(-1)", "{COLS: 7}, {COLS: 9}"))
-    assert tell(built, op_call, metas_of, torch.ones(2, 7)) == [70, 15, 8]
-    assert tell(built, op_call, metas_of, torch.ones(5, 9)) == [90, 17, 10]
-    assert tell(built, op_call, metas_of, torch.ones(7, 8)) == [0, 8, 1]
-    assert tell(built, op_call, metas_of, torch.ones(())) == [0, 8, 2]
+    assert tell(built, torch.ones(2, 7)) == [70, 15, 8]
+    assert tell(built, torch.ones(5, 9)) == [90, 17, 10]
+    assert tell(built, torch.ones(7, 8)) == [0, 8, 1]
+    assert tell(built, torch.ones(())) == [0, 8, 2]
 
 
 @pytest.mark.parametrize(
@@ -104,40 +113,34 @@ def test_a_call_takes_the_build_of_its_sizes(project: Any, op_call: Any, metas_o
     ],
 )
 def test_every_kind_of_size(
-    project: Any,
-    op_call: Any,
-    metas_of: Any,
-    size: str,
-    value: int,
-    met: dict[str, Any],
-    unmet: dict[str, Any],
+    project: Any, tell: Tell, size: str, value: int, met: dict[str, Any], unmet: dict[str, Any]
 ) -> None:
     """A macro can be a tensor's size, rank or count, an item of a list, a number that may be None, a truth value."""
     project.write("kernel.cpp", TELLS)
     built = project.build(entry(f"N: {size}", f"{{N: {value}}}"))
     x = torch.ones(3, 4)
-    assert tell(built, op_call, metas_of, **{"x": x, **met})[0] == value
-    assert tell(built, op_call, metas_of, **{"x": x, **unmet})[0] == 0
+    assert tell(built, **{"x": x, **met})[0] == value
+    assert tell(built, **{"x": x, **unmet})[0] == 0
 
 
-def test_all_macros_of_a_build_must_be_met(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_all_macros_of_a_build_must_be_met(project: Any, tell: Tell) -> None:
     """With several macros a build is taken only where each has its value."""
     project.write("kernel.cpp", TELLS)
     built = project.build(entry("COLS: input.size(-1), N: input.size(0)", "{COLS: 7, N: 2}, {COLS: 7, N: 3}"))
-    assert [tell(built, op_call, metas_of, torch.ones(rows, 7))[0] for rows in (2, 3, 4)] == [72, 73, 0]
+    assert [tell(built, torch.ones(rows, 7))[0] for rows in (2, 3, 4)] == [72, 73, 0]
 
 
-def test_an_error_of_any_build_is_told(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_an_error_of_any_build_is_told(project: Any, tell: Tell) -> None:
     """The message of the last error is the library's, whichever build failed."""
     project.write("kernel.cpp", TELLS)
     built = project.build(entry("COLS: input.size(-1)", "{COLS: 13}"))
     with pytest.raises(LaunchError, match="tell returned 1: thirteen, seen by 13"):
-        tell(built, op_call, metas_of, torch.ones(13))
+        tell(built, torch.ones(13))
     with pytest.raises(LaunchError, match="thirteen, seen by 0"):
-        tell(built, op_call, metas_of, torch.ones(13, 1))
+        tell(built, torch.ones(13, 1))
 
 
-def test_several_sources_know_the_macros_of_their_build(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_several_sources_know_the_macros_of_their_build(project: Any, tell: Tell) -> None:
     """A helper in another file is compiled for each build, too, and found by its own build's launcher."""
     project.write(
         "kernel.cpp", TELLS.replace("told(0.f)", "helped()").replace("template", "float helped();\ntemplate")
@@ -146,8 +149,8 @@ def test_several_sources_know_the_macros_of_their_build(project: Any, op_call: A
         "helper.cpp", "#ifndef COLS\n#define COLS 0\n#endif\nfloat helped() { return COLS + 0.5f; }\n"
     )
     built = project.build(entry("COLS: input.size(-1)", "{COLS: 7}", "sources: [kernel.cpp, helper.cpp]"))
-    assert tell(built, op_call, metas_of, torch.ones(7))[0] == 7.5
-    assert tell(built, op_call, metas_of, torch.ones(6))[0] == 0.5
+    assert tell(built, torch.ones(7))[0] == 7.5
+    assert tell(built, torch.ones(6))[0] == 0.5
 
 
 def test_only_the_launcher_is_exported(project: Any) -> None:
@@ -173,7 +176,7 @@ def test_a_compile_error_of_one_build_is_told_with_its_place(project: Any) -> No
         project.build(entry("COLS: input.size(-1)", "{COLS: 9}, {COLS: 7}"))
 
 
-def test_keys_and_digests_follow_what_is_specialized(project: Any, tmp_path: Path) -> None:
+def test_keys_and_digests_follow_what_is_specialized(project: Any, cache: Path) -> None:
     """Other macros, sizes or builds make another kernel and another entry in the cache; the same is found again."""
     project.write("kernel.cpp", TELLS)
     kernels = [
@@ -183,21 +186,18 @@ def test_keys_and_digests_follow_what_is_specialized(project: Any, tmp_path: Pat
         entry("COLS: input.size(0)", "{COLS: 7}"),
         entry("N: input.size(-1)", "{N: 7}"),
     ]
-    built = [project.build(kernel, cache=tmp_path / "cache") for kernel in kernels]
+    built = [project.build(kernel, cache=cache) for kernel in kernels]
     assert len({one.key for one in built}) == len({one.source.digest for one in built}) == len(kernels)
-    again = project.build(kernels[1], cache=tmp_path / "cache")
-    assert again.cached
-    assert again.key == built[1].key
+    again = project.build(kernels[1], cache=cache)
+    assert (again.cached, again.key) == (True, built[1].key)
     # A header that only one build includes is known to the cache.
     project.write("only.h", "")
     project.write(
         "kernel.cpp", TELLS.replace("#ifndef N", '#if COLS == 7\n#include "only.h"\n#endif\n#ifndef N')
     )
-    first = project.build(kernels[1], cache=tmp_path / "cache")
+    first = project.build(kernels[1], cache=cache)
     project.write("only.h", "// other\n")
-    second = project.build(kernels[1], cache=tmp_path / "cache")
-    assert not second.cached
-    assert first.key != second.key
+    assert project.build(kernels[1], cache=cache).key != first.key
 
 
 @pytest.mark.parametrize(
@@ -239,14 +239,17 @@ extern "C" int scale(const DLTensor* input, double other, DLTensor* out, cgins_s
 """
 
 
+CUDA_ENTRY = (
+    "{op: torch.mul, source: kernel.cu, archs: [sm_90], "
+    "specialize: {macros: {COLS: input.size(-1)}, builds: [{COLS: 7}, {COLS: 15}]}}"
+)
+
+
 @needs_nvcc
 def test_cuda_has_the_machine_code_of_every_build(project: Any) -> None:
     """nvcc compiles a kernel of one name once a build, with that build's constants, into one library."""
     project.write("kernel.cu", CUDA)
-    built = project.build(
-        "{op: torch.mul, source: kernel.cu, archs: [sm_90], "
-        "specialize: {macros: {COLS: input.size(-1)}, builds: [{COLS: 7}, {COLS: 15}]}}"
-    )
+    built = project.build(CUDA_ENTRY)
     found = resources.of(built, "sm_90", instructions=False).functions
     assert sorted(one.static_shared_nbytes_per_block for one in found) == [4, 32, 64]
     record = json.loads(Path(built.library).with_name("build.json").read_bytes())
@@ -258,32 +261,24 @@ def test_cuda_refuses_device_code_that_is_linked(project: Any) -> None:
     """With -rdc all builds' device code would have the same names."""
     project.write("kernel.cu", CUDA)
     with pytest.raises(SourceError, match="specialize cannot go with -rdc=true"):
-        project.build(
-            "{op: torch.mul, source: kernel.cu, archs: [sm_90], flags: ['-rdc=true'], "
-            "specialize: {macros: {COLS: input.size(-1)}, builds: [{COLS: 7}]}}"
-        )
+        project.build(CUDA_ENTRY.replace("[sm_90]", "[sm_90], flags: ['-rdc=true']"))
 
 
 @needs_nvcc
-def test_a_cuda_library_chooses_as_well(project: Any, op_call: Any, metas_of: Any) -> None:
+def test_a_cuda_library_chooses_as_well(project: Any, bind: Any) -> None:
     """The function of a CUDA library that callers find takes the build of their sizes; this one tells before it launches."""
     project.write(
         "kernel.cu",
         CUDA.replace("const int64_t n =", 'CGINS_CHECK(false, "built for %d", COLS);\n  const int64_t n ='),
     )
-    built = project.build(
-        "{op: torch.mul, source: kernel.cu, archs: [sm_90], "
-        "specialize: {macros: {COLS: input.size(-1)}, builds: [{COLS: 7}, {COLS: 15}]}}"
-    )
+    built = project.build(CUDA_ENTRY)
     for width, seen in ((7, 7), (15, 15), (16, 0)):
-        x = torch.ones(2, width)
-        call, tensors = op_call("torch.mul", x, 2.0)
         with pytest.raises(LaunchError, match=f"built for {seen}$"):
-            load(built).bind(call, tensors, metas_of([x]), "cpu").run()
+            bind(built, "torch.mul", torch.ones(2, width), 2.0).run()
 
 
 @pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
-def test_builds_are_made_in_the_sandbox(project: Any, op_call: Any, metas_of: Any, tmp_path: Path) -> None:
+def test_builds_are_made_in_the_sandbox(project: Any, tell: Tell, tmp_path: Path) -> None:
     """Joining and dispatching need no more of the machine than the compiler does."""
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -297,7 +292,7 @@ def test_builds_are_made_in_the_sandbox(project: Any, op_call: Any, metas_of: An
         built = project.build(kernel, cache=cache)
     finally:
         running.use(before)
-    assert tell(built, op_call, metas_of, torch.ones(2, 7))[0] == 70
+    assert tell(built, torch.ones(2, 7))[0] == 70
 
 
 def test_an_operator_has_all_builds(project: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.core.errors import InfrastructureError
+from tests.building.processes import executable
 
 
 @pytest.fixture
@@ -21,13 +22,6 @@ def no_toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
     access = os.access
     usual = Path("/usr/local/cuda/bin/nvcc")
     monkeypatch.setattr(os, "access", lambda place, mode: Path(place) != usual and access(place, mode))
-
-
-def executable(file: Path, text: str = "") -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-    file.chmod(0o755)
-    return file
 
 
 def test_nvcc_of_a_package(no_toolkit: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

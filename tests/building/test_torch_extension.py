@@ -19,6 +19,7 @@ from pytest_cgins.building.loading.extension_function import modules_of
 from pytest_cgins.core.errors import BuildError, ContractError, LaunchError, SourceError
 
 # Parsing is what these builds cost; without optimisation they cost little more.
+SOFTMAX = "torch.nn.functional.softmax"
 KERNEL = "{op: torch.nn.functional.softmax, contract: torch-extension, source: k.cpp, entry: softmax, flags: [-O0]}"
 CORPUS = Path(__file__).parent / "extensions"
 
@@ -123,11 +124,9 @@ def test_corpus(project: Any) -> None:
 
 
 @pytest.mark.slow
-def test_whole_headers_where_lean_ones_do_not_do(project: Any, op_call: Any) -> None:
+def test_whole_headers_where_lean_ones_do_not_do(project: Any, bind: Any) -> None:
     """A source that needs more of torch than the lean headers have is compiled with the whole ones."""
     import torch
-
-    from pytest_cgins.building.loading.callable import load
 
     project.write(
         "k.cpp",
@@ -145,11 +144,9 @@ def test_whole_headers_where_lean_ones_do_not_do(project: Any, op_call: Any) -> 
     project.write("include/torch/extension.h", "".join(lines))
     compiled = project.build(KERNEL.replace("-O0", "-O0, -I, include"))
     assert not _lean(compiled)
-    call, tensors = op_call("torch.nn.functional.softmax", torch.ones(2), 5)
-    assert load(compiled).bind(call, tensors, [], "cpu").run()[0].tolist() == [5, 5]
-    call, tensors = op_call("torch.nn.functional.softmax", torch.ones(2), 5, dtype=torch.float64)
+    assert bind(compiled, SOFTMAX, torch.ones(2), 5).run()[0].tolist() == [5, 5]
     with pytest.raises(ContractError, match="does not take 'dtype'"):
-        load(compiled).bind(call, tensors, [], "cpu")
+        bind(compiled, SOFTMAX, torch.ones(2), 5, dtype=torch.float64)
 
 
 def test_error_has_the_users_file_and_line(project: Any) -> None:
@@ -167,7 +164,7 @@ def test_error_has_the_users_file_and_line(project: Any) -> None:
 
 
 @pytest.mark.slow
-def test_operator(project: Any, op_call: Any) -> None:
+def test_operator(project: Any, bind: Any) -> None:
     """A source with TORCH_LIBRARY and no module is loaded as operators; a second registration is refused.
 
     It is found again until its header changes.
@@ -185,13 +182,12 @@ TORCH_LIBRARY(cgins_tested, m) { m.def("plus(Tensor x, int dim) -> Tensor", &plu
     project.write("k.cpp", text)
     compiled = project.build(kernel)
     assert _lean(compiled)
-    call, tensors = op_call("torch.nn.functional.softmax", torch.ones(2), 5)
-    assert load(compiled).bind(call, tensors, [], "cpu").run()[0].tolist() == [6, 6]
+    assert bind(compiled, SOFTMAX, torch.ones(2), 5).run()[0].tolist() == [6, 6]
     copy = Path(compiled.library).with_name("copy.so")
     copy.write_bytes(Path(compiled.library).read_bytes())
     try:
         with pytest.raises(LaunchError, match="cgins_tested::plus is registered in this process already"):
-            load(type(compiled)(**{**_fields(compiled), "library": str(copy)}))
+            load(replace(compiled, library=str(copy)))
     finally:
         copy.unlink()
     assert project.build(kernel).cached
@@ -200,10 +196,6 @@ TORCH_LIBRARY(cgins_tested, m) { m.def("plus(Tensor x, int dim) -> Tensor", &plu
     assert Cache(builds.default_cache()).lookup(base, plan.roots) is not None
     project.write("one.h", "constexpr int one = 2;\n")
     assert Cache(builds.default_cache()).lookup(base, plan.roots) is None
-
-
-def _fields(compiled: Any) -> dict[str, Any]:
-    return {name: getattr(compiled, name) for name in compiled.__dataclass_fields__}
 
 
 @pytest.mark.slow
@@ -228,9 +220,11 @@ NAMES = {
 }  # fmt: skip
 """Entries of `exports.cpp`, by the exported and by the C++ function's name, and what they make of 1 and dim=2."""
 
+WITHOUT_DIM = ("one_half", "Holder.held", "held", "elsewhere", "elsewhere_impl", "deep.twice_there")
+
 
 @pytest.mark.slow
-def test_an_entry_is_an_exported_name_or_the_functions_own(project: Any, op_call: Any) -> None:
+def test_an_entry_is_an_exported_name_or_the_functions_own(project: Any, bind: Any) -> None:
     """In modules, submodules and classes, by macros, lambdas, helpers and headers, as operators, with and without names.
 
     A function that is exported by no module is bound besides.
@@ -243,22 +237,15 @@ def test_an_entry_is_an_exported_name_or_the_functions_own(project: Any, op_call
         project.write(name, (CORPUS / name).read_text(encoding="utf-8"))
     kernel = "{op: torch.nn.functional.softmax, contract: torch-extension, source: exports.cpp, entry: ENTRY, flags: [-O0]}"
     compiled = project.build(kernel.replace("ENTRY", "unexported"))
-    with_names = {**NAMES, "unexported": 2000.0}
-    for entry, expected in with_names.items():
+    for entry, expected in {**NAMES, "unexported": 2000.0}.items():
         source = project.source(kernel.replace("ENTRY", entry))
         # The library has all of them: what is bound besides is found, too.
         kernel_of = load(replace(compiled, source=source))
-        takes_dim = (
-            entry not in ("one_half", "Holder.held", "held", "elsewhere", "elsewhere_impl")
-            and "inner" not in entry
-        )
-        for arguments in ({"args": (2,), "kwargs": {}}, {"args": (), "kwargs": {"dim": 2}}):
-            call, tensors = op_call(
-                "torch.nn.functional.softmax", torch.ones(1), *arguments["args"], **arguments["kwargs"]
-            )
-            if takes_dim and entry != "deep.twice_there":
-                assert kernel_of.bind(call, tensors, [], "cpu").run()[0].tolist() == [expected], entry
+        for given, named in (((2,), {}), ((), {"dim": 2})):
+            x = torch.ones(1)
+            if entry not in WITHOUT_DIM and "inner" not in entry:
+                assert bind(kernel_of, SOFTMAX, x, *given, **named).run()[0].tolist() == [expected], entry
                 continue
             with pytest.raises(ContractError, match="does not take 'dim', and the call passes 2"):
-                kernel_of.bind(call, tensors, [], "cpu")
-            assert load_function(replace(compiled, source=source))(*tensors).tolist() == [expected], entry
+                bind(kernel_of, SOFTMAX, x, *given, **named)
+            assert load_function(replace(compiled, source=source))(x).tolist() == [expected], entry

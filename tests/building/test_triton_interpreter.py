@@ -33,10 +33,6 @@ def test_which_types_the_interpreter_rounds(tmp_path: Path) -> None:
     script = tmp_path / "script.py"  # the interpreter reads a kernel's source from its file
     script.write_text(SCRIPT)
     done = subprocess.run(
-        [sys.executable, str(script)],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        [sys.executable, script], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=True
+    )  # fmt: skip
     assert done.stdout.splitlines() == ["torch.float16 rounds", "torch.bfloat16 cuts off"]

@@ -1,4 +1,4 @@
-"""Compilers end with the process that started them."""
+"""Compilers as processes: they end with the process that started them, and get no secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from pytest_cgins.building.compilers.process import run_stages
+from tests.building.processes import ended, until
 
 BUILDER = """
 import sys, time
@@ -22,23 +25,12 @@ run_stages([[command, command]], Path(sys.argv[1]), "k", time.monotonic() + 60)
 def test_offspring_of_a_killed_builder_ends(tmp_path: Path) -> None:
     """Compilers of a builder that was killed end with it, those in process groups of their own too."""
     builder = subprocess.Popen([sys.executable, "-c", BUILDER, str(tmp_path)])
-    deadline = time.monotonic() + 20
-    while len(list(tmp_path.glob("*.pid"))) < 4 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    places = [Path("/proc") / file.stem for file in tmp_path.glob("*.pid")]
-    assert [place.exists() for place in places] == [True] * 4
+    until(lambda: len(list(tmp_path.glob("*.pid"))) == 4)
+    pids = [file.stem for file in tmp_path.glob("*.pid")]
+    assert not any(ended(pid) for pid in pids)
     builder.kill()
     builder.wait()
-    while any(alive(place) for place in places) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not any(alive(place) for place in places)
-
-
-def alive(place: Path) -> bool:
-    try:
-        return (place / "stat").read_text().split()[2] != "Z"
-    except OSError:
-        return False
+    until(lambda: ended(*pids))
 
 
 def test_status_and_input_are_the_command_s(tmp_path: Path) -> None:
@@ -48,3 +40,14 @@ def test_status_and_input_are_the_command_s(tmp_path: Path) -> None:
         return run_stages([[["sh", "-c", script]]], tmp_path, "k", time.monotonic() + 20).status
 
     assert [status("exit 3"), status("kill -9 $$"), status("read -r x"), status("true")] == [3, 137, 1, 0]
+
+
+def test_compilers_get_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that includes /proc/self/environ finds no token there; other variables are passed on."""
+    monkeypatch.setenv("DEPLOY_TOKEN", "hush")
+    monkeypatch.setenv("HARMLESS", "1")
+    done = run_stages([[["env"]]], tmp_path, "k", time.monotonic() + 20, {"ADDED": "2"})
+    lines = done.log.splitlines()
+    assert done.status == 0
+    assert {"HARMLESS=1", "ADDED=2", "LC_ALL=C"} <= set(lines)
+    assert not any(line.startswith("DEPLOY_TOKEN") for line in lines)

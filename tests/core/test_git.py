@@ -12,6 +12,7 @@ import pytest
 import pytest_cgins
 from pytest_cgins.core import git
 from pytest_cgins.core.errors import GitError, RevisionError
+from tests.building.processes import executable
 
 
 @pytest.fixture
@@ -29,10 +30,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     subprocess.run(["git", "init", "--quiet", "-b", "main", folder], check=True)
     for name in ("pre-commit", "post-checkout", "post-index-change"):
-        hook = folder / ".git/hooks" / name
-        hook.parent.mkdir(exist_ok=True)
-        hook.write_text(f'#!/bin/sh\ntouch "{tmp_path}/a-hook-ran"\n')
-        hook.chmod(0o755)
+        executable(folder / ".git/hooks" / name, f'#!/bin/sh\ntouch "{tmp_path}/a-hook-ran"\n')
     return folder
 
 
@@ -84,10 +82,7 @@ def test_what_fails_is_told_with_a_remedy(
     assert git.read(repository, "rev-parse", "--verify", "none", check=False) == ""
     with pytest.raises(RevisionError, match="is in no git repository"):
         git.read(tmp_path, "status")
-    fake = tmp_path / "bin/git"
-    fake.parent.mkdir()
-    fake.write_text("#!/bin/sh\nexec sleep 60\n")
-    fake.chmod(0o755)
+    fake = executable(tmp_path / "bin/git", "#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setenv("PATH", str(fake.parent), prepend=":")
     with pytest.raises(GitError, match=r"git cat-file in .* took more than 0.2 s") as caught:
         git.run(repository, "cat-file", environment=dict(os.environ), limit_s=0.2)

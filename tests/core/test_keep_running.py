@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from pytest_cgins.core import keep_running
 from pytest_cgins.run.pool import WorkerPool
+from tests.building.processes import state, until
 
 
 @pytest.fixture
@@ -22,14 +22,9 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 def _stop(process: subprocess.Popen[bytes]) -> None:
     os.kill(process.pid, signal.SIGSTOP)
-    while _state(process.pid) != "T":
-        time.sleep(0.001)
+    until(lambda: state(process.pid) == "T")
 
 
 def test_a_stopped_process_goes_on(sleeper: subprocess.Popen[bytes]) -> None:
@@ -37,10 +32,7 @@ def test_a_stopped_process_goes_on(sleeper: subprocess.Popen[bytes]) -> None:
     _stop(sleeper)
     thread = keep_running.keep_running(sleeper.pid, look_s=0.005)
     for _ in range(2):
-        end = time.monotonic() + 60
-        while _state(sleeper.pid) == "T":
-            assert time.monotonic() < end
-            time.sleep(0.005)
+        until(lambda: state(sleeper.pid) != "T")
         _stop(sleeper)
     sleeper.kill()
     sleeper.wait()

@@ -92,14 +92,9 @@ def test_every_field_is_described_in_the_schema() -> None:
 def test_case_name_has_kernel_device_pack_and_signature() -> None:
     """The device is not doubled when the implementation is named after it."""
     fields = {
-        "kernel": "layer_norm",
-        "op": "o",
-        "pack": "distilbert",
-        "pack_path": "/p",
-        "trace_id": "i",
-        "signature": "f32-8x128x768-1b9c",
-        "dtype": "float32",
-    }
+        "kernel": "layer_norm", "op": "o", "pack": "distilbert", "pack_path": "/p", "trace_id": "i",
+        "signature": "f32-8x128x768-1b9c", "dtype": "float32",
+    }  # fmt: skip
     triton = Case(implementation="triton", device="cuda:0", **fields)
     assert triton.name == "layer_norm/cuda-triton/distilbert/f32-8x128x768-1b9c"
     assert Case(implementation="cuda", device="cuda:0", **fields).name.split("/")[1] == "cuda"

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +30,7 @@ from pytest_cgins.regenerate.provider.base import Limits
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
 from pytest_cgins.report import history_file
 from pytest_cgins.timing import lock
+from tests.building.processes import executable, holding
 from tests.regenerate.llm_server import LlmServer, Reply
 from tests.regenerate.provider_help import KEY, KEY_ENV, place_of, request, settled
 
@@ -107,11 +109,9 @@ def fast(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> Heard:
 @contextmanager
 def held(kind: str, path: Path, until: Heard | None = None) -> Iterator[int]:
     """Another process has it, until something is said, or for a short time; its id."""
-    command = [sys.executable, "-c", HOLDER, kind, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+    with holding(HOLDER, kind, path) as (process, said):
+        assert said == "held"
         assert process.stdin is not None
-        assert process.stdout.readline() == "held\n"
         if until:
             until.began, until.then = time.monotonic(), process.stdin.close
         else:
@@ -260,8 +260,7 @@ def test_tries_of_a_model(tmp_path: Path, fast: Heard, monkeypatch: pytest.Monke
             answer = settled(provider, asked, place_of(tmp_path, asked))
         assert getattr(answer, "text", answer) == "yes"
         url = server.base_url
-    (_, line), *more = fast.lines
-    assert not more
+    ((_, line),) = fast.lines
     assert re.match(rf"cgins: waiting for {re.escape(url)}\S*: try \d: .*503.*; again in \d\.\d s", line), (
         line
     )
@@ -289,9 +288,8 @@ def test_another_process_that_asks_a_model(
 @pytest.fixture
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose compiler takes three seconds more."""
-    script = tmp_path / "cxx"
-    script.write_text('#!/bin/sh\nfor word; do case $word in *.cpp) sleep 3;; esac; done\nexec g++ "$@"\n')
-    script.chmod(0o755)
+    slower = '#!/bin/sh\nfor word; do case $word in *.cpp) sleep 3;; esac; done\nexec g++ "$@"\n'
+    script = executable(tmp_path / "cxx", slower)
     monkeypatch.setenv("CXX", str(script))
     monkeypatch.setenv("CGINS_CACHE_DIR", str(tmp_path / "cache"))
     folder = tmp_path / "project"
@@ -303,13 +301,8 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _cgins(folder: Path) -> subprocess.Popen[str]:
     code = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, "build"],
-        cwd=folder,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", code, "build"]
+    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def test_builds_of_two_commands(slow: Path) -> None:
@@ -352,11 +345,9 @@ def test_a_busy_device_is_no_litany(fast: Heard) -> None:
         with Wait("cpu") as one:
             one.sleep(2.2)
 
-    threads = [threading.Thread(target=wait) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as pool:
+        for waited in [pool.submit(wait) for _ in range(3)]:
+            waited.result()
     wait()
     assert [line for _, line in fast.lines] == ["cgins: waiting for cpu"]
     (total,) = waiting.waited()

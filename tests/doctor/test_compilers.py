@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -166,7 +167,7 @@ def test_cutlass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_cutlass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a variable or the package it is missing, with the command that installs it."""
-    monkeypatch.setattr(cutlass_headers, "_packaged", tuple)
+    monkeypatch.setattr(cutlass_headers, "PathFinder", SimpleNamespace(find_spec=lambda _: None))
     found = compilers.cutlass()
     assert (found.state, found.where) == ("missing", "")
     assert "pip install 'pytest-cgins[cutlass]'" in found.remedy
