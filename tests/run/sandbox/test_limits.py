@@ -36,33 +36,22 @@ def test_private_memory(sandbox: Sandbox) -> None:
     assert run(small.wrap(script(body, size=64 * MIB))).stdout == "reached\n"
 
 
-def test_memory_of_all_processes(sandbox: Sandbox) -> None:
-    """Shared memory, and memory of many processes, counts: beyond the limit all are killed, and a line says so."""
-    small = limited(sandbox, memory_bytes=256 * MIB)
-    body = """
-    import mmap, time
-    memory = mmap.mmap(-1, 400 << 20)
-    for at in range(0, 400 << 20, 4096):
-        memory[at] = 1
-    time.sleep(60)
-    """
-    ran = run(small.wrap(script(body)))
-    assert ran.returncode == -signal.SIGKILL
-    assert "MiB of memory in use, 256 MiB allowed" in ran.stderr
+_WRITES_ALL = "file = {}\nfor _ in range(400): os.write(file, bytes(1 << 20))"
 
 
-@pytest.mark.parametrize("file", ["os.memfd_create('x')", "os.open('/dev/shm/x', os.O_RDWR | os.O_CREAT)"])
-def test_memory_that_nobody_maps(sandbox: Sandbox, file: str) -> None:
-    """What is written to a file in memory counts, with a name or without."""
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import mmap; memory = mmap.mmap(-1, 400 << 20)\nfor at in range(0, 400 << 20, 4096): memory[at] = 1",
+        _WRITES_ALL.format("os.memfd_create('x')"),
+        _WRITES_ALL.format("os.open('/dev/shm/x', os.O_RDWR | os.O_CREAT)"),
+    ],
+    ids=["shared", "file without a name", "file"],
+)
+def test_memory_of_all_processes(sandbox: Sandbox, use: str) -> None:
+    """Shared memory counts, and files in memory that nobody maps: beyond the limit all are killed, and a line says so."""
     small = limited(sandbox, memory_bytes=256 * MIB, scratch_bytes=1 << 30, file_bytes=1 << 30)
-    body = f"""
-    import time
-    file = {file}
-    for _ in range(400):
-        os.write(file, bytes(1 << 20))
-    time.sleep(60)
-    """
-    ran = run(small.wrap(script(body)))
+    ran = run(small.wrap(script(f"{use}\nimport time; time.sleep(60)")))
     assert ran.returncode == -signal.SIGKILL
     assert "MiB of memory in use, 256 MiB allowed" in ran.stderr
 
@@ -202,38 +191,29 @@ def test_nothing_is_left_behind(sandbox: Sandbox, lifeline: tuple[int, int]) -> 
     assert os.read(read, 1) == b""
 
 
-def test_killed_launcher_takes_all_along(sandbox: Sandbox, lifeline: tuple[int, int]) -> None:
-    """SIGKILL to the one process that the parent knows ends all."""
+_PARENT = """
+import os, subprocess, sys
+words = [word if not word.startswith('parent=') else f'parent={os.getpid()}' for word in sys.argv[2:]]
+subprocess.run(words, pass_fds=[int(sys.argv[1])])
+"""
+
+
+@pytest.mark.parametrize("is_parent", [False, True], ids=["launcher", "parent"])
+def test_whoever_is_killed_takes_all_along(
+    sandbox: Sandbox, lifeline: tuple[int, int], is_parent: bool
+) -> None:
+    """SIGKILL to the one process that the parent knows ends all; so does the death of pytest, however it dies."""
     read, write = lifeline
     command = sandbox.wrap(python(DAEMON.format(then="time.sleep(100)")))
-    with subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[write]) as process:
+    if is_parent:
+        command = [*python(_PARENT), str(write), *command]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, pass_fds=[write], start_new_session=is_parent
+    ) as process:
         os.close(write)
         assert process.stdout is not None
         assert process.stdout.readline() == b"daemon\n"
         process.kill()
-        assert is_cut(read)
-
-
-def test_killed_parent_takes_all_along(sandbox: Sandbox, lifeline: tuple[int, int]) -> None:
-    """If pytest dies, however it dies, the sandbox ends."""
-    read, write = lifeline
-    code = (
-        "import os, subprocess, sys\n"
-        "words = [word if not word.startswith('parent=') else f'parent={os.getpid()}' for word in sys.argv[2:]]\n"
-        "subprocess.run(words, pass_fds=[int(sys.argv[1])])\n"
-    )
-    command = sandbox.wrap(python(DAEMON.format(then="time.sleep(100)")))
-    parent = subprocess.Popen(
-        [*python(code), str(write), *command],
-        stdout=subprocess.PIPE,
-        pass_fds=[write],
-        start_new_session=True,
-    )
-    os.close(write)
-    with parent:
-        assert parent.stdout is not None
-        assert parent.stdout.readline() == b"daemon\n"
-        parent.kill()
         assert is_cut(read)
 
 

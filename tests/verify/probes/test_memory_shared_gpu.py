@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -211,39 +212,41 @@ def test_a_process_that_is_not_known_for_sure_is_not_guessed(host: Host) -> None
     assert memory.find_own(dict, host.holding) is None
 
 
+Metered = Callable[..., list[dict[str, int]]]
+
+
+@pytest.fixture
+def metered(monkeypatch: pytest.MonkeyPatch) -> Metered:
+    """Facts about some calls, by what NVML says of this process and what torch's allocator says of each call."""
+
+    def run(device: str, when: Literal["first", "later"], held: list[int], peaks: list[int]) -> Any:
+        held_in_turn, peaks_in_turn = iter(held), iter(peaks)
+        monkeypatch.setattr(memory, "held_beside_torch", lambda _device: next(held_in_turn, None))
+        monkeypatch.setattr(memory, "begin_peak", lambda _device: 0)
+        monkeypatch.setattr(memory, "peak", lambda _device: next(peaks_in_turn))
+        meter = Meter(device, on=True)
+        for _ in peaks:
+            with meter.call(when, "fresh", MIB):
+                pass
+        meter.all_ran()
+        return meter.facts()
+
+    return run
+
+
 @pytest.mark.parametrize(("grown", "much"), [(100 * MIB, False), (2048 * MIB, True)])
-def test_memory_beside_torch_is_its_own(monkeypatch: pytest.MonkeyPatch, grown: int, much: bool) -> None:
+def test_memory_beside_torch_is_its_own(metered: Metered, grown: int, much: bool) -> None:
     """What NVML tells before the first call and after the last first call is held against the limit."""
-    told = iter([500 * MIB, 500 * MIB + grown])
-    monkeypatch.setattr(memory, "held_beside_torch", lambda _device: next(told))
-    monkeypatch.setattr(memory, "begin_peak", lambda _device: 0)
-    monkeypatch.setattr(memory, "peak", lambda _device: 0)
-    meter = Meter("cuda:0", on=True)
-    with meter.call("first", "fresh", MIB):
-        pass
-    meter.all_ran()
-    assert bool(memory_use.judge(meter.facts())) is much
+    facts = metered("cuda:0", "first", [500 * MIB, 500 * MIB + grown], [0])
+    assert bool(memory_use.judge(facts)) is much
 
 
-def test_without_nvml_others_memory_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvml_others_memory_is_nobodys(metered: Metered) -> None:
     """Where nobody tells what a process holds, only torch's allocator is looked at."""
-    monkeypatch.setattr(memory, "held_beside_torch", lambda _device: None)
-    monkeypatch.setattr(memory, "begin_peak", lambda _device: 0)
-    monkeypatch.setattr(memory, "peak", lambda _device: 7)
-    meter = Meter("cuda:0", on=True)
-    with meter.call("first", "fresh", MIB):
-        pass
-    meter.all_ran()
-    assert meter.facts() == [{"when": "first", "set": "fresh", "moved": MIB, "peak": 7}]
+    assert metered("cuda:0", "first", [], [7]) == [{"when": "first", "set": "fresh", "moved": MIB, "peak": 7}]
 
 
-def test_of_repeated_calls_the_worst_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_repeated_calls_the_worst_is_kept(metered: Metered) -> None:
     """One entry, so that what is noted does not grow with the calls."""
-    peaks = iter([5, 90, 20])
-    monkeypatch.setattr(memory, "begin_peak", lambda _device: 0)
-    monkeypatch.setattr(memory, "peak", lambda _device: next(peaks))
-    meter = Meter("cpu", on=True)
-    for _ in range(3):
-        with meter.call("later", "fresh", MIB):
-            pass
-    assert meter.facts() == [{"when": "later", "set": "fresh", "moved": MIB, "peak": 90}]
+    worst = {"when": "later", "set": "fresh", "moved": MIB, "peak": 90}
+    assert metered("cpu", "later", [], [5, 90, 20]) == [worst]
