@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
+import reports
 from timings import LABEL, REVISION, RULE, blocks, compared, measured
 
 from pytest_cgins.config.model import TimingGate
@@ -29,7 +30,6 @@ from pytest_cgins.core.model import (
     WorstElement,
 )
 from pytest_cgins.gate.timing_verdict import decide_timing
-from pytest_cgins.report import document
 from pytest_cgins.report.history import Head, entries
 from pytest_cgins.report.trend import Trend, trends
 
@@ -47,18 +47,10 @@ def report_of(
     *evaluations: Evaluation, compilations: tuple[Compilation, ...] = (), strict: bool = False
 ) -> SessionReport:
     """A session's report with these."""
-    report = document.session_report(
-        evaluations,
-        [GPU, CPU],
-        version="0.1.0",
-        seed=7,
-        started_at=START,
-        seconds=81.5,
-        exit_status=1,
-        strict=strict,
-        compilations=compilations,
-    )
-    return replace(report, base_revision=LABEL)
+    return reports.report_of(
+        *evaluations, environments=[GPU, CPU], version="0.1.0", seconds=81.5, strict=strict,
+        compilations=compilations, base_revision=LABEL,
+    )  # fmt: skip
 
 
 def many(count: int) -> SessionReport:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from reports import CPU, report_of
 
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import document
 from tests.action import events
 from tests.action.hub import Hub, zipped
 from tests.action.local_runner import ROOT, obeyed
-from tests.report.test_markdown import report_of
 
 Make = Callable[..., Evaluation]
 RUNNERS = json.dumps([{"name": "h200", "labels": []}, {"name": "l4", "labels": []}])
@@ -125,16 +125,16 @@ def test_event_says_when_the_attempt_began() -> None:
 @pytest.mark.parametrize("fails", [True, False])
 def test_matrix_is_summed_up_also_if_a_kernel_failed(hub: Hub, make_evaluation: Make, fails: bool) -> None:
     """The merged report and the summary are there, and the exit code is that of a gate over all cases."""
-    right = report_of(make_evaluation(Status.PASSED), exit_status=0, device_name="one")
+    right = report_of(
+        make_evaluation(Status.PASSED), exit_status=0, environments=[replace(CPU, device_name="one")]
+    )
     if fails:
         wrong = make_evaluation(
             Status.INCORRECT, reason=Reason.GOLD_MISMATCH, message="it is wrong", implementation="bad"
         )
-        other = report_of(wrong, exit_status=1, device_name="other")
+        other = report_of(wrong)
     else:
-        other = replace(
-            report_of(make_evaluation(Status.PASSED, implementation="good"), exit_status=0), seed=8
-        )
+        other = report_of(make_evaluation(implementation="good"), exit_status=0, seed=8)
     hub.add(12, packed(right), name="cgins-shard-h200")
     hub.add(13, packed(other), name="cgins-shard-l4")
     done = hub.run("merge_reports.sh", str(hub.folder / "reports"), RUNNERS=RUNNERS)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from reports import report_of
 from tables import document, rows, sections
 from timings import compared, measured
 
@@ -17,7 +18,6 @@ from pytest_cgins.report import formats, junit, markdown, merge, pull_request_co
 from pytest_cgins.report.html import page
 from pytest_cgins.report.html.markup import TEXT_LENGTH
 from pytest_cgins.report.merge import Part
-from tests.report.test_markdown import report_of
 
 TEXT = document("reports.md")
 

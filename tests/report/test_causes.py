@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from reports import report_of
 
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import formats, terminal
@@ -15,7 +16,6 @@ from pytest_cgins.report.presentation import present
 from pytest_cgins.report.results import Cause, pattern
 from tests.report.test_compiled import other
 from tests.report.test_compiled import report as report_of_builds
-from tests.report.test_markdown import report_of
 
 Make = Callable[..., Evaluation]
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 import torch
+from reports import report_of
 from torch.nn import functional
 
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.report import junit, markdown, pull_request_comment, terminal
 from pytest_cgins.report.common_traits import common_traits, traits_of_case
-from pytest_cgins.report.document import session_report
 from pytest_cgins.report.html import page
 from tests.verify.helpers import call_of
 
@@ -28,7 +27,7 @@ def images(*shape: int, last: bool = False) -> torch.Tensor:
     return torch.zeros(shape).to(memory_format=format_)
 
 
-def report_of(
+def report_of_calls(
     make: Make, cases: list[tuple[Status, Callable[..., object], tuple[Any, ...]]]
 ) -> SessionReport:
     evaluations = []
@@ -39,10 +38,7 @@ def report_of(
         dtype = str(tensors[0].dtype).removeprefix("torch.")
         case = replace(one.case, call=call, tensors=layout.metas, dtype=dtype)
         evaluations.append(replace(one, case=case))
-    return session_report(
-        evaluations, [], version="1", seed=1, started_at=datetime(2026, 1, 1, tzinfo=timezone.utc), seconds=1.0,
-        exit_status=1,
-    )  # fmt: skip
+    return report_of(*evaluations)
 
 
 WRONG, RIGHT, SLOW = Status.INCORRECT, Status.PASSED, Status.SLOWER
@@ -95,7 +91,7 @@ SEPARATED: dict[str, tuple[list[tuple[Status, Callable[..., object], tuple[Any, 
 def test_what_separates_is_told(make_evaluation: Make, name: str) -> None:
     """A trait of all failing cases, and of none that passes, by the name that a reader would give it."""
     cases, words = SEPARATED[name]
-    (found,) = common_traits(report_of(make_evaluation, cases))
+    (found,) = common_traits(report_of_calls(make_evaluation, cases))
     assert words in found.text
     if name == "width":
         assert "input.shape[-1] is 512 or more (those that pass: 128 or less)" in found.text
@@ -121,24 +117,21 @@ def test_what_does_not_separate_is_not_told(make_evaluation: Make) -> None:
         ],
         [(WRONG, POOL, (last, 2)), (WRONG, POOL, (last, 2)), (Status.SKIPPED, POOL, (first, 2))],
     ):
-        assert common_traits(report_of(make_evaluation, cases)) == ()
+        assert common_traits(report_of_calls(make_evaluation, cases)) == ()
 
 
 def test_reports_without_calls_say_nothing(make_evaluation: Make) -> None:
     """Those of before are read, and of their cases nothing is known."""
     statuses = (WRONG, WRONG, RIGHT)
     evaluations = [make_evaluation(status, signature=f"s{n}") for n, status in enumerate(statuses)]
-    told = session_report(
-        evaluations, [], version="1", seed=1, started_at=datetime(2026, 1, 1, tzinfo=timezone.utc), seconds=1.0,
-        exit_status=1,
-    )  # fmt: skip
+    told = report_of(*evaluations)
     assert common_traits(told) == ()
     assert traits_of_case((), evaluations[0], told) == ""
 
 
 def test_every_format_has_the_call_and_what_is_in_common(make_evaluation: Make) -> None:
     """Terminal, Markdown, the comment, HTML and JUnit: shapes, memory format, scalars, and the trait."""
-    told = report_of(make_evaluation, SEPARATED["memory format"][0])
+    told = report_of_calls(make_evaluation, SEPARATED["memory format"][0])
     words = "all 2 wrong cases, and none of 2 that pass: input is channels_last"
     call = "torch.nn.functional.max_pool2d(input float32[2, 3, 8, 8] channels_last, kernel_size 2"
     shown = terminal.render(told, width=100, colour=False, verbosity=0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import datetime, timezone
 
+from reports import report_of
 from rich.text import Text
 
 from pytest_cgins.config import ResourceLimits
@@ -13,7 +13,6 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.model import Compilation, KernelResources, Reason, SessionReport, Status, Verdict
 from pytest_cgins.gate import verdict
 from pytest_cgins.report import compiled, console, markdown, terminal
-from pytest_cgins.report.document import session_report
 from pytest_cgins.report.summary import counts
 
 REVISION = "0123456789" * 4
@@ -84,10 +83,7 @@ BUILDS = (
 
 
 def report(*builds: Compilation) -> SessionReport:
-    return session_report(
-        (), (), version="0", seed=1, started_at=datetime.now(timezone.utc), seconds=1.0, exit_status=1,
-        compilations=builds or BUILDS,
-    )  # fmt: skip
+    return report_of(environments=(), compilations=builds or BUILDS)
 
 
 def shown(*, verbosity: int = 0) -> list[str]:

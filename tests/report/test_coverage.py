@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
 
 import pytest
+from reports import report_of
 
 from pytest_cgins.app.session.coverage import in_ci
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
-from pytest_cgins.report import document, markdown, notices, pull_request_comment, terminal
+from pytest_cgins.report import markdown, notices, pull_request_comment, terminal
 from pytest_cgins.report.exit_code import settled
 
 Make = Callable[..., Evaluation]
@@ -21,10 +21,7 @@ BASE = "1a2b3c4d5e (merge-base with main)"
 @pytest.fixture
 def report(make_evaluation: Make) -> SessionReport:
     """Of one case that passed."""
-    now = datetime.now(timezone.utc)
-    return document.session_report(
-        [make_evaluation()], [], version="1", seed=7, started_at=now, seconds=1.0, exit_status=0
-    )
+    return report_of(make_evaluation(), environments=(), exit_status=0)
 
 
 def told(report: SessionReport, verbosity: int = 0) -> list[str]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Callable
-from datetime import datetime, timezone
 from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
 import pytest
+from reports import report_of
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import REPORT_VERSION, Environment, Evaluation, SessionReport, Status
+from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
 from pytest_cgins.report import document
 
 Make = Callable[..., Evaluation]
@@ -21,16 +21,8 @@ Make = Callable[..., Evaluation]
 
 @pytest.fixture
 def report(make_evaluation: Make) -> SessionReport:
-    environment = Environment(device="cpu", device_name="a CPU", python="3.11", torch="2.13")
-    return document.session_report(
-        [make_evaluation(signature="b"), make_evaluation(Status.INCORRECT, signature="a", share=3.0)],
-        [environment],
-        version="1",
-        seed=7,
-        started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
-        seconds=1.5,
-        exit_status=1,
-    )
+    wrong = make_evaluation(Status.INCORRECT, signature="a", share=3.0)
+    return report_of(make_evaluation(signature="b"), wrong)
 
 
 def test_document_is_read_back_as_it_was(report: SessionReport, tmp_path: Path) -> None:

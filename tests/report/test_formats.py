@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from reports import CPU, report_of
 from timings import compared, measured
 
 from pytest_cgins.app import cli
@@ -16,7 +17,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import document, formats, markdown, times
 from pytest_cgins.report.pull_request_comment import COMMENT_LIMIT_NBYTES
-from tests.report.test_markdown import HOSTILE, assert_harmless, parsed, report_of
+from tests.report.test_markdown import HOSTILE, assert_harmless, parsed
 
 Make = Callable[..., Evaluation]
 TEXTS = sorted(set(formats.FORMATS) - {"html"})
@@ -84,7 +85,12 @@ def test_hostile_texts_stay_texts(make_evaluation: Make, name: str, text: str) -
         Status.RUNTIME_ERROR, kernel=text, implementation=text, signature=text, message=text, output=text,
         reason=Reason.RAISED,
     )  # fmt: skip
-    found = replace(report_of(wrong, device_name=text), missing=(text,), stale=(text,), base_revision=text)
+    found = replace(
+        report_of(wrong, environments=[replace(CPU, device_name=text)]),
+        missing=(text,),
+        stale=(text,),
+        base_revision=text,
+    )
     assert_harmless(formats.FORMATS[name](found))
 
 
@@ -94,7 +100,9 @@ def test_a_terminal_is_sent_no_commands(make_evaluation: Make, text: str) -> Non
     wrong = make_evaluation(
         Status.RUNTIME_ERROR, kernel=text, signature=text, message=text, output=text, reason=Reason.RAISED
     )
-    found = formats.FORMATS["terminal"](replace(report_of(wrong, device_name=text), missing=(text,)))
+    found = formats.FORMATS["terminal"](
+        replace(report_of(wrong, environments=[replace(CPU, device_name=text)]), missing=(text,))
+    )
     assert re.fullmatch(r"[^\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]*", found)
     assert "RUNTIME_ERROR" in found
 

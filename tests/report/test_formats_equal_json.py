@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
+from reports import report_of
 from timings import compared, measured
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import SessionReport
-from pytest_cgins.report import document, formats
+from pytest_cgins.report import formats
 from tests.report.test_table_equals_json import (
     Json,
     base_ns,
@@ -103,10 +103,7 @@ def test_a_time_is_not_printed_in_another_unit(make_evaluation: Any) -> None:
     timing = measured(compared("base", [0.0] * 30), kernel_ns=1145.0, base_ns=1145.0, torch_ns=2290.0)
     one = make_evaluation(timing=timing)
     one = replace(one, verdict=replace(one.verdict, numbers={"kernel_median_ns_per_call": 1145.0}))
-    now = datetime.now(timezone.utc)
-    report = document.session_report(
-        [one], [], version="1", seed=7, started_at=now, seconds=1.0, exit_status=0
-    )
+    report = report_of(one, environments=())
     printed = {"terminal": "1.15 us", "markdown": "<td>1.15 us</td><td>1.15 us</td><td>2.29 us</td>"}
     exact = {"junit": "kernel_median_ns_per_call=1145.0]]", "json": '"median_ns_per_call": 1145.0'}
     for name, figure in (printed | exact).items():

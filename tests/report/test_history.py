@@ -5,39 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
 from importlib.resources import files
 
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reports import CPU, STARTED, report_of
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.environment_key import hard_key, soft_key
 from pytest_cgins.core.measurement import Arm, Comparison
 from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
-from pytest_cgins.report.document import session_report
 from pytest_cgins.report.history import HISTORY_VERSION, Head, HistoryEntry, Ratio, entries
 from pytest_cgins.report.history_file import history_schema
 from pytest_cgins.timing.sequential import Rule, SequentialTest
 
 Make = Callable[..., Evaluation]
 HEAD = Head(commit="c" * 40, dirty=True, branch="main")
-CPU = Environment(device="cpu", device_name="a CPU", python="3.11.2", torch="2.13")
 CUDA = Environment(device="cuda", device_name="a GPU", python="3.11.2", torch="2.13", device_uuid="GPU-7")
 
 
 def report(*evaluations: Evaluation) -> SessionReport:
-    return session_report(
-        evaluations,
-        [CPU, CUDA],
-        version="1.2",
-        seed=7,
-        started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
-        seconds=1.0,
-        exit_status=0,
-    )
+    return report_of(*evaluations, environments=[CPU, CUDA], version="1.2")
 
 
 def compared(against: str, log_ratio: float) -> Comparison:
@@ -52,7 +42,7 @@ def test_an_entry_says_all_that_a_trend_needs(make_evaluation: Make) -> None:
     """Key, commit, arms, ratios, status."""
     (found,) = entries(report(replace(make_evaluation(), config="a/cgins.yaml")), HEAD)
     assert (found.version, found.cgins, found.seed) == (HISTORY_VERSION, "1.2", 7)
-    assert found.when == datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    assert found.when == STARTED
     assert (found.head, found.config, found.case) == (HEAD, "a/cgins.yaml", "scale/cpu-cpp/tiny/f32-2x3-0001")
     assert found.hard == hard_key(CPU, {"trace": "0" * 16, "cache": "warm", "method": "perf-counter"})
     assert found.soft == soft_key(CPU)

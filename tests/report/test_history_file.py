@@ -9,19 +9,18 @@ import os
 import random
 import threading
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reports import report_of
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import HistoryError
-from pytest_cgins.core.model import Environment, Evaluation
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.report import history_file
-from pytest_cgins.report.document import session_report
 from pytest_cgins.report.history import Head, HistoryEntry, entries
 from pytest_cgins.report.history_file import append, read
 
@@ -30,16 +29,7 @@ Make = Callable[..., Evaluation]
 
 @pytest.fixture
 def entry(make_evaluation: Make) -> HistoryEntry:
-    cpu = Environment(device="cpu", device_name="a CPU", python="3.11.2", torch="2.13")
-    report = session_report(
-        [make_evaluation()],
-        [cpu],
-        version="1",
-        seed=7,
-        started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
-        seconds=1.0,
-        exit_status=0,
-    )
+    report = report_of(make_evaluation())
     (found,) = entries(report, Head(commit="c" * 40, dirty=False, branch="main"))
     return found
 

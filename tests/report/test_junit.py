@@ -14,12 +14,13 @@ import pytest
 import xmlschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reports import CPU, report_of
 from timings import REVISION, compared, measured
 
 from pytest_cgins.core import model
 from pytest_cgins.core.model import Compilation, Evaluation, Reason, SessionReport, Status, Verdict
 from pytest_cgins.report import escape, junit
-from tests.report.test_markdown import HOSTILE, report_of
+from tests.report.test_markdown import HOSTILE
 
 Make = Callable[..., Evaluation]
 SPILLS = Verdict(
@@ -111,7 +112,7 @@ def test_properties_of_a_timed_case(make_evaluation: Make) -> None:
         sources="s" * 64, build="b", library="", trace="t", pack="", config="", cgins="1", seed=99
     )
     one = replace(one, tested=tested, verdict=replace(one.verdict, numbers=numbers))
-    (suite,) = read(report_of(one, device_name="a CPU"))
+    (suite,) = read(report_of(one))
     (case,) = suite
     told = properties(case)
     assert float(told["kernel_median_ns_per_call"]) == 1145.25
@@ -135,7 +136,9 @@ def test_hostile_texts_stay_texts(make_evaluation: Make, text: str) -> None:
         reason=Reason.RAISED,
     )  # fmt: skip
     skipped = make_evaluation(Status.SKIPPED, signature="b", message=text)
-    found = read(replace(report_of(wrong, skipped, device_name=text), base_revision=text))
+    found = read(
+        replace(report_of(wrong, skipped, environments=[replace(CPU, device_name=text)]), base_revision=text)
+    )
     (case,) = [case for suite in found for case in suite if isinstance(case.result[0], junitparser.Failure)]
     assert properties(case)["status"] == "RUNTIME_ERROR"
     assert list(properties(case)).count("status") == 1

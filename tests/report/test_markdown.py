@@ -7,15 +7,15 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from reports import CPU, report_of
 
-from pytest_cgins.core.model import Environment, Evaluation, Reason, SessionReport, Status
-from pytest_cgins.report import document, escape, failure, markdown
+from pytest_cgins.core.model import Environment, Evaluation, Reason, Status
+from pytest_cgins.report import escape, failure, markdown
 from pytest_cgins.report.summary import counts
 
 Make = Callable[..., Evaluation]
@@ -83,21 +83,6 @@ def parsed(text: str) -> Elements:
     elements.feed(page_html(text))
     elements.close()
     return elements
-
-
-def report_of(
-    *evaluations: Evaluation, device_name: str = "a CPU", exit_status: int = 1, strict: bool = False
-) -> SessionReport:
-    return document.session_report(
-        evaluations,
-        [Environment(device="cpu", device_name=device_name, python="3.11", torch="2.13")],
-        version="1",
-        seed=7,
-        started_at=datetime(2026, 1, 2, tzinfo=timezone.utc),
-        seconds=1.5,
-        exit_status=exit_status,
-        strict=strict,
-    )
 
 
 def test_totals_failures_and_times_are_there(make_evaluation: Make) -> None:
@@ -169,7 +154,7 @@ def test_hostile_texts_stay_texts(make_evaluation: Make, text: str) -> None:
         output=text,
         reason=Reason.RAISED,
     )
-    page = markdown.render(report_of(evaluation, device_name=text))
+    page = markdown.render(report_of(evaluation, environments=[replace(CPU, device_name=text)]))
     assert_harmless(page)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reports import report_of
 from timings import LABEL, RULE, blocks, compared, measured
 
 from pytest_cgins.app import cli
@@ -23,7 +24,6 @@ from pytest_cgins.gate import verdict as gate
 from pytest_cgins.gate.timing_verdict import decide_timing, timing_numbers
 from pytest_cgins.report import document, formats, merge
 from pytest_cgins.report.merge import Part
-from tests.report.test_markdown import report_of
 
 Make = Callable[..., Evaluation]
 H200 = Environment(device="cuda", device_name="NVIDIA H200", python="3.11", torch="2.13")

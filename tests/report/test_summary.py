@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from reports import report_of
 from timings import compared, measured
 
 from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.report import summary, tables, times
-from tests.report.test_markdown import report_of
 
 Make = Callable[..., Evaluation]
 

@@ -7,13 +7,13 @@ import json
 import math
 import re
 from dataclasses import replace
-from datetime import datetime, timezone
 from statistics import median
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reports import report_of
 from timings import LABEL, RULE, compared, measured
 
 from pytest_cgins.config.model import TimingGate
@@ -30,7 +30,7 @@ from pytest_cgins.core.model import (
     Verdict,
 )
 from pytest_cgins.gate.timing_verdict import decide_timing
-from pytest_cgins.report import document, failure, markdown, terminal
+from pytest_cgins.report import failure, markdown, terminal
 from pytest_cgins.report.html.page import render
 
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -106,11 +106,7 @@ def reports(draw: st.DrawFn) -> SessionReport:
                 fail_on=fail_on,
             )
         )
-    now = datetime.now(timezone.utc)
-    report = document.session_report(
-        evaluations, [], version="1", seed=7, started_at=now, seconds=1.0, exit_status=0
-    )
-    return replace(report, base_revision=LABEL)
+    return report_of(*evaluations, environments=(), base_revision=LABEL)
 
 
 # ---- how printed figures are read

@@ -6,23 +6,16 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
 from statistics import median
 
 import pytest
+from reports import report_of
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
-from pytest_cgins.report import document, terminal
+from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.report import terminal
 
 Make = Callable[..., Evaluation]
-
-
-def report_of(evaluations: list[Evaluation], *, strict: bool = False) -> SessionReport:
-    now = datetime.now(timezone.utc)
-    return document.session_report(
-        evaluations, [], version="1", seed=7, started_at=now, seconds=1.0, exit_status=1, strict=strict
-    )
 
 
 def rendered(
@@ -33,7 +26,7 @@ def rendered(
     verbosity: int = 0,
     strict: bool = False,
 ) -> str:
-    report = report_of(evaluations, strict=strict)
+    report = report_of(*evaluations, strict=strict)
     return terminal.render(report, width=width, colour=colour, verbosity=verbosity)
 
 
@@ -43,7 +36,7 @@ def test_table_numbers_are_those_of_the_document(make_evaluation: Make) -> None:
         make_evaluation(signature=f"s{i}", share=0.1 + i / 7, times_ns=(1000.0, 900.0 + 350 * i))
         for i in range(5)
     ]
-    data = json.loads(documents.dump(report_of(evaluations)))["evaluations"]
+    data = json.loads(documents.dump(report_of(*evaluations)))["evaluations"]
     (line,) = [line for line in rendered(evaluations).splitlines() if line.startswith("scale")]
     found = re.fullmatch(
         r"scale +cpp \(cpu\) +(\d+) +(\d+) PASSED +([\d.]+) +([\d.]+)x \(([\d.]+?)\.\.([\d.]+)\) *", line

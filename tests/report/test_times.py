@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
 
 import pytest
+import reports
 from timings import LABEL, RULE, blocks, compared, measured
 
 from pytest_cgins.core.figures import change
 from pytest_cgins.core.measurement import Clocks, Comparison, Measurement, Roofline
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.gate.timing_verdict import NOT_HELD
-from pytest_cgins.report import document, failure, markdown, summary, tables, terminal, times
+from pytest_cgins.report import failure, markdown, summary, tables, terminal, times
 
 Make = Callable[..., Evaluation]
 SLOW, SAME, FAST, OPEN = 0.08, 0.0, -0.08, 0.033
@@ -29,16 +29,7 @@ NOISY = measured(base(OPEN, 0.2))
 
 
 def report_of(*evaluations: Evaluation, revision: str = LABEL) -> SessionReport:
-    report = document.session_report(
-        evaluations,
-        [],
-        version="1",
-        seed=7,
-        started_at=datetime.now(timezone.utc),
-        seconds=1.0,
-        exit_status=0,
-    )
-    return replace(report, base_revision=revision)
+    return reports.report_of(*evaluations, base_revision=revision)
 
 
 def section(*evaluations: Evaluation, verbosity: int = 0) -> str:

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reports import report_of
 
 from pytest_cgins.app import cli
 from pytest_cgins.core import documents
 from pytest_cgins.core.environment_key import hard_key, soft_key
 from pytest_cgins.core.model import Environment, Evaluation
 from pytest_cgins.report import history_file, trend_table
-from pytest_cgins.report.document import session_report
 from pytest_cgins.report.history import Head, HistoryEntry, entries
 from pytest_cgins.report.trend import Trends, trends
 
@@ -45,15 +45,8 @@ def entry(make_evaluation: Make) -> Callable[..., HistoryEntry]:
         signature: str = "f32-8",
     ) -> HistoryEntry:
         environment = replace(GPU, driver=driver, device_name=device)
-        report = session_report(
-            [make_evaluation(device="cuda:0", times_ns=(kernel_ns, 2000.0), signature=signature)],
-            [environment],
-            version="1",
-            seed=7,
-            started_at=START + timedelta(days=day),
-            seconds=1.0,
-            exit_status=0,
-        )
+        one = make_evaluation(device="cuda:0", times_ns=(kernel_ns, 2000.0), signature=signature)
+        report = report_of(one, environments=[environment], started_at=START + timedelta(days=day))
         (found,) = entries(report, Head(commit=f"{day:040x}", dirty=day % 2 == 1, branch="main"))
         return replace(found, config="cgins.yaml")
 
@@ -284,10 +277,7 @@ def test_a_page_draws_a_history(
     runs, file = tmp_path / "history.jsonl", tmp_path / "report.json"
     history_file.append(runs, [entry(1, 1000.0), entry(2, 900.0)])
     evaluation = make_evaluation(device="cuda:0", times_ns=(900.0, 2000.0), signature="f32-8")
-    now = session_report(
-        [replace(evaluation, config="cgins.yaml")], [GPU],
-        version="1", seed=7, started_at=START, seconds=1.0, exit_status=0,
-    )  # fmt: skip
+    now = report_of(replace(evaluation, config="cgins.yaml"), environments=[GPU])
     file.write_text(documents.dump(now))
     assert cli.main(["report", str(file), "--format=html"]) == 0
     without = capfd.readouterr().out

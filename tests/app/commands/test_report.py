@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+from reports import report_of
 
 from pytest_cgins.app import cli
 from pytest_cgins.core.model import REPORT_VERSION, Evaluation, Status
@@ -19,16 +19,8 @@ Make = Callable[..., Evaluation]
 @pytest.fixture
 def file(make_evaluation: Make, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A report with one weak case, under `--cgins-strict` on request."""
-    report = document.session_report(
-        [make_evaluation(Status.WEAK, accepted=("ones",))],
-        [],
-        version="1",
-        seed=7,
-        started_at=datetime(2026, 1, 2, tzinfo=timezone.utc),
-        seconds=1.5,
-        exit_status=0,
-        strict=getattr(request, "param", False),
-    )
+    weak = make_evaluation(Status.WEAK, accepted=("ones",))
+    report = report_of(weak, exit_status=0, strict=getattr(request, "param", False))
     path = tmp_path / "a report.json"
     document.write(report, path)
     return path
