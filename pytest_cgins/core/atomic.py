@@ -30,14 +30,14 @@ def write_text(path: Path, text: str, *, durable: bool = False, errors: str = "s
                 os.fsync(file.fileno())
         draft.replace(path)
         if durable:
-            _sync(path.parent)
+            sync_folder(path.parent)
     except BaseException:
         with suppress(OSError):
             draft.unlink()
         raise
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Have the names in a folder on the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pytest_cgins.core import text
 from pytest_cgins.core.errors import CginsError, TraceError
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+ItemT = TypeVar("ItemT")
 
 
 def new_table(*columns: str) -> Table:
@@ -60,3 +62,14 @@ def import_path(*folders: Path) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = path
+
+
+def tracked(items: Sequence[ItemT], what: str, *, shown: bool = True) -> Iterable[ItemT]:
+    """The items, with a progress bar where stderr is a terminal, if it is to be `shown`."""
+    if not shown:
+        return items
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(items, what, console=console, transient=True, disable=not console.is_terminal)

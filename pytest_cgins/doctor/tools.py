@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import shutil
 import signal
@@ -17,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.core.secrets import without_secrets
+
 LIMIT_S = 20.0
 """For a tool that prints its version, on a cold network file system."""
 OUTPUT_NBYTES = 256 * 1024
 PROBES = Path(__file__).parent / "probes"
-
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**environment(), **(env or {})},
+            env={**without_secrets(os.environ), "LC_ALL": "C", **(env or {})},
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -96,11 +95,6 @@ def _read(fd: int, deadline: float) -> tuple[str, str]:
             if part:
                 continue
         return data.decode(errors="replace"), trouble
-
-
-def environment() -> dict[str, str]:
-    """The environment of this process without what may be a secret: a tool that prints it gives nothing away."""
-    return {name: value for name, value in os.environ.items() if not _SECRET.search(name)} | {"LC_ALL": "C"}
 
 
 def probe(

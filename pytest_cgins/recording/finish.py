@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Literal
 
 import torch
 
+from pytest_cgins.core.console import tracked
 from pytest_cgins.core.errors import RecordError, ReplayError
 from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.model import TRACE_PACK_VERSION, Storage, Trace, TracePack
@@ -21,8 +22,6 @@ from pytest_cgins.packs.inputs import Tier
 from pytest_cgins.packs.store import PackReader, PackWriter, seal
 from pytest_cgins.recording.ledger import Kept, Ledger, Record
 from pytest_cgins.recording.side_effects import changed_tensors, tensor_hashes
-
-ItemT = TypeVar("ItemT")
 
 _TIMED_CALLS = 3
 
@@ -45,7 +44,7 @@ class Finisher:
     def time_backwards(self, ledger: Ledger) -> None:
         """Measure the backwards, which autograd ran unseen, on what is kept of their inputs."""
         derived = [record for record in ledger if is_derived(record.call.op) and not record.folded]
-        for record in self._track(derived, "Timing backwards"):
+        for record in tracked(derived, "Timing backwards", shown=self.progress):
             tensors = self._inputs(record)[1]
             with _explained(record.call.op), restore(record.context, str(record.device)):
                 run = bound(record.call, tensors)
@@ -57,7 +56,9 @@ class Finisher:
         ordered = sorted(kept, key=lambda one: one.record.canonical)
         signatures = _signatures([one.record for one in ordered])
         traces = []
-        for one, signature in self._track(list(zip(ordered, signatures, strict=True)), "Taking gold"):
+        for one, signature in tracked(
+            list(zip(ordered, signatures, strict=True)), "Taking gold", shown=self.progress
+        ):
             try:
                 traces.append(self._trace(one, signature))
             except RecordError as error:
@@ -75,7 +76,7 @@ class Finisher:
             reader = self.writer.preview(pack)
             checked = [
                 replace(trace, replay=_replayed(trace, reader))
-                for trace in self._track(reader.pack.traces, "Replaying")
+                for trace in tracked(reader.pack.traces, "Replaying", shown=self.progress)
             ]
             pack = replace(pack, traces=tuple(checked))
         return self.writer.commit(pack).pack
@@ -125,16 +126,6 @@ class Finisher:
             storages.append(storage)
         with neutral():
             return tuple(storages), rebuild(record.metas, spans, record.device)
-
-    def _track(self, items: Sequence[ItemT], what: str) -> Iterable[ItemT]:
-        """The items, with a progress bar on a terminal if one is wanted."""
-        if not self.progress:
-            return items
-        from rich.console import Console
-        from rich.progress import track
-
-        console = Console(stderr=True)
-        return track(items, what, console=console, transient=True, disable=not console.is_terminal)
 
 
 @contextmanager

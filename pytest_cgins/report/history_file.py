@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.core import documents, locks
+from pytest_cgins.core import atomic, documents, locks
 from pytest_cgins.core.errors import HistoryError
 from pytest_cgins.core.text import counted
+from pytest_cgins.report.escape import visible
 from pytest_cgins.report.history import HistoryEntry
 
 FILE_LIMIT_NBYTES = 2**28
@@ -68,7 +69,7 @@ def append(path: Path, entries: Iterable[HistoryEntry]) -> str:
     finally:
         os.close(handle)
     if new:
-        _sync_folder(path.parent)
+        atomic.sync_folder(path.parent)
     return repaired
 
 
@@ -122,8 +123,8 @@ def _parse(line: bytes, path: Path, number: int) -> HistoryEntry:
     try:
         return documents.load(HistoryEntry, line)
     except ValueError as error:
-        said = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in _complaint(error))
-        raise HistoryError(f"{path}:{number}: no entry of a history: {said[:400]}", remedy=_REMEDY) from None
+        said = visible(_complaint(error))[:400]
+        raise HistoryError(f"{path}:{number}: no entry of a history: {said}", remedy=_REMEDY) from None
 
 
 def _complaint(error: ValueError) -> str:
@@ -198,11 +199,3 @@ def _write(handle: int, data: bytes) -> None:
             errno.ENOSPC,
             f"only {written} of {counted(len(data), 'byte was', 'bytes were')} written: the disk is full",
         )
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -17,6 +17,7 @@ from pytest_cgins.core.device import DEVICES, require_device
 from pytest_cgins.core.errors import ConfigError, RecordError
 from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.recording.importers.registry import EXPORTERS, IMPORTERS, Exporter, Importer
+from pytest_cgins.report.escape import visible
 
 if TYPE_CHECKING:
     from pytest_cgins.packs.inputs import Tier
@@ -147,11 +148,11 @@ def _print(report: Report, out: Path) -> None:
             table.add_row(_short(one.entry), one.op, one.signature, one.replay)
         print_table(table)
     for note in report.notes:
-        print(f"note      {_visible(note)}")
+        print(f"note      {visible(note)}")
     for other in report.left_out:
-        print(f"left out  {_short(other.entry)}: {_visible(other.reason)}")
+        print(f"left out  {_short(other.entry)}: {visible(other.reason)}")
     for remedy in dict.fromkeys(other.remedy for other in report.left_out if other.remedy):
-        print(f"→ {_visible(remedy)}")
+        print(f"→ {visible(remedy)}")
     if report.pack is None:
         print(f"nothing was imported, {len(report.left_out)} left out", file=sys.stderr)
         return
@@ -162,12 +163,7 @@ def _print(report: Report, out: Path) -> None:
 
 
 def _short(entry: str) -> str:
-    return _visible(entry if len(entry) <= 90 else f"{entry[:87]}…")
-
-
-def _visible(text: str) -> str:
-    """The text without what a terminal or a runner would obey: names come from foreign files."""
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    return visible(entry if len(entry) <= 90 else f"{entry[:87]}…")
 
 
 def kind_first(words: Sequence[str]) -> list[str]:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.app.commands.traces import add_trust, project_of, trust_named
 from pytest_cgins.core import documents
-from pytest_cgins.core.console import import_path, new_table, print_failures, print_table
-from pytest_cgins.core.device import DEVICES, DeviceName, device_of, require_device, usable_device
+from pytest_cgins.core.console import import_path, new_table, print_failures, print_table, tracked
+from pytest_cgins.core.device import DEVICES, device_of, require_device, usable_device
 from pytest_cgins.core.errors import TraceError
-from pytest_cgins.packs.store import PackReader, open_pack
+from pytest_cgins.packs.store import open_pack
 from pytest_cgins.recording.profile import PackProfile, TraceProfile, write
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-ItemT = TypeVar("ItemT")
 
 _SHOWN = 2
 _SHOWN_WIDTH = 48
@@ -55,8 +53,9 @@ def run(args: argparse.Namespace) -> int:
     failures: list[TraceError] = []
     for folder, reader in readers:
         with import_path(*project_of(folder), Path.cwd()):
+            device = args.device or usable_device({trace.origin.device for trace in reader.pack.traces})
             made, failed = profiler.profile(
-                reader, args.device or _device_of(reader), _tracked(reader.pack.traces, folder)
+                reader, device, tracked(reader.pack.traces, f"Profiling {folder}")
             )
         failures += failed
         profiles.append(made)
@@ -109,18 +108,3 @@ def _short(name: str) -> str:
     name = name.removeprefix("void ").replace("(anonymous namespace)::", "").removesuffix(".default")
     name = name.partition("<")[0].partition("(")[0].rpartition("::")[2]
     return name if len(name) <= _SHOWN_WIDTH else f"{name[: _SHOWN_WIDTH - 1]}…"
-
-
-def _device_of(reader: PackReader) -> DeviceName:
-    return usable_device({trace.origin.device for trace in reader.pack.traces})
-
-
-def _tracked(items: tuple[ItemT, ...], folder: Path) -> Iterator[ItemT]:
-    """The items, with a progress bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    yield from track(
-        items, f"Profiling {folder}", console=console, transient=True, disable=not sys.stderr.isatty()
-    )
