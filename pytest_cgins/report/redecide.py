@@ -109,7 +109,7 @@ def _verdict(evaluation: Evaluation, before: Measurement, after: Measurement, ba
         decide_timing(
             gate.decide(correctness, one),
             one,
-            base_state=_base_state(old),
+            base_state={Reason.NO_BASELINE: "new", Reason.UNCHANGED: "unchanged"}.get(old.reason, "none"),
             base_note="",
             gate=_gate(evaluation, one),
             base_label=base_label or "the base revision",
@@ -141,11 +141,6 @@ def _without_base(measurement: Measurement) -> Measurement:
             comparison for comparison in measurement.comparisons if comparison.against != "base"
         ),
     )
-
-
-def _base_state(verdict: Verdict) -> str:
-    """Why there is no comparison with the base, as far as the verdict tells."""
-    return {Reason.NO_BASELINE: "new", Reason.UNCHANGED: "unchanged"}.get(verdict.reason, "none")
 
 
 def _gate(evaluation: Evaluation, measurement: Measurement) -> TimingGate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pytest_cgins.regenerate.profiling.bench import Timed
-    from pytest_cgins.regenerate.profiling.model import CaseProfile, Preflight
+    from pytest_cgins.regenerate.profiling.model import CaseProfile
 
 
 OUT = Path(".cgins/evidence")
@@ -54,7 +54,11 @@ def add_parsers(subparsers: Subparsers) -> None:
     _add_roofline(kinds)
     _add_profile(kinds)
     _add_sass(kinds)
-    _add_tidy(kinds)
+    add_kernel(
+        command(
+            kinds, "tidy  show what clang-tidy says of a kernel's sources, where it is installed", run_tidy
+        )
+    )
     _add_bench(kinds)
     _add_ablate(kinds)
 
@@ -117,13 +121,6 @@ def _add_sass(kinds: Subparsers) -> None:
     option(parser, "--arch ARCH[,ARCH]  build for these, such as sm_80,sm_90a; no GPU needed", default="")
 
 
-def _add_tidy(kinds: Subparsers) -> None:
-    parser = command(
-        kinds, "tidy  show what clang-tidy says of a kernel's sources, where it is installed", run_tidy
-    )
-    add_kernel(parser)
-
-
 def _add_bench(kinds: Subparsers) -> None:
     parser = command(
         kinds,
@@ -164,16 +161,11 @@ def run_env(arguments: argparse.Namespace) -> int:
     """Examine, write, print; exit status 1 if a case cannot be measured."""
     from pytest_cgins.regenerate.profiling import environment, render
 
-    made = environment.examined(probe=arguments.probe, preflight=_preflight(arguments))
-    write(made, arguments, ENV)
-    show(render.environment(made))
+    kernels = arguments.kernels
+    preflight = environment.preflight(load(arguments.config), kernels) if kernels else ()
+    made = environment.examined(probe=arguments.probe, preflight=preflight)
+    publish(made, render.environment(made), arguments, ENV)
     return int(any(one.outcome in ("fail", "error") for one in made.preflight))
-
-
-def _preflight(arguments: argparse.Namespace) -> Sequence[Preflight]:
-    from pytest_cgins.regenerate.profiling import environment
-
-    return environment.preflight(load(arguments.config), arguments.kernels) if arguments.kernels else ()
 
 
 def run_roofline(arguments: argparse.Namespace) -> int:
@@ -182,8 +174,7 @@ def run_roofline(arguments: argparse.Namespace) -> int:
 
     timed = _timed(arguments)
     made = rooflines.evidence(_name(arguments), timed.evaluations, _profiles(folder(arguments) / NCU_TOP))
-    write(made, arguments, ROOFLINE)
-    show(render.roofline(made))
+    publish(made, render.roofline(made), arguments, ROOFLINE)
     return int(timed.failed)
 
 
@@ -193,8 +184,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
 
     timed = _timed(arguments, baseline=arguments.baseline, compile_arm=not arguments.no_compile)
     made = bench.evidence(_name(arguments), timed)
-    write(made, arguments, BENCH)
-    show(render.bench(made))
+    publish(made, render.bench(made), arguments, BENCH)
     return int(timed.failed)
 
 
@@ -220,8 +210,7 @@ def run_profile(arguments: argparse.Namespace) -> int:
         cases = selection.heaviest(selection.cases_of(evaluator.cases(), chosen, arguments.case))
         profiler = profile.Profiler(evaluator, folder(arguments), top=arguments.top, program=program, say=say)
         made = profiler.evidence(_name(arguments), cases)
-    write(made, arguments, NCU_TOP)
-    show(render.profile(made))
+    publish(made, render.profile(made), arguments, NCU_TOP)
     return 0
 
 
@@ -233,8 +222,7 @@ def run_sass(arguments: argparse.Namespace) -> int:
     made = disassembly.evidence(
         arguments.config, arguments.kernel, device=arguments.device, text=arguments.case, archs=archs
     )
-    write(made, arguments, SASS)
-    show(render.sass(made))
+    publish(made, render.sass(made), arguments, SASS)
     return 0
 
 
@@ -245,8 +233,7 @@ def run_tidy(arguments: argparse.Namespace) -> int:
     config = load_without_traces(arguments.config)
     entry, implementations = selection.chosen(config, arguments.kernel, arguments.device)
     made = tidy.evidence(config, entry, implementations, environment.find_clang_tidy())
-    write(made, arguments, TIDY)
-    show(render.tidy(made))
+    publish(made, render.tidy(made), arguments, TIDY)
     return 0
 
 
@@ -259,20 +246,15 @@ def folder(arguments: argparse.Namespace) -> Path:
     return given or OUT / _name(arguments)
 
 
-def write(document: object, arguments: argparse.Namespace, name: str) -> Path:
-    """Keep a document, in place of an older one.
+def publish(made: object, parts: Iterable[Table | str], arguments: argparse.Namespace, name: str) -> None:
+    """Keep a document, in place of an older one, and print it as tables and lines.
 
     Raises:
         OSError: it cannot be kept.
     """
     path = folder(arguments) / name
-    atomic.write_text(path, documents.dump(document, indent=1) + "\n")
+    atomic.write_text(path, documents.dump(made, indent=1) + "\n")
     say(str(path))
-    return path
-
-
-def show(parts: Iterable[Table | str]) -> None:
-    """Print tables and lines."""
     for part in parts:
         if isinstance(part, str):
             print(part)
@@ -302,7 +284,6 @@ def _profiles(file: Path) -> tuple[CaseProfile, ...]:
 
 
 def _add_ablate(kinds: Subparsers) -> None:
-
     parser = command(
         kinds,
         "ablate  time a kernel without one method after another",
@@ -356,8 +337,7 @@ def run_ablate(arguments: argparse.Namespace) -> int:
         print(run_setup.UNFENCED, file=sys.stderr)
     one = implementations[0]
     made = ablation.ablate(config, (entry.name, one.name, one.device), variants, settings, say=say)
-    write(made, arguments, ATTRIBUTION)
-    show(render.attribution(made))
+    publish(made, render.attribution(made), arguments, ATTRIBUTION)
     return int(any(method.state == "not-ablated" for method in made.methods))
 
 

@@ -103,7 +103,8 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
 
     folder = arguments.out or Path(arguments.file.stem)
     _require_device(arguments.implementation)
-    _require_somebody(arguments.llm)
+    if not arguments.llm:  # a project that is made anew has no section llm
+        raise ConfigError("no model is configured", remedy="give --cgins-llm=PROVIDER and --cgins-model=NAME")
     config, planned = benchmark_project.prepare(
         arguments.file, folder, language=arguments.implementation, contract=arguments.contract
     )
@@ -119,12 +120,6 @@ def _require_device(language: str) -> None:
             f"--implementation {language}: kernels could not be tried, there is no NVIDIA GPU here",
             remedy="write them in C++: --implementation cpp",
         )
-
-
-def _require_somebody(llm: str) -> None:
-    """Before anything is recorded: a project that is made anew has no section llm."""
-    if not llm:
-        raise ConfigError("no model is configured", remedy="give --cgins-llm=PROVIDER and --cgins-model=NAME")
 
 
 def _ran(

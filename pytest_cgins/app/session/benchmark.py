@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.app.session.benchmark_records import BenchmarkRecords, Timing
+from pytest_cgins.app.session.benchmark_records import Timing
 from pytest_cgins.app.session.run import GateSession
 from pytest_cgins.timing import lock, stats
 from pytest_cgins.timing.devices import timed_device
@@ -53,11 +53,15 @@ class Benchmark:
         """
         device = device or _device_of([*args, *kwargs.values()])
         timed = timed_device(device)
-        builds = GateSession.of(self._item.config).builds.ahead
-        with builds.quiet(), lock.timing(timed.lock_key(), wait_s=self._lock_wait_s), timed.current():
+        gate = GateSession.of(self._item.config)
+        with (
+            gate.builds.ahead.quiet(),
+            lock.timing(timed.lock_key(), wait_s=self._lock_wait_s),
+            timed.current(),
+        ):
             timing = _time(lambda: function(*args, **kwargs), device, budget_s)
         self._item.user_properties.append(("cgins_median_ns_per_call", timing.median_ns_per_call))
-        BenchmarkRecords.of(self._item.config).add_callable(self._item, timing)
+        gate.benchmark_records.add_callable(self._item, timing)
         return timing
 
 

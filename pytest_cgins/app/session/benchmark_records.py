@@ -83,13 +83,6 @@ class BenchmarkRecords:
         self._gate = gate
         self._config = gate.config
 
-    @classmethod
-    def of(cls, config: pytest.Config) -> BenchmarkRecords:
-        """The records of this process, which runs with `--cgins`."""
-        found = config.pluginmanager.get_plugin(cls.plugin_name)
-        assert isinstance(found, cls)
-        return found
-
     # ---- pytest's hooks
 
     def pytest_report_header(self) -> list[str]:

@@ -118,22 +118,12 @@ class CaseItem(LineItem):
         outcome.settle_call(self, self._evaluation, self._gate)
 
 
-class Sharding:
-    """Leaves the cases of one part to the run; what runs no case of `cgins.yaml` belongs to the first part."""
-
-    plugin_name = "cgins-sharding"
-
-    def __init__(self, shard: Shard) -> None:
-        self.shard = shard
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Deselect the rest, before `-k` and `--lf` look: the parts must not hang on what these leave."""
-        kept = set(chosen([_key(item) for item in items], self.shard))
-        left_out = [item for index, item in enumerate(items) if index not in kept]
-        items[:] = [item for index, item in enumerate(items) if index in kept]
-        if left_out:
-            config.hook.pytest_deselected(items=left_out)
+def left_out(items: list[pytest.Item], shard: Shard) -> list[pytest.Item]:
+    """Take the cases of other parts out of the items; what runs no case of `cgins.yaml` belongs to the first part."""
+    kept = set(chosen([_key(item) for item in items], shard))
+    others = [item for index, item in enumerate(items) if index not in kept]
+    items[:] = [item for index, item in enumerate(items) if index in kept]
+    return others
 
 
 def chosen(keys: Iterable[tuple[str, str] | None], shard: Shard) -> list[int]:

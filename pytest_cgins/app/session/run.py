@@ -19,7 +19,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.app.session import coverage, pinning, results
 from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.app.session.builds import RunBuilds, cases_of
-from pytest_cgins.app.session.collect import CaseItem, CginsFile, Sharding
+from pytest_cgins.app.session.collect import CaseItem, CginsFile, left_out
 from pytest_cgins.app.session.compile_only import BuildItem
 from pytest_cgins.app.session.parametrize import parametrize
 from pytest_cgins.core import documents
@@ -75,11 +75,10 @@ class GateSession:
         self._sandbox = _sandbox(config)
         self.builds = RunBuilds(self, self._sandbox)
         config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
-        config.pluginmanager.register(BenchmarkRecords(self), BenchmarkRecords.plugin_name)
+        self.benchmark_records = BenchmarkRecords(self)
+        config.pluginmanager.register(self.benchmark_records, BenchmarkRecords.plugin_name)
         given: tuple[int, int] | None = config.getoption("--cgins-shard")
         self._shard = None if given is None else Shard(number=given[0], count=given[1])
-        if self._shard is not None:
-            config.pluginmanager.register(Sharding(self._shard), Sharding.plugin_name)
         self._coverage = coverage.Coverage(config)
         self._calibrations = Calibrations()
         config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
@@ -163,6 +162,12 @@ class GateSession:
         """Run the gate on a case of a `cgins.yaml`, whose next item's case is prepared meanwhile."""
         upcoming = [case for path, case in cases_of(self._next) if path == file] if self._next else []
         return self.evaluator(file).evaluate(case, upcoming=upcoming[0] if upcoming else None)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Deselect other parts before `-k` and `--lf` look: the parts must not hang on what these leave."""
+        if self._shard is not None and (others := left_out(items, self._shard)):
+            config.hook.pytest_deselected(items=others)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> None:
