@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
 import pytest
 
@@ -18,13 +18,10 @@ from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.run.early_verdict import ended_by, lost_by
 from pytest_cgins.verify.messages import RaisedError
 
+ASSERT = "CUDA error: device-side assert triggered"
 BAD_ALLOC = (
     "stderr:\nterminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
 )
-
-
-def raised(kind: str, message: str, *, phase: Literal["load", "bind", "run"] = "run") -> RaisedError:
-    return RaisedError(phase=phase, kind=kind, message=message, remedy="", trace="")
 
 
 @pytest.mark.parametrize(
@@ -42,11 +39,7 @@ def raised(kind: str, message: str, *, phase: Literal["load", "bind", "run"] = "
         (WorkerCrashed("…", fault="worker-lost"), Status.INFRASTRUCTURE, Reason.WORKER_LOST),
         (ServiceError("…", kind="ValueError", text="no"), Status.RUNTIME_ERROR, Reason.RAISED),
         (ServiceError("…", kind="MemoryError"), Status.RUNTIME_ERROR, Reason.OUT_OF_MEMORY),
-        (
-            ServiceError("…", kind="AcceleratorError", text="CUDA error: device-side assert triggered"),
-            Status.RUNTIME_ERROR,
-            Reason.DEVICE_ASSERT,
-        ),
+        (ServiceError("…", kind="AcceleratorError", text=ASSERT), Status.RUNTIME_ERROR, Reason.DEVICE_ASSERT),
     ],
 )
 def test_every_loss_has_its_verdict(error: WorkerError, status: Status, reason: Reason) -> None:
@@ -58,30 +51,28 @@ def test_every_loss_has_its_verdict(error: WorkerError, status: Status, reason: 
 
 
 @pytest.mark.parametrize(
-    ("error", "contract", "status", "reason"),
+    ("phase", "kind", "message", "contract", "reason"),
     [
-        (raised("LaunchError", "k:f raised ValueError: no"), "python", Status.RUNTIME_ERROR, Reason.RAISED),
-        (raised("LaunchError", "relu returned 7: no"), "launcher", Status.RUNTIME_ERROR, Reason.ERROR_CODE),
+        ("run", "LaunchError", "k:f raised ValueError: no", "python", Reason.RAISED),
+        ("run", "LaunchError", "relu returned 7: no", "launcher", Reason.ERROR_CODE),
         (
-            raised("LaunchError", "relu.cu: relu returned 700, without a message"),
+            "run",
+            "LaunchError",
+            "k.cu: relu returned 700, without a message",
             "launcher",
-            Status.RUNTIME_ERROR,
             Reason.ILLEGAL_ADDRESS,
         ),
-        (raised("SystemExit", "0"), "python", Status.RUNTIME_ERROR, Reason.EXITED),
-        (raised("SystemExit", "0", phase="load"), "python", Status.RUNTIME_ERROR, Reason.EXITED),
-        (
-            raised("LaunchError", "k:f raised MemoryError: "),
-            "python",
-            Status.RUNTIME_ERROR,
-            Reason.OUT_OF_MEMORY,
-        ),
-        (raised("ContractError", "too wide", phase="bind"), "launcher", Status.SKIPPED, Reason.CONTRACT),
+        ("run", "SystemExit", "0", "python", Reason.EXITED),
+        ("load", "SystemExit", "0", "python", Reason.EXITED),
+        ("run", "LaunchError", "k:f raised MemoryError: ", "python", Reason.OUT_OF_MEMORY),
+        ("bind", "ContractError", "too wide", "launcher", Reason.CONTRACT),
     ],
 )
 def test_what_a_kernel_raises_is_told_by_its_message(
-    error: RaisedError, contract: str, status: Status, reason: Reason
+    phase: Any, kind: str, message: str, contract: str, reason: Reason
 ) -> None:
     """CUDA's errors, lack of memory and exits have reasons of their own, wherever they were raised."""
-    end = ended_by(error, contract, "recorded", "printed before")
-    assert (end.verdict.status, end.verdict.reason) == (status, reason)
+    error = RaisedError(phase=phase, kind=kind, message=message, remedy="", trace="")
+    verdict = ended_by(error, contract, "recorded", "printed before").verdict
+    status = Status.SKIPPED if reason is Reason.CONTRACT else Status.RUNTIME_ERROR
+    assert (verdict.status, verdict.reason) == (status, reason)

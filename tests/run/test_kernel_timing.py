@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cgins.core import documents
@@ -236,6 +236,7 @@ times = st.lists(st.floats() | st.integers(), min_size=6, max_size=6)
 
 
 @given(data=st.data())
+@settings(deadline=None)
 def test_whatever_is_told_is_refused_or_can_be_reported(data: st.DataObject) -> None:
     """No numbers of a worker end pytest's process: a measurement comes out that can be written and read."""
     key = data.draw(st.sampled_from(list(ready())))
@@ -258,6 +259,7 @@ def test_whatever_is_told_is_refused_or_can_be_reported(data: st.DataObject) -> 
 
 
 @given(data=st.data())
+@settings(deadline=None)
 def test_any_times_that_are_taken_make_a_report(data: st.DataObject) -> None:
     """Up to the bounds of what is believed, in whatever order."""
     prepared = read(Opened, ready(calls=dict.fromkeys(("kernel", "base", "torch"), 10**9)))
