@@ -161,6 +161,8 @@ def serve(listening: socket.socket, client: str, imports: Sequence[str]) -> tupl
     forking._key = lambda module, env: key_of(
         module, {name: value for name, value in env.items() if not name.startswith(OF_RUN)}
     )
+    # Each run has a judge: its imports are behind what forks workers, too.
+    forking._BOOT = f"import pytest_cgins.verify.judge; {forking._BOOT}"
     for module in imports:
         importlib.import_module(module)
     documents.prepare(SessionReport)
