@@ -123,8 +123,8 @@ def draw(run: Callable[[Context], Tensor], context: Context, domain: Domain) -> 
 
 def described(numbers: list[int]) -> str:
     """What a report says of random outputs."""
-    which = f"output{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
-    verb = "is" if len(numbers) == 1 else "are"
+    outputs, verb = ("output", "is") if len(numbers) == 1 else ("outputs", "are")
+    which = f"{outputs} {', '.join(map(str, numbers))}"
     return (
         f"{which} {verb} random: shape, dtype, range and the statistics of {DRAWS} draws of torch are checked, "
         "and no element is compared"

@@ -30,7 +30,7 @@ NO_NUMBERS = {
     "_or_unknown(it.threads_per_sm)": "the same",
     "place": "a file",
     "wanted": "a path",
-    "what": "wrong or slow",
+    "kind": "wrong or slow",
 }
 ONLY_SEVERAL = {
     "cases": "one case has a sentence of its own",
