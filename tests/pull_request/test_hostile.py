@@ -169,20 +169,15 @@ def test_a_source_with_commands_for_a_runner(place: Place) -> None:
     assert "##[" not in said
 
 
-def test_the_base_branch_is_never_the_bots(place: Place) -> None:
-    """A base branch with the name of the kernel's own would be overwritten."""
+@pytest.mark.parametrize("default", [False, True])
+def test_the_base_branch_is_never_the_bots(place: Place, default: bool) -> None:
+    """A base branch with the name of the kernel's own, or such a default branch whatever the base, would be overwritten."""
     commit(place.other, {"README.md": "words"}, branch=BRANCH)
-    assert place.open(None, "--base", BRANCH) == 2
+    if default:
+        place.twin.api.default_branch = BRANCH
+    assert place.open(None, "--base", "main" if default else BRANCH) == 2
     assert f"{BRANCH} is the branch to go into, and would be overwritten" in place.printed().err
     assert place.twin.api.pulls == []
-
-
-def test_a_default_branch_with_such_a_name(place: Place) -> None:
-    """The same of the repository's default branch, whatever the base."""
-    place.twin.api.default_branch = BRANCH
-    assert place.open(None, "--base", "main") == 2
-    assert "would be overwritten" in place.printed().err
-    _untouched(place)
 
 
 OTHER = "kernels/shift.cpp"

@@ -50,11 +50,14 @@ def test_a_change_is_told(project: Path, changed: str, told: str) -> None:
     assert guard.differences(before, seen(project)) == (told,)
 
 
-def test_own_sources_may_change(project: Path) -> None:
-    """The kernel's own sources are what a candidate is."""
+def test_what_may_change_and_what_may_not(project: Path) -> None:
+    """A kernel's own sources are what a candidate is; a test that is gone, and what times are compared with, are told."""
     before = seen(project)
     write(project, {OWN[0]: "other"})
     assert guard.differences(before, seen(project)) == ()
+    assert guard.differences(before, seen(project, "b")) == ("base revision",)
+    (project / "tests/test_all.py").unlink()
+    assert guard.differences(before, seen(project)) == ("tests/test_all.py",)
 
 
 def test_what_searches_learn_is_no_goalpost(project: Path) -> None:
@@ -64,18 +67,6 @@ def test_what_searches_learn_is_no_goalpost(project: Path) -> None:
     assert guard.differences(before, seen(project)) == ()
     write(project, {".cgins/calibration.json": "{}", "methods.json": "{}"})
     assert guard.differences(before, seen(project)) == (".cgins/calibration.json", "methods.json")
-
-
-def test_a_file_that_is_gone_is_told(project: Path) -> None:
-    """Removing a test changes what is guarded."""
-    before = seen(project)
-    (project / "tests/test_all.py").unlink()
-    assert guard.differences(before, seen(project)) == ("tests/test_all.py",)
-
-
-def test_another_base_revision_is_told(project: Path) -> None:
-    """What times are compared with is guarded too."""
-    assert guard.differences(seen(project, "a"), seen(project, "b")) == ("base revision",)
 
 
 def test_digests_of_sources_tell_names_from_texts() -> None:

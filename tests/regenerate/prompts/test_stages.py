@@ -30,6 +30,10 @@ CPP_NAMES = re.compile(r"\w<\w+|\bSM\d+_\w+|\w::\w|CUTE_\w+")
 ALL_GAPS = Gaps(compute=0.5, memory=0.5, latency=0.5)
 
 
+def offers(context):
+    return methods.offers(context, registry.shipped(), MethodMemory(), gaps=ALL_GAPS, metrics={}, applied=())
+
+
 def ask(parent, number, kind="optimise", **given):
     return Ask(parent=parent, kind=kind, round=number, **given)
 
@@ -169,9 +173,7 @@ def test_evidence_goes_before_the_plan():
 def test_a_prompt_for_triton_and_cute_is_about_that_language(kernel, implementation, wanted, focus):
     """The prompt of a search has advice, stage, constants and methods of its language, and no other's names."""
     context = context_of(kernel, implementation, "optimise")
-    offered = methods.offers(
-        context, registry.shipped(), MethodMemory(), gaps=ALL_GAPS, metrics={}, applied=()
-    )
+    offered = offers(context)
     stage = stages.described(context, focus, ALL_GAPS)
     made = assembly.candidate(
         context, ask(0, 1), ROOT, shown=(), evidence="", methods=offered.text(), stage=stage
@@ -198,9 +200,7 @@ def test_methods_for_python_languages_name_nothing_of_cuda_cpp(kernel, implement
     """Whatever kind of op it is, offers for Triton and CuTe's DSL hold no names of CUDA C++ or C++ templates."""
     monkeypatch.setattr(workload, "family_of", lambda op: family)
     context = context_of(kernel, implementation, "optimise")
-    offered = methods.offers(
-        context, registry.shipped(), MethodMemory(), gaps=ALL_GAPS, metrics={}, applied=()
-    )
+    offered = offers(context)
     text = offered.text()
     assert not CUDA_ONLY.search(text), CUDA_ONLY.findall(text)
     assert not CPP_NAMES.search(text), CPP_NAMES.findall(text)
