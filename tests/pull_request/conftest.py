@@ -187,7 +187,11 @@ class Place:
         ]
 
     def rest_calls(self, method: str) -> list[Any]:
-        return [one for one in self.twin.requests if one.method == method and "/api/v3/" in one.path]
+        return [
+            request
+            for request in self.twin.requests
+            if request.method == method and "/api/v3/" in request.path
+        ]
 
 
 @pytest.fixture

@@ -62,11 +62,11 @@ class Installed:
         return code
 
     def asked(self, path: str) -> list[Request]:
-        return [one for one in self.place.twin.requests if one.path == API + path]
+        return [request for request in self.place.twin.requests if request.path == API + path]
 
     def _read(self) -> None:
-        said = self.place.printed()
-        self.printed += said.out + said.err
+        output = self.place.printed()
+        self.printed += output.out + output.err
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def _check_secrets(app: Installed) -> None:
     signed = [_bearer(one) for one in app.asked("/repos/octo/kernels/installation") + app.asked(MINTS)]
     for secret in (*lines, *signed, *app.tokens):
         assert secret not in app.printed
-    for one in app.place.twin.requests:
-        sent = _everything(one)
+    for request in app.place.twin.requests:
+        sent = _everything(request)
         assert not any(line in sent for line in lines)
-        if one.path not in (f"{API}/repos/octo/kernels/installation", API + MINTS):
+        if request.path not in (f"{API}/repos/octo/kernels/installation", API + MINTS):
             assert not any(token in sent for token in signed)
 
 
@@ -135,12 +135,12 @@ def test_the_token_is_for_one_repository_and_two_permissions(app: Installed) -> 
     [minted] = app.minted
     assert minted.permissions == {"metadata": "read", **PERMISSIONS}
     [token] = app.tokens
-    others = [one for one in app.place.twin.requests if _bearer(one) != token]
+    others = [request for request in app.place.twin.requests if _bearer(request) != token]
     assert {one.path for one in others if "/octo/kernels.git/" not in one.path} == {
         f"{API}/repos/octo/kernels/installation",
         API + MINTS,
     }
-    pushed = [one for one in app.place.twin.requests if one.path.endswith("/git-receive-pack")]
+    pushed = [request for request in app.place.twin.requests if request.path.endswith("/git-receive-pack")]
     assert [f"x-access-token:{token}" in _everything(one) for one in pushed] == [True]
 
 
@@ -192,7 +192,7 @@ def test_other_tokens_are_left_alone(app: Installed, monkeypatch: pytest.MonkeyP
     for name in ("GITHUB_TOKEN", "GH_TOKEN"):
         monkeypatch.setenv(name, "a-token-of-others")
     assert app.open() == 0
-    assert not any("a-token-of-others" in _everything(one) for one in app.place.twin.requests)
+    assert not any("a-token-of-others" in _everything(request) for request in app.place.twin.requests)
 
 
 # ---- taken back

@@ -23,7 +23,7 @@ def bot(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _mutations(place: Place) -> list[str]:
-    asked = [one.body["query"] for one in place.twin.requests if one.path.endswith("/graphql")]
+    asked = [request.body["query"] for request in place.twin.requests if request.path.endswith("/graphql")]
     names = ("updateRefs", "createCommitOnBranch")
     return [name for query in asked for name in names if f"{name}(" in query]
 
@@ -54,7 +54,7 @@ def test_an_apps_commit_is_made_before_the_branch_is_set(place: Place) -> None:
     _check_branch(place)
     assert [one.path.rpartition("/")[2] for one in place.rest_calls("POST")][:2] == ["trees", "commits"]
     assert _mutations(place) == ["updateRefs"]
-    assert not any("receive-pack" in one.path + one.query for one in place.twin.requests)
+    assert not any("receive-pack" in request.path + request.query for request in place.twin.requests)
     assert "note:" not in place.printed().err
     assert git(place.bare, "log", "-1", "--format=%an", BRANCH) == "cgins-app[bot]"
 
@@ -95,10 +95,10 @@ def test_a_server_without_graphql(place: Place, token: str, monkeypatch: pytest.
     place.twin.api.graphql = False
     assert place.open() == 0
     _check_branch(place)
-    pushed = any(one.path.endswith("git-receive-pack") for one in place.twin.requests)
+    pushed = any(request.path.endswith("git-receive-pack") for request in place.twin.requests)
     assert pushed == (token == twins.WRITER)
-    said = place.printed().err
-    assert ("note: the commit is not signed: the API did not take it: " in said) == pushed
+    output = place.printed().err
+    assert ("note: the commit is not signed: the API did not take it: " in output) == pushed
 
 
 NOT_YET = {"type": "NOT_FOUND", "message": f"Could not resolve to a branch with the name '{STAGING}'."}
@@ -129,7 +129,7 @@ def test_trouble_is_no_reason_for_an_unsigned_commit(
     assert error["message"] in (said := place.printed().err)
     assert "run the command again later" in said
     assert (place.tip(BRANCH), place.twin.api.pulls) == ("", [])
-    assert not any("receive-pack" in one.path + one.query for one in place.twin.requests)
+    assert not any("receive-pack" in request.path + request.query for request in place.twin.requests)
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_why_a_commit_that_is_there_is_not_signed(place: Place, monkeypatch: pyt
     assert place.open(folder) == 0
     assert "the server signs no commits of this token" in place.printed().err
     assert place.open(folder) == 0
-    said = place.printed().err
-    assert "the commit is not signed: GitHub says of it: unsigned" in said
+    output = place.printed().err
+    assert "the commit is not signed: GitHub says of it: unsigned" in output
     other = place.better()
     assert place.open(other, "--commit-with", "push") == 0
     place.printed()

@@ -166,7 +166,7 @@ def test_a_plain_pull_request(place: Place, said: Say, event: Callable[..., dict
     body = said(event(place, "work"))
     assert place.twin.api.comments[0].number == 2
     assert "proposal" not in body
-    assert not any("/git/commits" in one.path for one in place.twin.requests)
+    assert not any("/git/commits" in request.path for request in place.twin.requests)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_a_push_that_does_not_get_through(place: Place, tool: Clone) -> None:
 
 
 def _pushes(place: Place) -> int:
-    return sum(one.path.endswith("/git-receive-pack") for one in place.twin.requests)
+    return sum(request.path.endswith("/git-receive-pack") for request in place.twin.requests)
 
 
 def test_commits_of_a_branch_are_listed_with_their_messages(place: Place, tool: Clone) -> None:
@@ -121,7 +121,7 @@ def test_the_token_goes_to_one_repository(place: Place) -> None:
     tool = Clone(place.clone, token=twins.WRITER, remote=parse(f"{place.twin.url}/octo/another"))
     with pytest.raises(GitHubError, match="git ls-remote failed"):
         tool.fetch(place.twin.remote, "main")
-    assert {one.authorization for one in place.twin.requests} == {""}
+    assert {request.authorization for request in place.twin.requests} == {""}
 
 
 def test_variables_of_git_do_not_interfere(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,18 +100,18 @@ def test_a_proposal_becomes_a_draft(emulated: Emulated) -> None:
     assert (pull["head"]["ref"], pull["base"]["ref"], pull["user"]["login"]) == (BRANCH, "main", "cgins[bot]")
     assert pull["body"].startswith("<!-- cgins:pr:scale-cpu-cpp -->\n")
     assert [one for one, _ in emulated.front.answered("POST")] == ["/git/trees", "/git/commits", "/git/refs", "/pulls"]  # fmt: skip
-    assert not any("receive-pack" in one.path + one.query for one in emulated.front.requests)
+    assert not any("receive-pack" in request.path + request.query for request in emulated.front.requests)
     assert pull["head"]["sha"] == emulated.git("rev-parse", BRANCH)
     assert emulated.git("rev-parse", f"{BRANCH}^") == emulated.branches()["main"]
     assert emulated.git("diff", "--name-only", "main", BRANCH) == SOURCE
     assert emulated.git("show", f"{BRANCH}:{SOURCE}") + "\n" == FIXED
-    said = emulated.printed()
-    assert said.out == f"opened #1 {emulated.front.url}/octo/kernels/pull/1: {pull['title']}\n"
-    assert said.err == "note: the commit is not signed: the server signs no commits of this token\n"
+    output = emulated.printed()
+    assert output.out == f"opened #1 {emulated.front.url}/octo/kernels/pull/1: {pull['title']}\n"
+    assert output.err == "note: the commit is not signed: the server signs no commits of this token\n"
     emulated.front.requests.clear()
     emulated.front.statuses.clear()
     assert emulated.open(folder) == 0
-    assert {one.method for one in emulated.front.requests if "/api/v3/" in one.path} == {"GET"}
+    assert {request.method for request in emulated.front.requests if "/api/v3/" in request.path} == {"GET"}
     assert emulated.printed().out.startswith("unchanged: #1 ")
 
 
@@ -203,7 +203,11 @@ def test_one_comment_among_many(emulated: Emulated) -> None:
         texts.append(own[1].removeprefix(f"{MARKER}\n").split()[0])
         assert own[0] == "cgins[bot]"
     assert texts == ["**Stale.**", "It"]
-    asked = [one.query for one in emulated.front.requests if one.path.endswith("/comments") and one.query]
+    asked = [
+        request.query
+        for request in emulated.front.requests
+        if request.path.endswith("/comments") and request.query
+    ]
     assert asked == ["per_page=100&page=1", "per_page=100&page=2"] * 2
 
 

@@ -49,7 +49,7 @@ def _check(name: str, kind: str, place: Place, monkeypatch: pytest.MonkeyPatch, 
         bring_back()
         place.twin.faults = faults(at)
         code = place.open(folder, *scene.options)
-        where = faults(at)[0], [f"{one.method} {one.path}" for one in place.twin.requests]
+        where = faults(at)[0], [f"{request.method} {request.path}" for request in place.twin.requests]
         assert code in (scene.code, 2), where
         if survives:
             assert code == scene.code, where

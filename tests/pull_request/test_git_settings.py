@@ -113,7 +113,7 @@ def test_settings_of_the_repository(
         settings.write(f"\n{text}\n")
     git(place.clone, "config", f"http.{place.twin.url}/.extraheader", "AUTHORIZATION: basic bm90OnRoaXM=")
     assert place.open(None, "--commit-with", "push") == 0
-    pushes = [one for one in place.twin.requests if one.path.endswith("git-receive-pack")]
+    pushes = [request for request in place.twin.requests if request.path.endswith("git-receive-pack")]
     assert [one.authorization.startswith("Basic eC1hY2Nlc3MtdG9rZW46") for one in pushes] == [True]
     assert place.source == FIXED
     assert git(place.bare, "for-each-ref", "--format=%(refname)").split() == [

@@ -97,7 +97,7 @@ def test_refs_are_asked_for_in_full(place: Place, api: Graphql) -> None:
     tip = place.tip("main")
     api.update_refs(place.twin.api.node_id, [RefChange(branch="a/b", before=None, after=tip)])
     api.update_refs(place.twin.api.node_id, [RefChange(branch="a/b", before=tip, after=None)])
-    asked = [one.body["variables"]["updates"] for one in place.twin.requests]
+    asked = [request.body["variables"]["updates"] for request in place.twin.requests]
     ref = {"name": "refs/heads/a/b", "force": True}
     assert asked == [
         [{**ref, "beforeOid": ZEROS, "afterOid": tip}],

@@ -140,10 +140,10 @@ def test_what_is_no_file_on_the_base(place: Place, kind: str) -> None:
         (place.other / "kernels").symlink_to("elsewhere")
         commit(place.other, {})
     assert place.open() == 2
-    said = place.printed().err
+    output = place.printed().err
     assert {"submodule": "is a submodule", "folder": "is a folder", "behind-a-link": "is a symbolic link"}[
         kind
-    ] in said
+    ] in output
     _untouched(place)
 
 
@@ -164,9 +164,9 @@ def test_markup_in_a_source(place: Place) -> None:
 def test_a_source_with_commands_for_a_runner(place: Place) -> None:
     """What the command prints gives no commands to a runner that shows it."""
     assert place.open(place.propose(message="::set-output name=a::b\n##[error]x")) == 0
-    said = "".join(place.printed())
-    assert "::set-output" not in said
-    assert "##[" not in said
+    output = "".join(place.printed())
+    assert "::set-output" not in output
+    assert "##[" not in output
 
 
 @pytest.mark.parametrize("default", [False, True])

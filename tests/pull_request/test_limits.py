@@ -167,7 +167,11 @@ def test_a_notice_behind_many_comments(place: Place) -> None:
         edits.append((own.id, own.edits, own.body.partition("\n")[2].split()[0]))
     assert edits == [(151, 0, "**Stale.**"), (151, 0, "**Stale.**"), (151, 1, "It")]
     assert not any(one.edits for one in api.comments[:-1])
-    asked = [one for one in place.twin.requests if one.path.endswith("/comments") and one.method == "GET"]
+    asked = [
+        request
+        for request in place.twin.requests
+        if request.path.endswith("/comments") and request.method == "GET"
+    ]
     assert [one.query for one in asked] == ["per_page=100&page=1", "per_page=100&page=2"] * 3
 
 

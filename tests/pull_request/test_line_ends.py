@@ -123,9 +123,9 @@ def test_a_kernel_that_lfs_keeps(place: Place) -> None:
     _keep(place, kept, kept.stored)
     folder = place.propose()
     assert place.open(folder) == 2
-    said = place.printed().err
-    assert f'"{SOURCE}" is kept by Git LFS on the base branch' in said
-    assert "→ apply the proposal's patch.diff in a clone and push it" in said
+    output = place.printed().err
+    assert f'"{SOURCE}" is kept by Git LFS on the base branch' in output
+    assert "→ apply the proposal's patch.diff in a clone and push it" in output
     _keep(place, kept, kept.wanted)
     assert place.open(folder) == 0
     assert "main has these files already" in place.printed().out

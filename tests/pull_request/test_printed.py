@@ -29,16 +29,16 @@ def test_open(place: Place, monkeypatch: pytest.MonkeyPatch, state: open_proposa
     opened = OpenResult(state=state, branch=BRANCH, number=1, url="u", why=HOSTILE, notes=(HOSTILE,))
     monkeypatch.setattr(open_proposal, "open_pull_request", lambda *_: opened)
     place.open()
-    said = place.printed()
-    _check(said.out)
-    _check(said.err)
+    output = place.printed()
+    _check(output.out)
+    _check(output.err)
     place.open(None, "--json")
-    said = place.printed()
-    told = json.loads(said.out)
+    output = place.printed()
+    told = json.loads(output.out)
     assert told["notes"] == [HOSTILE]
     assert HOSTILE in told["line"]
-    assert said.out.rstrip("\n").isprintable()
-    _check(said.err)
+    assert output.out.rstrip("\n").isprintable()
+    _check(output.err)
 
 
 def test_status_and_close(place: Place) -> None:

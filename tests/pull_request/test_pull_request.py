@@ -53,9 +53,11 @@ def test_a_stale_proposal_is_told(place: Place) -> None:
     folder = place.propose()
     commit(place.other, {SOURCE: "int scale() { return 9; }\n"})
     assert place.open(folder) == 1
-    said = place.printed().out
-    assert said.startswith('the proposal is stale: "kernels/scale.cpp" on main is not what it was made on (')
-    assert "regenerate the kernel on the tip of main" in said
+    output = place.printed().out
+    assert output.startswith(
+        'the proposal is stale: "kernels/scale.cpp" on main is not what it was made on ('
+    )
+    assert "regenerate the kernel on the tip of main" in output
     assert place.tip(BRANCH) == ""
     assert place.twin.api.pulls == []
 
@@ -121,18 +123,18 @@ def test_a_dry_run_changes_nothing(place: Place) -> None:
     folder = place.propose()
     assert place.open(folder, "--dry-run") == 0
     assert place.tip(BRANCH) == ""
-    assert {one.method for one in place.twin.requests if "/api/v3/" in one.path} == {"GET"}
-    assert not any("receive-pack" in one.path + one.query for one in place.twin.requests)
+    assert {request.method for request in place.twin.requests if "/api/v3/" in request.path} == {"GET"}
+    assert not any("receive-pack" in request.path + request.query for request in place.twin.requests)
     place.open(folder)
     place.open(place.better(), "--dry-run")
     place.open(folder, "--dry-run")
-    said = place.printed().out.splitlines()
+    output = place.printed().out.splitlines()
     assert (
-        said[0]
+        output[0]
         == f"dry run: would push {BRANCH} and open a pull request into main: Repair scale (cpp on cpu)"
     )
-    assert said[2].startswith(f"dry run: would push {BRANCH} and update #1 ")
-    assert said[3].startswith("unchanged: #1 ")
+    assert output[2].startswith(f"dry run: would push {BRANCH} and update #1 ")
+    assert output[3].startswith("unchanged: #1 ")
     assert place.source == FIXED
 
 
@@ -195,10 +197,10 @@ def test_what_was_closed_stays_closed_when_others_come(place: Place) -> None:
     commit(place.other, {"README.md": "words"})
     assert place.open(first) == 0
     assert place.open(third) == 0
-    said = place.printed().out.splitlines()
-    assert "#1 " in said[2]
-    assert "was closed: nothing was done" in said[2]
-    assert "has a later proposal, run-2/scale-cpu-cpp" in said[3]
+    output = place.printed().out.splitlines()
+    assert "#1 " in output[2]
+    assert "was closed: nothing was done" in output[2]
+    assert "has a later proposal, run-2/scale-cpu-cpp" in output[3]
     assert [one.state for one in place.twin.api.pulls] == ["closed", "closed"]
 
 

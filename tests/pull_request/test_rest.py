@@ -26,7 +26,7 @@ def api(place: Place) -> Iterator[Rest]:
 
 
 def _pages(place: Place) -> list[str]:
-    return [one.query for one in place.twin.requests]
+    return [request.query for request in place.twin.requests]
 
 
 # ---- pages

@@ -54,6 +54,6 @@ def test_why_a_resumed_run_opens_none(accepted: Place, monkeypatch: pytest.Monke
     monkeypatch.delenv("GITHUB_TOKEN")
     _run(accepted, "draft")
     assert main(["runs", "resume"]) == 0
-    said = accepted.printed().err
-    assert "cgins: no pull request: " in said
-    assert "(--cgins-pr=draft was given)" in said
+    output = accepted.printed().err
+    assert "cgins: no pull request: " in output
+    assert "(--cgins-pr=draft was given)" in output

@@ -90,9 +90,9 @@ def test_strangers_spoil_nothing(asking: Place) -> None:
     commit(asking.other, {"cgins.yaml": CONFIG + wanted})
     assert asking.open() == 0
     assert _given(asking) == (["cgins", "speed"], ["bea"], ["kernels"], [])
-    said = asking.printed().err
-    assert "note: ada cannot be assigned here: correct assignees in cgins.yaml" in said
-    assert "note: the reviewers ada were not taken: " in said
+    output = asking.printed().err
+    assert "note: ada cannot be assigned here: correct assignees in cgins.yaml" in output
+    assert "note: the reviewers ada were not taken: " in output
 
 
 def test_ready_by_the_base_branch(place: Place) -> None:

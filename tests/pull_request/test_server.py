@@ -24,9 +24,9 @@ def test_a_strangers_server(place: Place, monkeypatch: pytest.MonkeyPatch, comma
     """Where nothing but the remote names the server it is not spoken to, and the error says what to set."""
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
     assert _run(place, command) == 2
-    said = place.printed().err
-    assert "the remote is on 127.0.0.1, which is not GitHub's" in said
-    assert "set GITHUB_SERVER_URL to https://127.0.0.1" in said
+    output = place.printed().err
+    assert "the remote is on 127.0.0.1, which is not GitHub's" in output
+    assert "set GITHUB_SERVER_URL to https://127.0.0.1" in output
     assert place.twin.requests == []
 
 

@@ -53,9 +53,9 @@ def _at(place: Place, branch: str = "work") -> str | None:
 def _wrote(place: Place) -> list[str]:
     """Requests that change a branch."""
     return [
-        one.method
-        for one in place.twin.requests
-        if ("/git/refs" in one.path and one.method != "GET") or "updateRefs" in str(one.body)
+        request.method
+        for request in place.twin.requests
+        if ("/git/refs" in request.path and request.method != "GET") or "updateRefs" in str(request.body)
     ]
 
 

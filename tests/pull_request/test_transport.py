@@ -124,7 +124,7 @@ def test_what_must_not_be_done_twice(
     place.twin.faults = [fault]
     with pytest.raises(GitHubError):
         transport.request("POST", COMMENTS, content={"body": "words"}, once=True)
-    assert [one.method for one in place.twin.requests] == ["POST"]
+    assert [request.method for request in place.twin.requests] == ["POST"]
     assert waits == []
 
 

@@ -160,13 +160,13 @@ def test_close(place: Place, options: tuple[str, ...], closes: bool) -> None:
     [pull] = place.twin.api.pulls
     assert (pull.state, place.tip(BRANCH) == "") == (("closed", True) if closes else ("open", False))
     assert len(place.twin.api.comments) == closes
-    said = place.printed().out.splitlines()[1:]
+    output = place.printed().out.splitlines()[1:]
     if closes:
-        assert said == [f"closed #1 {place.twin.url}/octo/kernels/pull/1"]
+        assert output == [f"closed #1 {place.twin.url}/octo/kernels/pull/1"]
         assert "@octo" not in place.twin.api.comments[0].body
         assert "<op>" not in place.twin.api.comments[0].body
     else:
-        assert said == (
+        assert output == (
             [f"dry run: would close #1 {place.twin.url}/octo/kernels/pull/1"]
             if "--dry-run" in options
             else []
@@ -197,9 +197,9 @@ def test_numbers_of_others(place: Place) -> None:
     place.open()
     place.twin.api.pulls[0].body = "mine"
     assert main(["pull-request", "close", "1", "7"]) == 1
-    said = place.printed().err
-    assert "#1 is not an open pull request of a proposal" in said
-    assert "#7 is not an open pull request of a proposal" in said
+    output = place.printed().err
+    assert "#1 is not an open pull request of a proposal" in output
+    assert "#7 is not an open pull request of a proposal" in output
     assert place.twin.api.pulls[0].state == "open"
 
 
@@ -223,10 +223,10 @@ def test_a_moot_one_is_closed_by_open(place: Place) -> None:
     assert place.open(folder) == 0
     [pull] = place.twin.api.pulls
     assert (pull.state, place.tip(BRANCH), len(place.twin.api.comments)) == ("closed", "", 1)
-    said = place.printed().out.splitlines()
-    assert said[1].startswith("dry run: would close #1 ")
-    assert said[2].startswith("main has these files already: closed #1 ")
-    assert said[3] == "main has these files already: nothing was done"
+    output = place.printed().out.splitlines()
+    assert output[1].startswith("dry run: would close #1 ")
+    assert output[2].startswith("main has these files already: closed #1 ")
+    assert output[3] == "main has these files already: nothing was done"
 
 
 def test_a_moot_one_with_a_persons_commits(place: Place) -> None:
