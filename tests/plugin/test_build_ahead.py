@@ -23,6 +23,7 @@ import pytest
 from pytest_cgins.config import load
 from pytest_cgins.core.model import Status
 from pytest_cgins.gate.evaluate import Evaluator
+from tests.forked_python import gate_python
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -117,7 +118,8 @@ def test_the_line_on_a_terminal(project: Path, compiler: dict[str, str]) -> None
     """While the first item waits the builds are shown below the cursor, and cleared before pytest goes on."""
     configure(project, "endless")
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", "--cgins", "--cgins-no-timing"]
+    python = str(gate_python().executable())
+    command = [python, "-m", "pytest", "-p", "pytest_cgins.plugin", "--cgins", "--cgins-no-timing"]
     environment = {**os.environ, **compiler, **ALONE, "COLUMNS": "100", "TERM": "xterm"}
     back = f"\x1b[K\r\x1b[A\x1b[{len('cgins.yaml ')}C"
     line = re.compile(r"\r\ncgins: 0 of 1 kernel ready, building relu/endless \d+ s" + re.escape(back))

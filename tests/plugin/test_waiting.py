@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked_python import gate_python
+
 # Has the CPU to itself until it is told to go on.
 HOLDER = """
 import sys
@@ -57,8 +59,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def command(*options: str) -> list[str]:
-    base = [sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", "--cgins", "--cgins-no-timing"]
-    return [*base, "-k", CASE, *options]
+    base = [str(gate_python().executable()), "-m", "pytest", "-p", "pytest_cgins.plugin", "--cgins"]
+    return [*base, "--cgins-no-timing", "-k", CASE, *options]
 
 
 def read_until_free(stream: int, holder: Holder) -> str:

@@ -73,6 +73,7 @@ class LiveLog:
         if writer.width_of_current_line:  # xdist's dots
             reporter.write_line("")
         reporter.write_line(line)
+        writer.flush()  # a pipe, such as that of a CI job's log, is buffered
 
     def _pytest_shows_them(self) -> bool:
         """Whether pytest's own live log prints each message; it does not see those of xdist's workers."""
