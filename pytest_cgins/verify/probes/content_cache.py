@@ -2,10 +2,10 @@
 
 After the measurement, short calls eight in a row, as they were timed: on numbers that it never saw in turns with the very
 numbers that it was timed on, all written into the same tensors in the same way just before; which of a pair comes first changes
-from pair to pair. In some rounds the timed numbers come right after calls on them, in others after calls on numbers never seen. A
+from pair to pair. In some rounds both come right after calls on the timed numbers, in others after calls on numbers never seen. A
 kernel that keeps results by their inputs' content, many or a few, from whichever sighting on, must compute the one and
 looks the other up, as it did while it was timed: it trips if the first was slower, by 1.8 times (3 in a row) and 5 µs in
-the middle, in every pair of two rounds. A first round ends once no further pairs could make it so. A loaded host turns
+the middle, in every pair of at least 14. A first round ends once no further pairs could make it so. A loaded host turns
 some pairs round: where most of a round's were slower, further rounds follow, until so many were that honest calls, of
 which either is the slower one as often as the other, come to it once in 16,384 times (`signs`).
 
@@ -44,8 +44,8 @@ TOGETHER = 8
 """Calls, each on tensors of its own, that are timed as one: what is kept may be used in the middle of a row alone."""
 TOGETHER_NS = 1e6
 """As far as they take no longer, with the writing of their numbers."""
-IN_A_ROW_S = 5e-3
-"""Of calls on the timed numbers before one of them is timed, but at least two and at most forty."""
+IN_A_ROW_S = 2.5e-3
+"""Of calls on the timed numbers before a call is timed, but at least two and at most forty."""
 OTHERS = 8
 """Calls on unseen numbers before it otherwise, unless they are slow: a processor learns the branches of a small sort."""
 SLOW_NS = 2e7
@@ -58,7 +58,7 @@ LEARNED_NS = 2e5
 MOST_TURNED = 2 / 7
 """Of all pairs, those whose first sighting was not slower, to go on."""
 CERTAIN = 2**14
-"""As for all pairs of two rounds."""
+"""As for all of 14 pairs, which are two rounds of calls that are not slow."""
 
 Pair = tuple[float, float]
 """Nanoseconds on unseen and on seen content."""
@@ -192,19 +192,20 @@ def _round(
     in_a_row = max(2, min(40, int(1e9 * IN_A_ROW_S / taken)))
     others = 0 if taken > SLOW_NS else OTHERS if taken < LEARNED_NS else OTHERS // 2
 
-    def seen() -> float:
-        for number in [0] * in_a_row if row else [0, *(contents.choose() for _ in range(others))]:
-            contents.write(number)
+    def timed(number: int) -> int:
+        # The same before both of a pair: on a loaded host it counts how long a process has run without a pause.
+        for before in [0] * in_a_row if row else [0, *(contents.choose() for _ in range(others))]:
+            contents.write(before)
             call()
-        return _time(call, contents, 0, device)
+        return _time(call, contents, number, device)
 
     end = time.monotonic() + BUDGET_S
     while len(pairs) < PAIRS and (len(pairs) < LEAST_PAIRS or time.monotonic() < end):
         if is_first and _is_cleared(pairs):
             break
-        first = _time(call, contents, contents.choose(), device) if len(pairs) % 2 else None
-        old = seen()
-        pairs.append((_time(call, contents, contents.choose(), device) if first is None else first, old))
+        first = timed(contents.choose()) if len(pairs) % 2 else None
+        seen = timed(0)
+        pairs.append((timed(contents.choose()) if first is None else first, seen))
     return pairs
 
 
@@ -237,7 +238,7 @@ def _is_kept(rounds: Sequence[Sequence[Pair]], row: bool) -> bool:
         return False
     slower = sum(unseen > seen for one in rounds for unseen, seen in one)
     pairs = sum(map(len, rounds))
-    return (len(rounds) == 2 and slower == pairs) or evidence(slower, pairs - slower) >= CERTAIN
+    return (slower == pairs >= 2 * PAIRS) or evidence(slower, pairs - slower) >= CERTAIN
 
 
 def _may_be_kept(rounds: Sequence[Sequence[Pair]], row: bool) -> bool:
