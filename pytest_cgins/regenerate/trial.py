@@ -190,8 +190,9 @@ class Bench:
                 program = ncu.find() if self._is_cuda else None
                 profiler = Profiler(evaluator, folder, program=program, sandbox=self.settings.sandbox)
                 profile = profiler.profile(case)
+            sm_count = max((device.sm_count for device in evaluator.environments()), default=0)
         measured = next((one.measurement for one in timed if one.case.name == case.name), None)
-        return evidence.gathered(profile, measured, tidied=self._tidied())
+        return evidence.gathered(profile, measured, tidied=self._tidied(), sm_count=sm_count)
 
     def _tidied(self) -> tuple[TidyFinding, ...]:
         """What clang-tidy says of the candidate in the first copy, where it is installed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,18 +13,21 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.methods import axis_budget
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.profiling import rooflines as profiled_gaps
-from pytest_cgins.regenerate.profiling.model import CaseProfile, TidyFinding
+from pytest_cgins.regenerate.profiling.model import CaseProfile, ProfiledKernel, TidyFinding
 from pytest_cgins.regenerate.profiling.profile import main_kernel
 
 _MOVED = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 
 
-def figures(measured: Measurement | None, profile: CaseProfile | None) -> dict[str, float]:
+def figures(
+    measured: Measurement | None, profile: CaseProfile | None, *, sm_count: int = 0
+) -> dict[str, float]:
     """All that is known of one case; what is not known is missing, and never 0.
 
     Args:
         measured: its times, with its roofline.
         profile: of the same build and case. Of several launches the longest counts.
+        sm_count: multiprocessors of the device; 0 if that is not known.
     """
     found = _of_times(measured) if measured is not None else {}
     if profile is None:
@@ -41,7 +46,7 @@ def figures(measured: Measurement | None, profile: CaseProfile | None) -> dict[s
         found["launches_per_call"] = float(len(profile.kernels))
         found |= main.raw
         found |= {metric.name: metric.value for metric in main.metrics}
-        found |= _moved(profile, measured)
+        found |= _moved(profile, measured) | _blocks(main, sm_count)
     return found
 
 
@@ -53,6 +58,11 @@ def _of_times(measured: Measurement) -> dict[str, float]:
         found["share_of_bandwidth"] = measured.roofline.share_of_bandwidth
         found["share_of_compute"] = measured.roofline.share_of_compute
     return found
+
+
+def _blocks(main: ProfiledKernel, sm_count: int) -> dict[str, float]:
+    sizes = [int(size) for size in re.findall(r"\d{1,10}", main.grid)]
+    return {"blocks_per_sm": math.prod(sizes) / sm_count} if sizes and sm_count else {}
 
 
 def _moved(profile: CaseProfile, measured: Measurement | None) -> dict[str, float]:
@@ -92,7 +102,11 @@ class Evidence(Document):
 
 
 def gathered(
-    profile: CaseProfile, measured: Measurement | None, *, tidied: Sequence[TidyFinding] = ()
+    profile: CaseProfile,
+    measured: Measurement | None,
+    *,
+    tidied: Sequence[TidyFinding] = (),
+    sm_count: int = 0,
 ) -> Evidence:
     """What a profile and the times of the same case come to.
 
@@ -100,6 +114,7 @@ def gathered(
         profile: of the candidate.
         measured: its times; None if it was not timed.
         tidied: what clang-tidy says of its sources.
+        sm_count: as of `figures`.
     """
     roofline = measured.roofline if measured is not None else None
     counted = profiled_gaps.of_counters(profile.kernels)
@@ -116,7 +131,7 @@ def gathered(
     return Evidence(
         case=profile.case,
         gaps=gaps,
-        figures=figures(measured, profile),
+        figures=figures(measured, profile, sm_count=sm_count),
         near_peak=peak.reason if peak.stop else "",
         lines=(
             *_lines(profile, gaps, peak.reason),

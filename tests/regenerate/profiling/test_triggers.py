@@ -30,10 +30,10 @@ def test_of_a_profile_the_longest_launch_counts() -> None:
     measured = make_evaluation(times_ns=(4000.0, 8000.0)).measurement
     assert measured is not None
     profile = replace(EMPTY, kernels=profiled(ncu.parse_csv(RAW_2025)), functions=(FUNCTION,))
-    found = figures(replace(measured, roofline=ROOFLINE), profile)
+    found = figures(replace(measured, roofline=ROOFLINE), profile, sm_count=128)
     assert found["us_per_call"] == 4.0
     assert found["launches_per_call"] == 2
-    assert found["dram_pct"] == 61.43
+    assert (found["dram_pct"], found["blocks_per_sm"]) == (61.43, 3.0)
     assert found["gpu__time_duration.sum"] == 4096
     assert (found["registers_per_thread"], found["spill_nbytes"], found["local_nbytes"]) == (40, 8, 16)
     assert (found["share_of_bandwidth"], found["share_of_compute"]) == (0.5, 0.25)
@@ -47,7 +47,7 @@ def test_of_a_profile_the_longest_launch_counts() -> None:
 def test_what_is_not_known_is_missing() -> None:
     """Without counters there are launches by the timeline; without a profile there is nothing."""
     assert figures(None, None) == {}
-    assert figures(None, EMPTY) == {}
+    assert figures(None, EMPTY, sm_count=132) == {}
     timeline = (
         TimelineKernel(name="k", count=2, ns_per_call=5.0),
         TimelineKernel(name="m", count=1, ns_per_call=1.0),
