@@ -45,7 +45,7 @@ COMMANDS = {
     "import flashinfer-bench": "recording/importers/test_flashinfer.py::test_workloads_become_traces",
     "import gins": "recording/importers/test_gins.py::test_the_example_file",
     "import kernelbench": "recording/importers/test_kernelbench.py::test_a_problem_becomes_a_trace_of_its_model",
-    "import pt": "recording/importers/test_pairs.py::test_pairs_of_each_form",
+    "import pt": "recording/importers/test_pt_files.py::test_pairs_of_each_form",
     "import refpy": "recording/importers/test_refpy.py::test_arguments_of_a_kernel",
     "import robustkbench": "recording/importers/test_robustkbench.py::test_forward_and_backward_in_every_configuration",
     "merge": "plugin/test_shard.py::test_reports_of_parts_merge_to_that_of_the_whole",
@@ -61,9 +61,9 @@ COMMANDS = {
     "proposal rebase": "regenerate/test_proposal_rebase.py::test_a_base_that_moved_elsewhere",
     "proposal show": "regenerate/test_proposal_commands.py::test_show",
     "proposal verify": "regenerate/test_proposal_commands.py::test_gate_tells_an_honest_proposal_from_a_forged_one",
-    "pull-request close": "pull_request/test_emulator.py::test_close_closes",
+    "pull-request close": "pull_request/test_app_token.py::test_status_and_close_take_it_too",
     "pull-request open": "regenerate/test_whole_loop.py::test_a_broken_kernel_is_repaired_by_a_pull_request",
-    "pull-request status": "pull_request/test_emulator.py::test_status_lists",
+    "pull-request status": "pull_request/test_app_token.py::test_status_and_close_take_it_too",
     "record": "app/commands/test_record.py::test_a_script_is_recorded_as_python_would_run_it",
     "report": "regenerate/test_whole_loop.py::test_a_broken_kernel_is_repaired_by_a_pull_request",
     "run": "regenerate/test_commands.py::test_a_project_is_made_of_a_benchmark_file_and_gets_another_kernel",
@@ -114,7 +114,7 @@ OPTIONS = {
     "--cgins-shard": "plugin/test_shard.py::test_reports_of_parts_merge_to_that_of_the_whole",
     "--cgins-strict": "plugin/test_outcomes.py::test_weak_fails_when_strict",
     "--cgins-suite-tests": "plugin/test_times.py::test_an_unchanged_kernel_is_not_timed_against_itself",
-    "--cgins-timeout": "plugin/test_outcomes.py::test_hanging_kernel_costs_one_case",
+    "--cgins-timeout": "plugin/test_outcomes.py::test_hanging_kernel_costs_its_limit_twice_at_most",
 }
 """The same of pytest's options: the test runs pytest with it, and sees that it does what it is for."""
 # --cgins-sanitize: on a CPU that it leaves such kernels alone; on a GPU in gpu/test_sanitize_gpu.py.

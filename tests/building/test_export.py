@@ -188,8 +188,18 @@ def test_own_ops(own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     monkeypatch.chdir(own)
     monkeypatch.setenv("CPU_FLAGS", "-O0")
     out = own / "out"
-    words = "export blend accumulate-into --as torch-library --namespace mine --out out"
-    assert cli.main(words.split()) == 0
+    words = [
+        "export",
+        "blend",
+        "accumulate-into",
+        "--as",
+        "torch-library",
+        "--namespace",
+        "mine",
+        "--out",
+        "out",
+    ]
+    assert cli.main(words) == 0
     assert "out: blend_cpu, accumulate_into_cpu\nbuild it: pip install" in capsys.readouterr().out
     copied = (out / "src/mine/_op_blend.py").read_text()
     assert "FACTOR = 2.0" in copied

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -232,14 +231,13 @@ def _flashinfer(folder: Path) -> Callable[[bytes], object]:
         definition = _file(folder, "d.json", described)
         line = {"definition": "gather", "workload": found.get("workload")}
         lines = _file(folder, "w.jsonl", json.dumps(line).encode())
+        arguments = Namespace(source=folder, max_mib=MAX_MIB, device="cpu")
 
         def read(collector: Collector) -> None:
             (read_back,) = flashinfer.objects([flashinfer.read_json(definition)], definition, "it")
             flashinfer.text_of(read_back, "name")
             for _, workload in flashinfer._workloads(lines, collector):
-                flashinfer._take(
-                    collector, folder, read_back, workload, "torch.mul", max_mib=MAX_MIB, device="cpu"
-                )
+                flashinfer._take(arguments, collector, read_back, workload, "torch.mul")
 
         return _collected(folder, read)
 
@@ -275,7 +273,7 @@ def _without_permission(folder: Path) -> Callable[[bytes], object]:
     def parse(data: bytes) -> None:
         source = _file(folder, "1_x.py", data)
         for kind in (kind for kind in registry.IMPORTERS if registry.IMPORTERS[kind].runs_code):
-            args = argparse.Namespace(kind=kind, source=source, allow_code=False, out=folder / "never")
+            args = Namespace(kind=kind, source=source, allow_code=False, out=folder / "never")
             with suppress(RecordError):
                 import_export.import_(args)
                 raise AssertionError(f"{kind} was imported without --allow-code")

@@ -208,7 +208,6 @@ def opened(user: User, twin: Twin, told: str) -> tuple[Path, Pull]:
     return proposal, pull
 
 
-@pytest.mark.exam
 def test_a_broken_kernel_is_repaired_by_a_pull_request(user: User, twin: Twin, tmp_path: Path) -> None:
     """A recorded kernel that a person breaks on main is found, repaired by a model, gated again, and merged once."""
     script = Script()
