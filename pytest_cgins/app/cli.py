@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The command's own exit code; 2 after an error of ours or of the arguments; 130 after Ctrl-C.
     """
     words = sys.argv[1:] if argv is None else argv
+    if not words:
+        _parser().print_help(sys.stderr)
+        return EXIT_ERROR
     arguments = _parser().parse_args(import_export.kind_first(words))
     if isinstance(sys.stdout, io.TextIOWrapper):
         # In a locale without arrows they are spelled out.

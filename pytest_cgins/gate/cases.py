@@ -10,7 +10,7 @@ from pytest_cgins.config import Config, Implementation, KernelEntry, specialize
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Case, TracePack
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.packs.store import open_pack
 
 
@@ -39,7 +39,7 @@ def cases_of(
     for kernel in config.kernels:
         if kernel.op not in recorded:
             raise ConfigError(
-                f"{config.file}:{kernel.line}: kernel {kernel.name!r} replaces {kernel.op}, of which "
+                f'{config.file}:{kernel.line}: kernel "{kernel.name}" replaces {kernel.op}, of which '
                 f"none of the {counted(len(packs), 'trace pack')} has a record",
                 remedy=_how_to_have_traces(kernel.op, recorded),
             )
@@ -100,9 +100,11 @@ def _how_to_have_traces(op: str, recorded: list[str]) -> str:
     same = [known for known in recorded if _last_word(known) == _last_word(op)]
     if same:
         return f"write op: {' or op: '.join(same)}, which is recorded: torch has functions under two names"
+    words = {_last_word(known)[0]: known for known in recorded}
+    guess = nearest(_last_word(op)[0], words)
     return (
-        f"record it: cgins record SCRIPT.py --out traces/NAME --ops {op}; recorded are "
-        f"{', '.join(recorded) or 'none'}"
+        f"{guess + ' If not, ' if guess else ''}record it: cgins record SCRIPT.py --out traces/NAME --ops {op}; "
+        f"recorded are {', '.join(recorded) or 'none'}"
     )
 
 

@@ -267,11 +267,17 @@ _SHORT = (
 _PLACES = ("torch.nn.functional", "torch", "torch.Tensor", "torch.linalg", "torch.special", "torch.fft")
 
 
-def full_names(name: str) -> list[str]:
-    """The ops of torch that a name may mean, as a person writes it: `topk`, `F.silu`, `aten::add`, or in full."""
+def in_full(name: str) -> str:
+    """A name whose beginning is written out: `F.silu` is `torch.nn.functional.silu`."""
     for short, full in _SHORT:
         if name.startswith(short):
             name = full + name.removeprefix(short)
+    return name
+
+
+def full_names(name: str) -> list[str]:
+    """The ops of torch that a name may mean, as a person writes it: `topk`, `F.silu`, `aten::add`, or in full."""
+    name = in_full(name)
     asked = [name] if "." in name else [f"{place}.{name}" for place in _PLACES]
     found = []
     for one in asked:

@@ -79,10 +79,19 @@ def load(path: Path) -> SessionReport:
         raise ConfigError(f"{path}: {error.strerror}", remedy=_REMEDY) from None
     except ValueError as error:
         _refuse_other_versions(path)
-        lines = str(error).splitlines()
-        raise ConfigError(f"{path} is not a report: {' '.join(lines[:3])}", remedy=_REMEDY) from None
+        raise ConfigError(f"{path} is not a report: {_complaint(error)}", remedy=_REMEDY) from None
     _refuse_other_versions(path)
     return report
+
+
+def _complaint(error: ValueError) -> str:
+    """The first thing that is wrong."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error).partition("\n")[0]
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
 
 
 def _refuse_other_versions(path: Path) -> None:

@@ -124,8 +124,10 @@ class Cause:
     @property
     def likewise(self) -> str:
         """How many say the same; "" for none."""
-        more = counted(len(self.rest), f"more {self.first.kind}")
-        return f"the same, numbers aside, in {more}" if self.rest else ""
+        fail = "fails" if len(self.rest) == 1 else "fail"
+        return (
+            f"{counted(len(self.rest), f'more {self.first.kind}')} {fail} the same way" if self.rest else ""
+        )
 
 
 def causes(results: Iterable[Result]) -> tuple[Cause, ...]:
@@ -146,7 +148,9 @@ def cause_of(failure: Evaluation | Compilation) -> tuple[str, ...]:
     else:
         case = failure.case
         where = (case.kernel, case.implementation, failure.device_name or case.device.split(":")[0])
-    return (summary.file(failure), *where, verdict.status.value, verdict.reason.value, pattern(message))
+    # One change slows all cases, each in figures and words of its own.
+    said = "" if verdict.status is Status.SLOWER else pattern(message)
+    return (summary.file(failure), *where, verdict.status.value, verdict.reason.value, said)
 
 
 def pattern(message: str) -> str:

@@ -302,7 +302,8 @@ def _counts(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
         for why, count in summary.probes_not_run(report.evaluations):
             yield Text(f"probe not run, {counted(count, 'case')}: {why}")
     again = _seeds(report)
-    built = _built(summary.build_seconds(report.evaluations))
+    failed = any(one.verdict.status is Status.BUILD_ERROR for one in report.evaluations)
+    built = _built(summary.build_seconds(report.evaluations), failed=failed)
     yield Text(again if verbosity < 0 else f"{again}; {built}")
 
 
@@ -313,10 +314,10 @@ def _seeds(report: SessionReport) -> str:
     return f"seeds {', '.join(map(str, seeds))} of {counted(len(report.merged), 'run')}"
 
 
-def _built(seconds: float) -> str:
-    return (
-        f"builds took {time_ns(seconds * 1e9)} in all, side by side" if seconds else "nothing had to be built"
-    )
+def _built(seconds: float, *, failed: bool = False) -> str:
+    if seconds:
+        return f"builds took {time_ns(seconds * 1e9)} in all, side by side"
+    return f"nothing {'else ' if failed else ''}had to be built"
 
 
 def build_lines(compilations: Sequence[Compilation], *, brief: bool = False) -> Iterator[Text]:

@@ -23,7 +23,7 @@ from pytest_cgins.timing.sums import LEAST_CALLS, SumTest, can_prove, with_sums
 REPORT_BLOCKS = 3
 """Blocks that have torch's arm where the kernel is tested against its base; torch is only reported."""
 LEAST_BLOCKS = 3
-REPORT_BUDGET_S = 0.05
+REPORT_BUDGET_S = 0.03
 """Time for blocks that only report, beyond the least number of them."""
 MOST_REPORT_BLOCKS = 16
 TEST_BUDGET_S = 12.0

@@ -156,7 +156,7 @@ def edge_set(
         )
     if blind:
         told = _words(blind)
-        notes.append(f"the edge inputs are without power: torch's own answers to them do not tell {told}")
+        notes.append(f"edge inputs: torch's own answers to them do not tell {told}, so they prove nothing")
     return made, notes
 
 

@@ -160,7 +160,7 @@ class JudgeService:
                     cause = diagnosis.explain_probe(answered, prepared.builder, prepared.semantics, tolerance)
                 suspicions.take_answer(answered, cause, prepared.base.expected)
         else:
-            why = "the kernel is wrong on the inputs that decide: it cannot be told what only this would show"
+            why = "not run: the kernel has already failed"
             suspicions.not_run |= {answered.made.probe: why for answered in probes if answered.checks}
         suspicions.not_run |= prepared.not_run
         suspicions.not_run |= dict.fromkeys(TIMED, question.untimed)

@@ -50,8 +50,8 @@ def spread(
 def note(names: Sequence[str]) -> str:
     """What a reader must know of it, and what to do where it is wrong."""
     return (
-        f"fresh inputs of {', '.join(names)} have both signs, though the recorded ones have one: torch takes them "
-        f"(where they may not come, cgins.yaml: semantics: {{domain: {{{names[0]}: [0, null]}}}})"
+        f"recorded with one sign, tested with both, since torch takes them: {', '.join(names)} "
+        f"(if the other cannot occur, say so in cgins.yaml: semantics: {{domain: {{{names[0]}: [0, null]}}}})"
     )
 
 

@@ -212,8 +212,8 @@ def test_commands_of_pipelines_are_not_in_the_first_help(cgins: Command) -> None
 
 def test_schema_lines_of_ops(cgins: Command) -> None:
     """By any name that people have for an op; a misspelt one is guessed."""
-    assert cgins(Path(), "schema", "--op", "F.silu").stdout == "// cgins: silu(Tensor self) -> Tensor\n"
-    assert "// cgins: topk(Tensor self, int k," in cgins(Path(), "schema", "--op", "topk").stdout
+    assert cgins(Path(), "schema", "--op", "F.silu").stdout == "// cgins: silu(Tensor input) -> Tensor\n"
+    assert "// cgins: topk(Tensor input, int k," in cgins(Path(), "schema", "--op", "topk").stdout
     assert "// cgins: add(Tensor self, Tensor other" in cgins(Path(), "schema", "--op", "aten::add").stdout
     missed = cgins(Path(), "schema", "--op", "tpok")
     assert missed.returncode == 2

@@ -475,7 +475,7 @@ def test_an_op_without_records_is_refused(project: Path, tmp_path: Path) -> None
     file.write_text(file.read_text().replace("functional.relu", "functional.gelu"))
     with pytest.raises(ConfigError) as caught:
         Evaluator(load(file), seed=1).cases()
-    assert "kernel 'relu' replaces torch.nn.functional.gelu" in caught.value.what
+    assert 'kernel "relu" replaces torch.nn.functional.gelu' in caught.value.what
     assert "cgins record SCRIPT.py --out traces/NAME --ops torch.nn.functional.gelu" in caught.value.remedy
 
 
@@ -494,6 +494,14 @@ def test_a_name_of_which_packs_have_another_is_told(written: str, recorded: list
     remedy = cases_module._how_to_have_traces(written, [*others, *recorded])
     assert remedy.startswith(f"write op: {' or op: '.join(recorded)}, which is recorded")
     assert f"--ops {written}; recorded are torch.mul" in cases_module._how_to_have_traces(written, others)
+
+
+def test_a_misspelt_op_is_guessed() -> None:
+    """By its last word, among those that are recorded."""
+    remedy = cases_module._how_to_have_traces(
+        "torch.nn.functional.silo", ["torch.mul", "torch.nn.functional.silu"]
+    )
+    assert remedy.startswith('did you mean "silu"? If not, record it: cgins record SCRIPT.py')
 
 
 def test_every_second_name_of_torch_is_found_by_its_last_word() -> None:

@@ -111,7 +111,7 @@ def test_a_repeated_cause_is_one_line_in_pytests_list(make_evaluation: Make) -> 
     results.shorten_repeats()
     assert [one.longreprtext for one in reports] == [
         "long",
-        "INCORRECT (ok): 4 elements are wrong [as cgins.yaml::a, numbers aside]",
+        "INCORRECT (ok): 4 elements are wrong [same failure as cgins.yaml::a]",
         "long",
     ]
     assert reports[1].longrepr.reprcrash.message == reports[1].longreprtext  # type: ignore[union-attr]

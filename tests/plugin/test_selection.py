@@ -72,7 +72,7 @@ def test_several_files_in_one_session(project: Path, run: Callable[..., Run]) ->
         (
             "functional.threshold",
             "functional.gelu",
-            r"cgins\.yaml:\d+: kernel 'threshold' replaces torch\.nn\.functional\.gelu",
+            r'cgins\.yaml:\d+: kernel "threshold" replaces torch\.nn\.functional\.gelu',
         ),
     ],
 )

@@ -55,10 +55,10 @@ def test_an_argument_of_one_sign_gets_both(tmp_path: Path) -> None:
     """A ReLU that was recorded on [0, 1) is asked on negative numbers as well, and the report says so."""
     prepared = _prepared(tmp_path / "pack", rectified, _rand(16, 32))
     assert _signs(prepared, "x") == {-1.0, 1.0}
-    (told,) = [note for note in prepared.notes if "both signs" in note]
+    (told,) = [note for note in prepared.notes if "tested with both" in note]
     assert told == (
-        "fresh inputs of x have both signs, though the recorded ones have one: torch takes them "
-        "(where they may not come, cgins.yaml: semantics: {domain: {x: [0, null]}})"
+        "recorded with one sign, tested with both, since torch takes them: x "
+        "(if the other cannot occur, say so in cgins.yaml: semantics: {domain: {x: [0, null]}})"
     )
 
 
@@ -78,7 +78,9 @@ def test_an_argument_may_keep_its_sign(
         tmp_path / "pack", op, *(_rand(16, 32, seed=seed) for seed in range(len(signs))), **options
     )
     assert {name: _signs(prepared, name) for name in signs} == signs
-    assert any("fresh inputs of x have both signs" in note for note in prepared.notes) is (-1.0 in signs["x"])
+    assert any("tested with both, since torch takes them: x" in note for note in prepared.notes) is (
+        -1.0 in signs["x"]
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 2])

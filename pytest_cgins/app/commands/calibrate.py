@@ -36,8 +36,8 @@ def add_parsers(subparsers: Subparsers) -> None:
         "calibrate  measure the timing noise of this device",
         run_calibrate,
         "Time kernels of cgins.yaml against second builds of themselves in fresh processes, for calls of "
-        "each length, and keep what came out for `pytest --cgins`: slowdowns below 2.5 times the upper bound of the spread between "
-        "processes are let pass there. Run it where the gate runs, with nothing else on the device.",
+        "each length, and keep the result for `pytest --cgins`, which then tolerates slowdowns up to 2.5 times the upper bound "
+        "of the spread between processes. Run it where the gate runs, with nothing else on the device.",
     )
     option(parser, "kernels KERNEL  names in cgins.yaml; default: all", nargs="*")
     add_config_option(parser)

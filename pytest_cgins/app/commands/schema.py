@@ -68,7 +68,7 @@ def _print_schemas_of(name: str) -> int:
 
     full = ops.full_names(name)
     if not full:
-        ops.locate(name)
+        ops.locate(ops.in_full(name))
     lines = dict.fromkeys(line for one in full or [name] for line in overloads(one))
     for line in lines:
         try:

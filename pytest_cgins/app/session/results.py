@@ -94,7 +94,7 @@ class Results:
             if report.when != "teardown":
                 first = self._first_of_cause.setdefault(cause_of(judged), report.nodeid)
                 if first != report.nodeid:
-                    self._repeats.append((report, f"{headline(judged)} [as {first}, numbers aside]"))
+                    self._repeats.append((report, f"{headline(judged)} [same failure as {first}]"))
         if report.nodeid in self._blameless:
             self._infrastructure_failures += 1
         else:

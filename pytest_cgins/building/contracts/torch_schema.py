@@ -25,12 +25,19 @@ _WORDS = (
 
 
 def overloads(op: str) -> tuple[str, ...]:
-    """Torch's schemas of an op, in the contract's words, without namespace and overload; () for ops that are not torch's."""
+    """Torch's schemas of an op, in the contract's words, without namespace and overload; () for ops that are not torch's.
+
+    What schemas call `self` is `input` to torch's functions, and so in recorded calls.
+    """
+    keeps_self = op.startswith(("torch.Tensor.", "torch.ops."))
     made = []
     for schema in _asked(op)["schemas"]:
         text = str(schema)
         for pattern, word in _WORDS:
             text = re.sub(pattern, word, text)
+        if not keeps_self:
+            text = re.sub(r"(\bTensor\S*) self\b", r"\1 input", text)
+        text = re.sub(r"(?<==)\d\.\d+e-?\d+", lambda number: repr(float(number[0])), text)
         made.append(re.sub(r"^\w+::(\w+)(?:\.\w+)?", r"\1", text))
     return tuple(made)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.schema import SchemaArgument
@@ -115,16 +114,12 @@ def _entry_name(name: str) -> str:
 
 def _known(op: str) -> Iterable[SchemaArgument]:
     """Arguments of torch's own schemas of an op, `self` as functions call it."""
-    forward = op.partition("@")[0]
-    for text in overloads(forward):
+    for text in overloads(op.partition("@")[0]):
         try:
             schema = schemas.parse(text)
         except SourceError:
             continue
-        for argument in schema.arguments:
-            yield argument
-            if argument.name == "self" and not forward.startswith("torch.Tensor."):
-                yield replace(argument, name="input")
+        yield from schema.arguments
 
 
 def _order(traces: Sequence[Trace]) -> list[Argument]:
