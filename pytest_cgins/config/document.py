@@ -262,9 +262,10 @@ class Value:
         is_there = os.path.isdir if kind == "folder" else os.path.isfile
         exists = is_there(path) or (kind == "file" and self.section.alone)
         if not exists:
+            folder = text.rstrip("/").removesuffix(path.name)
             self.fail(
                 f"no such {kind}: {text}",
-                remedy=nearest(path.name, _names_in(path.parent))
+                remedy=nearest(path.name, _names_in(path.parent)).replace('"', f'"{folder}', 1)
                 or f"the path starts at {self.section.file.parent}",
             )
         return path

@@ -28,7 +28,10 @@ def test_a_missing_source_stops_its_own_kernel_alone(
         "scaled/python f32-5x4-9132": "PASSED",
     }
     message = done.evaluations()["threshold/cpp f32-3x5-fbcb"]["verdict"]["message"]
-    assert message == 'cgins.yaml:13: no such file: kernels/threshold.cpp\n→ did you mean "thresholds.cpp"?'
+    assert (
+        message
+        == 'cgins.yaml:13: no such file: kernels/threshold.cpp\n→ did you mean "kernels/thresholds.cpp"?'
+    )
     built = cgins(project, "build", "relu", "threshold")
     assert "threshold/cpp (cpu)" in built.stdout
     assert "relu/right (cpu)" in built.stdout

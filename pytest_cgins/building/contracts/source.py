@@ -143,9 +143,8 @@ def _require_files(files: Sequence[Path], where: str, root: Path) -> None:
         # os.path answers False for names that no file can have, where Path may raise.
         if not os.path.isfile(file):  # noqa: PTH113
             shown = os.path.relpath(file, root)
-            raise SourceError(
-                f"{where}: no such file: {shown}", remedy=_similar(file) or f"the path starts at {root}"
-            )
+            guess = _similar(file).replace('"', f'"{shown.removesuffix(file.name)}', 1)
+            raise SourceError(f"{where}: no such file: {shown}", remedy=guess or f"the path starts at {root}")
 
 
 def _similar(file: Path) -> str:
