@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.text import nearest
+from pytest_cgins.core.text import nearest, nearest_path
 
 if TYPE_CHECKING:
     from yaml import Node
@@ -262,20 +262,11 @@ class Value:
         is_there = os.path.isdir if kind == "folder" else os.path.isfile
         exists = is_there(path) or (kind == "file" and self.section.alone)
         if not exists:
-            folder = text.rstrip("/").removesuffix(path.name)
             self.fail(
                 f"no such {kind}: {text}",
-                remedy=nearest(path.name, _names_in(path.parent)).replace('"', f'"{folder}', 1)
-                or f"the path starts at {self.section.file.parent}",
+                remedy=nearest_path(path, text) or f"the path starts at {self.section.file.parent}",
             )
         return path
-
-
-def _names_in(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names are enough
-    except (OSError, ValueError):
-        return []
 
 
 Readers = Mapping[str, Callable[[Value], Any]]

@@ -58,3 +58,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """`did you mean "…"?` for the most similar known word, else the empty string."""
     matches = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f'did you mean "{matches[0]}"?' if matches else ""
+
+
+def nearest_path(path: Path, shown: str) -> str:
+    """The same for the most similar name in the folder of a path, written as the path is `shown`."""
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return ""
+    folder = shown.rstrip("/").removesuffix(path.name)
+    return nearest(path.name, names).replace('"', f'"{folder}', 1)

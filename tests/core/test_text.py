@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.core.text import counted, nearest
+from pytest_cgins.core.text import counted, nearest, nearest_path
 
 ROOT = Path(__file__).parents[2]
 STANDALONE = {
@@ -150,3 +150,10 @@ def test_nearest_names_the_most_similar_word() -> None:
 def test_nearest_says_nothing_when_nothing_is_similar() -> None:
     """No guess is better than a wild one."""
     assert nearest("zebra", ["source", "target"]) == ""
+
+
+def test_a_path_is_guessed_as_it_is_written(tmp_path: Path) -> None:
+    """What is similar in its folder, behind what was written before the name; nothing where there is no folder."""
+    (tmp_path / "relu.cpp").touch()
+    assert nearest_path(tmp_path / "rleu.cpp", "kernels/rleu.cpp") == 'did you mean "kernels/relu.cpp"?'
+    assert nearest_path(tmp_path / "gone" / "rleu.cpp", "gone/rleu.cpp") == ""

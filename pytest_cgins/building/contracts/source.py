@@ -22,7 +22,7 @@ from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core import syntax
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.model import CONTRACT_VERSION, KernelSource
-from pytest_cgins.core.text import nearest
+from pytest_cgins.core.text import nearest, nearest_path
 
 
 def find(
@@ -97,7 +97,7 @@ def read(file: Path) -> str:
     except FileNotFoundError:
         raise SourceError(
             f"{file}: no such file",
-            remedy=_similar(file) or "paths in cgins.yaml start at the folder it lies in",
+            remedy=nearest_path(file, file.name) or "paths in cgins.yaml start at the folder it lies in",
         ) from None
     except OSError as error:
         raise SourceError(f"{file}: {error.strerror}", remedy="make the file readable") from error
@@ -143,15 +143,10 @@ def _require_files(files: Sequence[Path], where: str, root: Path) -> None:
         # os.path answers False for names that no file can have, where Path may raise.
         if not os.path.isfile(file):  # noqa: PTH113
             shown = os.path.relpath(file, root)
-            guess = _similar(file).replace('"', f'"{shown.removesuffix(file.name)}', 1)
-            raise SourceError(f"{where}: no such file: {shown}", remedy=guess or f"the path starts at {root}")
-
-
-def _similar(file: Path) -> str:
-    try:
-        return nearest(file.name, [path.name for path in file.parent.iterdir()])
-    except (OSError, ValueError):
-        return ""
+            raise SourceError(
+                f"{where}: no such file: {shown}",
+                remedy=nearest_path(file, shown) or f"the path starts at {root}",
+            )
 
 
 def _refuse_host_launch(text: str, file: Path) -> None:
