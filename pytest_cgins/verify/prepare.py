@@ -34,6 +34,8 @@ from pytest_cgins.verify.semantics import Semantics, check_names, chooses, of
 from pytest_cgins.verify.size_trial import ProbedCall
 
 _SHOWN = 4
+_ATTEMPTS = 6
+"""How often few fresh elements are drawn at most: of six numbers, relu drops all in one draw of fourteen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,21 +220,33 @@ def _draw(
         return [], ["no edge inputs: the op returns integers, and ties may be broken either way"]
     if name == "edge" and chooses(call):
         return [], ["no edge inputs: the gradient goes to chosen elements, and ties may be broken either way"]
-    notes: list[str] = []
-    if name == "fresh":
-        drawn = inputs.fresh(call, recorded, key, declared)
-        tensors, signed = sign_trial.spread(builder, semantics, drawn, key)
-        notes += [sign_trial.note(signed)] if signed else []
-    else:
-        tensors = inputs.edge(call, recorded, key, declared)
+    draw = partial(inputs.fresh if name == "fresh" else inputs.edge, call, recorded)
+    tensors = draw(key, declared)
     if first is not None and all(map(torch.equal, tensors, recorded)):
         return [], [f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"]
     if name == "fresh":
-        return [builder.make(name, tensors)], notes
+        return _fresh(builder, semantics, tensors, lambda again: draw(again, declared), key)
     made, told = forgery_check.edge_set(
-        partial(builder.make, name), partial(inputs.edge, call, recorded, key, declared), semantics, call
+        partial(builder.make, name), partial(draw, key, declared), semantics, call
     )
     return [made], told
+
+
+def _fresh(
+    builder: InputSetBuilder,
+    semantics: Semantics,
+    drawn: list[Tensor],
+    redraw: Callable[[str], list[Tensor]],
+    key: str,
+) -> tuple[list[InputSet], list[str]]:
+    """The set of fresh inputs; few elements are drawn again while torch's answer to them is one that can be forged."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        tensors, signed = sign_trial.spread(builder, semantics, drawn, key)
+        made = builder.make("fresh", tensors)
+        if attempt == _ATTEMPTS or not forgery_check.forged_by_chance(made.expected):
+            break
+        drawn = redraw(f"{key}/{attempt}")
+    return [made], [sign_trial.note(signed)] if signed else []
 
 
 def _drawn(trace: Trace, semantics: Semantics) -> dict[int, Domain]:

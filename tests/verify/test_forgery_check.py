@@ -177,3 +177,14 @@ def test_a_set_that_nothing_helps_is_named(tmp_path: Path, project: Callable[[st
         "so they prove nothing"
     )
     assert [note.split(":")[0] for note in notes[1:]] == ["probe sizes", "probe layouts"]
+
+
+def test_few_fresh_elements_are_drawn_again_while_a_forged_answer_is_right(tmp_path: Path) -> None:
+    """Seeds by which relu dropped all recorded, fresh and edge elements: zeros passed, and a right kernel was `WEAK`."""
+    torch.manual_seed(0)
+    record(tmp_path, lambda: functional.relu(torch.randn(2, 3)), "torch.nn.functional.relu", tier="recipe")
+    reader = open_pack(tmp_path)
+    (trace,) = reader.pack.traces
+    for seed in (*range(1_000_363, 1_000_366), 1_001_614):
+        power = prepare(trace, reader, "cpu", seed).power(DERIVED)
+        assert [one.forgery for one in power if not one.caught] == []
