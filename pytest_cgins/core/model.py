@@ -702,7 +702,7 @@ class Probe(Document):
     name: str
     """Name of the probe, as in cgins.yaml: `repeat`, `late_work`."""
     outcome: Literal["held", "tripped", "excused", "not-run"]
-    """`tripped`: the kernel is suspect; `excused`: not looked for, and cgins.yaml says why; `not-run`: the probe
+    """`tripped`: the kernel fails; `excused`: not looked for, and cgins.yaml says why; `not-run`: the probe
     does not apply to this case, or could not be finished."""
     reason: Reason
     """`ok`, or what it tripped with."""
@@ -730,7 +730,7 @@ class Correctness(Document):
 
     @property
     def tripped(self) -> tuple[Probe, ...]:
-        """The probes that make the kernel suspect."""
+        """The probes that the kernel fails."""
         return tuple(probe for probe in self.probes if probe.outcome == "tripped")
 
     @property

@@ -10,7 +10,7 @@ from pytest_cgins.config import ResourceLimits
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Correctness, KernelResources, Reason, Status, Verdict
 from pytest_cgins.core.text import counted
-from pytest_cgins.verify.probes.registry import PROBE_SPECS
+from pytest_cgins.verify.probes.registry import CHEATS, PROBE_SPECS
 
 WARP_THREADS = 32
 REGISTERS_PER_PARTITION = 16384
@@ -30,23 +30,24 @@ def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict
         measurement: its timings; reported, they do not decide anything yet.
 
     Returns:
-        `SUSPECT` with tampering, or the first probe that tripped and explains wrong answers, else `INCORRECT` with the first
-        check that failed, else `SUSPECT` with the first of the other probes, `SKIPPED` when no element was
-        compared (empty never passes), `WEAK` when a forged answer would have passed too, else `PASSED`.
+        Tampering, else the first probe that tripped and explains wrong answers, else the first check that failed, else
+        the first of the other probes: `SUSPECT` if that looks like a cheat, else `INCORRECT`. Where nothing failed,
+        `SKIPPED` when no element was compared (empty never passes), `WEAK` when a forged answer would have passed
+        too, else `PASSED`.
     """
     numbers = _numbers(correctness, measurement)
     failed = [check for check in correctness.checks if not check.passed]
-    suspect = [probe for probe in correctness.tripped if not failed or PROBE_SPECS[probe.name].explains]
+    tripped = [probe for probe in correctness.tripped if not failed or PROBE_SPECS[probe.name].explains]
     # A process that the kernel has changed may show anything; a cause says more than what follows from it.
-    suspect.sort(
+    tripped.sort(
         key=lambda probe: (probe.reason is not Reason.TAMPERING, not PROBE_SPECS[probe.name].explains)
     )
-    if suspect:
+    if tripped:
         return Verdict(
-            status=Status.SUSPECT,
-            reason=suspect[0].reason,
+            status=Status.SUSPECT if tripped[0].reason in CHEATS else Status.INCORRECT,
+            reason=tripped[0].reason,
             message="\n".join(
-                [suspect[0].message, *(f"also {one.name}: {one.message}" for one in suspect[1:])]
+                [tripped[0].message, *(f"also {probe.name}: {probe.message}" for probe in tripped[1:])]
             ),
             numbers=numbers,
         )

@@ -1,4 +1,4 @@
-"""CUDA kernels run once more under compute-sanitizer; what it finds makes them suspect."""
+"""CUDA kernels run once more under compute-sanitizer; what it finds makes them `INCORRECT`."""
 
 from __future__ import annotations
 

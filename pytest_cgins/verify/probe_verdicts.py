@@ -1,4 +1,4 @@
-"""From what probes saw, and from the answers to their sets of inputs, to what a kernel is suspected of."""
+"""From what probes saw, and from the answers to their sets of inputs, to what a kernel fails with."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Row:
     def as_it_should(self) -> bool:
         """Caught by its own reason; for an honest kernel, passed."""
         if not self.expected and self.is_timed:  # it may be slower than its base
-            return self.status != Status.SUSPECT.value
+            return self.status not in (Status.SUSPECT.value, Status.INCORRECT.value)
         if not self.expected:
             return self.status == Status.PASSED.value
         return Status(self.status).outcome == "fail" and self.reason in self.expected

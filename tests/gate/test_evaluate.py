@@ -261,7 +261,7 @@ def test_a_write_past_the_end_is_found_and_costs_its_own_case_only(
     """The guard behind an output names the kernel that wrote there, whatever the user's environment says."""
     monkeypatch.setenv("CGINS_BARE_OUTPUTS", "1")
     found = evaluate(project, evaluators, "source: past.cpp")
-    assert (found.verdict.status, found.verdict.reason) == (Status.SUSPECT, Reason.OUT_OF_BOUNDS)
+    assert (found.verdict.status, found.verdict.reason) == (Status.INCORRECT, Reason.OUT_OF_BOUNDS)
     assert "behind output 0 were overwritten" in found.verdict.message
 
 

@@ -88,13 +88,13 @@ def test_recorded_sizes_are_checked_on_their_own_build(evaluate: Callable[..., E
 def test_other_sizes_are_checked_on_the_general_build(evaluate: Callable[..., Evaluation]) -> None:
     """A general build that is wrong is found by inputs of other sizes, though the recorded size has its own build."""
     found = evaluate(general=WRONG, special=RIGHT).verdict
-    assert (found.status, found.reason) == (Status.SUSPECT, Reason.SIZE_DEPENDENT)
+    assert (found.status, found.reason) == (Status.INCORRECT, Reason.SIZE_DEPENDENT)
 
 
 def test_a_build_that_looks_at_more_than_its_macros_is_found(evaluate: Callable[..., Evaluation]) -> None:
     """A build that takes the recorded number of rows for granted is wrong for another one: sizes differ there, too."""
     found = evaluate(general=RIGHT, special="i < 240 && !(x[i] < 0) ? x[i] : i < 240 ? 0 : 7").verdict
-    assert (found.status, found.reason) == (Status.SUSPECT, Reason.SIZE_DEPENDENT)
+    assert (found.status, found.reason) == (Status.INCORRECT, Reason.SIZE_DEPENDENT)
 
 
 def test_a_build_that_no_recorded_call_takes_is_refused(project: Path) -> None:

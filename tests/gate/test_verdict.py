@@ -18,7 +18,7 @@ from pytest_cgins.core.model import (
     Verdict,
 )
 from pytest_cgins.gate.verdict import decide, decide_resources, match, plain_name, resident_warps
-from pytest_cgins.verify.probes.registry import PROBE_SPECS
+from pytest_cgins.verify.probes.registry import CHEATS, PROBE_SPECS
 
 GOOD = Check(
     rule="gold", inputs="recorded", passed=True, reason=Reason.OK, message="", share=0.25, compared=8
@@ -300,29 +300,29 @@ def test_nothing_grows_against_itself(functions: list[KernelResources]) -> None:
     assert (verdict.status, verdict.message) == (Status.PASSED, "")
 
 
-def suspect(name: str, message: str = "seen") -> Probe:
+def tripped(name: str, message: str = "seen") -> Probe:
     """A probe that tripped, with its usual reason."""
     return Probe(name=name, outcome="tripped", reason=PROBE_SPECS[name].reason, message=message)
 
 
-def test_a_probe_that_trips_makes_a_right_kernel_suspect() -> None:
+def test_a_probe_that_trips_fails_a_kernel_with_right_numbers() -> None:
     """Right numbers do not help: the verdict has the probe's reason and message, and names the others."""
-    probes = (suspect("repeat", "differs"), suspect("memory_leak", "grows"))
+    probes = (tripped("repeat", "differs"), tripped("memory_leak", "grows"))
     verdict = decide(Correctness(checks=(GOOD,), power=(CAUGHT,), probes=probes), None)
-    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.NOT_REPEATABLE)
+    assert (verdict.status, verdict.reason) == (Status.INCORRECT, Reason.NOT_REPEATABLE)
     assert verdict.message == "differs\nalso memory_leak: grows"
 
 
 def test_tampering_comes_first() -> None:
     """What other probes see in a process that the kernel has changed may be its work."""
-    probes = (suspect("repeat", "differs"), suspect("integrity", "replaced"))
+    probes = (tripped("repeat", "differs"), tripped("integrity", "replaced"))
     verdict = decide(Correctness(checks=(GOOD,), power=(CAUGHT,), probes=probes), None)
     assert verdict.reason is Reason.TAMPERING
 
 
 def test_a_cause_comes_before_what_follows_from_it() -> None:
     """A result cache answers differently where an address is given again: it is called a cache, not a race."""
-    probes = (suspect("repeat", "differs"), suspect("fresh_memory", "kept"))
+    probes = (tripped("repeat", "differs"), tripped("fresh_memory", "kept"))
     verdict = decide(Correctness(checks=(GOOD,), power=(CAUGHT,), probes=probes), None)
     assert (verdict.reason, verdict.message) == (Reason.STALE_ANSWER, "kept\nalso repeat: differs")
 
@@ -330,18 +330,35 @@ def test_a_cause_comes_before_what_follows_from_it() -> None:
 @pytest.mark.parametrize("name", sorted(PROBE_SPECS))
 def test_a_wrong_kernel_is_called_by_the_probe_that_explains_it(name: str) -> None:
     """Stale answers or late work are why numbers are wrong; a leak or a race of its own is not."""
-    verdict = decide(Correctness(checks=(GOOD, BAD), power=(), probes=(suspect(name),)), None)
-    expected = (
-        (Status.SUSPECT, PROBE_SPECS[name].reason)
-        if PROBE_SPECS[name].explains
-        else (Status.INCORRECT, BAD.reason)
-    )
-    assert (verdict.status, verdict.reason) == expected
+    verdict = decide(Correctness(checks=(GOOD, BAD), power=(), probes=(tripped(name),)), None)
+    reason = PROBE_SPECS[name].reason if PROBE_SPECS[name].explains else BAD.reason
+    assert verdict.reason is reason
+    assert verdict.status is (Status.SUSPECT if reason in CHEATS else Status.INCORRECT)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "status"),
+    [
+        ("poison", Reason.UNWRITTEN, Status.INCORRECT),
+        ("inputs_unchanged", Reason.INPUT_CHANGED, Status.INCORRECT),
+        ("sizes", Reason.SIZE_DEPENDENT, Status.INCORRECT),
+        ("memcheck", Reason.MEMCHECK, Status.INCORRECT),
+        ("on_stream", Reason.NOT_ON_STREAM, Status.INCORRECT),
+        ("fresh_memory", Reason.NOT_REPEATABLE, Status.INCORRECT),
+        ("fresh_memory", Reason.STALE_ANSWER, Status.SUSPECT),
+        ("op_callback", Reason.OP_CALLBACK, Status.SUSPECT),
+        ("physical_floor", Reason.TOO_FAST, Status.SUSPECT),
+    ],
+)
+def test_only_what_looks_like_a_cheat_is_suspect(name: str, reason: Reason, status: Status) -> None:
+    """A kernel that is merely buggy is not accused; the reason decides, as a probe may have several."""
+    probe = replace(tripped(name), reason=reason)
+    assert decide(Correctness(checks=(GOOD,), power=(CAUGHT,), probes=(probe,)), None).status is status
 
 
 @pytest.mark.parametrize("outcome", ["held", "excused", "not-run"])
 def test_only_tripped_probes_count(outcome: Literal["held", "excused", "not-run"]) -> None:
-    """An exception with a reason, or a probe that did not apply, does not make suspect."""
+    """An exception with a reason, or a probe that did not apply, fails nothing."""
     probe = Probe(name="repeat", outcome=outcome, reason=Reason.OK, message="why")
     verdict = decide(Correctness(checks=(GOOD,), power=(CAUGHT,), probes=(probe,)), None)
     assert verdict.status is Status.PASSED

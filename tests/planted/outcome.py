@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def caught(self) -> bool:
-        """Whether some case was called INCORRECT, or SUSPECT because elements were never written."""
+        """Whether some case was called wrong."""
         found = (Status.INCORRECT, Status.SUSPECT)
         return any(evaluation.verdict.status in found for evaluation in self.evaluations)
 

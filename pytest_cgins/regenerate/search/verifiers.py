@@ -29,6 +29,8 @@ MEMORY_REASONS = (
     Reason.MEMCHECK, Reason.RACECHECK, Reason.INITCHECK, Reason.SYNCCHECK,
 )  # fmt: skip
 """What the gate finds where a kernel's accesses are wrong, or its threads race."""
+_APART_FROM_NUMBERS = (Reason.MEMORY_USE, Reason.MEMORY_LEAK, Reason.NOT_ON_STREAM)
+"""With which a kernel may be `INCORRECT` whose results are right."""
 _LINE = re.compile(r"^\W*(?P<what>\w+)\W*:\W*(?P<share>\d{1,3})\s*%", re.MULTILINE)
 
 
@@ -135,6 +137,7 @@ def truths(attempt: Attempt) -> dict[str, bool]:
     if any(verdict.reason in MEMORY_REASONS for verdict in verdicts):
         return {"compiles": True, "memory": False}
     found = {"compiles": True, "memory": True}
-    if any(verdict.status is Status.INCORRECT for verdict in verdicts):
+    wrong = (verdict.reason for verdict in verdicts if verdict.status is Status.INCORRECT)
+    if any(reason not in _APART_FROM_NUMBERS for reason in wrong):
         return {**found, "numbers": False}
     return {**found, "numbers": True} if attempt.is_right else found

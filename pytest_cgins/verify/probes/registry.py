@@ -15,7 +15,7 @@ class ProbeSpec:
     """One probe."""
 
     reason: Reason
-    """What a kernel that trips it is suspected of."""
+    """What a kernel that trips it fails with."""
     fast: bool = True
     """Whether the level `fast` has it: it needs no further answer of torch."""
     explains: bool = True
@@ -52,6 +52,11 @@ PROBE_SPECS = {
     "synccheck": ProbeSpec(Reason.SYNCCHECK),
 }
 """By name, in the order in which reports list them."""
+CHEATS = frozenset({
+    Reason.STALE_ANSWER, Reason.LATE_WORK, Reason.LAZY_OUTPUT, Reason.OP_CALLBACK, Reason.TAMPERING, Reason.SNOOPING,
+    Reason.WRONG_AFTER_TIMING, Reason.TOO_FAST, Reason.L2_CARVE_OUT,
+})  # fmt: skip
+"""What makes a kernel `SUSPECT`: honest code has no use for it. With any other reason it is `INCORRECT`, as it is merely wrong."""
 ALWAYS = ("poison", "guards", "inputs_unchanged", "on_stream", "physical_floor")
 """Those that no level leaves out: without them an answer or a time is not the kernel's."""
 PREPARED = frozenset(name for name, spec in PROBE_SPECS.items() if not spec.fast)

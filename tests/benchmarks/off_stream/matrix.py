@@ -35,7 +35,7 @@ SIZES = ((64, 513), (1024, 1024), (8192, 4096))
 WITHIN = 0.05
 AT_ONCE = 4
 """Kernels in one pytest process, at most."""
-NAMED = ("SUSPECT", "not-on-stream")
+NAMED = ("INCORRECT", "not-on-stream")
 RIGHT = ("PASSED", "SAME", "INCONCLUSIVE", "FASTER", "SLOWER")
 """Statuses of a right answer; whether the time is right is asked of the ratio."""
 LAUNCHERS = (
@@ -220,7 +220,7 @@ def _line(one: dict[str, Any], chosen: list[Row]) -> dict[str, Any]:
     named = (verdict["status"], verdict["reason"]) == NAMED
     ratio = verdict["numbers"].get("ratio_to_base")
     right = verdict["status"] in RIGHT and ratio is not None and row.least <= ratio <= row.most
-    late = verdict["status"] == "SUSPECT" and row.named == "may"  # by whatever reason
+    late = verdict["status"] in ("INCORRECT", "SUSPECT") and row.named == "may"  # by whatever reason
     return {
         "kernel": row.kernel,
         "signature": one["case"]["signature"],

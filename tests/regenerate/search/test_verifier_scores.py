@@ -67,7 +67,8 @@ def test_each_model_and_question_has_its_score(run: Any) -> None:
     [
         (Status.BUILD_ERROR, Reason.COMPILER, {"compiles": False}),
         (Status.RUNTIME_ERROR, Reason.ILLEGAL_ADDRESS, {"compiles": True, "memory": False}),
-        (Status.SUSPECT, Reason.RACECHECK, {"compiles": True, "memory": False}),
+        (Status.INCORRECT, Reason.RACECHECK, {"compiles": True, "memory": False}),
+        (Status.INCORRECT, Reason.MEMORY_LEAK, {"compiles": True, "memory": True}),
         (Status.INCORRECT, Reason.REFERENCE_MISMATCH, {"compiles": True, "memory": True, "numbers": False}),
         (Status.TIMEOUT, Reason.TIMED_OUT, {"compiles": True, "memory": True}),
     ],
