@@ -357,6 +357,33 @@ def test_what_notes_say_is_on_the_page(report: SessionReport) -> None:
         assert said in text, said
 
 
+def test_remarks_of_one_cause_are_one_line_that_unfolds(report: SessionReport) -> None:
+    """A page of thirty reasons why a probe was not run is a line with a count, and nothing is cut."""
+    one = next(one for one in report.evaluations if one.correctness is not None)
+    assert one.correctness is not None
+    refused = [
+        Probe(name="arguments", outcome="not-run", reason=Reason.OK, message=f"refused: {size}")
+        for size in range(30)
+    ]
+    noted = [replace(one, correctness=replace(one.correctness, probes=(probe,))) for probe in refused]
+    root = check_page(render(report_of(*noted)))
+    (group,) = [
+        node
+        for node in root.all("details")
+        if node.all("summary")[0].text().startswith("arguments") and len(node.all("summary")) == 1
+    ]
+    assert group.all("summary")[0].text() == "arguments (30)"
+    assert [item.text() for item in group.all("li")] == [f"1 case: arguments: refused: {n}" for n in range(30)]
+
+
+def test_notices_with_one_heading_are_one_line_that_unfolds(report: SessionReport) -> None:
+    """Twenty changed files do not push the kernels off the first screen."""
+    stale = tuple(f"the sources of k{number}" for number in range(20))
+    root = check_page(render(replace(report, stale=stale)))
+    assert "Changed (20)" in [node.text() for node in root.all("summary")]
+    assert all(source in root.text() for source in stale)
+
+
 def shaped(root: Node) -> list[str]:
     """The tags of a page, in their order."""
     return [one.tag for one in root.all()]

@@ -9,18 +9,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.text import counted
 from pytest_cgins.report import compiled, summary, tables
 from pytest_cgins.report.html import details, listing
 from pytest_cgins.report.html.markup import code, element, escaped, lines
 from pytest_cgins.report.html.plots import history, paired, rooflines
+from pytest_cgins.report.notices import Notice
 from pytest_cgins.report.presentation import environment, present
 from pytest_cgins.report.trend import Trend
 
@@ -67,9 +70,26 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "code": code, "lines": lines, "history_plot": history, "paired_plot": paired, "choices": listing.choices,
-        "sort_key": listing.sort_key, **details.FILTERS,
+        "sort_key": listing.sort_key, "by_title": _by_title, "by_cause": _by_cause, "counted": _counted, **details.FILTERS,
     }  # fmt: skip
     return environment
+
+
+def _by_title(notices: Iterable[Notice]) -> list[tuple[str, list[Notice]]]:
+    """Those that stand together and have one heading, which many implementations may have."""
+    return [(title, list(found)) for title, found in groupby(notices, key=lambda notice: notice.title)]
+
+
+def _by_cause(table: tables.Table) -> list[tuple[str, list[Sequence[tables.Cell]]]]:
+    """Reasons by what stands before their first colon: the probe, or what was not met."""
+    groups: dict[str, list[Sequence[tables.Cell]]] = {}
+    for row in table.rows:
+        groups.setdefault(row[1].text.partition(": ")[0], []).append(row)
+    return list(groups.items())
+
+
+def _counted(number: int, things: str) -> str:
+    return counted(number, things.removesuffix("s"), grouped=True)
 
 
 def _ended(report: SessionReport) -> str:
