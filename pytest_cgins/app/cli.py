@@ -8,7 +8,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -25,8 +25,17 @@ COMMANDS = (
     "record traces profile import_export build schema cache doctor report history calibrate evidence bench_model generate "
     "runs proposal methods pull_request annotate_comment"
 )
-"""Modules of `app.commands`, in the order in which the help lists what they add."""
-PLUMBING = ("summary", "merge", "annotate", "comment", "proposal")
+"""Modules of `app.commands`."""
+GROUPS = {
+    "record and packs": "record traces profile import export",
+    "kernels": "schema build cache",
+    "gate and time, besides pytest --cgins": "calibrate evidence bench-model",
+    "reports and CI": "report history summary merge annotate comment",
+    "regenerate": "generate run runs proposal pull-request methods",
+    "help": "doctor completion help",
+}
+"""Commands below their headings, in the order in which a user meets them."""
+PLUMBING = ("summary", "merge", "annotate", "comment")
 """Commands that the GitHub Action and other pipelines call, and people seldom."""
 SHELLS = ("bash", "zsh", "fish")
 EXIT_ERROR = 2
@@ -69,12 +78,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 @functools.cache
 def _parser() -> argparse.ArgumentParser:
     """All commands; tests run many in one process."""
-    parser: argparse.ArgumentParser = _Parser(
-        prog="cgins", description="Record traces of torch ops and build kernels; `pytest --cgins` gates them."
+    parser: argparse.ArgumentParser = _Commands(
+        prog="cgins",
+        description="Record traces of torch ops and build kernels; `pytest --cgins` gates them.",
+        epilog="cgins COMMAND --help says what a command does and takes.",
     )
     parser.add_argument("--version", action="version", version=f"pytest-cgins {__version__}")
     logs.add_option(parser)
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for name in COMMANDS.split():
         import_module(f"pytest_cgins.app.commands.{name}").add_parsers(subparsers)
     _add_completion(parser, subparsers)
@@ -99,6 +110,10 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print usage and message, and end with 2."""
+        if "are required" in message and isinstance(
+            commands := self._actions[-1], argparse._SubParsersAction
+        ):
+            message = f"{commands.metavar} is missing → {self._all_of(commands.choices)}"
         found = re.search(r"invalid choice: '(?P<word>[^']*)'", message)
         if found:
             # Of several with choices it is the one that is told of, by its name or its place.
@@ -110,8 +125,37 @@ class _Parser(argparse.ArgumentParser):
             last = self._actions[-1]  # commands without a name of their own are told of by all their names
             known = names.get(told, last).choices or ()
             guess = nearest(found["word"], map(str, known))
-            message = f"{found['word']} is not known → {guess or 'there are ' + ', '.join(map(str, known))}"
+            message = f"{found['word']} is not known → {guess or self._all_of(map(str, known))}"
         super().error(message)
+
+    def _all_of(self, known: Iterable[str]) -> str:
+        """Where no word is near: all that there are."""
+        return f"there are {', '.join(known)}"
+
+
+class _Commands(_Parser):
+    """The one of `cgins` itself, whose help lists the commands in groups."""
+
+    def format_help(self) -> str:
+        """Usage, the groups, the options."""
+        formatter = argparse.HelpFormatter(prog=self.prog, max_help_position=16)  # each on one line
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        commands = next(one for one in self._actions if isinstance(one, argparse._SubParsersAction))
+        listed = {command.dest: command for command in commands._choices_actions}
+        for heading, names in GROUPS.items():
+            formatter.start_section(heading)
+            formatter.add_arguments([listed[name] for name in names.split() if name in listed])
+            formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments([action for action in self._actions if action is not commands])
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+    def _all_of(self, known: Iterable[str]) -> str:
+        """There are too many for a line."""
+        return "cgins help lists the commands"
 
 
 def _add_completion(parser: argparse.ArgumentParser, subparsers: Subparsers) -> None:
@@ -125,7 +169,7 @@ def _add_completion(parser: argparse.ArgumentParser, subparsers: Subparsers) -> 
         return 0
 
     completion = command(
-        subparsers, "completion  print a script that completes commands and options in your shell", run,
+        subparsers, "completion  print a script that completes commands in your shell", run,
         'Print a script for a shell. In bash: eval "$(cgins completion bash)"; in zsh, after compinit: '
         'eval "$(cgins completion zsh)"; in fish: cgins completion fish | source.',
     )  # fmt: skip
@@ -150,6 +194,7 @@ def _hide_plumbing(parser: argparse.ArgumentParser, subparsers: Subparsers) -> N
     def run(arguments: argparse.Namespace) -> int:
         subparsers._choices_actions = everything if arguments.all else listed
         parser.print_help()
+        subparsers._choices_actions = listed
         return 0
 
     helper = command(subparsers, "help  this list; with --all, the commands of pipelines too", run)

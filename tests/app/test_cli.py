@@ -89,12 +89,23 @@ def test_an_unknown_shell_is_refused(cgins: Command) -> None:
     assert 'bsh is not known → did you mean "bash"?' in done.stderr
 
 
-def test_help_lists_all_commands(cgins: Command) -> None:
-    """The subcommands of traces and kernels are there."""
-    done = cgins(Path(), "--help")
-    assert done.returncode == 0
-    for command in ("record", "traces", "build", "schema"):
-        assert command in done.stdout
+def test_help_lists_all_commands_in_groups(cgins: Command) -> None:
+    """Each command once, below a heading, on one line of a usual terminal; without arguments the same is shown."""
+    done = cgins(Path(), "help", "--all")
+    commands = next(one for one in cli._parser()._actions if one.metavar == "COMMAND").choices
+    grouped = " ".join(cli.GROUPS.values()).split()
+    assert sorted(grouped) == sorted(commands or ())
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("  ") and line[2].isalpha()]
+    assert [line[0] for line in lines] == grouped
+    assert all(len(line) > 1 for line in lines)
+    alone = cgins(Path())
+    assert (alone.returncode, alone.stderr) == (2, cgins(Path(), "--help").stdout)
+
+
+def test_a_missing_subcommand_is_answered_with_those_that_there_are(cgins: Command) -> None:
+    """Instead of the name of an argument."""
+    done = cgins(Path(), "export")
+    assert "KIND is missing → there are flashinfer-bench, torch-library" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["recrod"], ["--cgins"]])
@@ -204,8 +215,8 @@ def test_commands_of_pipelines_are_not_in_the_first_help(cgins: Command) -> None
     """They run as ever, and `cgins help --all` lists them."""
     first, whole = cgins(Path(), "--help").stdout, cgins(Path(), "help", "--all").stdout
     for command in cli.PLUMBING:
-        assert f"\n    {command} " not in first
-        assert f"\n    {command} " in whole
+        assert f"\n  {command} " not in first
+        assert f"\n  {command} " in whole
         assert cgins(Path(), command, "--help").returncode == 0
     assert cgins(Path(), "help").stdout == first
 

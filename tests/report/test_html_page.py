@@ -373,7 +373,9 @@ def test_remarks_of_one_cause_are_one_line_that_unfolds(report: SessionReport) -
         if node.all("summary")[0].text().startswith("arguments") and len(node.all("summary")) == 1
     ]
     assert group.all("summary")[0].text() == "arguments (30)"
-    assert [item.text() for item in group.all("li")] == [f"1 case: arguments: refused: {n}" for n in range(30)]
+    assert [item.text() for item in group.all("li")] == [
+        f"1 case: arguments: refused: {n}" for n in range(30)
+    ]
 
 
 def test_notices_with_one_heading_are_one_line_that_unfolds(report: SessionReport) -> None:

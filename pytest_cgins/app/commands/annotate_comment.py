@@ -18,7 +18,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
     parser = command(
         subparsers,
-        "annotate  print a report of --cgins-json as annotations for GitHub's runner",
+        "annotate  print a report as annotations for GitHub's runner",
         run_annotate,
         "Print what failed, and what is in doubt, as workflow commands that annotate the sources of kernels: "
         "worst first, and no more than GitHub shows of one step.",
@@ -53,7 +53,7 @@ NO_REPORT = "## cgins: no report\n\nThe run for this commit left no report: its 
 def _add_comment(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
-        "comment  write a report of --cgins-json as a comment of a pull request, or rewrite it",
+        "comment  write a report as the comment of a pull request",
         run_comment,
         "Write what the gate found as one comment of the pull request that GitHub's event is about, or rewrite "
         "the one that an earlier run wrote. The report may be anybody's: nothing in it says where the comment goes. The "

@@ -42,7 +42,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add `cgins bench-model`."""
     parser = command(
         subparsers,
-        "bench-model  time a whole model with its ops replaced by kernels, and without",
+        "bench-model  time a whole model with and without its kernels",
         run,
         "Run a model with the kernels of cgins.yaml, compare its outputs, and time it in turns with the model as "
         "it is. The kernels run in this process, with your rights: have `pytest --cgins` find them right first.",

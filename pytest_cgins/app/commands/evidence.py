@@ -48,7 +48,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
     kinds = group(
         subparsers,
-        "evidence  measure how a kernel uses its device: counters, roofline, machine code, times",
+        "evidence  measure how a kernel uses its device",
+        "Counters, roofline, machine code, ablation and times of kernels, as files that proposals carry.",
     )
     _add_env(kinds)
     _add_roofline(kinds)

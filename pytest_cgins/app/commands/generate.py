@@ -29,7 +29,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
     generate = command(
         subparsers,
-        "generate  have a language model write kernels for ops that have traces but no kernel",
+        "generate  have a language model write the kernels that are missing",
         run_generate,
         "Have a language model write a kernel for each op, try each answer with the gate, and propose what "
         "it accepts. The project is not changed: `cgins proposal apply` does that.",

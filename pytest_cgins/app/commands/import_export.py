@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.app.commands.options import Subparsers, command, flag, option
+from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option, sentence
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import load
 from pytest_cgins.core.console import import_path, new_table, print_table, size_of
@@ -29,12 +29,13 @@ _MAX_MIB = 1024.0
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands to the `cgins` parser."""
-    kinds = subparsers.add_parser(
-        "import", help="make a trace pack from another benchmark's files"
-    ).add_subparsers(metavar="KIND", required=True)
-    exports = subparsers.add_parser(
-        "export", help="write a trace pack as another benchmark's files, or kernels as a torch library"
-    ).add_subparsers(metavar="KIND", required=True)
+    kinds = group(subparsers, "import  make a trace pack from another benchmark's files", metavar="KIND")
+    exports = group(
+        subparsers,
+        "export  write a pack for another benchmark, or kernels for torch",
+        "Write a trace pack as another benchmark's files, or kernels as a torch library.",
+        metavar="KIND",
+    )
     for kind, importer in IMPORTERS.items():
         _add(kinds, kind, importer)
     for kind, exporter in EXPORTERS.items():
@@ -43,7 +44,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def _add(kinds: Subparsers, kind: str, importer: Importer) -> None:
-    parser = kinds.add_parser(kind, help=importer.help)
+    parser = kinds.add_parser(kind, help=importer.help, description=sentence(importer.help))
     parser.add_argument("source", type=Path, metavar=importer.source)
     option(parser, "--out  folder of the trace pack", type=Path, required=True)
     option(parser, "--name  name of the pack; default: that of its folder")

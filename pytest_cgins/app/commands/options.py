@@ -21,18 +21,33 @@ def command(
     description: str | None = None,
     **settings: Any,
 ) -> argparse.ArgumentParser:
-    """Add a subcommand: `"close  close pull requests"`; `run` gives its exit status."""
+    """Add a subcommand: `"close  close pull requests"`; `run` gives its exit status.
+
+    Args:
+        subparsers: of the command that it belongs to.
+        line: its name, and what it does.
+        run: gives its exit status.
+        description: what its own help says that it does, if that is more.
+        settings: of `add_parser`.
+    """
     name, _, text = line.partition("  ")
-    parser = subparsers.add_parser(name, help=text, description=description, **settings)
+    parser = subparsers.add_parser(name, help=text, description=description or sentence(text), **settings)
     parser.set_defaults(run=run)
     return parser
 
 
-def group(subparsers: Subparsers, line: str, description: str | None = None) -> Subparsers:
+def sentence(text: str) -> str:
+    """`close pull requests` as the help of the command itself has it."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def group(
+    subparsers: Subparsers, line: str, description: str | None = None, *, metavar: str = "COMMAND"
+) -> Subparsers:
     """Add a command that has subcommands, which are added to what is returned."""
     name, _, text = line.partition("  ")
-    parser = subparsers.add_parser(name, help=text, description=description)
-    return parser.add_subparsers(metavar="COMMAND", required=True)
+    parser = subparsers.add_parser(name, help=text, description=description or sentence(text))
+    return parser.add_subparsers(metavar=metavar, required=True)
 
 
 def option(parser: argparse._ActionsContainer, line: str, **settings: Any) -> None:

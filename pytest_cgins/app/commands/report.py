@@ -34,7 +34,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(report, "--out PATH  write it there, not to the standard output", type=Path)
     summary = command(
         subparsers,
-        "summary  print a report of --cgins-json as markdown",
+        "summary  print a report as markdown",
         run_summary,
         "Print a report that `pytest --cgins --cgins-json=REPORT` wrote, as markdown for a job "
         "summary, as `cgins report --format=markdown` does. Texts from the repository under test are escaped.",

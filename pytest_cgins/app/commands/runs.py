@@ -27,7 +27,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
     kinds = group(
         subparsers,
-        "runs  journals of runs: list, show, resume, export; instructions for an agent that answers",
+        "runs  list, show, resume and export runs of regeneration",
+        "Each run of --cgins-regenerate keeps a journal. `skill` prints instructions for an agent that answers.",
     )
     listed = command(kinds, "ls  list runs, newest first", run_ls)
     shown = command(kinds, "show  show what became of a run, attempt by attempt", run_show)

@@ -20,7 +20,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
     schema = command(
         subparsers,
-        "schema  print the C prototype that follows from a kernel's schema line",
+        "schema  print the C prototype of a kernel's schema line",
         run_schema,
         "Print what a launcher must define, for each launcher of the kernel.",
     )

@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.app.commands.options import Subparsers, command, flag, option
+from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import KernelEntry, load
 from pytest_cgins.core import documents
@@ -37,7 +37,7 @@ JUDGED_FOLDER = ".cgins/judged"
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands about traces to the `cgins` parser."""
-    traces = subparsers.add_parser("traces", help="look at trace packs").add_subparsers(required=True)
+    traces = group(subparsers, "traces  list, show, check and compare trace packs")
     parser = command(traces, "ls  list the packs under folders", ls)
     parser.add_argument("folders", nargs="*", type=Path, default=[Path()])
     parser = command(traces, "show  list the traces of a pack", show)
