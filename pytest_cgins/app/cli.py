@@ -85,7 +85,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"pytest-cgins {__version__}")
     logs.add_option(parser)
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    plain: type[argparse.ArgumentParser] = _Parser
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=plain)
     for name in COMMANDS.split():
         import_module(f"pytest_cgins.app.commands.{name}").add_parsers(subparsers)
     _add_completion(parser, subparsers)
@@ -129,7 +130,9 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
     def _all_of(self, known: Iterable[str]) -> str:
-        """Where no word is near: all that there are."""
+        """Where no word is near: all that there are, unless they are too many for a line."""
+        if isinstance(self, _Commands):
+            return "cgins help lists the commands"
         return f"there are {', '.join(known)}"
 
 
@@ -152,10 +155,6 @@ class _Commands(_Parser):
         formatter.end_section()
         formatter.add_text(self.epilog)
         return formatter.format_help()
-
-    def _all_of(self, known: Iterable[str]) -> str:
-        """There are too many for a line."""
-        return "cgins help lists the commands"
 
 
 def _add_completion(parser: argparse.ArgumentParser, subparsers: Subparsers) -> None:

@@ -55,11 +55,6 @@ class Table:
     note: str = ""
     """A sentence below it."""
 
-    @property
-    def counts_reasons(self) -> bool:
-        """Whether each row is how many things have a reason, and the reason."""
-        return [column.name for column in self.columns[1:]] == ["reason"]
-
     def shown(self) -> Table:
         """Without optional columns that are empty."""
         kept = [
