@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -56,11 +56,8 @@ def read(file: Path, *, alone: bool = False, content: bytes | None = None) -> Se
     import yaml
 
     name = shown(file)
-    text = _text(file, name, content)
     try:
-        node = yaml.compose(text, Loader=_loader())
-    except RecursionError:
-        raise ConfigError(f"{name}: nested too deeply", remedy=f"at most {MAX_DEPTH} levels") from None
+        node = _loader()(_text(file, name, content), name).get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{name}:{mark.line + 1}" if mark is not None else name
@@ -71,7 +68,6 @@ def read(file: Path, *, alone: bool = False, content: bytes | None = None) -> Se
         raise ConfigError(f"{name}: not YAML: {error}", remedy="correct it") from error
     if node is None:
         raise ConfigError(f"{name}: empty", remedy="start with version: 1, traces and kernels")
-    _limit(node, name)
     return Section(file, name, node, "the file", line=1, alone=alone)
 
 
@@ -96,53 +92,46 @@ def _text(file: Path, name: str, content: bytes | None) -> str:
 
 @cache
 def _loader() -> Any:
-    """A loader that stops at the first node too many: YAML takes milliseconds a kilobyte."""
-    import yaml
-
-    # Not the C parser: libyaml's recursion on deeply nested input cannot be caught.
-    class Loader(yaml.SafeLoader):
-        nodes = depth = 0
-
-        def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-            self.nodes += 1
-            self.depth += 1
-            if self.depth > MAX_DEPTH + 1:
-                raise RecursionError
-            if self.nodes > MAX_NODES:
-                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-                raise yaml.composer.ComposerError(None, None, f"more than {MAX_NODES} values", mark)
-            node = super().compose_node(parent, index)
-            self.depth -= 1
-            return node
-
-    return Loader
-
-
-def _limit(root: Node, name: str) -> None:
-    """Refuse documents that aliases blow up: they share nodes, and every use of one counts."""
-    from yaml import MappingNode, ScalarNode, SequenceNode
+    """A loader that stops at the first node too many, uses of aliases included: YAML takes milliseconds a kilobyte."""
+    from yaml import AliasEvent, MappingNode, SafeLoader, ScalarNode, SequenceNode
 
     kinds = {"seq": SequenceNode, "map": MappingNode, **dict.fromkeys(SCALARS, ScalarNode)}
-    todo: list[tuple[Node, int]] = [(root, 0)]
-    count = 0
-    while todo:
-        node, depth = todo.pop()
-        count += 1
-        where = f"{name}:{node.start_mark.line + 1}"
-        if count > MAX_NODES or depth > MAX_DEPTH:
-            raise ConfigError(
-                f"{where}: more than {MAX_NODES} values or {MAX_DEPTH} levels", remedy="use fewer aliases"
-            )
-        if not isinstance(node, kinds.get(node.tag.rpartition(":")[2], object)):  # as in !!str [a]
-            raise ConfigError(f"{where}: the tag {node.tag} does not fit its value", remedy="remove the tag")
-        if isinstance(node, SequenceNode):
-            todo += [(item, depth + 1) for item in node.value]
-        elif isinstance(node, MappingNode):
-            todo += [(item, depth + 1) for pair in node.value for item in pair]
-        elif any("\ud800" <= character <= "\udfff" for character in node.value):
-            raise ConfigError(
-                f"{where}: {node.value[:80]!a} has an unpaired surrogate", remedy="write the character itself"
-            )
+
+    # Not the C parser: libyaml's recursion on deeply nested input cannot be caught.
+    class Loader(SafeLoader):
+        def __init__(self, text: str, file: str) -> None:
+            super().__init__(text)
+            self.file = file
+            self.count = self.depth = 0
+            self.counts: dict[str, int] = {}
+
+        def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+            event, before = self.peek_event(), self.count  # type: ignore[no-untyped-call]
+            is_alias = isinstance(event, AliasEvent) and event.anchor in self.anchors
+            # Within its own anchor it would have no end.
+            self.count += self.counts.get(event.anchor, MAX_NODES) if is_alias else 1
+            self.depth += 1
+            if self.count > MAX_NODES or self.depth > MAX_DEPTH + 1:
+                problem = f"more than {MAX_NODES} values or {MAX_DEPTH} levels"
+                self.fail(event, problem, "use fewer values, levels or aliases")
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            if node and not is_alias:
+                self.counts[event.anchor] = self.count - before
+                self.check(node)
+            return node
+
+        def check(self, node: Node) -> None:
+            if not isinstance(node, kinds.get(node.tag.rpartition(":")[2], object)):  # as in !!str [a]
+                self.fail(node, f"the tag {node.tag} does not fit its value", "remove the tag")
+            if isinstance(node, ScalarNode) and any("\ud800" <= letter <= "\udfff" for letter in node.value):
+                problem = f"{node.value[:80]!a} has an unpaired surrogate"
+                self.fail(node, problem, "write the character itself")
+
+        def fail(self, at: Any, problem: str, remedy: str) -> NoReturn:
+            raise ConfigError(f"{self.file}:{at.start_mark.line + 1}: {problem}", remedy=remedy)
+
+    return Loader
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,56 +262,30 @@ Readers = Mapping[str, Callable[[Value], Any]]
 """What reads the values of a section, by key."""
 
 
-class Section:
+class Section(dict[str, Value]):
     """A mapping of the document, whose keys have been checked for being text and unique."""
 
     def __init__(
         self, file: Path, name: str, node: Node, title: str, *, line: int, alone: bool = False
     ) -> None:
-        self.file = file
-        self.alone = alone
-        self.name = name
-        self.title = title
-        self.line = line
+        super().__init__()
+        self.file, self.name, self.alone, self.title, self.line = file, name, alone, title, line
         if node.tag != "tag:yaml.org,2002:map":
-            raise ConfigError(
-                f"{name}:{self.line}: {title} is not a mapping", remedy="write KEY: VALUE lines"
-            )
-        self._values = dict(self._checked(node))
-
-    def _checked(self, node: Node) -> Iterator[tuple[str, Value]]:
-        first: dict[str, int] = {}
+            self.fail(f"{title} is not a mapping", remedy="write KEY: VALUE lines")
         for key, value in node.value:
-            line = int(key.start_mark.line) + 1
+            item = Value(self, str(key.value), value, int(key.start_mark.line) + 1)
             if key.tag.rpartition(":")[2] not in SCALARS:
-                raise ConfigError(
-                    f"{self.name}:{line}: a key of {self.title} is not text", remedy="quote it, or correct it"
-                )
-            if key.value in first:
-                raise ConfigError(
-                    f'{self.name}:{line}: key "{key.value}" of {self.title} is there twice, first in line '
-                    f"{first[key.value]}",
+                item.fail(f"a key of {title} is not text", remedy="quote it, or correct it")
+            if item.key in self:
+                item.fail(
+                    f'key "{item.key}" of {title} is there twice, first in line {self[item.key].line}',
                     remedy="remove or rename one of them",
                 )
-            first[key.value] = line
-            yield key.value, Value(self, key.value, value, line)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __getitem__(self, key: str) -> Value:
-        return self._values[key]
-
-    def get(self, key: str) -> Value | None:
-        """The value of a key, None if it is not there."""
-        return self._values.get(key)
+            self[item.key] = item
 
     def require(self, key: str, *, remedy: str) -> Value:
         """The value of a key that must be there."""
-        value = self._values.get(key)
+        value = self.get(key)
         if value is None:
             self.fail(f'{self.title} has no "{key}"', remedy=remedy)
         return value
@@ -340,10 +303,10 @@ class Section:
     def refuse_unknown(self, known: Iterable[str]) -> None:
         """Refuse keys that have no meaning here, naming the nearest one that has."""
         known = tuple(known)
-        for key, value in self._values.items():
+        for key, value in self.items():
             if key not in known:
-                raise ConfigError(
-                    f'{self.name}:{value.line}: unknown key "{key}" in {self.title}',
+                value.fail(
+                    f'unknown key "{key}" in {self.title}',
                     remedy=nearest(key, known) or f"known keys: {', '.join(known)}",
                 )
 
