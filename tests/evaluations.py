@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_cgins.config.model import FailOn
+from pytest_cgins.config.timing_gate import FailOn
 from pytest_cgins.core.measurement import Arm, Measurement
 from pytest_cgins.core.model import (
     Case,

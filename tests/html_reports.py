@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 import reports
 from timings import LABEL, REVISION, RULE, blocks, compared, measured
 
-from pytest_cgins.config.model import TimingGate
+from pytest_cgins.config import TimingGate
 from pytest_cgins.core.measurement import Measurement, Roofline
 from pytest_cgins.core.model import (
     PROBES,

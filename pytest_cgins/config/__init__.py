@@ -1,20 +1,11 @@
 """`cgins.yaml` as one frozen `Config`: what it may hold, and how it is read. It imports `core`."""
 
-from pytest_cgins.config.load import load, load_without_traces, select
-from pytest_cgins.config.model import (
-    Config,
-    DeclaredWork,
-    Implementation,
-    KernelEntry,
-    ProbeException,
-    Repeatability,
-    ResourceLimits,
-    TimingGate,
-    Tolerance,
-)
+from pytest_cgins.config.implementation import Implementation
+from pytest_cgins.config.kernel import DeclaredWork, KernelEntry, ProbeException, Repeatability, Tolerance
+from pytest_cgins.config.load import Config, load, load_without_traces, select
 from pytest_cgins.config.pull_request import PullRequestSettings
 from pytest_cgins.config.semantics import Declared, IndexOutput, SemanticsError, declared
-from pytest_cgins.config.timing_gate import PROFILES
+from pytest_cgins.config.timing_gate import PROFILES, ResourceLimits, TimingGate
 
 __all__ = [
     "PROFILES",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest, nearest_path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from yaml import Node
 
 Word = TypeVar("Word", bound=str)
+Number = TypeVar("Number", int, float)
 Wrong = tuple[str, str] | None
 """What is wrong and the remedy; None if nothing is."""
 
@@ -258,8 +259,20 @@ class Value:
         return path
 
 
-Readers = Mapping[str, Callable[[Value], Any]]
+Reader = Callable[[Value], Any]
+Readers = Mapping[str, Reader]
 """What reads the values of a section, by key."""
+
+
+@cache
+def keys(cls: type) -> Mapping[str, tuple[str, Reader]]:
+    """By key: the field of a dataclass and what reads it, for each field that is `Annotated[TYPE, READER]`.
+
+    A third item is the key, where it is not the field's name.
+    """
+    hints = get_type_hints(cls, include_extras=True)
+    marks = {field: hint.__metadata__ for field, hint in hints.items() if get_origin(hint) is Annotated}
+    return {(*mark[1:], field)[0]: (field, mark[0]) for field, mark in marks.items()}
 
 
 class Section(dict[str, Value]):
@@ -296,6 +309,12 @@ class Section(dict[str, Value]):
             self.refuse_unknown(readers)
         return {key: reader(self[key]) for key, reader in readers.items() if key in self}
 
+    def fields(self, cls: type, *, others: bool = False) -> dict[str, Any]:
+        """The fields of a dataclass whose `keys` are there; unless allowed, other keys are refused."""
+        if not others:
+            self.refuse_unknown(keys(cls))
+        return {field: read(self[key]) for key, (field, read) in keys(cls).items() if key in self}
+
     def fail(self, problem: str, *, remedy: str) -> NoReturn:
         """Raise a ConfigError that leads with file and line."""
         raise ConfigError(f"{self.name}:{self.line}: {problem}", remedy=remedy)
@@ -311,25 +330,20 @@ class Section(dict[str, Value]):
                 )
 
 
-def whole(least: int, most: int) -> Callable[[Value], int]:
-    """A reader of whole numbers between two others, or one of them."""
-
-    def number(value: Value) -> int:
-        integer = value.integer()
-        if not least <= integer <= most:
-            value.refuse(f"not within {least} to {most}", remedy=f"write {least} to {most}")
-        return integer
-
-    return number
-
-
-def within(least: float, most: float) -> Callable[[Value], float]:
+def between(
+    least: int, most: int, read: Callable[[Value], Number] = Value.integer
+) -> Callable[[Value], Number]:
     """A reader of numbers between two others, or one of them."""
 
-    def number(value: Value) -> float:
-        amount = value.amount()
-        if not least <= amount <= most:
-            value.refuse(f"not within {least:g} to {most:g}", remedy=f"write {least:g} to {most:g}")
-        return amount
+    def number(value: Value) -> Number:
+        number = read(value)
+        if not least <= number <= most:
+            value.refuse(f"not within {least} to {most}", remedy=f"write {least} to {most}")
+        return number
 
     return number
+
+
+def one_of(words: Any) -> Reader:
+    """A reader of the words of a `Literal`."""
+    return lambda value: value.choice(*get_args(words))

@@ -3,18 +3,53 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Annotated
 
-from pytest_cgins.config.document import Readers, Section, Value
-from pytest_cgins.config.model import Implementation
+from pytest_cgins.config.document import Section, Value, keys, one_of
 from pytest_cgins.config.specialize import check_macro, specialized
-from pytest_cgins.core.device import DEVICES, device_of
-from pytest_cgins.core.model import Contract
+from pytest_cgins.core.device import DEVICES, DeviceName, device_of
+from pytest_cgins.core.model import Contract, Specialized
 from pytest_cgins.core.text import counted
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Implementation:
+    """One way in which a kernel is written."""
+
+    name: Annotated[str, _name]
+    """Unique among the kernel's implementations for one device."""
+    device: Annotated[DeviceName, one_of(DeviceName)]
+    """Device type."""
+    contract: Annotated[Contract, one_of(Contract)]
+    """How it is called."""
+    sources: tuple[Path, ...]
+    """Absolute paths, main file first."""
+    target: Annotated[str, _target] = ""
+    """`module:function`, contract `python`."""
+    entry: Annotated[str, Value.text] = ""
+    """Function in the main source (contract `torch-extension`); that of a launcher or device kernel is in its schema line."""
+    defines: Annotated[tuple[tuple[str, str], ...], _defines] = ()
+    """Preprocessor definitions, in the order of the file."""
+    specialized: Specialized | None = None
+    """Further builds for some sizes, as `specialize` says."""
+    flags: Annotated[tuple[str, ...], _flags] = ()
+    """Further compiler flags."""
+    archs: Annotated[tuple[str, ...], Value.texts] = ()
+    """CUDA architectures such as `sm_90a`."""
+    interpret: Annotated[bool, Value.boolean] = False
+    """Run a Triton kernel in Triton's interpreter (device `cpu`)."""
+    line: int = 0
+    """Line in cgins.yaml, 1-based."""
+
+
+def implementation_keys() -> tuple[str, ...]:
+    """The keys of a section that holds one."""
+    return ("source", "sources", *keys(Implementation), "specialize")
 
 
 def check_name(value: Value, name: str, title: str) -> None:
@@ -28,7 +63,7 @@ def check_name(value: Value, name: str, title: str) -> None:
 
 def implementation(section: Section) -> Implementation:
     """The implementation in a section whose keys are known; it may have a kernel's keys besides."""
-    fields = section.read(_CALL_READERS, others=True)
+    fields = section.fields(Implementation, others=True)
     sources = _sources(section)
     contract = fields.setdefault("contract", "python" if "target" in section else "launcher")
     device = fields.setdefault("device", _usual_device(sources, interpreted=fields.get("interpret", False)))
@@ -38,7 +73,6 @@ def implementation(section: Section) -> Implementation:
             remedy="add " + " or ".join(f"device: {kind}" for kind in DEVICES),
         )
     _refuse_without_effect(section, contract, device)
-    fields |= section.read(_READERS, others=True)
     _require(section, contract, sources)
     if contract == "device":
         _check_device_kernel(section, sources, device)
@@ -156,21 +190,3 @@ def _flags(value: Value) -> tuple[str, ...]:
         else:
             flags.append(flag)
     return tuple(flags)
-
-
-_CALL_READERS: Readers = {
-    "device": lambda value: value.choice(*DEVICES),
-    "contract": lambda value: value.choice(*get_args(Contract)),
-    "interpret": Value.boolean,
-}
-"""By key, which is also the field of `Implementation`: what decides which other keys have an effect."""
-_READERS: Readers = {
-    "name": _name,
-    "target": _target,
-    "entry": Value.text,
-    "archs": Value.texts,
-    "defines": _defines,
-    "flags": _flags,
-}
-"""The same for the other fields."""
-IMPLEMENTATION_KEYS = ("source", "sources", *_CALL_READERS, *_READERS, "specialize")

@@ -2,27 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
 
-from pytest_cgins.config import timing_gate
-from pytest_cgins.config.document import Section, Value
-from pytest_cgins.config.implementation import IMPLEMENTATION_KEYS, check_name, implementation
-from pytest_cgins.config.model import (
-    CLAIMS,
-    Claim,
-    DeclaredWork,
-    Implementation,
-    KernelEntry,
-    ProbeException,
-    Repeatability,
-    Tolerance,
-)
-from pytest_cgins.config.semantics import semantics
+from pytest_cgins.config import semantics, timing_gate
+from pytest_cgins.config.document import Reader, Section, Value, keys
+from pytest_cgins.config.implementation import Implementation, check_name, implementation, implementation_keys
+from pytest_cgins.config.semantics import Declared
+from pytest_cgins.config.timing_gate import ResourceLimits, TimingGate
 from pytest_cgins.core.expression import ExpressionError, amount, parse
 from pytest_cgins.core.model import PROBES
 
 _MINIMUM_REASON = 8  # characters: "because" explains nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How far a kernel may be from gold: the derived rule, or plain allclose."""
+
+    kind: Literal["derived", "explicit"] = "derived"
+    """`explicit`: |y − gold| ≤ atol + rtol·|gold|, every element."""
+    rtol: float = 0.0
+    """Relative part, for `explicit`."""
+    atol: float = 0.0
+    """Absolute part, for `explicit`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredWork:
+    """What cgins.yaml says a call must do, as expressions over the op's arguments; "" where it does not say."""
+
+    nbytes: Annotated[str, _expression, "bytes"] = ""
+    """Bytes read and written."""
+    flops: Annotated[str, _expression] = ""
+    """Floating-point operations, a multiply-add being two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeatability:
+    """How far a kernel's answers to the same inputs may differ from each other."""
+
+    kind: Literal["exact", "tolerance", "explicit"] = "exact"
+    """`exact`: bit for bit; `tolerance`: each within the case's tolerance; `explicit`: |a − b| ≤ atol + rtol·|a|."""
+    rtol: float = 0.0
+    """Relative part, for `explicit`."""
+    atol: float = 0.0
+    """Absolute part, for `explicit`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeException:
+    """A probe that a kernel is excused from."""
+
+    probe: str
+    """Its name."""
+    reason: str
+    """Why, as the user wrote it; reports show it."""
+    line: int = 0
+    """Line in cgins.yaml, 1-based."""
+
+
+Claim = Literal["strided", "misaligned"]
+CLAIMS: tuple[Claim, ...] = get_args(Claim)
+"""What a kernel may claim to take beyond the recording: any strides; addresses that are no multiple of 16."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelEntry:
+    """One kernel of cgins.yaml."""
+
+    name: str
+    """Its key."""
+    op: str
+    """Qualified name of the op it replaces."""
+    implementations: tuple[Implementation, ...]
+    """At least one."""
+    tolerance: Annotated[Tolerance, _difference(Tolerance, ("derived",), "{rtol: 1e-3, atol: 1e-5}")] = (
+        Tolerance()
+    )
+    """For rule 1."""
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
+    """For the compile gate."""
+    timing: TimingGate = field(default_factory=TimingGate)
+    """How its time is judged."""
+    work: Annotated[DeclaredWork, _work] = DeclaredWork()
+    """For the roofline."""
+    exceptions: Annotated[tuple[ProbeException, ...], _probe_exceptions, "probes"] = ()
+    """Probes that it is excused from."""
+    repeatability: Annotated[
+        Repeatability,
+        _difference(Repeatability, ("exact", "tolerance"), "{rtol: 1e-5, atol: 0}"),
+        "repeatable",
+    ] = Repeatability()
+    """For the probe `repeat`."""
+    claims: Annotated[tuple[Claim, ...], _claims] = ()
+    """What it takes beyond what was recorded: the probe `layouts` tries it."""
+    allow_tf32: Annotated[bool, _allow_tf32, "precision"] = False
+    """Whether fp32 products may be computed on inputs of 11 significant bits (TF32)."""
+    semantics: Annotated[Declared, semantics.semantics] = field(default_factory=Declared)
+    """What the user says of its op."""
+    line: int = 0
+    """Line in cgins.yaml, 1-based."""
 
 
 def kernel(value: Value, gate: timing_gate.Settings) -> KernelEntry:
@@ -30,11 +111,12 @@ def kernel(value: Value, gate: timing_gate.Settings) -> KernelEntry:
     name = value.key
     check_name(value, name, "kernel")
     section = value.mapping(f'kernel "{name}"')
-    section.refuse_unknown(KERNEL_KEYS if "implementations" in section else _ALL_KEYS)
+    # In the short form the keys of the one implementation stand beside those of the kernel.
+    others = () if "implementations" in section else implementation_keys()
+    section.refuse_unknown(("op", "implementations", *keys(KernelEntry), "gate", *others))
     op = section.require("op", remedy="name the op it replaces, e.g. op: torch.nn.functional.gelu").text()
     implementations = _implementations(section)
     timing, limits = timing_gate.of_kernel(section.get("gate"), gate)
-    fields = {field: read(section[key]) for key, (field, read) in _READERS.items() if key in section}
     return KernelEntry(
         name=name,
         op=op,
@@ -42,7 +124,7 @@ def kernel(value: Value, gate: timing_gate.Settings) -> KernelEntry:
         limits=limits,
         timing=timing,
         line=section.line,
-        **fields,
+        **section.fields(KernelEntry, others=True),
     )
 
 
@@ -54,7 +136,7 @@ def _implementations(section: Section) -> tuple[Implementation, ...]:
         )
         if not implementations:
             listed.fail(f"{section.title} has no implementation", remedy="list at least one")
-    elif any(key in section for key in IMPLEMENTATION_KEYS):
+    elif any(key in section for key in implementation_keys()):
         implementations = (implementation(section),)
     else:
         section.fail(
@@ -70,7 +152,7 @@ def _listed(item: Value, number: int, kernel: str) -> Implementation:
     section = item.mapping(
         f'implementation "{name.scalar()}" of {kernel}' if name else f"implementation {number} of {kernel}"
     )
-    section.refuse_unknown(IMPLEMENTATION_KEYS)
+    section.refuse_unknown(implementation_keys())
     return implementation(section)
 
 
@@ -88,25 +170,19 @@ def _refuse_twins(section: Section, implementations: tuple[Implementation, ...])
             )
 
 
-def _tolerance(value: Value) -> Tolerance:
-    """`tolerance: derived | {rtol, atol}`."""
-    return Tolerance(**_allowed_difference(value, ("derived",), "{rtol: 1e-3, atol: 1e-5}"))
+def _difference(cls: Callable[..., Any], words: tuple[str, ...], example: str) -> Reader:
+    """A reader of an allowed difference: a word, or a mapping of `rtol` and `atol`."""
 
+    def read(value: Value) -> Any:
+        if value.is_a("str"):
+            return cls(kind=value.choice(*words, otherwise=f"a mapping such as {example}"))
+        section = value.mapping()
+        bounds = section.read({"rtol": Value.amount, "atol": Value.amount})
+        if not bounds:
+            section.fail(f"{section.title} is empty", remedy=f"write {', '.join(words)}, or {example}")
+        return cls(kind="explicit", **bounds)
 
-def _repeatability(value: Value) -> Repeatability:
-    """`repeatable: exact | tolerance | {rtol, atol}`."""
-    return Repeatability(**_allowed_difference(value, ("exact", "tolerance"), "{rtol: 1e-5, atol: 0}"))
-
-
-def _allowed_difference(value: Value, words: tuple[str, ...], example: str) -> dict[str, Any]:
-    """`kind`, `rtol` and `atol` of a word, or of a mapping."""
-    if value.is_a("str"):
-        return {"kind": value.choice(*words, otherwise=f"a mapping such as {example}")}
-    section = value.mapping()
-    bounds = section.read({"rtol": Value.amount, "atol": Value.amount})
-    if not bounds:
-        section.fail(f"{section.title} is empty", remedy=f"write {', '.join(words)}, or {example}")
-    return {"kind": "explicit", **bounds}
+    return read
 
 
 def _work(value: Value) -> DeclaredWork:
@@ -115,12 +191,12 @@ def _work(value: Value) -> DeclaredWork:
     An expression that needs a call is checked at the call; what is wrong in any call is an error here.
     """
     section = value.mapping()
-    work = section.read({"bytes": _expression, "flops": _expression})
+    work = section.fields(DeclaredWork)
     if not work:
         section.fail(
             f"{section.title} is empty", remedy="write {bytes: EXPRESSION}, {flops: EXPRESSION} or both"
         )
-    return DeclaredWork(nbytes=work.get("bytes", ""), flops=work.get("flops", ""))
+    return DeclaredWork(**work)
 
 
 def _expression(value: Value) -> str:
@@ -173,18 +249,3 @@ def _claims(value: Value) -> tuple[Claim, ...]:
 def _allow_tf32(value: Value) -> bool:
     """`precision: {allow_tf32: true}`."""
     return bool(value.mapping().read({"allow_tf32": Value.boolean}).get("allow_tf32"))
-
-
-_READERS: Mapping[str, tuple[str, Callable[[Value], Any]]] = {
-    "tolerance": ("tolerance", _tolerance),
-    "work": ("work", _work),
-    "probes": ("exceptions", _probe_exceptions),
-    "repeatable": ("repeatability", _repeatability),
-    "claims": ("claims", _claims),
-    "precision": ("allow_tf32", _allow_tf32),
-    "semantics": ("semantics", semantics),
-}
-"""By key: the field of `KernelEntry`, and what reads it."""
-KERNEL_KEYS = ("op", "implementations", *_READERS, "gate")
-_ALL_KEYS = (*KERNEL_KEYS, *IMPLEMENTATION_KEYS)
-"""In the short form the keys of the one implementation stand beside those of the kernel."""

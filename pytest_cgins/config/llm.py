@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pytest_cgins.config.document import Readers, Section, Value, Wrong, whole, within
+from pytest_cgins.config.document import Section, Value, Wrong, between, keys, one_of
 from pytest_cgins.config.provider_presets import PRESETS, PROVIDERS, SERVERS, Preset, Provider
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.core.options import POLICIES
+from pytest_cgins.core.options import RUNS_FOLDER
 from pytest_cgins.core.secrets import is_secret
 
 Policy = Literal["single-shot", "refine", "branch", "evolve", "mcts"]
@@ -28,12 +28,11 @@ ROLES = ("generator", "helper", "verifier")
 
 EXCHANGE_FOLDER = ".cgins/exchange"
 """Where prompts and answers lie for `exchange`, below the folder of cgins.yaml."""
-RUNS_FOLDER = ".cgins/runs"
-"""Where journals lie, below the folder of cgins.yaml."""
 
 EXAMPLE_URL = "http://localhost:8000/v1"
 VARIABLE_REMEDY = "put the key into an environment variable, and name that: api_key_env: MY_API_KEY"
 MOST_MODEL_CHARACTERS = 200
+MOST_LIMIT = 1e6
 
 _URL_REMEDY = f"write one such as {EXAMPLE_URL}"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -47,11 +46,11 @@ _RANDOM = re.compile(r"(?=[A-Za-z0-9]{20})[A-Za-z]*[0-9]+[A-Za-z]")
 class Models:
     """Who is asked, by role, as the provider names them; "" for a person, an agent or a recording."""
 
-    generator: tuple[str, ...] = ("",)
+    generator: Annotated[tuple[str, ...], _model_names] = ("",)
     """For kernels; several for an ensemble. At least one."""
-    helper: tuple[str, ...] = ("",)
+    helper: Annotated[tuple[str, ...], _model_names] = ("",)
     """For advice on a failure; the first generator where none is named. At least one."""
-    verifier: tuple[str, ...] = ()
+    verifier: Annotated[tuple[str, ...], _model_names] = ()
     """For an opinion before hardware is used; empty where nobody is asked."""
 
     @property
@@ -64,11 +63,11 @@ class Models:
 class Temperatures:
     """Sampling temperatures by role; None for the provider's default."""
 
-    generator: float | None = None
+    generator: Annotated[float | None, between(0, 2, Value.amount)] = None
     """0 to 2."""
-    helper: float | None = None
+    helper: Annotated[float | None, between(0, 2, Value.amount)] = None
     """0 to 2."""
-    verifier: float | None = None
+    verifier: Annotated[float | None, between(0, 2, Value.amount)] = None
     """0 to 2."""
 
 
@@ -76,19 +75,19 @@ class Temperatures:
 class Budget:
     """What a run may take, over all its parts if it is resumed. All are hard."""
 
-    repair_attempts: int = 5
+    repair_attempts: Annotated[int, between(1, 1000)] = 5
     """Answers of the generator for each implementation that is wrong."""
-    candidates: int = 24
+    candidates: Annotated[int, between(1, 1000)] = 24
     """Answers of the generator for each implementation that is to become faster."""
-    rounds: int = 3
+    rounds: Annotated[int, between(1, 1000)] = 3
     """Rounds of policy `branch`."""
-    branches: int = 4
+    branches: Annotated[int, between(1, 1000)] = 4
     """Candidates of a round of policy `branch`."""
-    tokens: int | None = 1_000_000
+    tokens: Annotated[int | None, _tokens] = 1_000_000
     """Tokens of all prompts and answers; None for no limit."""
-    usd: float | None = None
+    usd: Annotated[float | None, _limit] = None
     """Money, by `LlmSettings.prices`; None for no limit."""
-    minutes: float | None = 120.0
+    minutes: Annotated[float | None, _limit] = 120.0
     """Wall time; None for no limit."""
 
 
@@ -112,31 +111,31 @@ class Price(Document):
 class LlmSettings:
     """The section `llm`, with all defaults filled in."""
 
-    provider: Provider
+    provider: Annotated[Provider, one_of(Provider)]
     """Who answers."""
-    base_url: str = ""
+    base_url: Annotated[str, _base_url] = ""
     """Begin of the addresses of the server; "" for the provider's own."""
-    api_key_env: str = ""
+    api_key_env: Annotated[str, _api_key_env] = ""
     """Name of the variable with the key, never the key; "" where none is sent."""
-    path: Path | None = None
+    path: Annotated[Path | None, _folder] = None
     """Absolute folder of `replay` and `exchange`, which need not be there; None for the others."""
-    models: Models = Models()
+    models: Annotated[Models, _models] = Models()
     """Who is asked."""
-    temperature: Temperatures = Temperatures()
+    temperature: Annotated[Temperatures, _temperatures] = Temperatures()
     """How they are sampled."""
-    max_answer_tokens: int = 16_000
+    max_answer_tokens: Annotated[int, between(256, 1_000_000)] = 16_000
     """Most tokens of one answer, those of hidden thought among them."""
-    policy: Policy = "refine"
+    policy: Annotated[Policy, one_of(Policy)] = "refine"
     """How a faster kernel is searched for."""
-    stream: bool = True
+    stream: Annotated[bool, Value.boolean] = True
     """Whether answers are taken word by word, so that a hang is seen early."""
-    timeout_s: float = 300.0
+    timeout_s: Annotated[float, between(1, 86_400, Value.amount)] = 300.0
     """Most seconds of one answer."""
-    budget: Budget = Budget()
+    budget: Annotated[Budget, _budget] = Budget()
     """What a run may take."""
-    prices: Mapping[str, Price] = field(default_factory=dict)
+    prices: Annotated[Mapping[str, Price], _prices] = field(default_factory=dict)
     """By name of the model; none are built in."""
-    runs: Path
+    runs: Annotated[Path, _folder]
     """Absolute folder of the journals, which need not be there."""
 
     @property
@@ -223,7 +222,6 @@ def without_price(settings: LlmSettings) -> Wrong:
 
 SERVER_KEYS = ("base_url", "api_key_env", "stream", "timeout_s")
 """Without effect where no server is asked."""
-_temperature = within(0.0, 2.0)
 
 
 def llm_settings(value: Value) -> LlmSettings:
@@ -239,10 +237,11 @@ def llm_settings(value: Value) -> LlmSettings:
         *PROVIDERS
     )
     _refuse_without_effect(section, provider)
-    fields = section.read(_READERS, others=True)
+    fields = section.fields(LlmSettings, others=True)
     _require(section, provider)
-    if "model" in fields:
-        fields["models"] = fields.pop("model")
+    if "model" in section:
+        name = (_model(section["model"]),)
+        fields["models"] = Models(generator=name, helper=name)
     defaults = provider_defaults(provider, section.file.parent)
     fields["budget"] = replace(defaults.budget, **fields.get("budget", {}))
     settings = replace(defaults, **fields)
@@ -258,7 +257,7 @@ def _refuse_keys(section: Section) -> None:
             section[key].fail(
                 f'"{key}" in llm: a key is never written into this file', remedy=VARIABLE_REMEDY
             )
-    section.refuse_unknown(LLM_KEYS)
+    section.refuse_unknown((*keys(LlmSettings), "model"))
     if "model" in section and "models" in section:
         section["model"].fail(
             "llm has both model and models",
@@ -313,14 +312,9 @@ def _folder(value: Value) -> Path:
 
 def _models(value: Value) -> Models:
     roles = value.mapping()
-    names = roles.read(dict.fromkeys(ROLES, _model_names))
+    names = roles.fields(Models)
     roles.require("generator", remedy="add generator: NAME")
     return Models(**{"helper": names["generator"][:1], **names})
-
-
-def _single_model(value: Value) -> Models:
-    name = (_model(value),)
-    return Models(generator=name, helper=name)
 
 
 def _model_names(value: Value) -> tuple[str, ...]:
@@ -346,25 +340,33 @@ def _model(value: Value) -> str:
 
 def _temperatures(value: Value) -> Temperatures:
     if value.is_a("map"):
-        return Temperatures(**value.mapping().read(dict.fromkeys(ROLES, _temperature)))
-    return Temperatures(**dict.fromkeys(ROLES, _temperature(value)))
+        return Temperatures(**value.mapping().fields(Temperatures))
+    return Temperatures(**dict.fromkeys(ROLES, between(0, 2, Value.amount)(value)))
 
 
-def _or_none(read: Callable[[Value], float]) -> Callable[[Value], float | None]:
-    """A reader that takes `none` for no limit."""
-    return lambda value: None if value.scalar().strip() == "none" else read(value)
+def _tokens(value: Value) -> int | None:
+    return None if _is_none(value) else between(1, 10**12)(value)
 
 
-def _above_0(most: float) -> Callable[[Value], float]:
-    def number(value: Value) -> float:
-        amount = value.amount()
-        if not 0 < amount <= most:
-            value.refuse(
-                f"not above 0 and up to {most:g}", remedy="write a number above 0, or none for no limit"
-            )
-        return amount
+def _limit(value: Value) -> float | None:
+    if _is_none(value):
+        return None
+    amount = value.amount()
+    if not 0 < amount <= MOST_LIMIT:
+        value.refuse(
+            f"not above 0 and up to {MOST_LIMIT:g}", remedy="write a number above 0, or none for no limit"
+        )
+    return amount
 
-    return number
+
+def _is_none(value: Value) -> bool:
+    """Whether it says that there is no limit."""
+    return value.scalar().strip() == "none"
+
+
+def _budget(value: Value) -> dict[str, Any]:
+    """What the section says; the rest depends on the provider."""
+    return value.mapping().fields(Budget)
 
 
 def _prices(value: Value) -> dict[str, Price]:
@@ -375,32 +377,9 @@ def _prices(value: Value) -> dict[str, Price]:
 def _price(value: Value) -> Price:
     value.check(wrong_with_model(value.key), "a name in prices of llm")
     section = value.mapping(f'price of model "{value.key}"')
-    usd = section.read(dict.fromkeys(("input", "cached_input", "output"), within(0.0, 1e6)))
+    usd = section.read(
+        dict.fromkeys(("input", "cached_input", "output"), between(0, 1_000_000, Value.amount))
+    )
     for key in ("input", "output"):
         section.require(key, remedy=f"add {key}: USD per million tokens")
     return Price(**{f"{key}_usd_per_million_tokens": price for key, price in usd.items()})
-
-
-_BUDGET_READERS: Readers = {
-    **dict.fromkeys(("repair_attempts", "candidates", "rounds", "branches"), whole(1, 1000)),
-    "tokens": _or_none(whole(1, 10**12)),
-    "usd": _or_none(_above_0(1e6)),
-    "minutes": _or_none(_above_0(1e6)),
-}
-_READERS: Readers = {
-    "base_url": _base_url,
-    "api_key_env": _api_key_env,
-    "path": _folder,
-    "model": _single_model,
-    "models": _models,
-    "temperature": _temperatures,
-    "max_answer_tokens": whole(256, 1_000_000),
-    "policy": lambda value: value.choice(*POLICIES),
-    "stream": Value.boolean,
-    "timeout_s": within(1.0, 86_400.0),
-    "budget": lambda value: value.mapping().read(_BUDGET_READERS),
-    "prices": _prices,
-    "runs": _folder,
-}
-"""By key, which is also the field of `LlmSettings`, `model` aside."""
-LLM_KEYS = ("provider", *_READERS)

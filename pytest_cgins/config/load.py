@@ -3,19 +3,52 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_cgins.config import timing_gate
 from pytest_cgins.config.document import Section, Value, read
-from pytest_cgins.config.kernel import kernel
-from pytest_cgins.config.llm import llm_settings
-from pytest_cgins.config.model import Config, KernelEntry
-from pytest_cgins.config.pull_request import pull_request_settings
+from pytest_cgins.config.implementation import Implementation
+from pytest_cgins.config.kernel import KernelEntry, kernel
+from pytest_cgins.config.llm import LlmSettings, llm_settings
+from pytest_cgins.config.pull_request import PullRequestSettings, pull_request_settings
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest, why_unnameable
 
 CONFIG_VERSION = 1
 TOP_KEYS = ("version", "traces", "gate", "kernels", "llm", "pull_request")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A whole cgins.yaml."""
+
+    file: Path
+    """Absolute path of the file."""
+    traces: tuple[Path, ...]
+    """Absolute paths of the trace packs' folders."""
+    kernels: tuple[KernelEntry, ...]
+    """In the order of the file."""
+    baseline: str = ""
+    """`gate.baseline`: what `--cgins-baseline` is where it is not given; "" for that option's own default."""
+    llm: LlmSettings | None = None
+    """Who is asked for kernels; None where the file does not say."""
+    pull_request: PullRequestSettings = field(default_factory=PullRequestSettings)
+    """What pull requests of proposals are given."""
+
+    @property
+    def root(self) -> Path:
+        """Folder of the file: relative paths start here, and Python targets and ops are imported from it."""
+        return self.file.parent
+
+    @property
+    def implementations(self) -> dict[tuple[str, str, str], tuple[KernelEntry, Implementation]]:
+        """Each implementation with its kernel, by the kernel's name, its own name, and the device type."""
+        return {
+            (entry.name, implementation.name, implementation.device): (entry, implementation)
+            for entry in self.kernels
+            for implementation in entry.implementations
+        }
 
 
 def load(

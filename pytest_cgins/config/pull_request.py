@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
-from pytest_cgins.config.document import Readers, Value, Wrong
+from pytest_cgins.config.document import Reader, Value, Wrong
 from pytest_cgins.core.text import counted
 
 MOST_LABELS = 100
@@ -27,15 +28,15 @@ _JOINER = "\N{ZERO WIDTH JOINER}"
 class PullRequestSettings:
     """The section `pull_request`, with all defaults filled in. No list has a name twice, be it in other case."""
 
-    draft: bool = True
+    draft: Annotated[bool, Value.boolean] = True
     """Whether they are opened as drafts."""
-    labels: tuple[str, ...] = ()
+    labels: Annotated[tuple[str, ...], _names(wrong_with_label, MOST_LABELS)] = ()
     """Names of labels, without commas."""
-    reviewers: tuple[str, ...] = ()
+    reviewers: Annotated[tuple[str, ...], _names(wrong_with_login, MOST_REVIEWERS)] = ()
     """Logins of people who are asked for a review."""
-    team_reviewers: tuple[str, ...] = ()
+    team_reviewers: Annotated[tuple[str, ...], _names(wrong_with_team, MOST_REVIEWERS)] = ()
     """Slugs of teams of the repository's owner that are asked for a review."""
-    assignees: tuple[str, ...] = ()
+    assignees: Annotated[tuple[str, ...], _names(wrong_with_login, MOST_ASSIGNEES)] = ()
     """Logins of people who are assigned."""
 
 
@@ -49,7 +50,7 @@ def pull_request_settings(value: Value | None) -> PullRequestSettings:
     if value is None:
         return PullRequestSettings()
     section = value.mapping("pull_request")
-    settings = PullRequestSettings(**section.read(_READERS))
+    settings = PullRequestSettings(**section.fields(PullRequestSettings))
     count = len(settings.reviewers) + len(settings.team_reviewers)
     if count > MOST_REVIEWERS:
         section["team_reviewers"].fail(
@@ -95,7 +96,7 @@ def wrong_with_team(name: str) -> Wrong:
     return None
 
 
-def _names(wrong_with: Callable[[str], Wrong], most: int) -> Callable[[Value], tuple[str, ...]]:
+def _names(wrong_with: Callable[[str], Wrong], most: int) -> Reader:
     """A reader of a list of names that GitHub compares without regard to case."""
 
     def names(value: Value) -> tuple[str, ...]:
@@ -115,13 +116,3 @@ def _names(wrong_with: Callable[[str], Wrong], most: int) -> Callable[[Value], t
         return tuple(item.text() for item in items)
 
     return names
-
-
-_READERS: Readers = {
-    "draft": Value.boolean,
-    "labels": _names(wrong_with_label, MOST_LABELS),
-    "reviewers": _names(wrong_with_login, MOST_REVIEWERS),
-    "team_reviewers": _names(wrong_with_team, MOST_REVIEWERS),
-    "assignees": _names(wrong_with_login, MOST_ASSIGNEES),
-}
-"""By key, which is also the field of `PullRequestSettings`."""

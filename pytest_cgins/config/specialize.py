@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from pytest_cgins.config.document import Section, Value
+from pytest_cgins.config.document import Section, Value, between
 from pytest_cgins.core.model import OpCall, Specialized, TensorMeta
 from pytest_cgins.core.text import counted
 
@@ -138,14 +138,8 @@ def _size(value: Value, defines: Collection[str]) -> str:
 
 def _build(section: Section, names: tuple[str, ...]) -> tuple[int, ...]:
     section.refuse_unknown(names)
+    number = between(0, LARGEST)
     return tuple(
-        _number(section.require(name, remedy=f"give each macro a number: {', '.join(names)}"))
+        number(section.require(name, remedy=f"give each macro a number: {', '.join(names)}"))
         for name in names
     )
-
-
-def _number(value: Value) -> int:
-    number = value.integer()
-    if number > LARGEST:
-        value.fail(f"{value.key} is {number}", remedy=f"give a whole number from 0 to {LARGEST}")
-    return number

@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, get_args
+from typing import Annotated, Any, Literal
 
-from pytest_cgins.config.document import Readers, Section, Value
-from pytest_cgins.config.model import FailOn, ResourceLimits, TimingGate
+from pytest_cgins.config.document import Section, Value, keys, one_of
 
 WHOLE_SUITE_KEYS = ("alpha", "baseline")
 """Of the file alone: all cases share them."""
@@ -27,6 +26,42 @@ GREATEST_FLOOR = 1000.0
 _NUMBER = re.compile(r"((?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?)[ ]?(%?)")
 _REVISION = re.compile(r"[^\s\x00-\x1f\x7f-][^\s\x00-\x1f\x7f]{0,249}")
 
+FailOn = Literal["regression", "inconclusive", "never"]
+Cache = Literal["cold", "warm"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceLimits:
+    """How far a kernel's resources may grow without failing the compile gate."""
+
+    registers: Annotated[int | None, Value.integer] = None
+    """Growth up to so many registers a thread is accepted; None: up to what costs no resident warps."""
+    spill_nbytes: Annotated[int, Value.integer, "spill_bytes"] = 0
+    """Growth up to so many spilled bytes a thread, stores and loads together, is accepted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingGate:
+    """How a kernel's time is judged: `gate` of the file, and of the kernel, which comes before it."""
+
+    tolerate: Annotated[float, _slowdown] = 0.02
+    """δ₀: slowdowns up to this against the base revision pass; 0.02 is 2%."""
+    catch: Annotated[float, _catch] = 0.05
+    """δ₁: slowdown that must be caught."""
+    floor_vs_torch: Annotated[float | None, _floor] = None
+    """Least speed against torch, eager: 0.9 is nine tenths of torch's; None for none."""
+    fail_on: Annotated[FailOn, one_of(FailOn)] = "regression"
+    """`regression`: a proven slowdown fails; `inconclusive`: an undecided case too; `never`: neither does."""
+    alpha: Annotated[float, _chance] = 0.01
+    """Chance of a false alarm in the whole suite."""
+    beta: Annotated[float, _chance] = 0.01
+    """Chance of clearing a kernel that is slower by `catch`."""
+    max_blocks: Annotated[int, _blocks] = 64
+    """After so many blocks a case is undecided."""
+    cache: Annotated[Cache, one_of(Cache)] = "cold"
+    """`cold`: inputs rotate through more than twice the last-level cache; `warm`: they do not."""
+
+
 PROFILES = {
     "default": TimingGate(),
     "strict": TimingGate(tolerate=0.01, catch=0.03, max_blocks=256),
@@ -34,23 +69,8 @@ PROFILES = {
 """What `gate.profile` stands for; other keys of `gate` come before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A value and where it is written."""
-
-    value: Any
-    """As `TimingGate` has it."""
-    source: Value
-    """What it was read from; a profile for what follows from that."""
-
-    @property
-    def origin(self) -> str:
-        """As messages have it: `profile strict, line 4`."""
-        profile = f"profile {self.source.node.value}, " if self.source.key == "profile" else ""
-        return f"{profile}line {self.source.line}"
-
-
-Settings = Mapping[str, Setting]
+Settings = Mapping[str, tuple[Any, Value]]
+"""By field: its value, and what that was read from; a profile for what follows from it."""
 
 
 def percent(share: float) -> str:
@@ -68,7 +88,7 @@ def of_file(value: Value | None) -> tuple[Settings, str]:
         return {}, ""
     section = value.mapping()
     _refuse(section, LIMIT_KEYS, "only kernels have it", "write it in a kernel's gate")
-    section.refuse_unknown(("profile", *_READERS, "baseline"))
+    section.refuse_unknown(("profile", *keys(TimingGate), "baseline"))
     settings = _checked(_layer(section), section)
     baseline = section.get("baseline")
     return settings, _revision(baseline) if baseline else ""
@@ -85,12 +105,8 @@ def of_kernel(value: Value | None, below: Settings) -> tuple[TimingGate, Resourc
     section = value.mapping()
     remedy = "write it in the gate of the file: gate at the top level"
     _refuse(section, WHOLE_SUITE_KEYS, "all kernels of a run share it", remedy)
-    section.refuse_unknown(("profile", *(key for key in _READERS if key != "alpha"), *LIMIT_KEYS))
-    registers, spills = section.get("registers"), section.get("spill_bytes")
-    limits = ResourceLimits(
-        registers=registers.integer() if registers else None,
-        spill_nbytes=spills.integer() if spills else 0,
-    )
+    section.refuse_unknown(("profile", *(key for key in keys(TimingGate) if key != "alpha"), *LIMIT_KEYS))
+    limits = ResourceLimits(**section.fields(ResourceLimits, others=True))
     return _gate(_checked({**below, **_layer(section)}, section)), limits
 
 
@@ -102,37 +118,43 @@ def _refuse(section: Section, keys: Iterable[str], why: str, remedy: str) -> Non
 
 
 def _gate(settings: Settings) -> TimingGate:
-    return TimingGate(**{key: setting.value for key, setting in settings.items()})
+    return TimingGate(**{field: value for field, (value, _) in settings.items()})
 
 
-def _layer(section: Section) -> dict[str, Setting]:
+def _layer(section: Section) -> Settings:
     """What one mapping says: its profile, and over that its other keys."""
-    layer: dict[str, Setting] = {}
+    layer: dict[str, tuple[Any, Value]] = {}
     profile = section.get("profile")
     if profile:
         chosen = PROFILES[profile.choice(*PROFILES)]
-        layer = {name: Setting(getattr(chosen, name), profile) for name in PROFILE_FIELDS}
-    own = section.read(_READERS, others=True)
-    return layer | {key: Setting(value, section[key]) for key, value in own.items()}
+        layer = {name: (getattr(chosen, name), profile) for name in PROFILE_FIELDS}
+    own = section.fields(TimingGate, others=True)
+    return layer | {key: (value, section[key]) for key, value in own.items()}
 
 
 def _checked(settings: Settings, section: Section) -> Settings:
     """The same, if what is tolerated lies below what must be caught."""
     gate = _gate(settings)
     if gate.tolerate >= gate.catch:
-        given = {key: settings[key] for key in ("tolerate", "catch") if key in settings}
-        origins = {key: setting.origin for key, setting in given.items()}
+        sources = {key: settings[key][1] for key in ("tolerate", "catch") if key in settings}
         tolerate, catch = (
-            f"{key} {percent(share)} ({origins.get(key, 'default')})"
+            f"{key} {percent(share)} ({_origin(sources.get(key))})"
             for key, share in (("tolerate", gate.tolerate), ("catch", gate.catch))
         )
-        values = [setting.source for setting in given.values()]
-        latest = next((value for value in values if value.section.title == section.title), values[0])
+        given = list(sources.values())
+        latest = next((value for value in given if value.section is section), given[0])
         latest.fail(
             f"{section.title} has {tolerate}, which is not below {catch}",
             remedy="let catch be the greater of both, e.g. tolerate: 2%, catch: 5%",
         )
     return settings
+
+
+def _origin(source: Value | None) -> str:
+    """Where a value is written: `profile strict, line 4`."""
+    if source is None:
+        return "default"
+    return f"profile {source.node.value}, " * (source.key == "profile") + f"line {source.line}"
 
 
 def _number(value: Value) -> float | None:
@@ -205,15 +227,3 @@ def _revision(value: Value) -> str:
     if value.is_a("bool", "null") or not _REVISION.fullmatch(word):
         value.refuse("not the name of a commit", remedy="write merge-base, none, or a commit, tag or branch")
     return word
-
-
-_READERS: Readers = {
-    "tolerate": _slowdown,
-    "catch": _catch,
-    "floor_vs_torch": _floor,
-    "fail_on": lambda value: value.choice(*get_args(FailOn)),
-    "alpha": _chance,
-    "beta": _chance,
-    "max_blocks": _blocks,
-    "cache": lambda value: value.choice("cold", "warm"),
-}

@@ -9,20 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pytest_cgins.config.implementation import Implementation
+from pytest_cgins.config.kernel import DeclaredWork, KernelEntry, ProbeException, Repeatability, Tolerance
 from pytest_cgins.config.llm import Budget, LlmSettings, Models, Temperatures
-from pytest_cgins.config.model import (
-    Config,
-    DeclaredWork,
-    Implementation,
-    KernelEntry,
-    ProbeException,
-    Repeatability,
-    ResourceLimits,
-    TimingGate,
-    Tolerance,
-)
+from pytest_cgins.config.load import Config
 from pytest_cgins.config.pull_request import PullRequestSettings
 from pytest_cgins.config.semantics import Declared
+from pytest_cgins.config.timing_gate import ResourceLimits, TimingGate
 
 Rule = Callable[[Any, Any], bool]
 """Whether the second value is weaker than the first."""

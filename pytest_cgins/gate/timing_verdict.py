@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_cgins.config.model import TimingGate
+from pytest_cgins.config import TimingGate
 from pytest_cgins.config.timing_gate import MOST_BLOCKS
 from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.core.measurement import Arm, Comparison, Measurement, Sums

@@ -17,7 +17,7 @@ from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.pull_request.contribution import Contribution, refused
 
 if TYPE_CHECKING:
-    from pytest_cgins.config.model import Config, Implementation
+    from pytest_cgins.config import Config, Implementation
     from pytest_cgins.config.pull_request import PullRequestSettings
 
 

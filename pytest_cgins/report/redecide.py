@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pytest_cgins.config.model import TimingGate
+from pytest_cgins.config import TimingGate
 from pytest_cgins.core.errors import MergeError
 from pytest_cgins.core.measurement import Comparison, Measurement, Sums
 from pytest_cgins.core.model import Evaluation, Reason, Status, Verdict

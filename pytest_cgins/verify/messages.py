@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from annotated_types import Ge, Le, MaxLen
 
 from pytest_cgins.config import Declared, ProbeException, Repeatability, Tolerance, declared
-from pytest_cgins.config.model import Claim
+from pytest_cgins.config.kernel import Claim
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.document_base import Document

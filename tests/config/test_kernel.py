@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.config import DeclaredWork, KernelEntry, load
-from pytest_cgins.config.model import ProbeException, Repeatability
+from pytest_cgins.config import DeclaredWork, KernelEntry, ProbeException, Repeatability, load
 from pytest_cgins.core.errors import ConfigError
 
 

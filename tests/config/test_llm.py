@@ -214,7 +214,7 @@ C = "provider: compatible, model: m, "
         (O + "prices: {m: {output: 1}}", 'price of model "m" has no "input"', "add input: USD per million tokens"),
         (O + "prices: {m: {input: .nan, output: 1}}", '"input" in price of model "m" is a number (.nan), not a finite', "at least 0"),
         (O + "prices: {m: {input: 1, output: -1}}", '"output" in price of model "m" is a whole number (-1), not a finite', "at least 0"),
-        (O + "prices: {m: {input: 1, output: 2e6}}", '"output" in price of model "m" is 2e6, not within 0 to 1e+06', "write 0 to 1e+06"),
+        (O + "prices: {m: {input: 1, output: 2e6}}", '"output" in price of model "m" is 2e6, not within 0 to 1000000', "write 0 to 1000000"),
         (O + "prices: {m: {input: 1, output: 1, cached_input: nan}}", '"cached_input" in price of model "m" is text (nan)', "at least 0"),
         (O + "prices: {' m': {input: 1, output: 1}}", "a name in prices of llm is not a model name", "that can be printed"),
         (O + "budget: {usd: 5}", 'the budget is 5 USD, and model "m" has no price', 'add llm.prices: {"m": {input: …, output: …}}, in USD per million tokens, or drop budget.usd'),

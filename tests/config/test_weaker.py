@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.config import load, weaker
-from pytest_cgins.config.model import Config
+from pytest_cgins.config import Config, load, weaker
 from pytest_cgins.config.weaker import RULES, neutral
 
 STRICT = """\

@@ -8,7 +8,7 @@ from dataclasses import fields
 from tables import document, rows, sections
 from timings import RULE, blocks, compared, measured
 
-from pytest_cgins.config.model import TimingGate
+from pytest_cgins.config import TimingGate
 from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.report.times import LISTED_FALSE
 

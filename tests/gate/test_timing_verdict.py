@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from timings import LABEL, RULE, blocks, compared, measured
 
-from pytest_cgins.config.model import TimingGate
+from pytest_cgins.config import TimingGate
 from pytest_cgins.core.figures import percent
 from pytest_cgins.core.measurement import Comparison, Measurement
 from pytest_cgins.core.model import Reason, Status, Verdict

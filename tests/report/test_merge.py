@@ -15,7 +15,7 @@ from reports import report_of
 from timings import LABEL, RULE, blocks, compared, measured
 
 from pytest_cgins.app import cli
-from pytest_cgins.config.model import TimingGate
+from pytest_cgins.config import TimingGate
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError, MergeError
 from pytest_cgins.core.measurement import Comparison

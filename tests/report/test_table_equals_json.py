@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from reports import report_of
 from timings import LABEL, RULE, compared, measured
 
-from pytest_cgins.config.model import TimingGate
+from pytest_cgins.config import TimingGate
 from pytest_cgins.core import documents
 from pytest_cgins.core.measurement import Clocks, Comparison, Measurement, Roofline
 from pytest_cgins.core.model import (

@@ -13,8 +13,7 @@ from pytest_cgins.app.commands.options import Subparsers, add_seed, command, opt
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.loading.imports import import_from
-from pytest_cgins.config import Config, TimingGate
-from pytest_cgins.config.model import Implementation, KernelEntry
+from pytest_cgins.config import Config, Implementation, KernelEntry, TimingGate
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import import_path, new_table, print_table
 from pytest_cgins.core.device import DEVICES, device_of, require_device, usable_device

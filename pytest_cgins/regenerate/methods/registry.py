@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from pytest_cgins.config import document
-from pytest_cgins.config.document import Readers, Value, Word, shown
+from pytest_cgins.config.document import Readers, Value, Word, between, shown
 from pytest_cgins.core.device import DEVICES, device_of
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import counted, nearest
@@ -71,13 +71,6 @@ def _text(value: Value) -> str:
             remedy=f"say it in {_MOST_CHARACTERS}: prompts quote it",
         )
     return text
-
-
-def _priority(value: Value) -> int:
-    number = value.integer()
-    if not 1 <= number <= 3:
-        value.fail(f'"priority" of {value.section.title} is {number}', remedy="write 1, 2 or 3")
-    return number
 
 
 def _each(reader: Callable[[Value], T]) -> Callable[[Value], tuple[T, ...]]:
@@ -163,7 +156,7 @@ _LINES = _each(lambda one: " ".join(one.text().split()))
 _READERS: Readers = {
     "title": _text,
     "axis": lambda value: value.choice(*model.AXES),
-    "priority": _priority,
+    "priority": between(1, 3),
     "what": _text,
     "device": lambda value: value.choice(*reversed(DEVICES)),
     "needs": _LINES,

@@ -122,7 +122,7 @@ def test_a_users_file_adds_and_corrects(tmp_path: Path) -> None:
     [
         ("version: 1", "version: 2", r"methods.yaml:2: version 2 of a methods file\n→ write version: 1"),
         ("my-trick:", "My Trick:", r':4: "My Trick" is not a method id\n→ write lower-case words with hyphens'),
-        ("priority: 2", "priority: 4", r':7: "priority" of method "my-trick" is 4\n→ write 1, 2 or 3'),
+        ("priority: 2", "priority: 4", r':7: "priority" in method "my-trick" is 4, not within 1 to 3\n→ write 1 to 3'),
         ("axis: memory", "axis: memorry", r':6: "axis" in method "my-trick" is "memorry"\n→ did you mean "memory"'),
         ("title:", "titel:", r':5: unknown key "titel" in method "my-trick"\n→ did you mean "title"'),
         ("    title: A trick\n", "", r'method "my-trick" has no "title"\n→ write what people call it'),
