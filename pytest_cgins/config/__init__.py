@@ -4,7 +4,7 @@ from pytest_cgins.config.implementation import Implementation
 from pytest_cgins.config.kernel import DeclaredWork, KernelEntry, ProbeException, Repeatability, Tolerance
 from pytest_cgins.config.load import Config, load, load_without_traces, select
 from pytest_cgins.config.pull_request import PullRequestSettings
-from pytest_cgins.config.semantics import Declared, IndexOutput, SemanticsError, declared
+from pytest_cgins.config.semantics import Declared, IndexOutput, declared
 from pytest_cgins.config.timing_gate import PROFILES, ResourceLimits, TimingGate
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "PullRequestSettings",
     "Repeatability",
     "ResourceLimits",
-    "SemanticsError",
     "TimingGate",
     "Tolerance",
     "declared",

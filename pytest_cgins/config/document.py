@@ -166,12 +166,12 @@ class Value:
         if wrong:
             self.fail(f"{subject or self.label} {wrong[0]}", remedy=wrong[1])
 
-    def _wrong(self, wanted: str) -> NoReturn:
+    def _wrong(self, wanted: str, form: str = "") -> NoReturn:
         tag = self.node.tag.removeprefix("tag:yaml.org,2002:")
         got = {"map": "a mapping", "seq": "a list"}.get(tag) or SCALARS.get(tag, f"a value with tag {tag}")
         written = self.node.value[:80] if tag in SCALARS else ""
         value = f" ({written})" if written.strip() and written.isprintable() else ""
-        self.fail(f"{self.label} is {got}{value}, not {wanted}", remedy=f"write {wanted}")
+        self.fail(f"{self.label} is {got}{value}, not {wanted}", remedy=f"write {wanted}{form}")
 
     def is_a(self, *tags: str) -> bool:
         """Whether YAML takes it for a `str`, `int`, `float`, `bool`, `null`, `seq` or `map`."""
@@ -209,7 +209,7 @@ class Value:
     def integer(self) -> int:
         """A whole number in decimal digits."""
         if not self.is_a("int") or not str(self.node.value).isdecimal():
-            self._wrong("a whole number")
+            self._wrong("a whole number of at least 0")
         if len(self.node.value) > MAX_DIGITS:
             self._wrong(f"a whole number of at most {MAX_DIGITS} digits")
         return int(self.node.value)
@@ -227,7 +227,7 @@ class Value:
     def items(self) -> list[Value]:
         """The items of a list."""
         if not self.is_a("seq"):
-            self._wrong("a list")
+            self._wrong("a list", f", {self.key}: [A, B]")
         return [
             Value(self.section, self.key, item, int(item.start_mark.line) + 1) for item in self.node.value
         ]
@@ -239,7 +239,7 @@ class Value:
     def mapping(self, title: str = "") -> Section:
         """A nested mapping; `title` names it in messages, by default with its key and where that stands."""
         if not self.is_a("map"):
-            self._wrong("a mapping")
+            self._wrong("a mapping", f", {self.key}: {{KEY: VALUE}}")
         section = self.section
         title = title or f"{self.key} of {section.title}"
         return Section(section.file, section.name, self.node, title, line=self.line, alone=section.alone)
@@ -265,14 +265,16 @@ Readers = Mapping[str, Reader]
 
 
 @cache
-def keys(cls: type) -> Mapping[str, tuple[str, Reader]]:
-    """By key: the field of a dataclass and what reads it, for each field that is `Annotated[TYPE, READER]`.
-
-    A third item is the key, where it is not the field's name.
-    """
+def readers(cls: type) -> Mapping[str, tuple[str, Reader]]:
+    """By field of a dataclass that is `Annotated[TYPE, READER]` or `Annotated[TYPE, READER, KEY]`: its key and reader."""
     hints = get_type_hints(cls, include_extras=True)
     marks = {field: hint.__metadata__ for field, hint in hints.items() if get_origin(hint) is Annotated}
-    return {(*mark[1:], field)[0]: (field, mark[0]) for field, mark in marks.items()}
+    return {field: ((*mark[1:], field)[0], mark[0]) for field, mark in marks.items()}
+
+
+def keys(cls: type) -> tuple[str, ...]:
+    """The keys of such a dataclass."""
+    return tuple(dict.fromkeys(key for key, _ in readers(cls).values()))
 
 
 class Section(dict[str, Value]):
@@ -313,7 +315,7 @@ class Section(dict[str, Value]):
         """The fields of a dataclass whose `keys` are there; unless allowed, other keys are refused."""
         if not others:
             self.refuse_unknown(keys(cls))
-        return {field: read(self[key]) for key, (field, read) in keys(cls).items() if key in self}
+        return {field: read(self[key]) for field, (key, read) in readers(cls).items() if key in self}
 
     def fail(self, problem: str, *, remedy: str) -> NoReturn:
         """Raise a ConfigError that leads with file and line."""

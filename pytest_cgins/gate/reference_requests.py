@@ -41,7 +41,7 @@ class Questions:
             exceptions=kernel.exceptions,
             repeatability=kernel.repeatability,
             claims=kernel.claims,
-            semantics=kernel.semantics.plain(),
+            semantics=kernel.semantics,
             allow_tf32=kernel.allow_tf32,
             interpreted=self.is_interpreted(case),
             untimed=kernel_timing.UNTIMED if self.timing else kernel_timing.NO_TIMING,

@@ -15,8 +15,8 @@ import torch
 from torch.nn import functional
 from torch.overrides import get_overridable_functions, handle_torch_function, resolve_name
 
-from pytest_cgins.config import Declared, SemanticsError, declared
-from pytest_cgins.core.errors import RecordError, TraceError
+from pytest_cgins.config import Declared, declared
+from pytest_cgins.core.errors import ConfigError, RecordError, TraceError
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -58,7 +58,7 @@ def mark(function: Any = None, *, semantics: Mapping[str, Any] | None = None) ->
     if semantics is not None:
         try:
             said = declared(semantics)
-        except SemanticsError as error:
+        except ConfigError as error:
             raise RecordError(f"pytest_cgins.mark: {error.what}", remedy=error.remedy) from error
         return functools.partial(_marked, said=said)
     return _marked(function)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from annotated_types import Ge, Le, MaxLen
 
-from pytest_cgins.config import Declared, ProbeException, Repeatability, Tolerance, declared
+from pytest_cgins.config import Declared, ProbeException, Repeatability, Tolerance
 from pytest_cgins.config.kernel import Claim
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
@@ -384,8 +384,8 @@ class Question(Document):
     """How far its answers may differ from each other."""
     claims: tuple[Claim, ...] = ()
     """What it is said to take beyond what was recorded."""
-    semantics: dict[str, Any] = field(default_factory=dict)
-    """What the user says of the op, as it stands in cgins.yaml."""
+    semantics: Declared = field(default_factory=Declared)
+    """What the user says of the op."""
     allow_tf32: bool = False
     """Whether fp32 products of inputs rounded to TF32 are right."""
     interpreted: bool = False
@@ -399,7 +399,7 @@ class Question(Document):
         return PrepareOptions(
             probes=frozenset(self.probes) & PREPARED,
             claims=self.claims,
-            declared=declared(self.semantics),
+            declared=self.semantics,
             allow_tf32=self.allow_tf32,
             interpreted=self.interpreted,
         )

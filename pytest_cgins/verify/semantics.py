@@ -41,6 +41,11 @@ class OpFacts:
     """Floating dtypes that it takes on a CPU."""
 
 
+def _ends(low: float | None, high: float | None) -> tuple[float, float]:
+    """Of a domain: infinite where an end is open."""
+    return -math.inf if low is None else float(low), math.inf if high is None else float(high)
+
+
 @cache
 def _tables() -> tuple[dict[str, Any], dict[str, str]]:
     document = json.loads(FILE.read_text(encoding="utf-8"))
@@ -64,10 +69,7 @@ def facts_of(op: str) -> OpFacts | None:
         if found is not None:
             return OpFacts(
                 sort=found["sort"],
-                domains=tuple(
-                    (float(-math.inf if low is None else low), float(math.inf if high is None else high))
-                    for low, high in found["domains"]
-                ),
+                domains=tuple(_ends(low, high) for low, high in found["domains"]),
                 floats=frozenset(found["floats"]),
             )
     return None
@@ -249,7 +251,7 @@ class Semantics:
         name = self.names.get(index, "")
         for declared, low, high in self.declared.domain:
             if declared == name:
-                return low, high
+                return _ends(low, high)
         if self.facts is not None and index < len(self.facts.domains) and not self.is_gradient(index):
             low, high = self.facts.domains[index]
             if math.isfinite(low) or math.isfinite(high):
@@ -287,7 +289,7 @@ class Semantics:
             call: the call.
             draws: whether it took numbers from torch's generator when it was recorded.
         """
-        declared = {number: (low, high) for number, low, high in self.declared.outputs}
+        declared = {number: _ends(low, high) for number, low, high in self.declared.outputs}
         if declared or not draws or not call.op.startswith("torch.") or is_derived(call.op):
             return declared
         return dict(RANDOM.get(word(call), {}))

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from pytest_cgins.config import Config, Declared, IndexOutput, SemanticsError, declared, load
+from pytest_cgins.config import Config, Declared, IndexOutput, declared, load
+from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
 
 
@@ -26,17 +28,18 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
     assert said == Declared(
         kind="norm",
         roles=(("x", "data"), ("i", "index")),
-        domain=(("p", 0.0, 1.5), ("q", -math.inf, -1.0)),
+        domain=(("p", 0.0, 1.5), ("q", None, -1.0)),
         rows=(("x", (0, 2)),),
         fixed=(("x", 1), ("h", None)),
         mutated=("s",),
-        outputs=((1, -math.inf, math.inf), (2, 0.0, math.inf)),
+        outputs=((1, None, None), (2, 0.0, None)),
         indices=(
             IndexOutput(number=3, into="x", dims=(-1,)),
             IndexOutput(number=4, into="y", dims=(1, 2), distinct=True),
         ),
     )
-    assert declared(said.plain()) == said
+    assert declared(yaml.safe_load(text)) == said
+    assert documents.load_python(Declared, documents.dump_python(said)) == said
     assert said.names == ("x", "i", "p", "q", "h", "s", "y")
 
 
@@ -44,41 +47,65 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{kinds: norm}", r'cgins.yaml:6: unknown key "kinds"'),
-        ("{kind: nrom}", r'6: semantics of kernel "k": the kind "nrom" is unknown\n→ did you mean "norm"\?'),
-        ("{roles: {x: date}}", r'the role "date" is unknown\n→ did you mean "data"\?'),
-        ("{roles: [x]}", r"roles is not a mapping of arguments\n→ write roles: \{ARGUMENT: …\}"),
-        ("{domain: {x: 1}}", r"the domain of x is not two numbers\n→ write x: \[0, 1\], and null"),
-        ("{domain: {x: [2, 1]}}", r"the domain of x is empty: \[2, 1\]"),
-        ("{rows: {x: [-1]}}", r"the rows of x are not dimensions\n→ write x: \[0, 1\], counted from 0"),
-        ("{mutated: x}", r"mutated is not a list of arguments\n→ write e.g. mutated: \[x, running_mean\]"),
+        ("{kind: nrom}", r'6: "kind" in semantics of kernel "k" is "nrom"\n→ did you mean "norm"\?'),
+        ("{roles: {x: date}}", r'"x" in roles of semantics of kernel "k" is "date"\n→ did you mean "data"\?'),
+        (
+            "{roles: [x]}",
+            r'"roles" in semantics of kernel "k" is a list, not a mapping\n→ write a mapping, roles: \{KEY: VALUE\}',
+        ),
+        (
+            "{domain: {x: 1}}",
+            r'"x" in domain of semantics of kernel "k" is not two numbers\n→ write x: \[0, 1\], and null',
+        ),
+        ("{domain: {x: [2, 1]}}", r'"x" in domain of semantics of kernel "k" is empty: \[2, 1\]'),
+        (
+            "{rows: {x: [-1]}}",
+            r'"x" in rows of .* is a whole number \(-1\), not a whole number of at least 0\n→ write a whole number of at least 0',
+        ),
+        (
+            "{mutated: x}",
+            r'"mutated" in semantics of kernel "k" is text \(x\), not a list\n→ write a list, mutated: \[A, B\]',
+        ),
         (
             "{outputs: {out: random}}",
             r'the output "out" is not a number\n→ write e.g. outputs: \{1: random\}',
         ),
         (
             "{outputs: {0: ramdom}}",
-            r'the property of an output "ramdom" is unknown\n→ did you mean "random"\?',
+            r'"0" in outputs of semantics of kernel "k" is "ramdom"\n→ did you mean "random"\?',
         ),
-        ("{outputs: {0: {index_ino: x}}}", r'"index_ino" is unknown\n→ did you mean "index_into"\?'),
+        (
+            "{outputs: {0: {index_ino: x}}}",
+            r'6: unknown key "index_ino" in output 0 of semantics of kernel "k"\n→ did you mean "index_into"\?',
+        ),
         (
             "{outputs: {0: {dim: 1}}}",
-            r"index_into of output 0 is not an argument\n→ write e.g. 0: \{index_into: x, dim: -1\}",
+            r'output 0 of semantics of kernel "k" has no "index_into"\n→ write e.g. 0: \{index_into: x, dim: -1\}',
         ),
         (
             "{outputs: {0: {index_into: x, dim: last}}}",
-            r"dim of output 0 is neither a dimension nor a list of them\n→ write",
+            r'"dim" in output 0 of semantics of kernel "k" is neither a dimension nor a list of them\n→ write',
         ),
         (
             "{outputs: {0: {index_into: x, dim: [1, 1]}}}",
-            r"dim of output 0 is neither a dimension nor a list of them",
+            r'"dim" in output 0 of .* is neither a dimension nor a list of them',
         ),
         (
             "{outputs: {0: {index_into: x, stable: maybe}}}",
-            r"stable of output 0 is neither true nor false\n→ write stable: true",
+            r'"stable" in output 0 of .* is text \(maybe\), not true or false\n→ write true or false',
         ),
-        ("{outputs: {0: {random: [0, 1], dim: 1}}}", r'the property of an output "dim" is unknown'),
-        ("{outputs: {0: {random: [1]}}}", r"the domain of output 0 is not two numbers"),
-        ("{fixed: x}", r"fixed is not a list of arguments\n→ write e.g. fixed: \[heads, 'x\[1\]'\]"),
+        (
+            "{outputs: {0: {random: [0, 1], dim: 1}}}",
+            r'unknown key "dim" in output 0 of semantics of kernel "k"\n→ known keys: random',
+        ),
+        (
+            "{outputs: {0: {random: [1]}}}",
+            r'"random" in output 0 of .* is not two numbers\n→ write random: \[0, 1\], and null for an end',
+        ),
+        (
+            "{fixed: x}",
+            r'"fixed" in semantics of kernel "k" is text \(x\), not a list\n→ write a list, fixed: \[A, B\]',
+        ),
     ],
 )
 def test_mistakes_are_told_with_line_and_remedy(tmp_path: Path, text: str, message: str) -> None:
@@ -89,11 +116,11 @@ def test_mistakes_are_told_with_line_and_remedy(tmp_path: Path, text: str, messa
 
 def test_the_first_of_two_declarations_comes_first() -> None:
     """What is said of one argument is replaced, what is said of others is added."""
-    yaml: dict[str, Any] = {"roles": {"x": "mask"}, "fixed": ["h"]}
+    first: dict[str, Any] = {"roles": {"x": "mask"}, "fixed": ["h"]}
     marked: dict[str, Any] = {"kind": "norm", "roles": {"x": "data", "y": "index"}, "fixed": ["w"]}
-    yaml["outputs"] = {0: "random", 1: {"index_into": "x"}}
+    first["outputs"] = {0: "random", 1: {"index_into": "x"}}
     marked["outputs"] = {0: {"index_into": "y"}, 1: "random", 2: {"index_into": "y"}}
-    both = declared(yaml) | declared(marked)
+    both = declared(first) | declared(marked)
     assert [entry[0] for entry in both.outputs] == [0]
     assert [(one.number, one.into) for one in both.indices] == [(1, "x"), (2, "y")]
     assert both.kind == "norm"
@@ -103,5 +130,8 @@ def test_the_first_of_two_declarations_comes_first() -> None:
 
 def test_plain_data_is_checked_as_the_file_is() -> None:
     """`mark(semantics=…)` has the same errors."""
-    with pytest.raises(SemanticsError, match=r'the key "kin" is unknown\n→ did you mean "kind"\?'):
+    assert declared({"domain": {"x": (0, math.inf)}}).domain == (("x", 0.0, None),)
+    with pytest.raises(ConfigError, match="semantics is no plain data"):
+        declared({"domain": {"x": [object(), 1]}})
+    with pytest.raises(ConfigError, match=r'unknown key "kin" in semantics\n→ did you mean "kind"\?'):
         declared({"kin": "norm"})

@@ -132,6 +132,8 @@ def test_mark_takes_what_is_to_be_known_of_the_op() -> None:
 
 def test_mark_refuses_semantics_that_say_nothing() -> None:
     """The message has the word and the nearest known one."""
-    with pytest.raises(RecordError, match=r'pytest_cgins\.mark: the role "indx" is unknown') as caught:
+    with pytest.raises(
+        RecordError, match=r'pytest_cgins\.mark: "x" in roles of semantics is "indx"'
+    ) as caught:
         pytest_cgins.mark(semantics={"roles": {"x": "indx"}})
     assert "index" in str(caught.value.remedy)

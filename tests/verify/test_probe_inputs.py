@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 from torch.nn import functional
 
 import pytest_cgins
+from pytest_cgins.config import declared
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Argument, Correctness, OpCall, Probe, Reason, Value
@@ -39,10 +41,18 @@ BUT_ARGUMENTS = sorted(PREPARED - {"arguments"})
 class Gate:
     """Records one call, and judges kernels by it, probes included."""
 
-    def __init__(self, folder: Path, run: Callable[[], object], op: str, **entry: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        run: Callable[[], object],
+        op: str,
+        semantics: Mapping[str, Any] = MappingProxyType({}),
+        **entry: Any,
+    ) -> None:
         self._service = JudgeService({})
         case = record(folder / "pack", run, op)
         self._params = {**parameters(case), "probes": sorted(PREPARED), **entry}
+        self._params["semantics"] = documents.dump_python(declared(semantics))
         prepared, self._buffers = self._service.prepare(self._params, [])
         self._sets = prepared["sets"]
 

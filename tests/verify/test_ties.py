@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from pytest_cgins.app import cli
 from pytest_cgins.config import declared
+from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Correctness, Reason
 from pytest_cgins.verify.judge import JudgeService
@@ -408,7 +409,7 @@ def test_an_op_of_a_user_says_what_it_points_into(
 
     unsaid = first_failed(judged(JudgeService({}), case, kernel)[1])
     assert unsaid.message.endswith(f"write in cgins.yaml: semantics: {{outputs: {said}}}")
-    semantics = declared({"outputs": yaml.safe_load(said)}).plain()
+    semantics = documents.dump_python(declared({"outputs": yaml.safe_load(said)}))
     prepared, told = judged(JudgeService({}), case, kernel, further={"semantics": semantics})
     assert not wrong(told)
     assert [one["name"] for one in prepared["sets"]] == ["recorded", "fresh", "edge"]
@@ -437,6 +438,6 @@ def test_what_cannot_be_so_is_told(tmp_path: Path, marked: ModuleType, said: str
     """A declaration that no output of the op has is an error of the configuration."""
     x = heavy(6, 41, seed=5, dtype=torch.bfloat16)
     case = record(tmp_path / "pack", lambda: marked.strongest(x), f"{marked.__name__}.strongest", tier="full")
-    semantics = declared({"outputs": yaml.safe_load(said)}).plain()
+    semantics = documents.dump_python(declared({"outputs": yaml.safe_load(said)}))
     with pytest.raises(ConfigError, match=message):
         judged(JudgeService({}), case, further={"semantics": semantics})
