@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Word = TypeVar("Word", bound=str)
 Number = TypeVar("Number", int, float)
+T = TypeVar("T")
 Wrong = tuple[str, str] | None
 """What is wrong and the remedy; None if nothing is."""
 
@@ -236,6 +237,22 @@ class Value:
         """A list of non-empty strings."""
         return tuple(item.text() for item in self.items())
 
+    def distinct(
+        self, read: Callable[[Value], T], same: Callable[[T], object] = lambda item: item
+    ) -> tuple[T, ...]:
+        """The items of a list, no two of which are the same."""
+        results: list[T] = []
+        lines: dict[object, int] = {}
+        for item in self.items():
+            results.append(read(item))
+            if (key := same(results[-1])) in lines:
+                what = f"{item.node.value[:80]!a}" if item.is_a(*SCALARS) else "the same"
+                item.fail(
+                    f"{item.label} has {what} twice, first in line {lines[key]}", remedy="write it once"
+                )
+            lines[key] = item.line
+        return tuple(results)
+
     def mapping(self, title: str = "") -> Section:
         """A nested mapping; `title` names it in messages, by default with its key and where that stands."""
         if not self.is_a("map"):
@@ -310,6 +327,15 @@ class Section(dict[str, Value]):
         if not others:
             self.refuse_unknown(readers)
         return {key: reader(self[key]) for key, reader in readers.items() if key in self}
+
+    def refuse_without_effect(self, needs: Mapping[str, tuple[bool, str]], because: str) -> None:
+        """Refuse keys that do nothing here; by key: whether it has an effect, and what it goes with."""
+        for key, (has_effect, needed) in needs.items():
+            if key in self and not has_effect:
+                self[key].fail(
+                    f'"{key}" has no effect in {self.title}: {because}',
+                    remedy=f"remove it; it goes with {needed}",
+                )
 
     def fields(self, cls: type, *, others: bool = False) -> dict[str, Any]:
         """The fields of a dataclass whose `keys` are there; unless allowed, other keys are refused."""

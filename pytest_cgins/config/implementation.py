@@ -122,12 +122,7 @@ def _refuse_without_effect(section: Section, contract: str, device: str) -> None
         "specialize": (contract == "launcher", "contract: launcher"),
         "flags": (compiled, "compiled sources"),
     }
-    for key, (allowed, needed) in needs.items():
-        if key in section and not allowed:
-            section[key].fail(
-                f'"{key}" has no effect in {section.title}: its contract is {contract}, its device {device}',
-                remedy=f"remove it; it goes with {needed}",
-            )
+    section.refuse_without_effect(needs, f"its contract is {contract}, its device {device}")
 
 
 def _require(section: Section, contract: str, sources: tuple[Path, ...]) -> None:

@@ -40,6 +40,7 @@ _KEY_PREFIX = re.compile(
     r"(?:(?:sk|pk|rk|gsk|hf|gh[pousr]|xai|r8|nvapi|glpat)[-_]|AIza|github_pat_|eyJ).{16}"
 )
 _RANDOM = re.compile(r"(?=[A-Za-z0-9]{20})[A-Za-z]*[0-9]+[A-Za-z]")
+_usd = between(0, 1_000_000, Value.amount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +100,11 @@ UNPAID = Budget(tokens=None, minutes=None)
 class Price(Document):
     """What a model costs, as the user entered it."""
 
-    input_usd_per_million_tokens: float
+    input_usd_per_million_tokens: Annotated[float, _usd, "input"]
     """Tokens of prompts."""
-    output_usd_per_million_tokens: float
+    output_usd_per_million_tokens: Annotated[float, _usd, "output"]
     """Tokens of answers, those of hidden thought among them."""
-    cached_input_usd_per_million_tokens: float | None = None
+    cached_input_usd_per_million_tokens: Annotated[float | None, _usd, "cached_input"] = None
     """Tokens of prompts that the provider had cached; None: as the others."""
 
 
@@ -236,7 +237,9 @@ def llm_settings(value: Value) -> LlmSettings:
     provider = section.require("provider", remedy=f"add provider: {' or '.join(PROVIDERS)}").choice(
         *PROVIDERS
     )
-    _refuse_without_effect(section, provider)
+    needs = {key: (provider in SERVERS, ", ".join(SERVERS)) for key in SERVER_KEYS}
+    needs["path"] = (provider not in SERVERS, "replay and exchange")
+    section.refuse_without_effect(needs, f"its provider is {provider}")
     fields = section.fields(LlmSettings, others=True)
     _require(section, provider)
     if "model" in section:
@@ -263,17 +266,6 @@ def _refuse_keys(section: Section) -> None:
             "llm has both model and models",
             remedy="keep models: {generator: …}, or model, which is its short form",
         )
-
-
-def _refuse_without_effect(section: Section, provider: Provider) -> None:
-    asks_server = provider in SERVERS
-    for key in ("path",) if asks_server else SERVER_KEYS:
-        if key in section:
-            section[key].fail(
-                f'"{key}" has no effect in llm: its provider is {provider}',
-                remedy="remove it; it goes with "
-                + ("replay and exchange" if asks_server else ", ".join(SERVERS)),
-            )
 
 
 def _require(section: Section, provider: Provider) -> None:
@@ -321,15 +313,10 @@ def _model_names(value: Value) -> tuple[str, ...]:
     """A name, or a list of at least one."""
     if not value.is_a("seq"):
         return (_model(value),)
-    names: list[str] = []
-    for item in value.items():
-        name = _model(item)
-        if name in names:
-            item.fail(f"{value.label} has {name} twice", remedy="name it once; budget.branches asks it often")
-        names.append(name)
+    names = value.distinct(_model)
     if not names:
         value.fail(f"{value.label} is empty", remedy="name at least one model")
-    return tuple(names)
+    return names
 
 
 def _model(value: Value) -> str:
@@ -377,9 +364,7 @@ def _prices(value: Value) -> dict[str, Price]:
 def _price(value: Value) -> Price:
     value.check(wrong_with_model(value.key), "a name in prices of llm")
     section = value.mapping(f'price of model "{value.key}"')
-    usd = section.read(
-        dict.fromkeys(("input", "cached_input", "output"), between(0, 1_000_000, Value.amount))
-    )
+    usd = section.fields(Price)
     for key in ("input", "output"):
         section.require(key, remedy=f"add {key}: USD per million tokens")
-    return Price(**{f"{key}_usd_per_million_tokens": price for key, price in usd.items()})
+    return Price(**usd)

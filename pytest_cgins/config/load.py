@@ -123,10 +123,6 @@ def _check_version(top: Section) -> None:
 
 
 def _traces(value: Value, required: bool) -> tuple[Path, ...]:
-    lines: dict[Path, int] = {}
-    for item in value.items():
-        path = item.path(kind="folder") if required else Path(item.section.file.parent, item.text())
-        if path in lines:
-            item.fail(f"traces has {item.text()} twice, first in line {lines[path]}", remedy="remove one")
-        lines[path] = item.line
-    return tuple(lines)
+    return value.distinct(
+        lambda item: item.path(kind="folder") if required else Path(item.section.file.parent, item.text())
+    )

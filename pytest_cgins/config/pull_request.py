@@ -100,19 +100,16 @@ def _names(wrong_with: Callable[[str], Wrong], most: int) -> Reader:
     """A reader of a list of names that GitHub compares without regard to case."""
 
     def names(value: Value) -> tuple[str, ...]:
-        items = value.items()
-        lines: dict[str, int] = {}
-        for number, item in enumerate(items):
-            name = item.text()
-            item.check(wrong_with(name), f"{item.label}: {name[:80]!a}")
-            if name.lower() in lines:
-                item.fail(
-                    f"{item.label} has {name!a} twice, first in line {lines[name.lower()]}",
-                    remedy="name it once",
-                )
-            if number == most:
-                item.fail(f"{item.label} has more than {most} names", remedy=f"name at most {most}")
-            lines[name.lower()] = item.line
-        return tuple(item.text() for item in items)
+        given = value.distinct(name, str.lower)
+        if len(given) > most:
+            value.items()[most].fail(
+                f"{value.label} has more than {most} names", remedy=f"name at most {most}"
+            )
+        return given
+
+    def name(item: Value) -> str:
+        text = item.text()
+        item.check(wrong_with(text), f"{item.label}: {text[:80]!a}")
+        return text
 
     return names

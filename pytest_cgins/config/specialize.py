@@ -10,7 +10,8 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from itertools import count
+from typing import Literal, TypeVar, cast
 
 from pytest_cgins.config.document import Section, Value, between
 from pytest_cgins.core.model import OpCall, Specialized, TensorMeta
@@ -19,10 +20,10 @@ from pytest_cgins.core.text import counted
 MOST_BUILDS = 16
 """Each is one more compilation of all sources."""
 LARGEST = 2**31 - 1
+T = TypeVar("T")
 Kind = Literal["number", "item", "shape", "ndim", "numel"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 _FORM = re.compile(
-    r"(?P<name>[A-Za-z_]\w*)(?:\.(?:shape\[|size\()(?P<mode>-?\d{1,2})[\])]|\[(?P<item>-?\d{1,2})\]|(?P<ndim>\.ndim)|(?P<numel>\.numel\(\)))?"
+    r"(?P<name>[A-Za-z_]\w*)(?:\.(?:shape\[|size\()(?P<shape>-?\d{1,2})[\])]|\[(?P<item>-?\d{1,2})\]|(?P<ndim>\.ndim)|(?P<numel>\.numel\(\)))?"
 )
 _HOW = "write a size of an argument: input.size(-1), input.ndim, input.numel(), stride[0], or dim"
 
@@ -44,12 +45,10 @@ def parse(text: str) -> Size | None:
     found = _FORM.fullmatch(text.strip())
     if found is None:
         return None
-    if found["mode"]:
-        return Size(argument=found["name"], kind="shape", index=int(found["mode"]))
-    if found["item"]:
-        return Size(argument=found["name"], kind="item", index=int(found["item"]))
-    kind: Kind = "ndim" if found["ndim"] else "numel" if found["numel"] else "number"
-    return Size(argument=found["name"], kind=kind)
+    kind = "number" if found.lastgroup == "name" else found.lastgroup
+    return Size(
+        argument=found["name"], kind=cast("Kind", kind), index=int(found["shape"] or found["item"] or 0)
+    )
 
 
 def value_of(text: str, call: OpCall, tensors: Sequence[TensorMeta]) -> int | None:
@@ -59,19 +58,19 @@ def value_of(text: str, call: OpCall, tensors: Sequence[TensorMeta]) -> int | No
     value = names.get(size.argument) if size else None
     if size is None or value is None:
         return None
-    if size.kind in ("shape", "ndim", "numel"):
-        if value.kind != "tensor":
-            return None
+    if value.kind == "tensor":
         shape = tensors[int(value.value or 0)].shape
-        if size.kind == "ndim":
-            return len(shape)
-        if size.kind == "numel":
-            return math.prod(shape)
-        return shape[size.index] if -len(shape) <= size.index < len(shape) else None
+        sizes = {"ndim": len(shape), "numel": math.prod(shape), "shape": _at(shape, size.index)}
+        return sizes.get(size.kind)
     if size.kind == "item":
-        items = value.items if value.kind in ("tuple", "list", "size") else (value,)
-        value = items[size.index] if -len(items) <= size.index < len(items) else None
+        value = _at(value.items if value.kind in ("tuple", "list", "size") else (value,), size.index)
+    elif size.kind != "number":
+        return None
     return int(value.value or 0) if value is not None and value.kind in ("int", "bool") else None
+
+
+def _at(items: Sequence[T], index: int) -> T | None:
+    return items[index] if -len(items) <= index < len(items) else None
 
 
 def unmet(
@@ -99,22 +98,16 @@ def specialized(value: Value, defines: Collection[str]) -> Specialized:
     if not sizes:
         section.fail(f"{section.title} has no macro", remedy="add macros: {COLS: input.size(-1)}")
     listed = section.require("builds", remedy=f"add builds: [{{{next(iter(sizes))}: 768}}]")
-    items = listed.items()
-    if not 1 <= len(items) <= MOST_BUILDS:
+    if not 1 <= (number := len(listed.items())) <= MOST_BUILDS:
         listed.fail(
-            f"builds of {section.title} has {counted(len(items), 'entry', 'entries')}",
+            f"builds of {section.title} has {counted(number, 'entry', 'entries')}",
             remedy=f"list 1 to {MOST_BUILDS} builds",
         )
-    builds: dict[tuple[int, ...], int] = {}
-    for number, item in enumerate(items, 1):
-        build = _build(item.mapping(f"build {number} of {section.title}"), tuple(sizes))
-        if build in builds:
-            item.fail(
-                f"builds of {section.title} has the same twice, first in line {builds[build]}",
-                remedy="remove one",
-            )
-        builds[build] = item.line
-    return Specialized(macros=tuple(sizes), sizes=tuple(sizes.values()), builds=tuple(builds))
+    numbers = count(1)
+    builds = listed.distinct(
+        lambda item: _build(item.mapping(f"build {next(numbers)} of {section.title}"), tuple(sizes))
+    )
+    return Specialized(macros=tuple(sizes), sizes=tuple(sizes.values()), builds=builds)
 
 
 def check_macro(value: Value) -> None:

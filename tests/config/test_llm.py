@@ -159,7 +159,7 @@ C = "provider: compatible, model: m, "
         ("provider: openai, models: {helper: n}", 'models of llm has no "generator"', "add generator: NAME"),
         ("provider: openai, models: {generater: n}", 'unknown key "generater" in models of llm', 'did you mean "generator"?'),
         ("provider: openai, models: {generator: []}", '"generator" in models of llm is empty', "name at least one model"),
-        ("provider: openai, models: {generator: [a, a]}", '"generator" in models of llm has a twice', "name it once"),
+        ("provider: openai, models: {generator: [a, a]}", '"generator" in models of llm has \'a\' twice, first in line 2', "write it once"),
         ("provider: openai, model: ' '", '"model" in llm is text', "text that is not empty"),
         ("provider: openai, model: 4", '"model" in llm is a whole number (4)', "text that is not empty"),
         ("provider: openai, model: [a, b]", '"model" in llm is a list', "write text"),

@@ -136,7 +136,7 @@ REFUSED = [
     ("version: 1\nversion: 1", 'cgins.yaml:2: key "version" of the file is there twice, first in line 1', "remove"),
     ("version: 1\nkernels: [a]", 'cgins.yaml:2: "kernels" in the file is a list, not a mapping', "write"),
     ("version: 1\ntraces: [traces/brt]\nkernels: {}", "cgins.yaml:2: no such folder: traces/brt", '"traces/bert"'),
-    ("version: 1\ntraces: [traces/bert, traces/../traces/bert]\nkernels: {}", "cgins.yaml:2: traces has", "remove"),
+    ("version: 1\ntraces: [traces/bert, traces/../traces/bert]\nkernels: {}", "cgins.yaml:2: \"traces\" in the file has 'traces/../traces/bert' twice, first in line 2", "once"),
     ("version: 1\ntraces: ['']\nkernels: {}", 'cgins.yaml:2: "traces" in the file is text, not text that is not empty', "write"),
     ("- 1", "cgins.yaml:1: the file is not a mapping", "KEY: VALUE"),
     ("", "cgins.yaml: empty", "start with version: 1"),
