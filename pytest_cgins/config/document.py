@@ -277,8 +277,6 @@ class Value:
 
 
 Reader = Callable[[Value], Any]
-Readers = Mapping[str, Reader]
-"""What reads the values of a section, by key."""
 
 
 @cache
@@ -321,12 +319,6 @@ class Section(dict[str, Value]):
         if value is None:
             self.fail(f'{self.title} has no "{key}"', remedy=remedy)
         return value
-
-    def read(self, readers: Readers, *, others: bool = False) -> dict[str, Any]:
-        """What the readers make of those keys that are there; unless allowed, other keys are refused."""
-        if not others:
-            self.refuse_unknown(readers)
-        return {key: reader(self[key]) for key, reader in readers.items() if key in self}
 
     def refuse_without_effect(self, needs: Mapping[str, tuple[bool, str]], because: str) -> None:
         """Refuse keys that do nothing here; by key: whether it has an effect, and what it goes with."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
@@ -23,9 +22,9 @@ class Tolerance:
 
     kind: Literal["derived", "explicit"] = "derived"
     """`explicit`: |y − gold| ≤ atol + rtol·|gold|, every element."""
-    rtol: float = 0.0
+    rtol: Annotated[float, Value.amount] = 0.0
     """Relative part, for `explicit`."""
-    atol: float = 0.0
+    atol: Annotated[float, Value.amount] = 0.0
     """Absolute part, for `explicit`."""
 
 
@@ -45,9 +44,9 @@ class Repeatability:
 
     kind: Literal["exact", "tolerance", "explicit"] = "exact"
     """`exact`: bit for bit; `tolerance`: each within the case's tolerance; `explicit`: |a − b| ≤ atol + rtol·|a|."""
-    rtol: float = 0.0
+    rtol: Annotated[float, Value.amount] = 0.0
     """Relative part, for `explicit`."""
-    atol: float = 0.0
+    atol: Annotated[float, Value.amount] = 0.0
     """Absolute part, for `explicit`."""
 
 
@@ -170,14 +169,14 @@ def _refuse_twins(section: Section, implementations: tuple[Implementation, ...])
             )
 
 
-def _difference(cls: Callable[..., Any], words: tuple[str, ...], example: str) -> Reader:
+def _difference(cls: type[Any], words: tuple[str, ...], example: str) -> Reader:
     """A reader of an allowed difference: a word, or a mapping of `rtol` and `atol`."""
 
     def read(value: Value) -> Any:
         if value.is_a("str"):
             return cls(kind=value.choice(*words, otherwise=f"a mapping such as {example}"))
         section = value.mapping()
-        bounds = section.read({"rtol": Value.amount, "atol": Value.amount})
+        bounds = section.fields(cls)
         if not bounds:
             section.fail(f"{section.title} is empty", remedy=f"write {', '.join(words)}, or {example}")
         return cls(kind="explicit", **bounds)
@@ -248,4 +247,6 @@ def _claims(value: Value) -> tuple[Claim, ...]:
 
 def _allow_tf32(value: Value) -> bool:
     """`precision: {allow_tf32: true}`."""
-    return bool(value.mapping().read({"allow_tf32": Value.boolean}).get("allow_tf32"))
+    section = value.mapping()
+    section.refuse_unknown(("allow_tf32",))
+    return "allow_tf32" in section and section["allow_tf32"].boolean()
