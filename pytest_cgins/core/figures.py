@@ -30,13 +30,26 @@ def speedup(value: float) -> str:
     return f"{ratio(value)}x"
 
 
+def relative(ratio_of_times: float) -> str:
+    """One time over another: above 1 is slower; to a ten-thousandth near 1, as changes that matter are small."""
+    off = abs(ratio_of_times - 1)
+    if not math.isfinite(ratio_of_times) or off >= 0.9:
+        return ratio(ratio_of_times)
+    return f"{ratio_of_times:.{4 if off < 0.09995 else 3}f}"
+
+
+def slowdown(ratio_of_times: float) -> str:
+    """How many times as long: `1.0812x`."""
+    return f"{relative(ratio_of_times)}x"
+
+
 def percent(share: float) -> str:
     """A share of something: `8.12%`, three significant digits."""
     return f"{_significant(100 * share, 3)}%"
 
 
 def change(ratio_of_times: float) -> str:
-    """How much longer one time is than another: `+8.12%`, `-0.31%`; of a millionth or less `0%`."""
+    """How much longer a time is than an earlier one: `+8.12%`, `-0.31%`; of a millionth or less `0%`."""
     more = 100 * (ratio_of_times - 1)
     if not math.isfinite(more):
         return str(ratio_of_times)

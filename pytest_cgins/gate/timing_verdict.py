@@ -8,7 +8,7 @@ from typing import Literal
 
 from pytest_cgins.config import TimingGate
 from pytest_cgins.config.timing_gate import MOST_BLOCKS
-from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.figures import percent, ratio, relative, slowdown, speedup, time_ns
 from pytest_cgins.core.measurement import Arm, Comparison, Measurement, Sums
 from pytest_cgins.core.model import Reason, Status, Verdict
 from pytest_cgins.core.text import counted
@@ -236,9 +236,8 @@ def _against_torch(told: _TimingFacts) -> list[_Finding]:
             return [_Finding(status=Status.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, message=text)]
         case "inconclusive":
             assert comparison is not None
-            text = _undecided(
-                told, comparison, f"torch, of whose speed {ratio(floor(comparison))} is declared"
-            )
+            rival = f"torch, of which at least {speedup(floor(comparison))} is declared"
+            text = _undecided(told, comparison, rival)
             return [_Finding(status=Status.INCONCLUSIVE, reason=Reason.NOISE, message=text)]
     return []
 
@@ -247,9 +246,16 @@ def _against_torch(told: _TimingFacts) -> list[_Finding]:
 
 
 def interval(comparison: Comparison) -> str:
-    """The observed ratio of times with its interval: `+8.12% (+7.60%..+8.51%)`."""
-    low, high = change(comparison.ratio_low), change(comparison.ratio_high)
-    return f"{change(comparison.ratio)} ({low}..{high})"
+    """What was observed, with its interval: time over the base's `1.0812x (1.0760..1.0851)`, or speed over torch's."""
+    low, high = comparison.ratio_low, comparison.ratio_high
+    if comparison.against == "base":
+        return f"{slowdown(comparison.ratio)} ({relative(low)}..{relative(high)})"
+    return f"{speedup(1 / comparison.ratio)} ({ratio(1 / high)}..{ratio(1 / low)})"
+
+
+def _measured(comparison: Comparison, label: str) -> str:
+    """The same as a part of a sentence."""
+    return f"{interval(comparison)} the {'time' if comparison.against == 'base' else 'speed'} of {label}"
 
 
 def by_sums(comparison: Comparison) -> bool:
@@ -285,14 +291,14 @@ def told_sums(comparison: Comparison) -> str:
 
 
 def _plain_sums(sums: Sums) -> str:
-    return f"sums of {counted(sums.calls, 'call', grouped=True)} are {change(sums.ratio)}"
+    return f"sums of {counted(sums.calls, 'call', grouped=True)} {slowdown(sums.ratio)}"
 
 
 def _seen_in(comparison: Comparison) -> str:
     if by_sums(comparison):
         assert comparison.sums is not None
         return f"{told_sums(comparison)}, in {counted(len(comparison.sums.log_ratios), 'sum')}"
-    return f"{interval(comparison)} in {counted(len(comparison.log_ratios), 'block')}"
+    return f"{interval(comparison)} its time in {counted(len(comparison.log_ratios), 'block')}"
 
 
 def seen(comparison: Comparison) -> str:
@@ -337,7 +343,7 @@ def _slower(told: _TimingFacts, first: Comparison) -> str:
         head = f"{told_sums(first)}, against {told.label}; slowdowns up to {percent(first.tolerate)} pass"
     else:
         head = (
-            f"time {change(first.ratio)} against {told.label}, {change(again.ratio)} in a fresh process; "
+            f"{slowdown(first.ratio)} the time of {told.label}, {slowdown(again.ratio)} in a fresh process; "
             f"slowdowns up to {percent(first.tolerate)} pass"
         )
     return "\n".join([head, *_processes(told.measurement, "base")])
@@ -348,25 +354,27 @@ def _below(told: _TimingFacts, first: Comparison) -> str:
     assert again is not None
     rare = f"; {told_sums(first)}" if by_sums(first) else ""
     head = (
-        f"{speedup(1 / first.ratio)} of torch's speed, {speedup(1 / again.ratio)} in a fresh process; "
-        f"{speedup(floor(first))} is declared{rare}"
+        f"{speedup(1 / first.ratio)} the speed of torch, {speedup(1 / again.ratio)} in a fresh process; "
+        f"at least {speedup(floor(first))} is declared{rare}"
     )
     return "\n".join([head, *_processes(told.measurement, "torch")])
 
 
 def _processes(measurement: Measurement, against: Against) -> list[str]:
     """Both processes side by side: ratio with its interval, medians, blocks, and what noise would do."""
-    rows = [["", f"time/{against} (95%)", "kernel", against, "blocks", "p-value, at most"]]
+    heading = "time vs base" if against == "base" else "speed vs torch"
+    rows = [["", f"{heading} (95%)", "kernel", against, "blocks", "p-value, at most"]]
     for name, one in (("first", measurement), ("fresh", measurement.confirmation)):
         comparison = one.against(against) if one is not None else None
         rival: Arm | None = getattr(one, against) if one is not None else None
         if one is None or comparison is None or rival is None:
             continue
-        low, high = ratio(comparison.ratio_low), ratio(comparison.ratio_high)
-        times, log_e = f"{ratio(comparison.ratio)} ({low}..{high})", comparison.log_e_slower
+        times, log_e = interval(comparison), comparison.log_e_slower
         taken = f"{len(comparison.log_ratios):,}"
         if by_sums(comparison) and comparison.sums is not None:
-            times, log_e = f"{ratio(comparison.sums.ratio)} (sums)", comparison.sums.log_e_slower
+            sums = comparison.sums
+            told = slowdown(sums.ratio) if against == "base" else speedup(1 / sums.ratio)
+            times, log_e = f"{told} (sums)", sums.log_e_slower
             taken = counted(len(comparison.sums.log_ratios), "sum")
         rows.append(
             [
@@ -400,7 +408,7 @@ def _unconfirmed(told: _TimingFacts, first: Comparison) -> str:
             f"be slower, but {second}: nothing is proven\n→ run it again"
         )
     return (
-        f"{interval(first)} against {rival} in {counted(len(first.log_ratios), 'block')} of one process, which would be slower, "
+        f"{_measured(first, rival)} in {counted(len(first.log_ratios), 'block')} of one process, which would be slower, "
         f"but {second}: nothing is proven\n→ run it again"
     )
 
@@ -414,12 +422,12 @@ def _undecided(told: _TimingFacts, comparison: Comparison, rival: str) -> str:
         )
     if lasting(comparison):
         return (
-            f"undecided: {interval(comparison)} against {rival} in {counted(len(comparison.log_ratios), 'block')}, but a build is "
+            f"undecided: {_measured(comparison, rival)} in {counted(len(comparison.log_ratios), 'block')}, but a build is "
             "slow for many blocks in a row and then is not: such states may lie in either\n"
             "→ run it again while nothing else runs on the device and the host"
         )
     return (
-        f"undecided after {counted(len(comparison.log_ratios), 'block')}: {interval(comparison)} against {rival}\n"
+        f"undecided after {counted(len(comparison.log_ratios), 'block')}: {_measured(comparison, rival)}\n"
         f"{seen(comparison)}\n→ {_budget(told, comparison)}"
     )
 

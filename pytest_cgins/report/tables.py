@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.figures import percent, ratio, relative, slowdown, speedup, time_ns
 from pytest_cgins.core.model import Compilation, Evaluation, SessionReport, Status
 from pytest_cgins.gate import verdict as gate
 from pytest_cgins.gate.timing_verdict import interval
@@ -78,11 +78,18 @@ _OPTIONAL = (
     "time vs base", "95%", "base", "speed vs torch.compile", "share of peak", "again", "failures", "built in",
 )  # fmt: skip
 
+_HEADINGS = {
+    "kernel time": "kernel",
+    "time vs base": "time vs base (>1 slower)",
+    "speed vs torch": "speed vs torch (>1 faster)",
+    "speed vs torch.compile": "speed vs torch.compile (>1 faster)",
+}
+"""What columns say that are not headed by their names; a ratio's heading says which way it goes."""
+
 
 def column(name: str) -> Column:
-    """A column by its name, which means the same in every table; times of the kernel are headed as those of torch."""
-    heading = "kernel" if name == "kernel time" else name
-    return Column(name=heading, figure=name in _FIGURES, optional=name in _OPTIONAL)
+    """A column by its name, which means the same in every table."""
+    return Column(name=_HEADINGS.get(name, name), figure=name in _FIGURES, optional=name in _OPTIONAL)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, note: str = "") -> Table:
@@ -137,7 +144,7 @@ def _kernel(
         count(len(members)),
         statuses(members),
         figure(max(shares, default=None), ratio),
-        _median(bases, change, lambda: f"worst {change(max(bases))}"),
+        _median(bases, slowdown, lambda: f"worst {slowdown(max(bases))}"),
         _median(speeds, speedup, lambda: f"{ratio(min(speeds))}..{ratio(max(speeds))}"),
         figure(median(peaks) if peaks else None, percent),
     )
@@ -159,9 +166,10 @@ def figures(evaluation: Evaluation, columns: Sequence[str]) -> tuple[Cell, ...]:
     correctness, timing, test = evaluation.correctness, evaluation.measurement, times.comparison(evaluation)
     found = {"error / allowed": figure(correctness.share if correctness is not None else None, ratio)}
     if test is not None:
-        between = f"{change(test.ratio_low)}..{change(test.ratio_high)}"
-        found["time vs base"] = figure(test.ratio, change)
-        found["95%"] = Cell(text=between, number=test.ratio_low)
+        found["time vs base"] = figure(test.ratio, slowdown)
+        found["95%"] = Cell(
+            text=f"{relative(test.ratio_low)}..{relative(test.ratio_high)}", number=test.ratio_low
+        )
     if timing is not None:
         quartiles = f"{ratio(timing.speedup_low)}..{ratio(timing.speedup_high)}"
         arms = (("kernel time", timing.kernel), ("base", timing.base), ("torch", timing.torch))

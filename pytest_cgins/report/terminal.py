@@ -63,12 +63,12 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -
 
 _BROKEN_HEADINGS = {
     "worst error / allowed": ("worst", " error"),
-    "time vs base": ("time", " vs base"),
-    "speed vs torch": ("speed", " vs torch"),
+    "time vs base (>1 slower)": ("time", " vs base", " (>1 slower)"),
+    "speed vs torch (>1 faster)": ("speed", " vs torch", " (>1 faster)"),
     "share of peak": ("of", " peak"),
 }
 """Headings that are shorter here, in pieces between which a narrow column breaks them."""
-_LEFT = ("status", "time vs base", "speed vs torch")
+_LEFT = ("status", "time vs base (>1 slower)", "speed vs torch (>1 faster)")
 """Columns whose cells have an end in brackets."""
 _STATUS = re.compile(rf"(?:\d+ )?\b({'|'.join(status.value for status in Status)})\b")
 
@@ -85,17 +85,28 @@ class _Column:
     """Whether the column is flush right."""
     cells: list[tuple[str, ...]] = field(default_factory=list)
     """Parts of each cell."""
+    high: bool = False
+    """Whether each part of the heading has a line of its own."""
     narrow: bool = False
-    """Whether each part has a line of its own."""
+    """Whether each part of a cell has one, too."""
+
+    def title(self) -> str:
+        """The heading, on one line or several."""
+        return _joined(self.heading, lines=self.high or self.narrow)
 
     def text(self, parts: tuple[str, ...]) -> str:
-        """The parts on one line, or on one each."""
-        return "\n".join(part.strip() for part in parts) if self.narrow else "".join(parts)
+        """A cell, on one line or several."""
+        return _joined(parts, lines=self.narrow)
 
     @property
     def width(self) -> int:
         """What the longest line takes."""
-        return max(len(line) for cell in (self.heading, *self.cells) for line in self.text(cell).split("\n"))
+        texts = (self.title(), *map(self.text, self.cells))
+        return max(len(line) for text in texts for line in text.split("\n"))
+
+
+def _joined(parts: tuple[str, ...], *, lines: bool) -> str:
+    return "\n".join(part.strip() for part in parts) if lines else "".join(parts)
 
 
 def _drawn(table: tables.Table, *, width: int, colour: bool) -> RichTable:
@@ -112,7 +123,7 @@ def _drawn(table: tables.Table, *, width: int, colour: bool) -> RichTable:
     drawn = console.table(colour=colour)
     for column in columns:
         justify: Literal["left", "right"] = "right" if column.right else "left"
-        drawn.add_column(column.text(column.heading), justify=justify, no_wrap=True)
+        drawn.add_column(column.title(), justify=justify, no_wrap=True)
     for index in range(len(table.rows)):
         texts = [Text(column.text(column.cells[index])) for column in columns]
         for column, text in zip(columns, texts, strict=True):
@@ -134,13 +145,15 @@ def _parts(cell: tables.Cell) -> tuple[str, ...]:
 
 
 def _fit(columns: list[_Column], width: int) -> None:
-    """Break as few columns as will do; names come last, those of kernels at the end, and break after a `_` or `-`.
+    """Break headings, then as few columns as will do; names come last, those of kernels at the end, after a `_` or `-`.
 
     In a terminal too narrow for the numbers the table is wider than the terminal.
     """
     by_name = {column.name: column for column in columns}
     names = [by_name[name] for name in ("implementation", "kernel") if name in by_name]
     figures = [by_name[name] for name in ("status", *_BROKEN_HEADINGS) if name in by_name]
+    for column in figures:
+        column.high = column.high or _left(columns, width) < 0
     for column in (*figures, *names[:1]):
         if _left(columns, width) >= 0:
             return
@@ -172,8 +185,8 @@ _CASES = (
 )  # fmt: skip
 _SHORT = {
     "error / allowed": "error",
-    "time vs base": "vs base",
-    "speed vs torch": "speed",
+    "time vs base (>1 slower)": "vs base (>1 slower)",
+    "speed vs torch (>1 faster)": "speed (>1 faster)",
     "share of peak": "of peak",
 }
 
@@ -268,7 +281,7 @@ def _times(report: SessionReport) -> Iterator[tuple[tuple[str, str], list[Text]]
     for one in times.probably_slower(report.evaluations):
         test = times.comparison(one)
         assert test is not None
-        said = f"{one.label}: {interval(test)} in {counted(len(test.log_ratios), 'block')}"
+        said = f"{one.label}: {interval(test)} the base's time in {counted(len(test.log_ratios), 'block')}"
         likely.append(Text("PROBABLY SLOWER ", style="yellow") + Text(said))
     yield ("more case that is probably slower", "more cases that are probably slower"), likely
     yield ("", ""), [Text(times.LIKELY)] if likely else []

@@ -173,10 +173,10 @@ def test_the_message_of_slower_has_all_numbers() -> None:
     one = measured(first, kernel_ns=12_345.0, base_ns=11_400.0, again=[again])
     lines = decided(one).message.splitlines()
     assert lines == [
-        f"time +8.36% against {LABEL}, +7.88% in a fresh process; slowdowns up to 2% pass",
-        "       time/base (95%)    kernel   base     blocks  p-value, at most",
-        "first  1.08 (1.07..1.09)  12.3 us  11.4 us  17      1 in 22,000; 1 in 20,000 proves it",
-        "fresh  1.08 (1.07..1.11)  12.3 us  11.4 us  9       1 in 140; 1 in 100 proves it",
+        f"1.0836x the time of {LABEL}, 1.0788x in a fresh process; slowdowns up to 2% pass",
+        "       time vs base (95%)        kernel   base     blocks  p-value, at most",
+        "first  1.0836x (1.0715..1.0892)  12.3 us  11.4 us  17      1 in 22,000; 1 in 20,000 proves it",
+        "fresh  1.0788x (1.0682..1.109)   12.3 us  11.4 us  9       1 in 140; 1 in 100 proves it",
     ]
 
 
@@ -205,8 +205,8 @@ def test_the_message_of_a_cost_that_comes_rarely() -> None:
         "the median call is as fast, but the sum of 36 calls is 2.29 times as long: a cost that occurs rarely, against "
         f"{LABEL}; slowdowns up to 2% pass"
     )
-    assert first.startswith("first  2.29 (sums) ")
-    assert fresh.startswith("fresh  2.32 (sums) ")
+    assert first.startswith("first  2.29x (sums) ")
+    assert fresh.startswith("fresh  2.32x (sums) ")
     assert "17 sums" in first
     assert verdict.numbers["sum_ratio_to_base"] == pytest.approx(math.exp(0.83), rel=0.02)
     assert verdict.numbers["confirmed_sum_ratio_to_base"] == pytest.approx(math.exp(0.85), rel=0.02)
@@ -217,9 +217,9 @@ def test_the_message_of_a_cost_that_comes_rarely() -> None:
     [
         (measured(summed(-0.1, 0.83), again=[summed(-0.1, 0.83)]), Reason.SLOWER_THAN_BASE, "takes 0.905 times as long, but the sum of 36 calls is 2.29 times as long"),
         (measured(summed(0.1, -0.8)), Reason.FASTER_THAN_BASE, "takes 1.11 times as long, but the sum of 36 calls is 0.45 times as long: a rare cost is gone"),
-        (measured(summed(0.0, 0.0)), Reason.NOT_SLOWER, "where 5% is found; sums of 36 calls are +"),
+        (measured(summed(0.0, 0.0)), Reason.NOT_SLOWER, "where 5% is found; sums of 36 calls 1."),
         (measured(summed(0.0, 0.8, most=4)), Reason.NOISE, "undecided after 4 sums: the median call is as fast, but the sum of 36"),
-        (measured(summed(0.0, 0.8), again=[summed(0.0, 0.0)]), Reason.NOT_CONFIRMED, "(clean), sums of 36 calls are +"),
+        (measured(summed(0.0, 0.8), again=[summed(0.0, 0.0)]), Reason.NOT_CONFIRMED, "(clean), sums of 36 calls 1."),
     ],
 )  # fmt: skip
 def test_what_sums_add_to_each_verdict(measurement: Measurement, reason: Reason, words: str) -> None:
@@ -244,7 +244,7 @@ def test_the_message_of_noise_says_what_could_be_seen_and_what_would_decide() ->
     verdict = decided(measured(one))
     assert of(verdict) == (Status.INCONCLUSIVE, Reason.NOISE)
     head, could, remedy = verdict.message.splitlines()
-    assert head == f"undecided after 64 blocks: +4.48% (+1.32%..+7.27%) against {LABEL}"
+    assert head == f"undecided after 64 blocks: 1.0448x (1.0132..1.0727) the time of {LABEL}"
     assert could == seen(one)
     assert could == (
         f"blocks scatter by 5%: in 64 of them a slowdown of {percent(one.power.detectable or 0)} would have been found, "
@@ -282,8 +282,8 @@ def test_the_message_of_not_confirmed_has_both_ratios() -> None:
     """What each process found, and why nothing follows from it."""
     text = decided(measured(base(SLOW), again=[base(SAME)])).message
     assert text.splitlines()[0] == (
-        f"+8.36% (+7.15%..+8.92%) against {LABEL} in 17 blocks of one process, which would be slower, but a fresh process "
-        "found +0.03% (-1.43%..+1.46%) in 9 (clean): nothing is proven"
+        f"1.0836x (1.0715..1.0892) the time of {LABEL} in 17 blocks of one process, which would be slower, but a fresh process "
+        "found 1.0003x (0.9857..1.0146) in 9 (clean): nothing is proven"
     )
     assert text.endswith("nothing is proven\n→ run it again")
     text = decided(measured(base(SLOW))).message
@@ -294,7 +294,9 @@ def test_the_message_of_the_floor_speaks_of_speed() -> None:
     """Speed against torch, what is declared, both processes, and nothing on how to declare less."""
     one = torch(0.2)
     text = decided(measured(one, kernel_ns=24_400.0, again=[one])).message
-    assert text.startswith("0.818x of torch's speed, 0.818x in a fresh process; 0.9x is declared\n")
+    assert text.startswith(
+        "0.818x the speed of torch, 0.818x in a fresh process; at least 0.9x is declared\n"
+    )
     assert "kernel   torch  blocks" in text
     assert "24.4 us  20 us" in text
     assert "→" not in text

@@ -165,6 +165,7 @@ def test_builds_of_one_cause_on_several_architectures() -> None:
         ("1 of 8 compared elements is wrong at [1, 2]", "3 of 8 compared elements are wrong at [1, 2, 3]"),
         ("1 element wrong", "12,000 elements wrong"),
         ("time +8.2% (+7.1%..+9%), 3 us", "time +0.5% (-1%..+9%), 3.5 ms"),
+        ("undecided: 1.082x (1.0713..1.09) the time", "undecided: 0.99x (0.9851..1.002) the time"),
         ("expected 1e-05 got nan", "expected -2.5 got inf"),
         ("log: /c/1234567890abcdef/log", "log: /c/fedcba9876543210/log"),
     ],

@@ -45,8 +45,8 @@ def check_verdict(row: dict[str, str], one: Json) -> None:
     timing, test = one["measurement"], of_base(one)
     assert row["verdict"].startswith(f"{one['verdict']['status']} ({one['verdict']['reason']})")
     assert same(is_ratio, row["error / allowed"], error_of(one))
-    assert same(is_change, row.get("time vs base", "–"), ratio_of(one))
-    assert is_ratio(row["speed vs torch"], timing["speedup_vs_torch"])
+    assert same(is_change, row.get("time vs base (>1 slower)", "–"), ratio_of(one))
+    assert is_ratio(row["speed vs torch (>1 faster)"], timing["speedup_vs_torch"])
     if test is not None:
         low, high = row["95%"].split("..")
         assert is_change(low, test["ratio_low"])

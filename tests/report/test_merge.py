@@ -375,7 +375,7 @@ def test_a_slowdown_that_is_not_proven_among_more_tests_is_undecided(make_evalua
     whole = merged(based(one, exit_status=1), based(other))
     again = whole.evaluations[0]
     assert (again.verdict.status, again.verdict.reason) == (Status.INCONCLUSIVE, Reason.NOISE)
-    assert "by itself, as one of 1 test, it was SLOWER: time +8" in again.verdict.message
+    assert "by itself, as one of 1 test, it was SLOWER: 1.08" in again.verdict.message
     assert "--cgins-suite-tests=401 in each run" in again.verdict.message
     assert again.measurement is not None
     (test,) = again.measurement.comparisons

@@ -9,7 +9,7 @@ import pytest
 import reports
 from timings import LABEL, RULE, blocks, compared, measured
 
-from pytest_cgins.core.figures import change
+from pytest_cgins.core.figures import slowdown
 from pytest_cgins.core.measurement import Clocks, Comparison, Measurement, Roofline
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.gate.timing_verdict import NOT_HELD
@@ -103,7 +103,7 @@ def test_a_row_has_the_median_and_the_worst(make_evaluation: Make) -> None:
     ((*_, base_cell, _, peak),) = tables.kernels(report_of(*timed)).rows
     ratios = [one.comparisons[0].ratio for one in compared_ones]
     assert base_cell.number == ratios[0]
-    assert base_cell.text == f"{change(ratios[0])} (worst {change(ratios[1])})"
+    assert base_cell.text == f"{slowdown(ratios[0])} (worst {slowdown(ratios[1])})"
     assert peak.number == pytest.approx((0.6 + 0.1) / 2)
     ((*_, base_cell, _, peak),) = tables.kernels(report_of(make_evaluation())).rows
     assert (base_cell, peak) == (tables.EMPTY, tables.EMPTY)
@@ -188,7 +188,7 @@ def test_probably_slower_are_those_that_e_bh_adds(make_evaluation: Make) -> None
     assert times.probably_slower([*proven, hint]) == (hint,)
     assert times.probably_slower([make_evaluation(Status.INCONCLUSIVE, signature="n", timing=NOISY)]) == ()
     text = section(*proven, hint)
-    assert f"PROBABLY SLOWER {hint.case.name}: +10." in text
+    assert f"PROBABLY SLOWER {hint.case.name}: 1.1" in text
     assert "taken together, at most 10% are expected to be noise\n" in text
     assert "### Probably slower" in markdown.render(report_of(*proven, hint))
 

@@ -24,7 +24,8 @@ from pytest_cgins.report.escape import block, code, no_command, visible
 NOTHING = "–"
 OWN_WORDS = "Notes, messages and what a search found are the run's own words: nobody has checked them."
 COLUMNS = (
-    "case", "before", "after", "time before", "time after", "time vs base (95%)", "speed vs torch", "quartiles",
+    "case", "before", "after", "time before", "time after", "time vs base (>1 slower; 95%)", "speed vs torch (>1 faster)",
+    "quartiles",
     "worst error / allowed", "probes", "share of peak",
 )  # fmt: skip
 _GOALS: dict[Goal, str] = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pytest_cgins.core.call_text import case_line
-from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.figures import percent, ratio, slowdown, speedup, time_ns
 from pytest_cgins.core.measurement import Comparison, Measurement, Roofline
 from pytest_cgins.core.model import Check, Compilation, Evaluation, KernelResources, Probe, WorstElement
 from pytest_cgins.core.text import counted
@@ -93,10 +93,10 @@ def timing(found: Measurement) -> Facts:
     quartiles = f"{ratio(found.speedup_low)}..{ratio(found.speedup_high)}"
     told = [
         ("Timed by", f"{found.method}, {found.cache} cache"),
-        ("Speed vs torch", f"{speedup(found.speedup_vs_torch)} (quartiles {quartiles})"),
+        ("Speed vs torch (>1 faster)", f"{speedup(found.speedup_vs_torch)} (quartiles {quartiles})"),
     ]
     if found.speedup_vs_compile is not None:
-        told.append(("Speed vs torch.compile", speedup(found.speedup_vs_compile)))
+        told.append(("Speed vs torch.compile (>1 faster)", speedup(found.speedup_vs_compile)))
     if found.base_revision:
         told.append(("Base revision", code(found.base_revision)))
     return [*told, *(_roofline(found.roofline) if found.roofline is not None else ())]
@@ -121,18 +121,21 @@ def comparisons(found: Measurement) -> list[tuple[Comparison, str]]:
     ]
 
 
+_DIRECTIONS = {"base": "Time vs base (>1 slower)", "torch": "Speed vs torch (>1 faster)"}
+
+
 def evidence(one: Comparison) -> Facts:
     """What the verdict on a comparison rests on."""
     proof = timing_verdict.log_threshold(one)
     told = [
-        ("Time", timing_verdict.interval(one)),
+        (_DIRECTIONS[one.against], timing_verdict.interval(one)),
         ("Evidence of slower", f"ln E = {one.log_e_slower:.6g}; proven from {proof:.6g} on"),
         ("Noise of a block", percent(one.power.sigma)),
     ]
     if (sums := one.sums) is not None:
         taken = counted(len(sums.log_ratios), "sum")
         calls = counted(sums.calls, "call", grouped=True)
-        told.append((f"Sums of {calls}", f"{change(sums.ratio)} in {taken}: {sums.outcome}"))
+        told.append((f"Sums of {calls}", f"{slowdown(sums.ratio)} in {taken}: {sums.outcome}"))
     if one.outcome == "inconclusive":
         told.append(("What could be seen", timing_verdict.seen(one)))
     return told

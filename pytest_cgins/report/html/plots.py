@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from markupsafe import Markup
 
-from pytest_cgins.core.figures import change, percent, ratio, time_ns
+from pytest_cgins.core.figures import change, percent, ratio, slowdown, time_ns
 from pytest_cgins.core.measurement import Comparison, Roofline
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.core.text import counted
@@ -51,7 +51,7 @@ def paired(comparison: Comparison, title: str) -> Markup:
         axes.level(up, math.log(comparison.ratio), class_="median"),
         axes.dots(((across.at(n), up.at(value)) for n, value in enumerate(values, 1)), class_="dots"),
         below="block",
-        beside=f"time vs {comparison.against}",
+        beside=f"time vs {comparison.against} (>1 slower)",
     )
     legend = axes.legend(
         [
@@ -70,9 +70,9 @@ def _blocks(count: int) -> list[float]:
 
 
 def _marks(up: axes.Axis) -> list[tuple[float, str]]:
-    """Round changes in percent, at the places of their logarithms."""
+    """Round ratios, at the places of their logarithms."""
     found = axes.ticks(math.expm1(up.low), math.expm1(up.high), most=5)
-    return [(math.log1p(one), change(1 + one)) for one in found if one > -1]
+    return [(math.log1p(one), slowdown(1 + one)) for one in found if one > -1]
 
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
