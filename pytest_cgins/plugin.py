@@ -198,6 +198,13 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(SessionHistory(config), SessionHistory.plugin_name)
 
 
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say how kernels are gated to who runs plain pytest beside them."""
+    if config.getoption("--cgins") or not (config.rootpath / "cgins.yaml").is_file():
+        return []
+    return ["cgins.yaml found; `pytest --cgins` gates its kernels"]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what needs the gate when the gate is off."""
     if config.getoption("--cgins"):

@@ -24,10 +24,20 @@ def test_nothing_of_ours_is_imported(pytester: pytest.Pytester) -> None:
 
 
 def test_config_file_is_no_test(pytester: pytest.Pytester) -> None:
-    """A cgins.yaml, even a wrong one, is not looked at."""
+    """A cgins.yaml, even a wrong one, is not looked at; the header says what would."""
     pytester.makefile(".yaml", cgins="this is: [no config")
     pytester.makepyfile("def test_other(): pass")
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    run = pytester.runpytest_subprocess()
+    run.assert_outcomes(passed=1)
+    assert run.outlines.count("cgins.yaml found; `pytest --cgins` gates its kernels") == 1
+    assert "pytest --cgins" not in pytester.runpytest_subprocess("-q").stdout.str()
+
+
+def test_a_project_without_kernels_is_told_nothing(pytester: pytest.Pytester) -> None:
+    """A cgins.yaml of a folder below is none of the root's."""
+    pytester.mkdir("below").joinpath("cgins.yaml").write_text("version: 1\n")
+    pytester.makepyfile("def test_other(): pass")
+    assert "pytest --cgins" not in pytester.runpytest_subprocess().stdout.str()
 
 
 def test_tests_of_kernels_skip_with_the_reason(pytester: pytest.Pytester) -> None:
