@@ -147,10 +147,9 @@ def _implementations(section: Section) -> tuple[Implementation, ...]:
 
 
 def _listed(item: Value, number: int, kernel: str) -> Implementation:
-    name = item.mapping(f"implementation {number} of {kernel}").get("name")
-    section = item.mapping(
-        f'implementation "{name.scalar()}" of {kernel}' if name else f"implementation {number} of {kernel}"
-    )
+    section = item.mapping(f"implementation {number} of {kernel}")
+    if "name" in section:
+        section.title = f'implementation "{section["name"].scalar()}" of {kernel}'
     section.refuse_unknown(implementation_keys())
     return implementation(section)
 

@@ -16,8 +16,6 @@ from pytest_cgins.config.document import Section, Value, keys, one_of
 
 WHOLE_SUITE_KEYS = ("alpha", "baseline")
 """Of the file alone: all cases share them."""
-LIMIT_KEYS = ("registers", "spill_bytes")
-"""Of kernels alone: growth of a kernel's resources."""
 PROFILE_FIELDS = ("tolerate", "catch", "max_blocks")
 """What a profile stands for."""
 LEAST_BLOCKS, MOST_BLOCKS = 10, 10_000
@@ -87,7 +85,7 @@ def of_file(value: Value | None) -> tuple[Settings, str]:
     if value is None:
         return {}, ""
     section = value.mapping()
-    _refuse(section, LIMIT_KEYS, "only kernels have it", "write it in a kernel's gate")
+    _refuse(section, keys(ResourceLimits), "only kernels have it", "write it in a kernel's gate")
     section.refuse_unknown(("profile", *keys(TimingGate), "baseline"))
     settings = _checked(_layer(section), section)
     baseline = section.get("baseline")
@@ -105,14 +103,15 @@ def of_kernel(value: Value | None, below: Settings) -> tuple[TimingGate, Resourc
     section = value.mapping()
     remedy = "write it in the gate of the file: gate at the top level"
     _refuse(section, WHOLE_SUITE_KEYS, "all kernels of a run share it", remedy)
-    section.refuse_unknown(("profile", *(key for key in keys(TimingGate) if key != "alpha"), *LIMIT_KEYS))
+    times = (key for key in keys(TimingGate) if key not in WHOLE_SUITE_KEYS)
+    section.refuse_unknown(("profile", *times, *keys(ResourceLimits)))
     limits = ResourceLimits(**section.fields(ResourceLimits, others=True))
     return _gate(_checked({**below, **_layer(section)}, section)), limits
 
 
-def _refuse(section: Section, keys: Iterable[str], why: str, remedy: str) -> None:
+def _refuse(section: Section, others: Iterable[str], why: str, remedy: str) -> None:
     """Refuse keys that belong to the other kind of gate."""
-    for key in keys:
+    for key in others:
         if key in section:
             section[key].fail(f"{section[key].label}: {why}", remedy=remedy)
 
