@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +34,23 @@ def test_every_recorded_op_has_a_kernel_and_every_kernel_a_case() -> None:
     loaded = config.load(PROJECT / "cgins.yaml")
     recorded = {trace.call.op for pack in PACKS for trace in open_pack(PROJECT / "traces" / pack).pack.traces}
     assert recorded == {kernel.op for kernel in loaded.kernels}
+
+
+def test_the_first_failure_of_the_readme_is_explained(tmp_path: Path) -> None:
+    """A newcomer breaks a kernel by one command, and within seconds reads which mistake was made."""
+    text = (PROJECT.parent / "README.md").read_text()
+    edit, gate = re.findall(
+        r"^\$ ((?:sed -i|python -m pytest --cgins example_project -k) .*?)(?:  +#.*)?$", text, re.MULTILINE
+    )
+    shutil.copytree(PROJECT, tmp_path / "example_project")
+    subprocess.run(shlex.split(edit), cwd=tmp_path, check=True)
+    _, *command = shlex.split(gate)
+    run = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1, run.stdout
+    assert "It is the right answer to the same call with `eps` 0." in run.stdout
+    assert "1 failed" in run.stdout
 
 
 def test_packs_stay_small_enough_to_commit() -> None:
