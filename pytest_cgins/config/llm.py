@@ -11,17 +11,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pytest_cgins.config.document import Section, Value, Wrong, between, keys, one_of
 from pytest_cgins.config.provider_presets import PRESETS, PROVIDERS, SERVERS, Preset, Provider
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.core.options import RUNS_FOLDER
+from pytest_cgins.core.options import RUNS_FOLDER, Policy
 from pytest_cgins.core.secrets import is_secret
-
-Policy = Literal["single-shot", "refine", "branch", "evolve", "mcts"]
-"""How a faster kernel is searched for; `options.POLICIES` has them all."""
 
 ROLES = ("generator", "helper", "verifier")
 """For a kernel; for advice on a failure; for an opinion before hardware is used."""

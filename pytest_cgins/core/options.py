@@ -1,6 +1,8 @@
-"""Names and defaults of pytest's options that others need too. Imports nothing: the plugin imports it at every start."""
+"""Names and defaults of pytest's options that others need too. Imports nothing of ours: the plugin imports it at every start."""
 
 from __future__ import annotations
+
+from typing import Literal, get_args
 
 TIMEOUT_S = 60.0
 """Default of `--cgins-timeout`, in seconds."""
@@ -27,5 +29,6 @@ BARE_VARIABLE = "CGINS_BARE_OUTPUTS"
 
 RUNS_FOLDER = ".cgins/runs"
 """Where journals of regeneration lie, below the folder of cgins.yaml."""
-POLICIES = ("single-shot", "refine", "branch", "evolve", "mcts")
+Policy = Literal["single-shot", "refine", "branch", "evolve", "mcts"]
 """How `--cgins-regenerate` searches for a faster kernel."""
+POLICIES: tuple[Policy, ...] = get_args(Policy)

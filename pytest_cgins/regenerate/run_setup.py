@@ -14,9 +14,10 @@ from typing import TextIO, cast
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
-from pytest_cgins.config.llm import LlmSettings, Policy
+from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.config.llm_options import overridden
 from pytest_cgins.core.errors import CginsError, ConfigError, ProviderError
+from pytest_cgins.core.options import Policy
 from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.timing_stage import TimingOptions

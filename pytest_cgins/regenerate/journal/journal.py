@@ -33,11 +33,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pytest_cgins.config.llm import ROLES, Policy
+from pytest_cgins.config.llm import ROLES
 from pytest_cgins.core import atomic, documents, locks
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import JournalError
 from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.options import Policy
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried
 from pytest_cgins.regenerate.model import Advice, Answer, Attempt, Guarded, Request, Result, Target
