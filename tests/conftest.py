@@ -16,9 +16,7 @@ from filelock import FileLock
 from hypothesis import settings
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import (
-    Evaluation,
-)
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run.pool import WorkerPool
 from tests import evaluations

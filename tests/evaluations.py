@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from pytest_cgins.config.timing_gate import FailOn
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.measurement import Arm, Measurement
-from pytest_cgins.core.model import (
-    Case,
-    Check,
-    Correctness,
-    Evaluation,
-    ForgeryCheck,
-    Reason,
-    Status,
-    Verdict,
-    WorstElement,
-)
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Check, Correctness, ForgeryCheck, Reason, Status, Verdict, WorstElement
 
 
 def _measurement(kernel_ns: float, torch_ns: float) -> Measurement:

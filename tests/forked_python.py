@@ -152,7 +152,7 @@ def serve(listening: socket.socket, client: str, imports: Sequence[str]) -> tupl
     from _pytest.assertion.rewrite import AssertionRewritingHook
 
     from pytest_cgins.core import documents
-    from pytest_cgins.core.model import SessionReport
+    from pytest_cgins.core.session_report import SessionReport
     from pytest_cgins.run import forking
 
     # It would warn of plugins that are imported already.

@@ -10,22 +10,17 @@ import reports
 from timings import LABEL, REVISION, RULE, blocks, compared, measured
 
 from pytest_cgins.config import TimingGate
+from pytest_cgins.core.case import Case, KernelResources
 from pytest_cgins.core.measurement import Measurement, Roofline
-from pytest_cgins.core.model import (
+from pytest_cgins.core.session_report import Compilation, Environment, Evaluation, SessionReport, Tested
+from pytest_cgins.core.verdict import (
     PROBES,
-    Case,
     Check,
-    Compilation,
     Correctness,
-    Environment,
-    Evaluation,
     ForgeryCheck,
-    KernelResources,
     Probe,
     Reason,
-    SessionReport,
     Status,
-    Tested,
     Verdict,
     WorstElement,
 )

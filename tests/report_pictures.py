@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from browsers import DESKTOP, PHONE, chromium, view
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.report.html.page import render
 
 FOLDER = Path(__file__).resolve().parents[1] / ".github"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
 
-from pytest_cgins.core.model import Environment, Evaluation, SessionReport
+from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport
 from pytest_cgins.report import document
 
 CPU = Environment(device="cpu", device_name="a CPU", python="3.11", torch="2.13")

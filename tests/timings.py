@@ -9,7 +9,7 @@ from typing import Literal
 
 from pytest_cgins.core.measurement import Arm, ArmName, Comparison, Measurement
 from pytest_cgins.timing.sequential import Rule, SequentialTest, with_runs
-from pytest_cgins.timing.sums import SumTest, with_sums
+from pytest_cgins.timing.sum_test import SumTest, with_sums
 
 RULE = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=200, most_blocks=64)
 REVISION = "1a2b3c4d5e" * 4

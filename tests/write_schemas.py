@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest_cgins
 from pytest_cgins.app.whole_model.document import MODEL_BENCH_VERSION, ModelBench
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import REPORT_VERSION, TracePack
+from pytest_cgins.core.session_report import REPORT_VERSION
+from pytest_cgins.core.trace import TracePack
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
 from pytest_cgins.gate.calibration import CALIBRATION_VERSION, Calibration
 from pytest_cgins.recording.profile import PROFILE_VERSION, PackProfile
-from pytest_cgins.regenerate.profiling import model as evidence
+from pytest_cgins.regenerate.profiling import evidence_documents as evidence
 from pytest_cgins.regenerate.proposal import PROPOSAL_VERSION, proposal_schema
 from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, SearchSummary
 from pytest_cgins.report.document import report_schema

@@ -29,9 +29,9 @@ from pytest_cgins.building.compilers.watched import MEMORY_VARIABLE
 from pytest_cgins.building.contracts import flags
 from pytest_cgins.building.contracts.cxx import endless_include
 from pytest_cgins.building.contracts.source import portable_flags
+from pytest_cgins.core.case import CONTRACT_VERSION, CompiledKernel, KernelSource
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import BuildError, InfrastructureError, SourceError
-from pytest_cgins.core.model import CONTRACT_VERSION, CompiledKernel, KernelSource
 from pytest_cgins.core.text import counted
 
 __all__ = ["DEFAULT_TIMEOUT_S", "base_key", "build", "cached", "default_cache", "planner"]

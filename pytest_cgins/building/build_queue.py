@@ -30,9 +30,9 @@ from pytest_cgins.building.cache.store import Cache, default_cache
 from pytest_cgins.building.compilers import running as compilers
 from pytest_cgins.building.compilers import slots
 from pytest_cgins.building.progress import Progress
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import InfrastructureError, LockedError
-from pytest_cgins.core.model import CompiledKernel, KernelSource
 from pytest_cgins.core.waiting import Wait
 
 JOB_NBYTES = 3 << 29

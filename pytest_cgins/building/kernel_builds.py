@@ -14,9 +14,9 @@ from pytest_cgins.building.compilers.running import Fence
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.progress import Progress
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError
-from pytest_cgins.core.model import CompiledKernel, KernelSource
 from pytest_cgins.core.text import nearest
 
 logger = logging.getLogger(__name__)

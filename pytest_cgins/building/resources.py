@@ -21,9 +21,9 @@ from pathlib import Path
 from pytest_cgins.building import sass
 from pytest_cgins.building.cache.store import RECORD
 from pytest_cgins.core import atomic, documents
+from pytest_cgins.core.case import CompiledKernel, KernelResources
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.model import CompiledKernel, KernelResources
 
 ENTRY = re.compile(r"Compiling entry function '([^']+)' for '(sm_\w+)'")
 PROPERTIES = re.compile(r"Function properties for (\S+)\s*$")

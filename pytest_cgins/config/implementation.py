@@ -9,8 +9,8 @@ from typing import Annotated
 
 from pytest_cgins.config.document import Section, Value, keys, one_of
 from pytest_cgins.config.specialize import check_macro, specialized
+from pytest_cgins.core.case import Contract, Specialized
 from pytest_cgins.core.device import DEVICES, DeviceName, device_of
-from pytest_cgins.core.model import Contract, Specialized
 from pytest_cgins.core.text import counted
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")

@@ -11,7 +11,7 @@ from pytest_cgins.config.implementation import Implementation, check_name, imple
 from pytest_cgins.config.semantics import Declared
 from pytest_cgins.config.timing_gate import ResourceLimits, TimingGate
 from pytest_cgins.core.expression import ExpressionError, amount, parse
-from pytest_cgins.core.model import PROBES
+from pytest_cgins.core.verdict import PROBES
 
 _MINIMUM_REASON = 8  # characters: "because" explains nothing
 

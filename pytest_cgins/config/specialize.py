@@ -14,8 +14,9 @@ from itertools import count
 from typing import Literal, TypeVar, cast
 
 from pytest_cgins.config.document import Section, Value, between
-from pytest_cgins.core.model import OpCall, Specialized, TensorMeta
+from pytest_cgins.core.case import Specialized
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import OpCall, TensorMeta
 
 MOST_BUILDS = 16
 """Each is one more compilation of all sources."""

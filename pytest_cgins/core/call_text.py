@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_cgins.core.model import Argument, Case, OpCall, TensorMeta, Value
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Value
 
 _SHOWN_STATE = 8
 """Tensors of a module's state that are shown; those beyond are counted."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 
 TIMING_PROTOCOL = 2
 """Version of how times are taken. It is raised where a change of the procedure moves numbers that no kernel moved."""

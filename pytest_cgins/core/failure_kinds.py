@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_cgins.core.model import Reason
+from pytest_cgins.core.verdict import Reason
 
 # Of CUDA's sticky errors 700 and 716 to 719 are all accesses to where nothing may be read or written. Their texts
 # are the same in the driver, the runtime, torch and Triton.

@@ -16,8 +16,8 @@ import torch
 from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.dtypes import ITEMSIZE, MAX_BYTES, extent
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.core.model import TensorMeta
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import TensorMeta
 
 ALIGNMENT = 64
 _PLAIN_CALLS = (torch.Tensor.__torch_function__.__func__, torch._C._disabled_torch_function_impl)  # type: ignore[attr-defined]

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.bits import copy_memory
+from pytest_cgins.core.bitwise import copy_memory
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.dtypes import ITEMSIZE, extent
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.core.model import TensorMeta
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import TensorMeta
 
 MAXIMUM_DIMENSIONS = 64
 MAXIMUM_TENSORS = 2**16

@@ -12,9 +12,10 @@ from itertools import zip_longest
 
 from pytest_cgins import __version__
 from pytest_cgins.building.revision.base_kernels import BaseKernel
+from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.model import Case, CompiledKernel, Status
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.gate.calibration import (
     BOUNDS_NS,
     CALIBRATION_VERSION,

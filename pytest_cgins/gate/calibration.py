@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.environment_key import Key, hard_key, key_of, soft_key
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 from pytest_cgins.gate.case_timing import Noise, NoiseOf
 from pytest_cgins.timing.process_noise import ProcessNoise
 

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.measurement import ArmName, Measurement
-from pytest_cgins.core.model import CompiledKernel, Reason, Status
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.clock_check import OutsideClock
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.config import Config, Implementation, KernelEntry, specialize
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import Case, TracePack
 from pytest_cgins.core.text import counted, nearest
+from pytest_cgins.core.trace import TracePack
 from pytest_cgins.packs.store import open_pack
 
 

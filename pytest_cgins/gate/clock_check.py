@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from statistics import median
 
-from pytest_cgins.core.figures import percent, ratio
 from pytest_cgins.core.measurement import ArmName
+from pytest_cgins.core.number_text import percent, ratio
 from pytest_cgins.core.text import counted
 from pytest_cgins.run.request_clock import RequestTime
 from pytest_cgins.timing.measure import Prepared

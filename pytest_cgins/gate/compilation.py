@@ -21,6 +21,7 @@ from pytest_cgins.building.progress import Progress
 from pytest_cgins.building.revision import merge_base as revisions
 from pytest_cgins.building.revision.base_sources import Absent, BaseSources
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.case import CompiledKernel, KernelResources, KernelSource
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import (
     BuildError,
@@ -30,16 +31,9 @@ from pytest_cgins.core.errors import (
     RevisionError,
     SourceError,
 )
-from pytest_cgins.core.model import (
-    Compilation,
-    CompiledKernel,
-    KernelResources,
-    KernelSource,
-    Reason,
-    Status,
-    Verdict,
-)
-from pytest_cgins.gate import verdict as gate
+from pytest_cgins.core.session_report import Compilation
+from pytest_cgins.core.verdict import Reason, Status, Verdict
+from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
 
 

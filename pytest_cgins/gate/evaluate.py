@@ -24,13 +24,15 @@ from pytest_cgins.building.progress import Progress
 from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
+from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
-from pytest_cgins.core.model import Case, CompiledKernel, Environment, Evaluation, Reason, Status, Verdict
 from pytest_cgins.core.options import PROBE_LEVELS
+from pytest_cgins.core.session_report import Environment, Evaluation
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Reason, Status, Verdict
+from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate import evidence
-from pytest_cgins.gate import verdict as gate
 from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.gate.reference_requests import Questions
 from pytest_cgins.gate.reference_worker import ReferenceWorker

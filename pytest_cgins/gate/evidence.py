@@ -16,8 +16,9 @@ from pytest_cgins.building import build
 from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.building.contracts import source
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.model import Case, CompiledKernel, Evaluation, Tested
+from pytest_cgins.core.session_report import Evaluation, Tested
 
 Entry = tuple[KernelEntry, Implementation]
 

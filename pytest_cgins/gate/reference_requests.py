@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.config import Config, KernelEntry
-from pytest_cgins.core.model import Case
+from pytest_cgins.core.case import Case
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.verify.messages import Question
 from pytest_cgins.verify.probes.registry import switched_on

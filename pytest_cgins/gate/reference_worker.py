@@ -12,7 +12,8 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import InfrastructureError, ServiceError, WorkerError
-from pytest_cgins.core.model import Check, Correctness, Environment, Reason, Status
+from pytest_cgins.core.session_report import Environment
+from pytest_cgins.core.verdict import Check, Correctness, Reason, Status
 from pytest_cgins.gate.case_timing import Timed
 from pytest_cgins.gate.timing_stage import LOCK_WAIT_S
 from pytest_cgins.run.early_verdict import EndedError, forged, not_the_kernels

@@ -10,9 +10,11 @@ from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config, KernelEntry
+from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.core.model import Case, CompiledKernel, Environment, Reason, Status, Verdict
+from pytest_cgins.core.session_report import Environment
+from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, Timed, TimingTask
 from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run import kernel_timing

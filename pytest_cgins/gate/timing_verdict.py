@@ -8,10 +8,10 @@ from typing import Literal
 
 from pytest_cgins.config import TimingGate
 from pytest_cgins.config.timing_gate import MOST_BLOCKS
-from pytest_cgins.core.figures import percent, ratio, relative, slowdown, speedup, time_ns
 from pytest_cgins.core.measurement import Arm, Comparison, Measurement, Sums
-from pytest_cgins.core.model import Reason, Status, Verdict
+from pytest_cgins.core.number_text import percent, ratio, relative, slowdown, speedup, time_ns
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Reason, Status, Verdict
 
 Against = Literal["base", "torch"]
 Found = Literal["slower", "unconfirmed", "clean", "faster", "inconclusive"]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from pytest_cgins.building import stream_lines
 from pytest_cgins.building.revision.base_kernels import BaseKernels
+from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.model import Case, Check, CompiledKernel, Correctness, Reason, Status
+from pytest_cgins.core.verdict import Check, Correctness, Reason, Status
 from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair

@@ -17,8 +17,8 @@ import torch
 
 from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.core.model import OpCall, Value
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import OpCall, Value
 from pytest_cgins.packs import ops
 from pytest_cgins.packs.forward import bound
 from pytest_cgins.packs.signature import Bound, bind, call_of

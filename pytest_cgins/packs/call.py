@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from pytest_cgins.core.device import torch_device
-from pytest_cgins.core.model import Argument, OpCall, Value
+from pytest_cgins.core.trace import Argument, OpCall, Value
 from pytest_cgins.packs import forward
 from pytest_cgins.packs.backward import is_derived, prepared
 from pytest_cgins.packs.values import encode

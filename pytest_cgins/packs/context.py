@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from pytest_cgins.core.device import DEVICES, device_of, torch_device
-from pytest_cgins.core.model import Autocast, Context, Origin
+from pytest_cgins.core.trace import Autocast, Context, Origin
 
 AUTOCAST_DEVICES = tuple(kind for kind in DEVICES if torch_device(kind).partition(":")[0] == kind)
 

@@ -11,7 +11,7 @@ import torch
 
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.layout import dtype_name
-from pytest_cgins.core.model import Trace
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs.gold import GoldValues, load_gold
 from pytest_cgins.packs.store import PackReader
 

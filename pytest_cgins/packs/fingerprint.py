@@ -12,7 +12,7 @@ import torch
 from pytest_cgins.core import documents
 from pytest_cgins.core.dtypes import SHORT
 from pytest_cgins.core.layout import check_recordable
-from pytest_cgins.core.model import Argument, Context, OpCall, TensorMeta
+from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta
 from pytest_cgins.packs import adapters, modules
 
 _PLAIN_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})

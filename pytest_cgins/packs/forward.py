@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.core.model import OpCall
+from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.modules import is_module_call, keeping_state, rebuild
 from pytest_cgins.packs.ops import resolve
 from pytest_cgins.packs.values import decode, has_adapted

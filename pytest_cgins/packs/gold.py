@@ -11,7 +11,7 @@ import torch
 from pytest_cgins.core.dtypes import SAMPLES
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.layout import lay_out, overlap
-from pytest_cgins.core.model import Blob, Gold, GoldTensor, TensorMeta, Trace
+from pytest_cgins.core.trace import Blob, Gold, GoldTensor, TensorMeta, Trace
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.context import neutral
 from pytest_cgins.packs.recipe import BlobSource, positions, seed_of

@@ -10,7 +10,7 @@ import torch
 
 from pytest_cgins.core.dtypes import GENERATED, LOWEST
 from pytest_cgins.core.layout import Layout, dtype_name
-from pytest_cgins.core.model import Blob, OpCall, Statistics, Storage
+from pytest_cgins.core.trace import Blob, OpCall, Statistics, Storage
 from pytest_cgins.packs.gold import to_bytes
 from pytest_cgins.packs.recipe import Mask, fit, seed_of
 from pytest_cgins.packs.statistics import summarize

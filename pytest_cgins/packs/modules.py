@@ -15,7 +15,7 @@ from torch import nn
 
 from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.core.layout import check_recordable
-from pytest_cgins.core.model import OpCall
+from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs import ops
 from pytest_cgins.packs.values import decode, encode
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from pytest_cgins.core.dtypes import INTEGERS, ITEMSIZE, LOWEST
 from pytest_cgins.core.errors import PackError
-from pytest_cgins.core.model import Blob, Recipe, Statistics, Storage
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Blob, Recipe, Statistics, Storage
 
 
 class BlobSource(Protocol):

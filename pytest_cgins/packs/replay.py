@@ -12,8 +12,8 @@ import torch
 from pytest_cgins.core.device import usable_device
 from pytest_cgins.core.errors import ReplayError, TraceError
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.core.model import Storage, TensorMeta, Trace
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Storage, TensorMeta, Trace
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.context import neutral, restore

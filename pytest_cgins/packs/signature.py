@@ -17,7 +17,7 @@ from torch._jit_internal import boolean_dispatched
 from torch.overrides import get_testing_overrides
 
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.core.model import Argument, OpCall
+from pytest_cgins.core.trace import Argument, OpCall
 from pytest_cgins.packs import modules
 from pytest_cgins.packs.ops import ModuleOp
 from pytest_cgins.packs.values import encode

@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from pytest_cgins.core.model import Statistics
+from pytest_cgins.core.trace import Statistics
 from pytest_cgins.packs.context import neutral
 
 _CHUNK = 2**22

@@ -21,8 +21,8 @@ from typing import Any
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import DiskError, PackError, RecordError
-from pytest_cgins.core.model import TRACE_PACK_VERSION, Blob, Trace, TracePack
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import TRACE_PACK_VERSION, Blob, Trace, TracePack
 from pytest_cgins.packs.validate import problems
 
 MANIFEST = "manifest.json"

@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple
 
 from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.dtypes import GENERATED, INTEGERS, ITEMSIZE, LOWEST, MAX_BYTES, SAMPLES, extent
-from pytest_cgins.core.model import (
+from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import (
     Argument,
     Context,
     Gold,
@@ -24,7 +25,6 @@ from pytest_cgins.core.model import (
     TracePack,
     Value,
 )
-from pytest_cgins.core.text import counted
 
 MAX_DIMENSIONS = 64
 MAX_TEXT = 1024

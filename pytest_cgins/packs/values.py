@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.core.errors import RecordError, TraceError
-from pytest_cgins.core.model import Value
+from pytest_cgins.core.trace import Value
 from pytest_cgins.packs import adapters, ops
 from pytest_cgins.packs.validate import CONSTANTS
 

@@ -17,8 +17,9 @@ from typing import Literal
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config, Implementation
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.model import Compilation, Evaluation, SessionReport, Status, Verdict
+from pytest_cgins.core.session_report import Compilation, Evaluation, SessionReport
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Status, Verdict
 from pytest_cgins.report import summary
 from pytest_cgins.report.escape import cut, visible
 from pytest_cgins.report.failure import headline

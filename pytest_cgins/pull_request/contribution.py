@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from pytest_cgins.core.errors import ProposalError
-from pytest_cgins.regenerate.model import Goal
+from pytest_cgins.regenerate.attempt import Goal
 from pytest_cgins.regenerate.proposal import Contents
 from pytest_cgins.regenerate.proposal import report as proposal_report
 

@@ -11,7 +11,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.core.model import Context
+from pytest_cgins.core.trace import Context
 from pytest_cgins.packs import ops
 from pytest_cgins.recording import selection
 from pytest_cgins.recording.intercept import Handler

@@ -12,7 +12,7 @@ import torch
 from pytest_cgins.core.console import tracked
 from pytest_cgins.core.errors import RecordError, ReplayError
 from pytest_cgins.core.layout import rebuild
-from pytest_cgins.core.model import TRACE_PACK_VERSION, Storage, Trace, TracePack
+from pytest_cgins.core.trace import TRACE_PACK_VERSION, Storage, Trace, TracePack
 from pytest_cgins.packs import gold, recipe, replay
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import bound

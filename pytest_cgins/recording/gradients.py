@@ -17,7 +17,7 @@ import torch
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import Argument, Context, OpCall, Storage, TensorMeta, Value
+from pytest_cgins.core.trace import Argument, Context, OpCall, Storage, TensorMeta, Value
 from pytest_cgins.packs import backward, inputs
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.context import neutral

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.core.model import Blob, Context, Gold, Length, OpCall, Storage, TensorMeta
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Blob, Context, Gold, Length, OpCall, Storage, TensorMeta
 from pytest_cgins.packs.store import PackWriter
 from pytest_cgins.recording import lengths
 from pytest_cgins.recording.lengths import Form, Key

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from pytest_cgins.core.model import Context, OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import Context, OpCall, TensorMeta, Value
 
 LEAST_SIZES = 4
 """Distinct sizes from which on they are taken for one that changes."""

@@ -17,7 +17,7 @@ from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import PackError
-from pytest_cgins.core.model import TracePack
+from pytest_cgins.core.trace import TracePack
 from pytest_cgins.packs.store import PROFILES, PackReader, check_depth, first_complaint, read_file
 
 PROFILE_VERSION = 1

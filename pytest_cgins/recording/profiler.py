@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.core.device import Device, DeviceName, device_of
 from pytest_cgins.core.errors import PackError, ReplayError, TraceError
-from pytest_cgins.core.model import Trace
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs import replay
 from pytest_cgins.packs.call import bound, relocate
 from pytest_cgins.packs.context import origin_of, restore

@@ -18,8 +18,8 @@ import torch
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import DiskError, RecordError
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import Context, Storage, TracePack
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Context, Storage, TracePack
 from pytest_cgins.packs import gold, inputs, recipe
 from pytest_cgins.packs.backward import is_derived, name_of, parse
 from pytest_cgins.packs.context import capture, neutral, settled_cudnn

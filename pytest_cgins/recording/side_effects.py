@@ -9,7 +9,7 @@ import torch
 import xxhash
 
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.core.model import OpCall, Value
+from pytest_cgins.core.trace import OpCall, Value
 from pytest_cgins.packs import modules
 from pytest_cgins.packs.context import neutral
 from pytest_cgins.packs.gold import to_bytes

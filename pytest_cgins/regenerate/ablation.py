@@ -16,14 +16,16 @@ from typing import Literal
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.measurement import Comparison
-from pytest_cgins.core.model import Case, Environment, Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Environment, Evaluation
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.case_timing import Noise, NoiseOf
 from pytest_cgins.gate.evaluate import Evaluator, worker_environment
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import scratch
-from pytest_cgins.regenerate.profiling import bench, model
+from pytest_cgins.regenerate.profiling import bench, evidence_documents
 from pytest_cgins.regenerate.profiling.selection import label
 from pytest_cgins.regenerate.project_copy import INCUMBENT, ProjectCopy
 from pytest_cgins.run.pool import WorkerPool
@@ -36,7 +38,7 @@ _BROKEN = (Status.BUILD_ERROR, Status.RUNTIME_ERROR, Status.TIMEOUT)
 _UNTRIED = (Status.SKIPPED, Status.INFRASTRUCTURE, Status.TRACE_DRIFT)
 
 
-def attribute(method: str, evaluations: Sequence[Evaluation]) -> model.Attribution:
+def attribute(method: str, evaluations: Sequence[Evaluation]) -> evidence_documents.Attribution:
     """What the variant without a method says of the method.
 
     Args:
@@ -45,7 +47,7 @@ def attribute(method: str, evaluations: Sequence[Evaluation]) -> model.Attributi
     """
     cases = tuple(map(_case, evaluations))
     state, message = _state(evaluations)
-    return model.Attribution(
+    return evidence_documents.Attribution(
         method=method,
         state=state,
         contributes=state in ("contributes", "essential"),
@@ -107,7 +109,7 @@ def _comparison(one: Evaluation) -> Comparison | None:
     return one.measurement.against("base") if one.measurement is not None else None
 
 
-def _case(one: Evaluation) -> model.CaseAttribution:
+def _case(one: Evaluation) -> evidence_documents.CaseAttribution:
     measured, found = one.measurement, _comparison(one)
     low = middle = high = None
     champion = None
@@ -116,7 +118,7 @@ def _case(one: Evaluation) -> model.CaseAttribution:
         # Within blocks, where drift cancels, and not the difference of two medians.
         lost = [fmean(without) - fmean(base) for without, base in bench.pairs(measured, "base")]
         low, middle, high = (ns / 1e6 for ns in median_interval(lost))
-    return model.CaseAttribution(
+    return evidence_documents.CaseAttribution(
         case=one.case.name,
         status=one.verdict.status.value,
         message=one.verdict.message.partition("\n")[0],
@@ -158,7 +160,7 @@ def ablate(
     settings: Settings,
     *,
     say: Callable[[str], object] = lambda _: None,
-) -> model.AttributionEvidence:
+) -> evidence_documents.AttributionEvidence:
     """What each method is worth.
 
     Args:
@@ -197,8 +199,8 @@ def ablate(
                     if found[-1].verdict.status in ENDS:
                         break
             methods.append(attribute(method, found))
-        made = model.AttributionEvidence(
-            version=model.EVIDENCE_VERSION,
+        made = evidence_documents.AttributionEvidence(
+            version=evidence_documents.EVIDENCE_VERSION,
             kernel=kernel,
             implementation=label(name, device),
             seed=settings.seed,
@@ -206,4 +208,4 @@ def ablate(
         )
         # The copy is gone when somebody reads this: its files have the project's names.
         top = json.dumps(f"{copy.top}/", ensure_ascii=False)[1:-1]
-        return documents.load(model.AttributionEvidence, documents.dump(made).replace(top, ""))
+        return documents.load(evidence_documents.AttributionEvidence, documents.dump(made).replace(top, ""))

@@ -23,7 +23,7 @@ from pathlib import Path
 from pytest_cgins.config.llm import Budget, Price
 from pytest_cgins.core.errors import BudgetError, ProviderError
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.model import Answer, Request, Usage
+from pytest_cgins.regenerate.conversation import Answer, Request, Usage
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.base import Provider, priced
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_cgins.building.build_queue import BuildQueue, default_jobs
-from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.targets import key_of

@@ -15,8 +15,8 @@ from pytest_cgins.config.llm import EXCHANGE_FOLDER, LlmSettings
 from pytest_cgins.core import documents
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import JournalError, RegenerateError
+from pytest_cgins.regenerate.attempt import Target
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.model import Target
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.run_status import open_request
 

@@ -17,8 +17,8 @@ from pytest_cgins.core import git, syntax
 from pytest_cgins.core.errors import RevisionError
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.settings_files import SETTINGS
+from pytest_cgins.regenerate.attempt import Guarded
 from pytest_cgins.regenerate.methods import memory_file
-from pytest_cgins.regenerate.model import Guarded
 
 WHOLE_NBYTES = 16 << 20
 """Larger files, which only packs have, are told by their size and time: a pack's blobs are named by their content, which

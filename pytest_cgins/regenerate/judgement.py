@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pytest_cgins.core.errors import AnswerError, RegenerateError
-from pytest_cgins.core.model import Evaluation, Status
-from pytest_cgins.regenerate import answers, guard, model
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Status
+from pytest_cgins.regenerate import answers, guard
+from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt, Finding, Goal, Outcome, Target
+from pytest_cgins.regenerate.candidate_gate import Bench, rejections
+from pytest_cgins.regenerate.conversation import Answer
 from pytest_cgins.regenerate.progress import Stage
-from pytest_cgins.regenerate.trial import Bench, rejections
 
-Check = Callable[[Mapping[str, str]], tuple[model.Finding, ...]]
+Check = Callable[[Mapping[str, str]], tuple[Finding, ...]]
 """The static check of sources."""
 
 
@@ -20,7 +23,7 @@ Check = Callable[[Mapping[str, str]], tuple[model.Finding, ...]]
 class Candidate:
     """What was read from an answer."""
 
-    attempt: model.Attempt
+    attempt: Attempt
     """As far as it is known."""
     sources: Mapping[str, str]
     """By path; {} if the answer had none."""
@@ -37,13 +40,13 @@ class Screen:
         check: the static check.
     """
 
-    def __init__(self, goal: model.Goal, incumbent: Mapping[str, str], check: Check) -> None:
+    def __init__(self, goal: Goal, incumbent: Mapping[str, str], check: Check) -> None:
         self._goal = goal
         self._paths = tuple(incumbent)
         self._check = check
-        self._seen = {guard.digest(incumbent): model.INCUMBENT}
+        self._seen = {guard.digest(incumbent): INCUMBENT}
 
-    def read(self, number: int, ask: model.Ask, answer: model.Answer, shown: Mapping[str, str]) -> Candidate:
+    def read(self, number: int, ask: Ask, answer: Answer, shown: Mapping[str, str]) -> Candidate:
         """What an answer is.
 
         Args:
@@ -52,9 +55,7 @@ class Screen:
             answer: to its prompt.
             shown: sources that the prompt had, by path: edits are edits of these.
         """
-        attempt = model.Attempt(
-            number=number, goal=self._goal, outcome="refused", reason="", message="", ask=ask
-        )
+        attempt = Attempt(number=number, goal=self._goal, outcome="refused", reason="", message="", ask=ask)
         try:
             draft = answers.read(answer, shown)
         except AnswerError as error:
@@ -74,7 +75,7 @@ class Screen:
             attempt = replace(attempt, reason=findings[0].code, message=message, findings=findings)
         return Candidate(attempt=attempt, sources=sources, is_triable=not findings)
 
-    def remember(self, attempt: model.Attempt) -> None:
+    def remember(self, attempt: Attempt) -> None:
         """That these sources were there; a later answer with the same is no candidate."""
         if attempt.digest:
             self._seen.setdefault(attempt.digest, attempt.number)
@@ -117,7 +118,7 @@ def moved_error(moved: tuple[str, ...]) -> RegenerateError:
 class Judge:
     """Tries the candidates of one target, and says what became of each."""
 
-    target: model.Target
+    target: Target
     """What is regenerated."""
     bench: Bench
     """Runs candidates."""
@@ -126,7 +127,7 @@ class Judge:
     tell: Callable[[int, Stage], object]
     """Told the number of a candidate and what it is at."""
 
-    def check(self, attempt: model.Attempt, sources: Mapping[str, str]) -> tuple[model.Attempt, bool]:
+    def check(self, attempt: Attempt, sources: Mapping[str, str]) -> tuple[Attempt, bool]:
         """A candidate after the cases on the inputs of the run, and whether it passed them all."""
         self.tell(attempt.number, "checking")
         attempt = replace(attempt, trials=(self.bench.check(sources),))
@@ -138,11 +139,11 @@ class Judge:
 
     def time(
         self,
-        attempt: model.Attempt,
+        attempt: Attempt,
         sources: Mapping[str, str],
-        champion: model.Attempt,
+        champion: Attempt,
         champion_sources: Mapping[str, str] | None,
-    ) -> model.Attempt:
+    ) -> Attempt:
         """A candidate that passed its check, after it was timed beside the best one until then.
 
         Args:
@@ -175,7 +176,7 @@ class Judge:
             beats_champion=beats,
         )
 
-    def accept(self, attempt: model.Attempt, sources: Mapping[str, str], alpha_share: float) -> model.Attempt:
+    def accept(self, attempt: Attempt, sources: Mapping[str, str], alpha_share: float) -> Attempt:
         """A candidate after the whole gate on held-out inputs.
 
         Args:
@@ -192,8 +193,8 @@ class Judge:
 
 
 def accepted(
-    attempt: model.Attempt, target: model.Target, before: Mapping[str, Status], touched: tuple[str, ...]
-) -> model.Attempt:
+    attempt: Attempt, target: Target, before: Mapping[str, Status], touched: tuple[str, ...]
+) -> Attempt:
     """An attempt after its acceptance, the last of its trials.
 
     Args:
@@ -215,12 +216,12 @@ def accepted(
     return replace(attempt, outcome="accepted", reason="ok", message="all cases passed on inputs held out")
 
 
-def _tampered(attempt: model.Attempt, touched: tuple[str, ...]) -> model.Attempt:
+def _tampered(attempt: Attempt, touched: tuple[str, ...]) -> Attempt:
     text = f"it changed files of its copy that are not its own: {', '.join(touched)}"
     return replace(attempt, outcome="tampered", reason="guarded-files", message=text)
 
 
-def _rejected(attempt: model.Attempt, outcome: model.Outcome, bad: tuple[Evaluation, ...]) -> model.Attempt:
+def _rejected(attempt: Attempt, outcome: Outcome, bad: tuple[Evaluation, ...]) -> Attempt:
     """A candidate that the gate turned down, in the gate's words."""
     worst = bad[0].verdict
     is_build_error = worst.status is Status.BUILD_ERROR

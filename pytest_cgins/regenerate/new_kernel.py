@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
+from pytest_cgins.core.case import Contract
 from pytest_cgins.core.device import device_of_language
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import Contract
 from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.regenerate.model import Target
+from pytest_cgins.regenerate.attempt import Target
 from pytest_cgins.regenerate.targets import target_of
 
 if TYPE_CHECKING:

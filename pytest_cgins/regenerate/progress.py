@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_cgins.core import logs
 from pytest_cgins.core.text import counted
+from pytest_cgins.regenerate.attempt import Result
 from pytest_cgins.regenerate.budget import Spent, money
-from pytest_cgins.regenerate.model import Result
 from pytest_cgins.regenerate.run_status import shown_path
 from pytest_cgins.report.escape import visible
 

@@ -15,16 +15,17 @@ from pytest_cgins.building.revision import merge_base
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
-from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.regenerate import exchange_folder, guard, run_status, scratch, static_check
+from pytest_cgins.regenerate.attempt import Guarded, Result, Target
 from pytest_cgins.regenerate.budget import Ledger
+from pytest_cgins.regenerate.candidate_gate import Bench, TrialConditions, TrialSettings
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.judgement import Goalposts, moved_error
 from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.methods.classes import Tried
-from pytest_cgins.regenerate.model import Guarded, Result, Target
 from pytest_cgins.regenerate.new_kernel import reloaded
 from pytest_cgins.regenerate.progress import Event
 from pytest_cgins.regenerate.project_copy import ProjectCopy
@@ -38,7 +39,6 @@ from pytest_cgins.regenerate.scheduler import Scheduler
 from pytest_cgins.regenerate.search import policies, policy
 from pytest_cgins.regenerate.target_loop import TargetLoop
 from pytest_cgins.regenerate.targets import is_of, key_of
-from pytest_cgins.regenerate.trial import Bench, TrialConditions, TrialSettings
 from pytest_cgins.run.pool import WorkerPool
 
 

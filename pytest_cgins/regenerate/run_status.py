@@ -10,9 +10,10 @@ from typing import Literal
 
 from pytest_cgins.core.locks import is_locked
 from pytest_cgins.core.options import RUNS_FOLDER
+from pytest_cgins.regenerate.attempt import Result, Target
 from pytest_cgins.regenerate.budget import Spent, spent_by, total
+from pytest_cgins.regenerate.conversation import Answer, Request, Role, Usage
 from pytest_cgins.regenerate.journal.journal import Journal, load
-from pytest_cgins.regenerate.model import Answer, Request, Result, Role, Target, Usage
 from pytest_cgins.regenerate.provider.files import Failure, failure_in, taken_in
 
 State = Literal["running", "done", "waiting", "stopped"]

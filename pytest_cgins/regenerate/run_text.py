@@ -16,9 +16,9 @@ from pathlib import Path
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import run_status
+from pytest_cgins.regenerate.attempt import Attempt, Result, Target
 from pytest_cgins.regenerate.budget import Spent
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.model import Attempt, Result, Target
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report.escape import cut, visible

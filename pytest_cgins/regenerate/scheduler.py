@@ -9,9 +9,9 @@ from functools import partial
 
 from pytest_cgins.core.errors import BudgetError, CginsError, ProviderError
 from pytest_cgins.regenerate import run_status
+from pytest_cgins.regenerate.attempt import Result
 from pytest_cgins.regenerate.budget import Inquiry, Ledger
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.model import Result
 from pytest_cgins.regenerate.provider.base import Provider
 from pytest_cgins.regenerate.target_loop import Requests, Steps, TargetLoop
 

@@ -20,22 +20,13 @@ from functools import partial
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.text import counted
+from pytest_cgins.regenerate.attempt import INCUMBENT, Advice, Ask, Attempt, Result, Target
+from pytest_cgins.regenerate.candidate_gate import Bench
+from pytest_cgins.regenerate.conversation import Answer, Message, Request, Role
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.judgement import Candidate, Check, Goalposts, Judge, Screen
 from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.methods.sass_signature import Shown
-from pytest_cgins.regenerate.model import (
-    INCUMBENT,
-    Advice,
-    Answer,
-    Ask,
-    Attempt,
-    Message,
-    Request,
-    Result,
-    Role,
-    Target,
-)
 from pytest_cgins.regenerate.progress import Event, Stage
 from pytest_cgins.regenerate.prompts import methods
 from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
@@ -43,7 +34,6 @@ from pytest_cgins.regenerate.search import lessons, summary, verifiers
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
-from pytest_cgins.regenerate.trial import Bench
 
 MOST_ACCEPTANCES = 3
 """So many champions, the best first, are measured again before a search ends with nothing."""

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import Case, Evaluation, Status
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.text import nearest
-from pytest_cgins.regenerate.model import Goal, Target
+from pytest_cgins.core.verdict import Status
+from pytest_cgins.regenerate.attempt import Goal, Target
 
 FAILED, SLOW = "failed", "slow"
 """Words of `--cgins-regenerate`; all others are names of kernels."""

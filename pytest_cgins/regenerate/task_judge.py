@@ -17,10 +17,10 @@ from pytest_cgins.building.contracts import torch_schema
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core import documents
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.core.model import Trace
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.regenerate.budget import Inquiry, Ledger
-from pytest_cgins.regenerate.model import Answer, Message, Request
+from pytest_cgins.regenerate.conversation import Answer, Message, Request
 from pytest_cgins.regenerate.prompts import blocks, calls, workload
 from pytest_cgins.regenerate.prompts.templating import render
 from pytest_cgins.regenerate.provider import files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_cgins.core.figures import percent
+from pytest_cgins.core.number_text import percent
 from pytest_cgins.gate.calibration import BOUNDS_NS, COMMAND, Calibration, SizeClass, stands_in
 from pytest_cgins.report import console
 from pytest_cgins.timing.sequential import slack

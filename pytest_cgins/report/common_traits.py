@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pytest_cgins.core.call_text import memory_format, value_words
-from pytest_cgins.core.model import Argument, Case, Evaluation, SessionReport, Status, TensorMeta
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.session_report import Evaluation, SessionReport
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Argument, TensorMeta
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.report import summary
 
 _WRONG = (Status.INCORRECT, Status.SUSPECT, Status.RUNTIME_ERROR, Status.TIMEOUT)

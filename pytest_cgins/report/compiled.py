@@ -7,8 +7,10 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from pytest_cgins.core.model import Compilation, KernelResources, Status
-from pytest_cgins.gate import verdict as gate
+from pytest_cgins.core.case import KernelResources
+from pytest_cgins.core.session_report import Compilation
+from pytest_cgins.core.verdict import Status
+from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.report.failure import headline, node_id
 from pytest_cgins.report.summary import file, rank
 

@@ -11,8 +11,8 @@ from rich.style import StyleType
 from rich.table import Table
 from rich.text import Span, Text
 
-from pytest_cgins.core.model import Status
 from pytest_cgins.core.text import UNLIMITED
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.report import escape
 
 GAP = 2

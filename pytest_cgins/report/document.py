@@ -10,7 +10,13 @@ from typing import Any
 
 from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import REPORT_VERSION, Compilation, Environment, Evaluation, SessionReport
+from pytest_cgins.core.session_report import (
+    REPORT_VERSION,
+    Compilation,
+    Environment,
+    Evaluation,
+    SessionReport,
+)
 from pytest_cgins.core.text import counted
 
 

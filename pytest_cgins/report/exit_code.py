@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.report import summary
 
 OK, FAILED, NOTHING_GATED = 0, 1, 5

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 
 from pytest_cgins.core.call_text import case_line
-from pytest_cgins.core.figures import NO_TOLERANCE, ratio
-from pytest_cgins.core.model import Check, Compilation, Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.number_text import NO_TOLERANCE, ratio
+from pytest_cgins.core.session_report import Compilation, Evaluation, SessionReport
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Check, Reason, Status
 from pytest_cgins.report import summary
 from pytest_cgins.report.escape import cut, visible
 

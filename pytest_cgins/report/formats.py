@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_cgins.core.model import SessionReport
+    from pytest_cgins.core.session_report import SessionReport
 
 Render = Callable[["SessionReport"], str]
 

@@ -14,7 +14,8 @@ from typing import Literal
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.environment_key import Key, hard_key, soft_key
 from pytest_cgins.core.measurement import ArmName, Comparison, Measurement, Method
-from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
+from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport
+from pytest_cgins.core.verdict import Status
 
 HISTORY_VERSION = 1
 

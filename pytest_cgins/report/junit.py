@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from pytest_cgins.core.call_text import case_line
-from pytest_cgins.core.model import Compilation, Environment, Evaluation, SessionReport
+from pytest_cgins.core.session_report import Compilation, Environment, Evaluation, SessionReport
 from pytest_cgins.report import compiled, failure, notices, summary
 from pytest_cgins.report.escape import cut, xml
 from pytest_cgins.report.exit_code import settled

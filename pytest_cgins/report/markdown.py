@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.core.model import Evaluation, SessionReport
+from pytest_cgins.core.session_report import Evaluation, SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.report import compiled, summary, tables, times
 from pytest_cgins.report.escape import block, code, inline

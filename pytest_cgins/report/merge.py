@@ -11,8 +11,9 @@ from typing import TypeVar
 from pytest_cgins.core import documents
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import MergeError
-from pytest_cgins.core.model import Compilation, Evaluation, MergedRun, Reason, SessionReport, Status
+from pytest_cgins.core.session_report import Compilation, Evaluation, MergedRun, SessionReport
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.report import exit_code
 from pytest_cgins.report.redecide import with_tests
 

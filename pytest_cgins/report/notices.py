@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_cgins.core.figures import percent
-from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.number_text import percent
+from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.report import summary, times
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_cgins.core.model import Environment, SessionReport
+from pytest_cgins.core.session_report import Environment, SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.report import results, tables
 from pytest_cgins.report.common_traits import CommonTraits, common_traits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pytest_cgins.core.model import Evaluation, SessionReport
+from pytest_cgins.core.session_report import Evaluation, SessionReport
 from pytest_cgins.report import markdown, tables, times
 from pytest_cgins.report.presentation import Presentation, present
 from pytest_cgins.report.results import Cause, Result

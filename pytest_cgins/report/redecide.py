@@ -13,12 +13,13 @@ from dataclasses import replace
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core.errors import MergeError
 from pytest_cgins.core.measurement import Comparison, Measurement, Sums
-from pytest_cgins.core.model import Evaluation, Reason, Status, Verdict
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.text import counted
-from pytest_cgins.gate import verdict as gate
+from pytest_cgins.core.verdict import Reason, Status, Verdict
+from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate.timing_verdict import decide_timing, found, timing_numbers
 from pytest_cgins.timing.sequential import Rule, SequentialTest, with_runs
-from pytest_cgins.timing.sums import SumTest, with_sums
+from pytest_cgins.timing.sum_test import SumTest, with_sums
 
 _BY_TIME = (
     Status.PASSED, Status.FASTER, Status.SAME, Status.NEW, Status.WEAK, Status.INCONCLUSIVE, Status.SLOWER,

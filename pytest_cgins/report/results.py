@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_cgins.core.model import Compilation, Evaluation, SessionReport, Status
+from pytest_cgins.core.session_report import Compilation, Evaluation, SessionReport
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.report import compiled, failure, summary
 from pytest_cgins.report.common_traits import CommonTraits, traits_of_case
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
-from pytest_cgins.core.model import Compilation, Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.session_report import Compilation, Evaluation, SessionReport
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.timing_verdict import fails
 from pytest_cgins.report import times
 

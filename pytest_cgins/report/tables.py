@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from pytest_cgins.core.figures import percent, ratio, relative, slowdown, speedup, time_ns
-from pytest_cgins.core.model import Compilation, Evaluation, SessionReport, Status
-from pytest_cgins.gate import verdict as gate
+from pytest_cgins.core.number_text import percent, ratio, relative, slowdown, speedup, time_ns
+from pytest_cgins.core.session_report import Compilation, Evaluation, SessionReport
+from pytest_cgins.core.verdict import Status
+from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import compiled, summary, times
 

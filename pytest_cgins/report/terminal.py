@@ -10,9 +10,10 @@ from typing import Literal
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pytest_cgins.core.figures import time_ns
-from pytest_cgins.core.model import Compilation, Evaluation, SessionReport, Status
+from pytest_cgins.core.number_text import time_ns
+from pytest_cgins.core.session_report import Compilation, Evaluation, SessionReport
 from pytest_cgins.core.text import UNLIMITED, counted
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import compiled, console, summary, tables, times
 from pytest_cgins.report.escape import visible

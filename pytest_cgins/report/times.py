@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_cgins.core.figures import percent
 from pytest_cgins.core.measurement import Comparison, Measurement
-from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.number_text import percent
+from pytest_cgins.core.session_report import Evaluation, SessionReport
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate import timing_verdict
 from pytest_cgins.gate.timing_verdict import NOT_HELD, confirmation
 from pytest_cgins.timing.false_discovery import e_bh

@@ -9,7 +9,7 @@ from typing import Literal
 from rich.table import Table
 from rich.text import Text
 
-from pytest_cgins.core.figures import change, ratio, time_ns
+from pytest_cgins.core.number_text import change, ratio, time_ns
 from pytest_cgins.report import console
 from pytest_cgins.report.escape import visible
 from pytest_cgins.report.history import HistoryEntry

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, suppress
 
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 from pytest_cgins.timing import measured_peaks
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.roofline import passes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_cgins.core.errors import ServiceError, WorkerError
 from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
-from pytest_cgins.core.model import Reason, Status, Verdict
+from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.verify.messages import RaisedError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from pytest_cgins.core.model import Reason
+from pytest_cgins.core.verdict import Reason
 from pytest_cgins.run.protocol import CONNECTION_CUT
 
 _SIGNALS = {

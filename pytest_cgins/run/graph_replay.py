@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from pytest_cgins.core.bits import snapshot
+from pytest_cgins.core.bitwise import snapshot
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy
 

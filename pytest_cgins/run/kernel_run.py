@@ -12,7 +12,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import WorkerError
 from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.run.blinding import Blinding
 from pytest_cgins.run.early_verdict import EndedError, ended_by, forged, is_refusal, lost_by
 from pytest_cgins.run.output import Printed

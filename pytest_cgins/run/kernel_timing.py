@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.measurement import ArmName, Measurement
-from pytest_cgins.core.model import Case, Correctness, Probe
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Correctness, Probe
 from pytest_cgins.timing.block import Block
 from pytest_cgins.verify.messages import (
     FinishedTiming,

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.building.loading.callable import LoadedKernel, load
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import LaunchError
-from pytest_cgins.core.model import CompiledKernel
 
 
 class KernelCache:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import WorkerCrashed
 from pytest_cgins.core.keep_running import PARENT
-from pytest_cgins.core.model import Reason
+from pytest_cgins.core.verdict import Reason
 from pytest_cgins.run.launch import Wrap
 from pytest_cgins.run.limits import Limits
 from pytest_cgins.run.local import LocalWorker

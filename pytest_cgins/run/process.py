@@ -22,8 +22,8 @@ from pytest_cgins.core.errors import (
     WorkerExceeded,
     WorkerTimeout,
 )
-from pytest_cgins.core.model import Reason
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Reason
 from pytest_cgins.run.environment import worker_environment
 from pytest_cgins.run.exits import describe_exit
 from pytest_cgins.run.launch import Ends, Launch, Started, Wrap, wait_until_exited

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.failure_kinds import cause_of
-from pytest_cgins.core.model import Probe, Reason, Status
 from pytest_cgins.core.options import BARE_VARIABLE
+from pytest_cgins.core.verdict import Probe, Reason, Status
 from pytest_cgins.run import sanitizer
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import NOT_RUN, KernelRuns, Pair

@@ -19,13 +19,13 @@ from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.building.loading.exceptions import kind_of, told
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.building.loading.returned import address
-from pytest_cgins.core.bits import all_same, snapshot
+from pytest_cgins.core.bitwise import all_same, snapshot
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.measurement import ArmName
-from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.core.tensors import Kept, pack
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs.backward import is_derived

@@ -26,7 +26,7 @@ from pytest_cgins.run.kernels import (
     is_lost,
     make_ready,
 )
-from pytest_cgins.run.trial import SetTrial
+from pytest_cgins.run.set_trial import SetTrial
 from pytest_cgins.run.worker import become_ordinary, describe
 from pytest_cgins.verify.messages import (
     DeviantAnswer,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pytest_cgins.core.model import Reason
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Reason
 from pytest_cgins.run.limits import Limits, available_bytes
 from pytest_cgins.run.output import Output
 from pytest_cgins.run.process_tree import ProcessTree, Usage

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.expression import ExpressionError, TensorFacts, amount, parse
-from pytest_cgins.core.model import OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import OpCall, TensorMeta, Value
 
 
 def evaluate(text: str, call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[TensorMeta]) -> int:

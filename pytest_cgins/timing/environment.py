@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 
 from pytest_cgins.core.environment_key import TIMING_PROTOCOL
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 from pytest_cgins.timing.devices import cpu, timed_device
 
 

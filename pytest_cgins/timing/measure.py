@@ -18,7 +18,7 @@ from pytest_cgins.timing.block import Block, draw_order
 from pytest_cgins.timing.clock_watch import Reading
 from pytest_cgins.timing.sequential import LASTING, Rule, SequentialTest, median_interval, with_runs
 from pytest_cgins.timing.stats import chance_of_so_few_runs, quartiles
-from pytest_cgins.timing.sums import LEAST_CALLS, SumTest, can_prove, with_sums
+from pytest_cgins.timing.sum_test import LEAST_CALLS, SumTest, can_prove, with_sums
 
 REPORT_BLOCKS = 3
 """Blocks that have torch's arm where the kernel is tested against its base; torch is only reported."""

@@ -16,7 +16,7 @@ from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.environment_key import Key, key_of
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 
 logger = logging.getLogger(__name__)
 MOST_AGE_S = 30 * 86400.0

@@ -1,6 +1,6 @@
 """The work that a call is credited with in a roofline: its bytes once, and the operations of the plain algorithm.
 
-`timing.work` has what no right kernel can do without; here is what is usually counted, of which a kernel may do less
+`timing.least_work` has what no right kernel can do without; here is what is usually counted, of which a kernel may do less
 (Winograd's convolutions, rows that are masked out) or more. Nothing is gated by it.
 
 Bytes: each argument tensor read once, what is expanded by a stride of 0 only once; each output written once; what a call
@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_cgins.core.dtypes import ITEMSIZE
-from pytest_cgins.core.model import OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import OpCall, TensorMeta, Value
 
 _PER_OUTPUT = {
     **dict.fromkeys(

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from pytest_cgins.config import DeclaredWork
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.expression import ExpressionError
 from pytest_cgins.core.measurement import Roofline
-from pytest_cgins.core.model import Case, Context, OpCall, TensorMeta
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.timing import declared_work
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.nominal_work import nominal

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.core.model import Argument, OpCall, Value
+from pytest_cgins.core.trace import Argument, OpCall, Value
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import relocate, with_value
 from pytest_cgins.packs.recipe import seed_of

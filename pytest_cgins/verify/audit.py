@@ -42,7 +42,7 @@ from pytest_cgins.config import Declared, IndexOutput, Tolerance
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import RandomOp
 from pytest_cgins.core.layout import Layout, lay_out, rebuild
-from pytest_cgins.core.model import Context, Trace
+from pytest_cgins.core.trace import Context, Trace
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.verify import inputs, semantics

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from pytest_cgins.building.loading.launcher import POISON_BYTE
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.figures import NO_TOLERANCE
 from pytest_cgins.core.layout import dtype_name
-from pytest_cgins.core.model import Check, Reason, WorstElement
+from pytest_cgins.core.number_text import NO_TOLERANCE
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Check, Reason, WorstElement
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.locate import describe, describe_spread, number, subject

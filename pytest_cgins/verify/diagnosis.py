@@ -22,7 +22,8 @@ from torch import Tensor
 
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.layout import Layout, lay_out
-from pytest_cgins.core.model import Check, OpCall, Reason
+from pytest_cgins.core.trace import OpCall
+from pytest_cgins.core.verdict import Check, Reason
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import ExpectedOutput, as_real

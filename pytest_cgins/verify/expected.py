@@ -10,8 +10,9 @@ from torch import Tensor
 
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.device import torch_device
-from pytest_cgins.core.model import Gold, Origin, Statistics, Trace, WorstElement
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Gold, Origin, Statistics, Trace
+from pytest_cgins.core.verdict import WorstElement
 from pytest_cgins.packs.gold import GoldValues, load_gold
 from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.packs.values import tensor_indices

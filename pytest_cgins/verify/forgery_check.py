@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.model import ForgeryCheck, OpCall
+from pytest_cgins.core.trace import OpCall
+from pytest_cgins.core.verdict import ForgeryCheck
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.expected import ExpectedOutput

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pytest_cgins.config import Declared
 from pytest_cgins.core.layout import Layout, dtype_name, lay_out, rebuild
-from pytest_cgins.core.model import Context, OpCall, TensorMeta, Trace
+from pytest_cgins.core.trace import Context, OpCall, TensorMeta, Trace
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, arranged_gold, as_real, gold_order

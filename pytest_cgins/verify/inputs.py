@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pytest_cgins.config import Declared
 from pytest_cgins.core.layout import Layout, lay_out, rebuild
-from pytest_cgins.core.model import OpCall
+from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, standard_normal
 from pytest_cgins.verify.semantics import Semantics, of
 

@@ -18,16 +18,19 @@ import torch
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.device import DEVICES, device_of, torch_device
 from pytest_cgins.core.errors import ProtocolError, TraceError
 from pytest_cgins.core.keep_running import PARENT, keep_running
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import Case, Check, Correctness, Environment, Reason, Trace
+from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Trace
+from pytest_cgins.core.verdict import Check, Correctness, Reason
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack
-from pytest_cgins.timing import peak_measurement, work
+from pytest_cgins.timing import least_work, peak_measurement
 from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.environment import describe
 from pytest_cgins.verify import arguments, diagnosis, inputs, layouts, sizes
@@ -429,12 +432,12 @@ def _floor_ns_per_call(prepared: Preparation, device: str, *, cold: bool, launch
     shared = {number for number, _ in gold.aliases}
     numbered = zip(first.outputs, gold_order(gold), strict=False)
     outputs = [meta for meta, number in numbered if number not in shared]
-    least = work.least(prepared.call, first.layout.metas, outputs)
+    least = least_work.least(prepared.call, first.layout.metas, outputs)
     if prepared.context.autocast:
         least = replace(least, dtype="bfloat16")
     changed = any(first.layout.metas[index].numel for index in first.mutated)
     # An argument that is only partly read, such as a table, makes a copy larger than what a call moves.
-    touched = sum(span.numel() for span in first.layout.spans) + sum(map(work.nbytes, first.outputs))
+    touched = sum(span.numel() for span in first.layout.spans) + sum(map(least_work.nbytes, first.outputs))
     limits = timed_device(device).peaks()
     if limits is None:
         return 0.0

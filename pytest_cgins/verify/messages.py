@@ -18,20 +18,13 @@ from pytest_cgins.config import Declared, ProbeException, Repeatability, Toleran
 from pytest_cgins.config.kernel import Claim
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.measurement import ARM_LETTERS, ArmName
-from pytest_cgins.core.model import (
-    Case,
-    Check,
-    CompiledKernel,
-    Context,
-    Correctness,
-    Environment,
-    OpCall,
-    Probe,
-    TensorMeta,
-)
+from pytest_cgins.core.session_report import Environment
+from pytest_cgins.core.trace import Context, OpCall, TensorMeta
+from pytest_cgins.core.verdict import Check, Correctness, Probe
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measure import Prepared
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
 from pytest_cgins.verify.input_sets import InputSet

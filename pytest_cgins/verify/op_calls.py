@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_cgins.core.layout import Layout
-from pytest_cgins.core.model import Context, OpCall
+from pytest_cgins.core.trace import Context, OpCall
 from pytest_cgins.verify.probes.dispatch_mode import DispatchMode
 from pytest_cgins.verify.probes.op_callback import Counter
 from pytest_cgins.verify.reference import answer

@@ -12,7 +12,8 @@ from torch import Tensor
 from pytest_cgins.config import Declared, Tolerance
 from pytest_cgins.core.errors import ConfigError, RandomOp, ReplayError
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.core.model import Context, ForgeryCheck, OpCall, Trace
+from pytest_cgins.core.trace import Context, OpCall, Trace
+from pytest_cgins.core.verdict import ForgeryCheck
 from pytest_cgins.packs.call import relocate
 from pytest_cgins.packs.ops import declared_of
 from pytest_cgins.packs.recipe import BlobSource

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import ProbeException, Repeatability, Tolerance
-from pytest_cgins.core.bits import all_same
+from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.call_text import call_line
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.failure_kinds import cause_of
-from pytest_cgins.core.model import Check, Probe, Reason
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Check, Probe, Reason
 from pytest_cgins.verify import arguments, layouts, second_precision, sizes, special_values
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.diagnosis import Answered, Diagnosis

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pytest_cgins.core.model import Context
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Context
 
 DRAWS = 32
 """Of torch, each with another seed."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.layout import Layout, dtype_name, rebuild
-from pytest_cgins.core.model import Context, OpCall, TensorMeta
+from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.context import restore
 from pytest_cgins.verify.probes import memory

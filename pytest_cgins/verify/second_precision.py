@@ -10,7 +10,8 @@ from torch import Tensor
 
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.layout import rebuild
-from pytest_cgins.core.model import Check, Value
+from pytest_cgins.core.trace import Value
+from pytest_cgins.core.verdict import Check
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.reference import widen

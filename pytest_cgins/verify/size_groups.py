@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pytest_cgins.core.dtypes import extent
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import OpCall, TensorMeta, Value
 from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.inputs import is_mask

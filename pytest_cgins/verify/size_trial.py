@@ -14,7 +14,7 @@ import torch
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import OpCall, TensorMeta
+from pytest_cgins.core.trace import OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import invoke, relocate, with_value
 from pytest_cgins.verify import inputs

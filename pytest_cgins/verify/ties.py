@@ -16,7 +16,8 @@ from torch import Tensor
 
 from pytest_cgins.config import IndexOutput
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import OpCall, Reason, Value
+from pytest_cgins.core.trace import OpCall, Value
+from pytest_cgins.core.verdict import Reason
 from pytest_cgins.verify.locate import number, position
 from pytest_cgins.verify.semantics import integer_of, is_true, word
 

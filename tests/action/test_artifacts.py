@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from reports import CPU, report_of
 
-from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.session_report import Evaluation, SessionReport
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.report import document
 from tests.action import events
 from tests.action.hub import Hub, zipped

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.core.model import Evaluation, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.report import document
 from tests.action.local_runner import ACTION, obeyed, parse_outputs
 from tests.forked_python import gate_python

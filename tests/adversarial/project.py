@@ -16,7 +16,8 @@ import yaml
 
 import pytest_cgins
 from pytest_cgins import config
-from pytest_cgins.core.model import Case, Evaluation
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.gate.evaluate import Evaluator, worker_environment
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.run import pool

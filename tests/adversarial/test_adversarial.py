@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_cgins.core.model import Reason
+from pytest_cgins.core.verdict import Reason
 from tests.adversarial import project
 from tests.adversarial.specimens import ADVERSARIAL, Specimen, collect
 from tests.selected import selected

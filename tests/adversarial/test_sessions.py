@@ -14,7 +14,8 @@ from torch.nn import functional
 
 import pytest_cgins
 from pytest_cgins import config
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate import evidence
 from pytest_cgins.gate.baseline import held_against
 from pytest_cgins.gate.evaluate import Evaluator

@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from pytest_cgins.core import documents  # noqa: E402
-from pytest_cgins.core.model import Evaluation, Status  # noqa: E402
+from pytest_cgins.core.session_report import Evaluation  # noqa: E402
+from pytest_cgins.core.verdict import Status  # noqa: E402
 from pytest_cgins.gate.evaluate import Evaluator  # noqa: E402
 from pytest_cgins.timing.environment import describe  # noqa: E402
 from tests.adversarial.project import SEED, gate  # noqa: E402

@@ -210,8 +210,8 @@ def receive(process: subprocess.Popen[str]) -> dict[str, Any] | None:
 def serve(folder: Path) -> int:
     """Build, load and call what standard input names, line by line."""
     from pytest_cgins.building.build import build
+    from pytest_cgins.core.case import KernelSource
     from pytest_cgins.core.errors import CginsError
-    from pytest_cgins.core.model import KernelSource
 
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:

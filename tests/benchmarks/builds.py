@@ -134,7 +134,7 @@ def callable_of(compiled: Any) -> Callable[..., Any]:
 
     def call(input: Any, other: float) -> Any:  # noqa: A002 (the op's own name)
         from pytest_cgins.core.layout import lay_out
-        from pytest_cgins.core.model import Argument, OpCall
+        from pytest_cgins.core.trace import Argument, OpCall
         from pytest_cgins.packs.values import encode
 
         tensors: list[Any] = []

@@ -35,8 +35,10 @@ from typing import Any
 
 from pytest_cgins import config
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.core.model import Case, CompiledKernel, Evaluation, Reason, Status, Verdict
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate.case_timing import Sample
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions, TimingStage

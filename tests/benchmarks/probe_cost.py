@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pytest_cgins import config
-from pytest_cgins.core.model import Case
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.packs.store import open_pack

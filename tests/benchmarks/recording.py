@@ -50,7 +50,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import TracePack
+from pytest_cgins.core.trace import TracePack
 from pytest_cgins.packs.context import settled_cudnn
 from pytest_cgins.packs.gold import load_gold, to_bytes
 from pytest_cgins.packs.store import open_pack

@@ -11,7 +11,8 @@ import pytest
 from pytest_cgins.building.build import build
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.config import Config, load
-from pytest_cgins.core.model import Argument, CompiledKernel, KernelSource, OpCall, TensorMeta
+from pytest_cgins.core.case import CompiledKernel, KernelSource
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta
 
 SCALE = """\
 // cgins: scale(Tensor input, float other) -> Tensor

@@ -20,8 +20,8 @@ from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.building.revision.merge_base import MERGE_BASE, NONE, TARGETS
 from pytest_cgins.config import Config, load
 from pytest_cgins.core import documents
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.errors import InfrastructureError, RevisionError
-from pytest_cgins.core.model import CompiledKernel
 from tests.building.processes import python
 from tests.repository import commit, git
 
@@ -72,7 +72,8 @@ gc.disable()  # not worth its time while torch is imported, nor is what Python t
 import torch
 from pytest_cgins.run.kernels import KernelCache
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Argument, CompiledKernel, OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Value
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.packs.ops import resolve
 from pytest_cgins.packs.signature import bind
 from pytest_cgins.packs.values import encode

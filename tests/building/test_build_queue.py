@@ -21,8 +21,8 @@ from pytest_cgins.building.cache.store import Cache
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.progress import Progress
 from pytest_cgins.config import load
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import BuildError, InfrastructureError, SourceError
-from pytest_cgins.core.model import KernelSource
 from tests.building.processes import executable, marked, until
 
 SOURCE = """\

@@ -13,7 +13,7 @@ import pytest
 from pytest_cgins.building.contracts import launch_line
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.core import expression
-from pytest_cgins.core.model import CONTRACT_VERSION
+from pytest_cgins.core.case import CONTRACT_VERSION
 
 TEXT = (files("pytest_cgins.building") / "CONTRACT.md").read_text(encoding="utf-8")
 HEADER = (files("pytest_cgins.building") / "include" / "cgins.h").read_text(encoding="utf-8")

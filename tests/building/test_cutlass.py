@@ -15,8 +15,8 @@ from pytest_cgins.building.build import build
 from pytest_cgins.building.builders import cutlass
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.config import load as load_config
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.model import KernelSource
 
 PROJECT = Path(__file__).parents[2] / "example_project"
 LAUNCHER = """\

@@ -15,8 +15,8 @@ import torch
 from pytest_cgins.building.builders import device_image
 from pytest_cgins.building.builders.device_image import Function, Image
 from pytest_cgins.building.loading.device_kernel import DeviceKernel
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.errors import BuildError, ConfigError, ContractError, LaunchError, SourceError
-from pytest_cgins.core.model import CompiledKernel
 
 MUL = """\
 // cgins: mul(Tensor input, float other) -> Tensor

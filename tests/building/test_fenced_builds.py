@@ -18,8 +18,8 @@ from pytest_cgins.building.compilers import diagnostics, running, toolchain
 from pytest_cgins.building.compilers.process import run_stages
 from pytest_cgins.building.compilers.running import Compilers
 from pytest_cgins.building.nvrtc import apart
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.errors import BuildError, InfrastructureError
-from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.run.sandbox.fence import Sandbox
 from tests.building.processes import marked, until

@@ -14,7 +14,7 @@ import gc, json, os, sys
 gc.disable()  # not worth its time while torch is imported, nor is what Python takes apart at the end
 from pytest_cgins.building.contracts.functions import import_target
 from pytest_cgins.core.documents import load_python
-from pytest_cgins.core.model import KernelSource, Namespace
+from pytest_cgins.core.case import KernelSource, Namespace
 head, base, module, entry = sys.argv[1:5]
 def load(root, namespace):
     source = KernelSource(kernel="k", implementation="i", op="o", device="cpu", contract="python", entry=entry,

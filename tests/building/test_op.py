@@ -13,8 +13,8 @@ import torch
 
 from pytest_cgins.building.builders import op
 from pytest_cgins.building.loading.callable import load
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import BuildError, ContractError, InfrastructureError
-from pytest_cgins.core.model import KernelSource
 from pytest_cgins.packs.ops import trust
 
 OPS = """\
@@ -116,7 +116,7 @@ def test_every_kind_of_argument(source_of: SourceOf, metas_of: Any) -> None:
     """Each schema type arrives in C as the contract says, None as null and text as UTF-8, also of an operator."""
     from pytest_cgins.building.build import build
     from pytest_cgins.building.torch_library.support import parts
-    from pytest_cgins.core.model import Argument, OpCall
+    from pytest_cgins.core.trace import Argument, OpCall
     from pytest_cgins.packs.values import encode
 
     source = source_of("op_suite.kinds", KINDS)

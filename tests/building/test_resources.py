@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.building import resources, sass
+from pytest_cgins.core.case import KernelResources
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.model import KernelResources
 from tests.building.conftest import Project
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")

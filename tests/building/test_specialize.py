@@ -71,7 +71,7 @@ Tell = Callable[..., list[float]]
 @pytest.fixture
 def tell(metas_of: Any) -> Tell:
     """What a kernel's output is for a call; arguments are bound as those of a function of ours."""
-    from pytest_cgins.core.model import Argument, OpCall
+    from pytest_cgins.core.trace import Argument, OpCall
     from pytest_cgins.packs.values import encode
 
     def called(compiled: Any, x: torch.Tensor, **given: Any) -> list[float]:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.config import load, specialize
+from pytest_cgins.core.case import Specialized
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import Argument, OpCall, Specialized, TensorMeta, Value
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Value
 
 
 def read(folder: Path, implementation: str) -> Specialized | None:

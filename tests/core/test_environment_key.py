@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.environment_key import Key, hard_key, key_of, soft_key
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 
 GPU = Environment(
     device="cuda", device_name="NVIDIA H200", python="3.11.9", torch="2.11.0", cuda="13.0", driver="580.65.06",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
-from pytest_cgins.core.model import Reason
+from pytest_cgins.core.verdict import Reason
 
 CUDA_ADVICE = (
     "\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.core.bits import same
+from pytest_cgins.core.bitwise import same
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.tensors import Kept, pack, unpack

@@ -10,7 +10,7 @@ from tables import document, rows, sections
 from walk import blocks, run
 
 from pytest_cgins.app import cli
-from pytest_cgins.core.model import Contract
+from pytest_cgins.core.case import Contract
 
 TEXT = document("building.md")
 

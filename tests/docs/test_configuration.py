@@ -11,7 +11,7 @@ from tables import document
 
 from pytest_cgins.config import document as documents
 from pytest_cgins.config import load
-from pytest_cgins.core.model import PROBES
+from pytest_cgins.core.verdict import PROBES
 
 TEXT = document("configuration.md")
 # What the loader calls a part of the file → how the document writes its keys.

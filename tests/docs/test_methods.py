@@ -11,7 +11,7 @@ from walk import run
 
 from pytest_cgins.regenerate.methods import axis_budget
 from pytest_cgins.regenerate.methods.classes import MethodClass
-from pytest_cgins.regenerate.methods.model import FIGURES
+from pytest_cgins.regenerate.methods.definition import FIGURES
 
 TEXT = document("evidence.md")
 

@@ -10,7 +10,7 @@ import yaml
 from tables import document, rows, sections
 from walk import blocks
 
-from pytest_cgins.core.model import Status
+from pytest_cgins.core.verdict import Status
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")

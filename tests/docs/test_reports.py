@@ -13,7 +13,8 @@ from tables import document, rows, sections
 from timings import compared, measured
 
 from pytest_cgins.core.errors import MergeError
-from pytest_cgins.core.model import Evaluation, Reason, Shard, Status
+from pytest_cgins.core.session_report import Evaluation, Shard
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.report import formats, junit, markdown, merge, pull_request_comment
 from pytest_cgins.report.html import page
 from pytest_cgins.report.html.markup import TEXT_LENGTH
@@ -36,10 +37,12 @@ def test_properties_that_are_shown_are_written(make_evaluation: Callable[..., Ev
     test = compared("base", [0.08] * 30)
     timing = measured(test, again=[test])
     one = make_evaluation(Status.SLOWER, reason=Reason.SLOWER_THAN_BASE, timing=timing)
-    from pytest_cgins.gate import timing_verdict, verdict
+    from pytest_cgins.gate import correctness_verdict, timing_verdict
 
     assert one.correctness is not None
-    numbers = verdict.decide(one.correctness, timing).numbers | timing_verdict.timing_numbers(timing)
+    numbers = correctness_verdict.decide(one.correctness, timing).numbers | timing_verdict.timing_numbers(
+        timing
+    )
     one = replace(one, verdict=replace(one.verdict, numbers=numbers))
     report = replace(report_of(one), base_revision="1a2b")
     shown = re.findall(r"\[\[PROPERTY\|(\w+)=", TEXT)

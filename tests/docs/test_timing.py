@@ -9,7 +9,7 @@ from tables import document, rows, sections
 from timings import RULE, blocks, compared, measured
 
 from pytest_cgins.config import TimingGate
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.report.times import LISTED_FALSE
 
 TEXT = document("timing.md")
@@ -34,7 +34,7 @@ def test_settings_exist() -> None:
 
 def test_the_failure_is_what_the_gate_prints() -> None:
     """The example is a message of these very blocks."""
-    from pytest_cgins.core.model import Verdict
+    from pytest_cgins.core.verdict import Verdict
     from pytest_cgins.gate.timing_verdict import decide_timing
 
     slow = compared("base", blocks(0.08))

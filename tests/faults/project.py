@@ -13,7 +13,9 @@ import yaml
 
 import pytest_cgins
 from pytest_cgins import config
-from pytest_cgins.core.model import Case, Evaluation, Reason, Status
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 
 RELU = "torch.nn.functional.relu"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.core.model import Status
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.run.limits import MEMORY_VARIABLE
 from tests.faults import project
 

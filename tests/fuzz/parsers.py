@@ -26,8 +26,9 @@ from pytest_cgins.config.load import load
 from pytest_cgins.core import documents, expression
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import CginsError, RecordError
-from pytest_cgins.core.model import Blob, SessionReport
+from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.core.tensors import unpack
+from pytest_cgins.core.trace import Blob
 from pytest_cgins.packs import recipe, store, values
 from pytest_cgins.recording import profile
 from pytest_cgins.recording.importers import (  # fmt: skip

@@ -11,7 +11,9 @@ from pathlib import Path
 import torch
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Environment, SessionReport, Status, TracePack
+from pytest_cgins.core.session_report import Environment, SessionReport
+from pytest_cgins.core.trace import TracePack
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.recording.profile import AtenCall, DeviceKernel, PackProfile, TraceProfile
 from pytest_cgins.run.protocol import PROTOCOL_VERSION

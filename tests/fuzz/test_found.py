@@ -23,8 +23,9 @@ from pytest_cgins.config.load import load
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import ConfigError, PackError, ProtocolError, RecordError, SourceError
-from pytest_cgins.core.model import Recipe, SessionReport, Storage
+from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.core.tensors import unpack
+from pytest_cgins.core.trace import Recipe, Storage
 from pytest_cgins.packs import recipe, store
 from pytest_cgins.packs.validate import problems
 from pytest_cgins.recording.importers import (  # fmt: skip

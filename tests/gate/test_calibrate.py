@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Case
+from pytest_cgins.core.case import Case
 from pytest_cgins.gate.calibrate import _by_kernel, longer_batches
 from pytest_cgins.gate.calibration import Calibration, SizeClass
 from pytest_cgins.run import pool

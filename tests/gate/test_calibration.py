@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 from pytest_cgins.gate import calibration
 from pytest_cgins.gate.calibration import (
     BOUNDS_NS,

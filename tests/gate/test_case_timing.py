@@ -13,8 +13,10 @@ import pytest
 
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.errors import InfrastructureError, ServiceError, WorkerCrashed, WorkerTimeout
-from pytest_cgins.core.model import CompiledKernel, KernelSource, OpCall, Reason, Status
+from pytest_cgins.core.trace import OpCall
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.case_timing import (
     BATCH_LIMIT_S,
     COMPILE_LIMIT_S,

@@ -18,7 +18,8 @@ import torch
 import pytest_cgins
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import ConfigError, TraceError
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate import cases as cases_module
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions

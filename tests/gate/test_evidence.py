@@ -13,7 +13,7 @@ import pytest_cgins
 from pytest_cgins.building import build
 from pytest_cgins.building.contracts import source
 from pytest_cgins.config import load
-from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.gate import evidence
 from pytest_cgins.gate.cases import cases_of
 

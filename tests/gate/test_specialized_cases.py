@@ -12,7 +12,8 @@ import pytest_cgins
 from pytest_cgins.building.torch_library import package
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import ConfigError, ContractError
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.pool import WorkerPool

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from timings import LABEL, RULE, blocks, compared, measured
 
 from pytest_cgins.config import TimingGate
-from pytest_cgins.core.figures import percent
 from pytest_cgins.core.measurement import Comparison, Measurement
-from pytest_cgins.core.model import Reason, Status, Verdict
+from pytest_cgins.core.number_text import percent
+from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate.timing_verdict import NOT_HELD, chance, confirmation, decide_timing, fails, found, seen
 
 RIGHT = Verdict(status=Status.PASSED, reason=Reason.OK, message="", numbers={"error_share_of_tolerance": 0.5})

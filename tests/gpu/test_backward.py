@@ -10,8 +10,9 @@ from torch import nn
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.model import CompiledKernel, KernelSource, Trace
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import pack
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.recording.record import record

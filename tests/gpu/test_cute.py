@@ -18,7 +18,7 @@ from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.loading.callable import LoadedKernel, load
 from pytest_cgins.config import load as load_config
 from pytest_cgins.core.errors import ContractError
-from pytest_cgins.core.model import Argument, OpCall, TensorMeta
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta
 from pytest_cgins.packs.values import encode
 
 pytestmark = pytest.mark.gpu

@@ -14,8 +14,9 @@ from pytest_cgins.building.build import build
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.loading.callable import BoundCall, load
 from pytest_cgins.config import load as load_config
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.errors import ContractError, LaunchError
-from pytest_cgins.core.model import Argument, CompiledKernel, OpCall, TensorMeta
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta
 from pytest_cgins.packs.ops import resolve
 from pytest_cgins.packs.signature import bind
 from pytest_cgins.packs.values import encode

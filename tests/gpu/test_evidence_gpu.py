@@ -16,8 +16,8 @@ from typing import TypeVar
 import pytest
 
 from pytest_cgins.core import documents
-from pytest_cgins.regenerate.methods.model import AXES
-from pytest_cgins.regenerate.profiling import model
+from pytest_cgins.regenerate.methods.definition import AXES
+from pytest_cgins.regenerate.profiling import evidence_documents
 
 pytestmark = pytest.mark.gpu
 
@@ -86,23 +86,23 @@ def read(cls: type[T], project: Path, name: str) -> T:
 
 
 @pytest.fixture(scope="module")
-def profiled(project: Path, beside: dict[str, Process]) -> dict[str, model.CaseProfile]:
+def profiled(project: Path, beside: dict[str, Process]) -> dict[str, evidence_documents.CaseProfile]:
     """By implementation: a launcher, a device kernel and Triton."""
     ended(start(project, "profile", "gelu", "--device", "cuda", "--case", CASE, "--out", "out"))
-    made = read(model.ProfileEvidence, project, "ncu_top.json")
+    made = read(evidence_documents.ProfileEvidence, project, "ncu_top.json")
     return {one.case.split("/")[1]: one for one in made.cases}
 
 
 def counters(project: Path, beside: dict[str, Process]) -> bool:
     if beside["env"].poll() is None or not (project / "out/env.json").exists():
         ended(beside["env"])
-    return read(model.EnvironmentEvidence, project, "env.json").counters
+    return read(evidence_documents.EnvironmentEvidence, project, "env.json").counters
 
 
 def test_env_knows_the_device_and_its_tools(project: Path, beside: dict[str, Process]) -> None:
     """GPU, driver, nvcc, cuobjdump are there; ncu was tried."""
     counters(project, beside)
-    made = read(model.EnvironmentEvidence, project, "env.json")
+    made = read(evidence_documents.EnvironmentEvidence, project, "env.json")
     found = {one.name: one for one in made.findings}
     for name in ("driver", "GPU 0", "nvcc", "torch"):
         assert found[name].state == "ok", found[name]
@@ -113,7 +113,10 @@ def test_env_knows_the_device_and_its_tools(project: Path, beside: dict[str, Pro
 
 @pytest.mark.parametrize("implementation", ["cuda", "cuda-nvrtc", "cuda-triton"])
 def test_profile(
-    project: Path, beside: dict[str, Process], profiled: dict[str, model.CaseProfile], implementation: str
+    project: Path,
+    beside: dict[str, Process],
+    profiled: dict[str, evidence_documents.CaseProfile],
+    implementation: str,
 ) -> None:
     """The timeline names the kernel and its launch; counters have all three axes, or it is told why not."""
     one = profiled[implementation]
@@ -150,7 +153,10 @@ def test_profile(
 def test_sass(project: Path, beside: dict[str, Process]) -> None:
     """Machine code of all three: counted with modifiers, Triton's from its own cache."""
     ended(beside["sass"])
-    rows = {row.implementation: row for row in read(model.SassEvidence, project, "sass_check.json").rows}
+    rows = {
+        row.implementation: row
+        for row in read(evidence_documents.SassEvidence, project, "sass_check.json").rows
+    }
     assert set(rows) == {"cuda", "cuda-nvrtc", "cuda-triton"}
     for row in rows.values():
         assert row.functions, row.degraded
@@ -160,10 +166,10 @@ def test_sass(project: Path, beside: dict[str, Process]) -> None:
     assert any(".128" in name for name in modified)
 
 
-def test_roofline_by_counters(project: Path, profiled: dict[str, model.CaseProfile]) -> None:
+def test_roofline_by_counters(project: Path, profiled: dict[str, evidence_documents.CaseProfile]) -> None:
     """Shares are by work over time; gaps are by the counters of `profile`, where it could read them."""
     ended(start(project, "roofline", "gelu/cuda", "--case", CASE, "--out", "out"))
-    (row,) = read(model.RooflineEvidence, project, "roofline.json").rows
+    (row,) = read(evidence_documents.RooflineEvidence, project, "roofline.json").rows
     assert row.roofline is not None
     assert row.gaps is not None
     assert 0 < row.roofline.share_of_bandwidth < 3
@@ -174,7 +180,7 @@ def test_roofline_by_counters(project: Path, profiled: dict[str, model.CaseProfi
 def test_bench(project: Path, beside: dict[str, Process]) -> None:
     """torch and torch.compile have intervals; the base revision is the same build, which is told."""
     ended(beside["bench"])
-    (row,) = read(model.BenchEvidence, project, "bench.json").rows
+    (row,) = read(evidence_documents.BenchEvidence, project, "bench.json").rows
     assert row.method == "cuda-graph"
     arms = {one.against: one for one in row.ratios}
     assert "torch" in arms
@@ -186,7 +192,7 @@ def test_bench(project: Path, beside: dict[str, Process]) -> None:
 def test_ablation(project: Path, beside: dict[str, Process]) -> None:
     """Proven slower without it, and not built without it: both are told, and the project is as it was."""
     ended(beside["ablate"], status=1)
-    made = read(model.AttributionEvidence, project, "attribution.json")
+    made = read(evidence_documents.AttributionEvidence, project, "attribution.json")
     assert [one.state for one in made.methods] == ["contributes", "not-ablated"]
     (case,) = made.methods[0].cases
     assert case.low_ms is not None

@@ -10,7 +10,7 @@ import pytest
 from pytest_cgins import config
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.profiling import disassembly, ncu
-from pytest_cgins.regenerate.profiling.model import CaseProfile
+from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile
 from pytest_cgins.regenerate.profiling.profile import Profiler
 from pytest_cgins.run.sandbox.fence import Sandbox, ways
 

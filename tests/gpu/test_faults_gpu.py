@@ -13,7 +13,7 @@ if ROOT not in sys.path:
 
 torch = pytest.importorskip("torch")
 
-from pytest_cgins.core.model import Status  # noqa: E402
+from pytest_cgins.core.verdict import Status  # noqa: E402
 from pytest_cgins.run.limits import MEMORY_VARIABLE  # noqa: E402
 from tests.faults import project  # noqa: E402
 

@@ -14,8 +14,9 @@ import torch
 
 from pytest_cgins.building.build import build
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta, Value
 from pytest_cgins.run.verification import VerificationService
 from pytest_cgins.verify.probes import on_stream
 
@@ -282,7 +283,7 @@ def test_triton_on_a_side_stream_is_found(python: Callable[..., Any]) -> None:
 def test_looking_takes_less_than_thirty_milliseconds(launcher: Callable[[str], Any]) -> None:
     """The median of what the probe adds to a case, run and look at the process included."""
     from pytest_cgins.building.loading.callable import load
-    from pytest_cgins.run.trial import SetTrial
+    from pytest_cgins.run.set_trial import SetTrial
     from pytest_cgins.verify.messages import RunKernel, read
     from pytest_cgins.verify.probes.process_watch import Watch
 

@@ -15,7 +15,7 @@ if ROOT not in sys.path:
 torch = pytest.importorskip("torch")
 
 from pytest_cgins.building.build import default_cache  # noqa: E402
-from pytest_cgins.core.model import Status  # noqa: E402
+from pytest_cgins.core.verdict import Status  # noqa: E402
 from tests.planted import edits, project  # noqa: E402
 from tests.planted.outcome import ELSEWHERE, Outcome, evaluate_at_once, listed  # noqa: E402
 

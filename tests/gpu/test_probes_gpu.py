@@ -13,12 +13,13 @@ import pytest
 import torch
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta, Value
 from pytest_cgins.run.timing import TimingService
 from pytest_cgins.run.verification import VerificationService
 from pytest_cgins.timing.devices import timed_device
-from pytest_cgins.timing.work import Work
+from pytest_cgins.timing.least_work import Work
 from pytest_cgins.verify.probes import (
     content_cache,
     l2_carve_out,

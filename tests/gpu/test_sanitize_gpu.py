@@ -12,8 +12,9 @@ import yaml
 
 import pytest_cgins
 from pytest_cgins import config
-from pytest_cgins.core.model import Evaluation, Probe, Reason, Status
 from pytest_cgins.core.options import SANITIZERS
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Probe, Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run import sanitizer
 

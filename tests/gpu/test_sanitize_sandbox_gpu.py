@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_cgins import config
-from pytest_cgins.core.model import Evaluation, Probe, Reason, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Probe, Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run import sanitizer
 from pytest_cgins.run.sandbox.fence import Sandbox, ways

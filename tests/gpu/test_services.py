@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.bits import same
+from pytest_cgins.core.bitwise import same
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta, Value
 from pytest_cgins.run.pool import WorkerPool
 from tests.whole_timing import measured, of_worker
 

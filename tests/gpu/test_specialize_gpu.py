@@ -11,7 +11,7 @@ from pytest_cgins.building.build import build
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.loading.callable import load
 from pytest_cgins.config import load as load_config
-from pytest_cgins.core.model import Argument, OpCall, TensorMeta
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta
 from pytest_cgins.packs.ops import resolve
 from pytest_cgins.packs.signature import bind
 from pytest_cgins.packs.values import encode

@@ -11,7 +11,7 @@ import torch
 
 from pytest_cgins.building import build as builds
 from pytest_cgins.building.loading.extension_function import modules_of
-from pytest_cgins.core.model import KernelSource
+from pytest_cgins.core.case import KernelSource
 
 pytestmark = pytest.mark.gpu
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta, Value
 from pytest_cgins.run.verification import VerificationService
 from pytest_cgins.verify.op_calls import op_calls
 from pytest_cgins.verify.probes import op_callback

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_cgins.core.model import Status
+from pytest_cgins.core.verdict import Status
 from tests.adversarial import project
 from tests.adversarial.specimens import HONEST, Specimen, collect
 from tests.planted import edits

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from pytest_cgins.core.model import TracePack
+from pytest_cgins.core.trace import TracePack
 from pytest_cgins.recording.record import record
 
 

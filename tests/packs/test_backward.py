@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from pytest_cgins.core.errors import PackError, RecordError, TraceError
-from pytest_cgins.core.model import Trace, TracePack
+from pytest_cgins.core.trace import Trace, TracePack
 from pytest_cgins.packs import backward
 from pytest_cgins.packs.backward import resolve
 from pytest_cgins.packs.gold import load_gold
@@ -144,7 +144,7 @@ def test_the_prepared_backward_runs_the_forward_once(project) -> None:
     op = resolve(f"{module.__name__}.square@backward(x)")
     assert isinstance(op, backward.Backward)
     x, g = torch.tensor([3.0]), torch.ones(1)
-    from pytest_cgins.core.model import Argument, OpCall, Value
+    from pytest_cgins.core.trace import Argument, OpCall, Value
 
     arguments = tuple(
         Argument(name=name, value=Value(kind="tensor", value=index), passed="keyword")

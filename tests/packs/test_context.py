@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 import pytest_cgins
-from pytest_cgins.core.model import Autocast, Context
+from pytest_cgins.core.trace import Autocast, Context
 from pytest_cgins.packs.context import capture, neutral, restore
 
 
@@ -67,7 +67,7 @@ def test_neutral_is_free_of_every_mode() -> None:
 def test_a_replay_does_not_import_the_compiler() -> None:
     """torch's compiler takes seconds, and imports Triton before a worker has chosen its mode."""
     code = (
-        "import sys; from pytest_cgins.core.model import Context; from pytest_cgins.packs.context import restore\n"
+        "import sys; from pytest_cgins.core.trace import Context; from pytest_cgins.packs.context import restore\n"
         "with restore(Context(), 'cpu'): pass\n"
         "sys.exit('torch._dynamo' in sys.modules)"
     )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.app import cli
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import GoldTensor, TensorMeta
+from pytest_cgins.core.trace import GoldTensor, TensorMeta
 from pytest_cgins.packs.difference import PackDifference, compare, gold_difference
 from pytest_cgins.packs.gold import GoldValues
 from pytest_cgins.packs.statistics import summarize

@@ -11,7 +11,7 @@ from torch import nn
 
 from pytest_cgins.core.errors import RecordError, ReplayError, TraceError
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import Argument, OpCall, Trace, Value
+from pytest_cgins.core.trace import Argument, OpCall, Trace, Value
 from pytest_cgins.packs import modules, ops
 from pytest_cgins.packs.call import invoke
 from pytest_cgins.packs.replay import load_gold, load_inputs

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.core.dtypes import GENERATED, ITEMSIZE
 from pytest_cgins.core.errors import PackError
-from pytest_cgins.core.model import Blob, Storage
+from pytest_cgins.core.trace import Blob, Storage
 from pytest_cgins.packs.recipe import (
     fit,
     generate,

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from pytest_cgins.core.errors import ReplayError
-from pytest_cgins.core.model import Trace
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs.gold import load_gold
 from pytest_cgins.packs.replay import check, is_nondeterministic, load_inputs
 from pytest_cgins.packs.store import PackReader, open_pack

@@ -11,9 +11,9 @@ import torch
 
 from pytest_cgins.building.build import build
 from pytest_cgins.core import documents
+from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import WorkerError
 from pytest_cgins.core.layout import rebuild
-from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.packs.ops import trust

@@ -11,7 +11,9 @@ from pathlib import Path
 import yaml
 
 from pytest_cgins import config
-from pytest_cgins.core.model import Case, Check, Evaluation, Status
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Check, Status
 from pytest_cgins.gate.evaluate import Evaluator
 
 ELSEWHERE = {"apply_rotary-wrong-sign": "columns"}

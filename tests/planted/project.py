@@ -16,8 +16,8 @@ import pytest_cgins
 from pytest_cgins import config
 from pytest_cgins.building.build import build
 from pytest_cgins.building.contracts.source import find
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import BuildError
-from pytest_cgins.core.model import KernelSource
 from tests.planted.calls import OPS, Calls
 from tests.planted.edits import KERNELS, Source
 

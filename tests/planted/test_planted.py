@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_cgins.building.build import default_cache
-from pytest_cgins.core.model import Status
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.gate.evaluate import Evaluator
 from tests.planted import edits, project
 from tests.planted.outcome import ELSEWHERE, Outcome, listed

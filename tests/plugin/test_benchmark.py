@@ -17,7 +17,8 @@ from pytest_cgins.app.session import benchmark, run
 from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.core import documents
 from pytest_cgins.core.measurement import Arm, ArmName, Measurement
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status
 
 # pytester forgets what a run imported, and C extensions do not bear a second import: these come in beforehand.
 IMPORTED = (benchmark, run, yaml)
@@ -36,7 +37,7 @@ from pathlib import Path
 import pytest
 from pytest_cgins.core import documents
 from pytest_cgins.gate.evaluate import Evaluator
-from pytest_cgins.core.model import Environment, Evaluation
+from pytest_cgins.core.session_report import Environment, Evaluation
 
 HERE = Path(__file__).parent
 PATCH = pytest.MonkeyPatch()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins.config import load
-from pytest_cgins.core.model import Status
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.gate.evaluate import Evaluator
 from tests.forked_python import gate_python
 

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.model import Reason, Status, Verdict
+from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate.compilation import Compiler
 from tests.repository import commit, git
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.session_report import SessionReport
 
 if TYPE_CHECKING:
     from conftest import Run

@@ -15,7 +15,7 @@ import torch
 
 import pytest_cgins
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.report import failure
 
 if TYPE_CHECKING:

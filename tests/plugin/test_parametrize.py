@@ -10,8 +10,9 @@ import pytest
 
 from pytest_cgins.app.session.parametrize import check_selection, chosen, nearest_config
 from pytest_cgins.config import Implementation, KernelEntry
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import Case, Evaluation
+from pytest_cgins.core.session_report import Evaluation
 
 if TYPE_CHECKING:
     from conftest import Run

@@ -11,7 +11,8 @@ from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebac
 
 from pytest_cgins.app.session.results import Results
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Environment, Evaluation, Status
+from pytest_cgins.core.session_report import Environment, Evaluation
+from pytest_cgins.core.verdict import Status
 
 Make = Callable[..., Evaluation]
 

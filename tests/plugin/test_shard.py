@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cgins import plugin
 from pytest_cgins.app.session.collect import chosen
-from pytest_cgins.core.model import Shard
+from pytest_cgins.core.session_report import Shard
 
 if TYPE_CHECKING:
     from .conftest import Run

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import Status
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.core.waiting import Wait
-from pytest_cgins.regenerate.model import Goal
+from pytest_cgins.regenerate.attempt import Goal
 from tests.evaluations import make_evaluation
 from tests.pull_request import twin as twins
 from tests.pull_request.twin import Twin

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import Evaluation, SessionReport, Status
+from pytest_cgins.core.session_report import Evaluation, SessionReport
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.pull_request.annotations import LIMIT, Annotation, annotate, commands
 from pytest_cgins.report import document
 from tests.evaluations import make_evaluation

@@ -13,7 +13,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.regenerate.proposal.report import PATCH_LENGTH, SHORTENED
 from tests.evaluations import make_evaluation
 from tests.pull_request.conftest import BRANCH, BROKEN, SOURCE, Place, commit

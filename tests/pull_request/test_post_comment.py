@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import Status
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.pull_request import post_comment
 from pytest_cgins.report import document
 from tests.evaluations import make_evaluation

@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from pytest_cgins.core.errors import RecordError, TraceError
-from pytest_cgins.core.model import TracePack
+from pytest_cgins.core.trace import TracePack
 from pytest_cgins.packs.replay import load_gold, load_inputs
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.recording.dispatch import computes

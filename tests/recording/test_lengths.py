@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from pytest_cgins.core.errors import PackError, RecordError
-from pytest_cgins.core.model import Argument, Context, OpCall, TensorMeta, TracePack, Value
+from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta, TracePack, Value
 from pytest_cgins.packs.store import blobs_of, open_pack
 from pytest_cgins.recording.lengths import LEAST_SIZES, families, form_of, nearest, representatives, thin
 from pytest_cgins.recording.record import record

@@ -11,7 +11,7 @@ from torch import nn
 
 import pytest_cgins
 from pytest_cgins.core.errors import PackError, RecordError, ReplayError, TraceError
-from pytest_cgins.core.model import TracePack
+from pytest_cgins.core.trace import TracePack
 from pytest_cgins.packs.replay import load_gold, load_inputs
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.recording.record import record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_cgins.regenerate.model import Answer, Finish, Usage
+from pytest_cgins.regenerate.conversation import Answer, Finish, Usage
 
 CU = "kernels/softmax.cu"
 PY = "kernels/softmax.py"

@@ -7,19 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.regenerate.attempt import Attempt, Guarded, Result, Target, Trial
+from pytest_cgins.regenerate.conversation import Answer, Message, Request, Usage
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, now
-from pytest_cgins.regenerate.model import (  # fmt: skip
-    Answer,
-    Attempt,
-    Guarded,
-    Message,
-    Request,
-    Result,
-    Target,
-    Trial,
-    Usage,
-)
 from pytest_cgins.regenerate.provider import files
 
 RUN = "20260102-030405-ab12"

@@ -9,9 +9,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.core.model import Environment, Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.regenerate import proposal
-from pytest_cgins.regenerate.model import Answer, Attempt, Guarded, Target, Usage
+from pytest_cgins.regenerate.attempt import Attempt, Guarded, Target
+from pytest_cgins.regenerate.conversation import Answer, Usage
 from pytest_cgins.report import document
 from tests.evaluations import make_evaluation
 from tests.regenerate import journals, projects

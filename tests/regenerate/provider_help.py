@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from pytest_cgins.core.errors import ProviderError
-from pytest_cgins.regenerate.model import Answer, Message, Request
+from pytest_cgins.regenerate.conversation import Answer, Message, Request
 from pytest_cgins.regenerate.provider import courier, files
 from pytest_cgins.regenerate.provider.base import Limits, Provider
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.regenerate.answers import read
-from pytest_cgins.regenerate.model import Finish
+from pytest_cgins.regenerate.conversation import Finish
 from tests.regenerate.answers import CU, HEADER, NEW, OLD, OLD_PY, PY, answer
 
 BLOCK = f"```cuda {CU}\n{NEW}```\n"

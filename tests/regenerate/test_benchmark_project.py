@@ -12,9 +12,9 @@ import pytest
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
 from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
+from pytest_cgins.regenerate.attempt import Result, Target
 from pytest_cgins.regenerate.budget import Spent
 from pytest_cgins.regenerate.gins import benchmark_project
-from pytest_cgins.regenerate.model import Result, Target
 from pytest_cgins.regenerate.run_status import RunResult
 from tests.regenerate import journals
 

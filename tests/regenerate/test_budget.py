@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_cgins.config.llm import Budget, Price
 from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.regenerate.budget import Estimate, Ledger, Spent, money
-from pytest_cgins.regenerate.model import Answer, Message, Request, Usage
+from pytest_cgins.regenerate.conversation import Answer, Message, Request, Usage
 
 UNLIMITED = Budget(tokens=None, usd=None, minutes=None)
 PRICES = {"m": Price(input_usd_per_million_tokens=1.0, output_usd_per_million_tokens=10.0)}

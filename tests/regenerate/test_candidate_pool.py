@@ -16,12 +16,14 @@ from pytest_cgins import config as configuration
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
-from pytest_cgins.core.model import Case, Evaluation, Reason, Status
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate import targets
+from pytest_cgins.regenerate.candidate_gate import Bench, TrialSettings
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
 from pytest_cgins.regenerate.project_copy import INCUMBENT, ProjectCopy
-from pytest_cgins.regenerate.trial import Bench, TrialSettings
 from pytest_cgins.run.pool import WorkerPool
 from tests.regenerate import scripted
 from tests.regenerate.projects import committed, git

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_cgins.config import load
+from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
-from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
 from pytest_cgins.regenerate.search.evidence import Evidence

@@ -11,7 +11,7 @@ import torch
 
 from pytest_cgins import record
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.regenerate.gins import export
 from tests.evaluations import make_evaluation
 from tests.regenerate import journals

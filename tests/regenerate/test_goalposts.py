@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.regenerate.attempt import Result
 from pytest_cgins.regenerate.journal import journal as journals
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.model import Result
 from tests.regenerate import scripted
 from tests.regenerate.llm_server import LlmServer, Reply
 from tests.regenerate.projects import write

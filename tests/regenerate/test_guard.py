@@ -11,8 +11,8 @@ import pytest
 
 from pytest_cgins.config import load
 from pytest_cgins.regenerate import guard
+from pytest_cgins.regenerate.attempt import Guarded
 from pytest_cgins.regenerate.methods.memory_file import remember
-from pytest_cgins.regenerate.model import Guarded
 
 from .projects import FILES, YAML, committed, write
 

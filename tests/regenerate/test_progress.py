@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from pytest_cgins.regenerate.attempt import Attempt, Result
 from pytest_cgins.regenerate.budget import Spent, spent_by, total
-from pytest_cgins.regenerate.model import Attempt, Request, Result, Usage
+from pytest_cgins.regenerate.conversation import Request, Usage
 from pytest_cgins.regenerate.progress import (
     Board,
     Event,

@@ -14,7 +14,7 @@ import pytest
 from pytest_cgins.config.load import TOP_KEYS
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ProposalError
-from pytest_cgins.core.model import Status
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import report as proposal_report
 from pytest_cgins.regenerate.proposal.read import check_accepted

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_cgins.app import cli
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.run.sandbox.fence import Sandbox
 from tests.evaluations import make_evaluation

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_cgins.core.errors import ProposalError
-from pytest_cgins.core.model import Status
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import paths as proposal_paths
 from tests.regenerate import proposals

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.app import cli
-from pytest_cgins.core.model import Status
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import measure
 from tests.evaluations import make_evaluation

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from timings import blocks, compared, measured
 
 from pytest_cgins.core.measurement import Roofline
-from pytest_cgins.core.model import Probe, Reason, Status
+from pytest_cgins.core.verdict import Probe, Reason, Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import report as proposal_report
 from pytest_cgins.regenerate.proposal import text as proposal_text

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import ProviderError
-from pytest_cgins.regenerate.model import Answer, Request
+from pytest_cgins.regenerate.conversation import Answer, Request
 from pytest_cgins.regenerate.provider import files, of_settings, replay
 from pytest_cgins.regenerate.provider.exchange import Exchange, prompt_text
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible

@@ -17,7 +17,7 @@ import pytest
 
 from pytest_cgins.config.llm import Price
 from pytest_cgins.core.errors import ProviderError
-from pytest_cgins.regenerate.model import Answer, Finish
+from pytest_cgins.regenerate.conversation import Answer, Finish
 from pytest_cgins.regenerate.provider import files, openai_compatible
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
 from tests.regenerate.llm_server import LlmServer, Reply, Script

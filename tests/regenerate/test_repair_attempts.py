@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.config.llm import Budget, Models
-from pytest_cgins.regenerate.model import Request, Result
+from pytest_cgins.regenerate.attempt import Result
+from pytest_cgins.regenerate.conversation import Request
 from pytest_cgins.regenerate.search.policy import Means
 from tests.regenerate.search import oracle
 

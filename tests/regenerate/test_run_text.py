@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.regenerate import run_status, run_text
+from pytest_cgins.regenerate.attempt import Advice
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.model import Advice
 from pytest_cgins.regenerate.provider import files
 from tests.evaluations import make_evaluation
 from tests.regenerate import journals

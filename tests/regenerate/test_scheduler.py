@@ -10,16 +10,17 @@ import pytest
 from pytest_cgins.config.llm import Budget, LlmSettings
 from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate import run_status, run_text
+from pytest_cgins.regenerate.attempt import Result, Target
 from pytest_cgins.regenerate.budget import Ledger
+from pytest_cgins.regenerate.candidate_gate import Bench
+from pytest_cgins.regenerate.conversation import Message, Request, Usage
 from pytest_cgins.regenerate.journal.journal import Journal, RunRecord
 from pytest_cgins.regenerate.judgement import Goalposts
-from pytest_cgins.regenerate.model import Message, Request, Result, Target, Usage
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.scheduler import Scheduler
 from pytest_cgins.regenerate.search.policies import policy
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.target_loop import Steps, TargetLoop
-from pytest_cgins.regenerate.trial import Bench
 from tests.regenerate import journals
 from tests.regenerate.search import oracle
 

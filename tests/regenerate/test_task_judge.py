@@ -12,7 +12,7 @@ import pytest
 from pytest_cgins.app import cli
 from pytest_cgins.config.llm import LlmSettings, Models
 from pytest_cgins.core.errors import BudgetError
-from pytest_cgins.core.model import Trace
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs.store import read_manifest
 from pytest_cgins.regenerate import provider, task_judge
 from pytest_cgins.regenerate.run_setup import EXIT_WAITING

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.core.errors import ProviderError
+from pytest_cgins.regenerate.conversation import Answer
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.model import Answer
 from tests.regenerate import scripted
 from tests.regenerate.provider_help import outcome, request
 from tests.regenerate.tiny_server import Serving, serving

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.core.model import Status
+from pytest_cgins.core.verdict import Status
 from tests.demo_regenerate import BROKEN, EXAMPLE, RIGHT, SOURCE
 from tests.pull_request import twin as twins
 from tests.pull_request.twin import Twin

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 from reports import report_of
 
-from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.session_report import Evaluation, SessionReport
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.report import formats, terminal
 from pytest_cgins.report.presentation import present
 from pytest_cgins.report.results import Cause, pattern

@@ -12,7 +12,8 @@ from reports import report_of
 from torch.nn import functional
 
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import Evaluation, SessionReport, Status
+from pytest_cgins.core.session_report import Evaluation, SessionReport
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.report import junit, markdown, pull_request_comment, terminal
 from pytest_cgins.report.common_traits import common_traits, traits_of_case
 from pytest_cgins.report.html import page

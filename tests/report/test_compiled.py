@@ -10,8 +10,10 @@ from rich.text import Text
 
 from pytest_cgins.config import ResourceLimits
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Compilation, KernelResources, Reason, SessionReport, Status, Verdict
-from pytest_cgins.gate import verdict
+from pytest_cgins.core.case import KernelResources
+from pytest_cgins.core.session_report import Compilation, SessionReport
+from pytest_cgins.core.verdict import Reason, Status, Verdict
+from pytest_cgins.gate import correctness_verdict
 from pytest_cgins.report import compiled, console, markdown, terminal
 from pytest_cgins.report.summary import counts
 
@@ -42,7 +44,9 @@ def build(
         kernel=kernel,
         implementation="cuda",
         arch=arch,
-        verdict=verdict.decide_resources(now, then, revision="0123456789", limits=ResourceLimits()),
+        verdict=correctness_verdict.decide_resources(
+            now, then, revision="0123456789", limits=ResourceLimits()
+        ),
         resources=now,
         base=then,
         base_revision=REVISION,

@@ -10,7 +10,8 @@ import pytest
 from reports import report_of
 
 from pytest_cgins.app.session.coverage import in_ci
-from pytest_cgins.core.model import Evaluation, SessionReport, Status
+from pytest_cgins.core.session_report import Evaluation, SessionReport
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.report import markdown, notices, pull_request_comment, terminal
 from pytest_cgins.report.exit_code import settled
 

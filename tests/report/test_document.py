@@ -13,7 +13,8 @@ import pytest
 from reports import report_of
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
+from pytest_cgins.core.session_report import REPORT_VERSION, Evaluation, SessionReport
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.report import document
 
 Make = Callable[..., Evaluation]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pytest_cgins.core.model import Evaluation, Reason, Status, WorstElement
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status, WorstElement
 from pytest_cgins.report import failure
 
 Make = Callable[..., Evaluation]

@@ -14,7 +14,8 @@ from timings import compared, measured
 
 from pytest_cgins.app import cli
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.session_report import Evaluation, SessionReport
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.report import document, formats, markdown, times
 from pytest_cgins.report.pull_request_comment import COMMENT_LIMIT_NBYTES
 from tests.report.test_markdown import HOSTILE, assert_harmless, parsed

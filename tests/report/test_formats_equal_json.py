@@ -14,7 +14,7 @@ from reports import report_of
 from timings import compared, measured
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.report import formats
 from tests.report.test_table_equals_json import (
     Json,

@@ -16,7 +16,8 @@ from reports import CPU, STARTED, report_of
 from pytest_cgins.core import documents
 from pytest_cgins.core.environment_key import hard_key, soft_key
 from pytest_cgins.core.measurement import Arm, Comparison
-from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
+from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.report.history import HISTORY_VERSION, Head, HistoryEntry, Ratio, entries
 from pytest_cgins.report.history_file import history_schema
 from pytest_cgins.timing.sequential import Rule, SequentialTest

@@ -19,7 +19,7 @@ from reports import report_of
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import HistoryError
-from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.report import history_file
 from pytest_cgins.report.history import Head, HistoryEntry, entries
 from pytest_cgins.report.history_file import append, read

@@ -12,7 +12,8 @@ import pytest
 from browsers import DESKTOP, PHONE, chromium, shown_names, view
 from html_reports import builds, history_of, many, report_of
 
-from pytest_cgins.core.model import SessionReport, Status
+from pytest_cgins.core.session_report import SessionReport
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.report.html.page import render
 
 if TYPE_CHECKING:

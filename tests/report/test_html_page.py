@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from timings import compared
 
 from pytest_cgins.core.environment_key import key_of
-from pytest_cgins.core.model import Evaluation, Probe, Reason, SessionReport, Status, Verdict, WorstElement
+from pytest_cgins.core.session_report import Evaluation, SessionReport
+from pytest_cgins.core.verdict import Probe, Reason, Status, Verdict, WorstElement
 from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import failure, summary
 from pytest_cgins.report.html.markup import element, lines

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from reports import CPU, report_of
 from timings import REVISION, compared, measured
 
-from pytest_cgins.core import model
-from pytest_cgins.core.model import Compilation, Evaluation, Reason, SessionReport, Status, Verdict
+from pytest_cgins.core import session_report
+from pytest_cgins.core.session_report import Compilation, Evaluation, MergedRun, SessionReport
+from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.report import escape, junit
 from tests.report.test_markdown import HOSTILE
 
@@ -108,7 +109,7 @@ def test_properties_of_a_timed_case(make_evaluation: Make) -> None:
         "ratio_to_base_low": test.ratio_low,
     }
     one = make_evaluation(Status.SLOWER, reason=Reason.SLOWER_THAN_BASE, timing=timing)
-    tested = model.Tested(
+    tested = session_report.Tested(
         sources="s" * 64, build="b", library="", trace="t", pack="", config="", cgins="1", seed=99
     )
     one = replace(one, tested=tested, verdict=replace(one.verdict, numbers=numbers))
@@ -186,9 +187,7 @@ def test_two_files_are_told_apart(make_evaluation: Make) -> None:
 
 def test_a_merged_report_has_no_seed_of_all(make_evaluation: Make) -> None:
     """Where runs had seeds of their own, none is told for a suite or for a case that was not tested."""
-    runs = tuple(
-        model.MergedRun(seed=seed, started_at="", exit_status=0, tests=0, devices=()) for seed in (7, 8)
-    )
+    runs = tuple(MergedRun(seed=seed, started_at="", exit_status=0, tests=0, devices=()) for seed in (7, 8))
     for merged, seed in ((runs, None), (runs[:1], "7")):
         (suite,) = read(replace(report_of(make_evaluation(Status.SKIPPED)), merged=merged))
         (case,) = suite

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from reports import CPU, report_of
 
-from pytest_cgins.core.model import Environment, Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Environment, Evaluation
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.report import escape, failure, markdown
 from pytest_cgins.report.summary import counts
 

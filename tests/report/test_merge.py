@@ -19,8 +19,9 @@ from pytest_cgins.config import TimingGate
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError, MergeError
 from pytest_cgins.core.measurement import Comparison
-from pytest_cgins.core.model import Environment, Evaluation, Reason, SessionReport, Shard, Status
-from pytest_cgins.gate import verdict as gate
+from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport, Shard
+from pytest_cgins.core.verdict import Reason, Status
+from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate.timing_verdict import decide_timing, timing_numbers
 from pytest_cgins.report import document, formats, merge
 from pytest_cgins.report.merge import Part

@@ -10,7 +10,8 @@ import pytest
 from reports import report_of
 from timings import compared, measured
 
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.report import summary, tables, times
 
 Make = Callable[..., Evaluation]

@@ -18,17 +18,10 @@ from timings import LABEL, RULE, compared, measured
 
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core import documents
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.measurement import Clocks, Comparison, Measurement, Roofline
-from pytest_cgins.core.model import (
-    Case,
-    Check,
-    Correctness,
-    Evaluation,
-    Reason,
-    SessionReport,
-    Status,
-    Verdict,
-)
+from pytest_cgins.core.session_report import Evaluation, SessionReport
+from pytest_cgins.core.verdict import Check, Correctness, Reason, Status, Verdict
 from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.report import failure, markdown, terminal
 from pytest_cgins.report.html.page import render

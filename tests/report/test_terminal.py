@@ -12,7 +12,8 @@ import pytest
 from reports import report_of
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.report import terminal
 
 Make = Callable[..., Evaluation]

@@ -9,9 +9,10 @@ import pytest
 import reports
 from timings import LABEL, RULE, blocks, compared, measured
 
-from pytest_cgins.core.figures import slowdown
 from pytest_cgins.core.measurement import Clocks, Comparison, Measurement, Roofline
-from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.number_text import slowdown
+from pytest_cgins.core.session_report import Evaluation, SessionReport
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.timing_verdict import NOT_HELD
 from pytest_cgins.report import failure, markdown, summary, tables, terminal, times
 

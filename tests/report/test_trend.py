@@ -16,7 +16,7 @@ from reports import report_of
 from pytest_cgins.app import cli
 from pytest_cgins.core import documents
 from pytest_cgins.core.environment_key import hard_key, soft_key
-from pytest_cgins.core.model import Environment, Evaluation
+from pytest_cgins.core.session_report import Environment, Evaluation
 from pytest_cgins.report import history_file, trend_table
 from pytest_cgins.report.history import Head, HistoryEntry, entries
 from pytest_cgins.report.trend import Trends, trends

@@ -11,8 +11,9 @@ import torch
 from pytest_cgins.building.build import build
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import pack
+from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta, Value
 
 RELU = "torch.nn.functional.relu"
 HERE = Path(__file__).parent

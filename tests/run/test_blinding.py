@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.model import OpCall
+from pytest_cgins.core.trace import OpCall
 from pytest_cgins.run.blinding import Blinding
 from pytest_cgins.run.kernel_run import Pair
 from pytest_cgins.verify.messages import DeviantAnswer, KernelAnswers, PackedInputs, SetAnswer

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_cgins.core.measurement import Arm, Measurement, Roofline
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 from pytest_cgins.run.device_peaks import DevicePeaks
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks, key, store, stored
 

@@ -14,7 +14,7 @@ from pytest_cgins.core.errors import (
     WorkerExceeded,
     WorkerTimeout,
 )
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.run.early_verdict import ended_by, lost_by
 from pytest_cgins.verify.messages import RaisedError
 

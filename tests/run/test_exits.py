@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from pytest_cgins.core.model import Reason
+from pytest_cgins.core.verdict import Reason
 from pytest_cgins.run.exits import describe_exit
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.core.errors import ProtocolError, WorkerCrashed, WorkerError, WorkerExceeded, WorkerTimeout
-from pytest_cgins.core.model import Reason
+from pytest_cgins.core.verdict import Reason
 from pytest_cgins.run.limits import Limits
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import WorkerProcess

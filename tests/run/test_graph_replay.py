@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pytest_cgins.core.model import CompiledKernel
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.run import graph_replay
 from pytest_cgins.run.kernels import KernelCache

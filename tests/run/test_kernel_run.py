@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.run.blinding import Blinding
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.measurement import Arm, Measurement
-from pytest_cgins.core.model import Case, Correctness, OpCall, Probe, Reason
+from pytest_cgins.core.trace import OpCall
+from pytest_cgins.core.verdict import Correctness, Probe, Reason
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measure import Course

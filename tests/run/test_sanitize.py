@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.core.model import Probe, Reason, Status
+from pytest_cgins.core.verdict import Probe, Reason, Status
 from pytest_cgins.run import sanitizer
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.sanitize import Sanitizers

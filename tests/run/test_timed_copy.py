@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_cgins.building.loading.callable import LoadedKernel
-from pytest_cgins.core.model import CompiledKernel
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.run.kernels import KernelCache
 from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy, exchange

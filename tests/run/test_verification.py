@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.core.bits import same
+from pytest_cgins.core.bitwise import same
 from pytest_cgins.core.errors import ProtocolError, WorkerCrashed
-from pytest_cgins.core.model import Autocast, Context
 from pytest_cgins.core.tensors import unpack
+from pytest_cgins.core.trace import Autocast, Context
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.verification import VerificationService
 from tests.run.relu import launcher, relu_set, zoo_kernel

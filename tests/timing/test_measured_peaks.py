@@ -13,7 +13,7 @@ import torch
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.environment_key import key_of
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 from pytest_cgins.timing import measured_peaks, peak_measurement
 from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.environment import describe

@@ -13,10 +13,10 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.packs.signature import bind
 from pytest_cgins.packs.values import encode
-from pytest_cgins.timing import work
+from pytest_cgins.timing import least_work
 from pytest_cgins.timing.nominal_work import NominalWork, nominal
 
 
@@ -220,7 +220,7 @@ def test_no_less_than_the_least(n: int, k: int, m: int, expanded: bool, word: st
     args = (x, r(k, m)) if word == "mm" else (x,)
     call, metas = described(f"torch.{word}", getattr(torch, word), *args)
     outputs = lay_out([getattr(torch, word)(*args)]).metas
-    found, least = nominal(call, metas, outputs), work.least(call, metas, outputs)
+    found, least = nominal(call, metas, outputs), least_work.least(call, metas, outputs)
     assert found.nbytes >= least.nbytes
     assert found.flops >= least.flops
 

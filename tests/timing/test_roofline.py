@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from pytest_cgins.config import DeclaredWork, Implementation, KernelEntry
 from pytest_cgins.core import documents
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.environment_key import key_of
 from pytest_cgins.core.measurement import Arm, Measurement
-from pytest_cgins.core.model import Argument, Autocast, Case, Context, OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import Argument, Autocast, Context, OpCall, TensorMeta, Value
 from pytest_cgins.gate.timing_stage import with_roofline
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.roofline import factors_dtype, roofline

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.model import Argument, Check, OpCall
+from pytest_cgins.core.trace import Argument, OpCall
+from pytest_cgins.core.verdict import Check
 from pytest_cgins.packs.signature import bind
 from pytest_cgins.packs.statistics import summarize
 from pytest_cgins.packs.values import encode

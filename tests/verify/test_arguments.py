@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pytest_cgins.core.model import OpCall, Reason
+from pytest_cgins.core.trace import OpCall
+from pytest_cgins.core.verdict import Reason
 from tests.verify.helpers import normal
 from tests.verify.test_judge import torch_kernel
 from tests.verify.test_probe_inputs import (

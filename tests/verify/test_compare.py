@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.model import Reason
+from pytest_cgins.core.verdict import Reason
 from pytest_cgins.verify.compare import compare
 from tests.verify.helpers import DERIVED, expected_output, expected_set, failed, normal, passed
 

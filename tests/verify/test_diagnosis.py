@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pytest_cgins.core.model import Case, Check, Correctness, Reason
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.verdict import Check, Correctness, Reason
 from pytest_cgins.verify.judge import JudgeService
 from tests.verify.helpers import normal
 from tests.verify.test_judge import judged, record

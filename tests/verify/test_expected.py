@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pytest_cgins.core.model import Origin
+from pytest_cgins.core.trace import Origin
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput, gold_drift
 from tests.verify.helpers import DERIVED, expected_output, normal

@@ -17,8 +17,10 @@ from torch.nn import functional
 import pytest_cgins
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.model import PROBES, Case, Check, Correctness, OpCall, Reason, TensorMeta
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.core.trace import OpCall, TensorMeta
+from pytest_cgins.core.verdict import PROBES, Check, Correctness, Reason
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.store import MANIFEST, open_pack
 from pytest_cgins.verify.judge import JudgeService

@@ -10,8 +10,8 @@ import torch
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ProtocolError
-from pytest_cgins.core.model import Probe, Reason
 from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.core.verdict import Probe, Reason
 from pytest_cgins.verify.judge import JudgeService
 from pytest_cgins.verify.probes.registry import TIMED
 from tests.verify.test_judge import parameters, record

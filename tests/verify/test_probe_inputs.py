@@ -17,8 +17,9 @@ import pytest_cgins
 from pytest_cgins.config import declared
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import Argument, Correctness, OpCall, Probe, Reason, Value
 from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.core.trace import Argument, OpCall, Value
+from pytest_cgins.core.verdict import Correctness, Probe, Reason
 from pytest_cgins.packs.call import invoke
 from pytest_cgins.verify import arguments, sizes
 from pytest_cgins.verify.judge import JudgeService

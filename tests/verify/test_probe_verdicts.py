@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from pytest_cgins.config import IndexOutput, ProbeException, Repeatability, Tolerance
-from pytest_cgins.core.model import PROBES, Check, Context, Probe, Reason
+from pytest_cgins.core.trace import Context
+from pytest_cgins.core.verdict import PROBES, Check, Probe, Reason
 from pytest_cgins.verify.messages import SetAnswer
 from pytest_cgins.verify.probe_verdicts import DeviatingRepeat, Suspicions
 from pytest_cgins.verify.probes.registry import PROBE_SPECS

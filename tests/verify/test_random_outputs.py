@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from pytest_cgins.core.errors import ConfigError, RandomOp
-from pytest_cgins.core.model import Context
+from pytest_cgins.core.trace import Context
 from pytest_cgins.verify.random_outputs import Draws, draw
 from tests.verify.helpers import normal
 from tests.verify.test_probe_inputs import Gate

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.core.model import Autocast, Context
+from pytest_cgins.core.trace import Autocast, Context
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.verify.reference import Answers, answers, widen
 from tests.verify.helpers import call_of, normal

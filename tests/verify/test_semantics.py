@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pytest_cgins.config import declared
-from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.semantics import FILE, chooses, facts_of, lane_dims, of
 

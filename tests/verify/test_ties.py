@@ -16,7 +16,7 @@ from pytest_cgins.app import cli
 from pytest_cgins.config import declared
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import Correctness, Reason
+from pytest_cgins.core.verdict import Correctness, Reason
 from pytest_cgins.verify.judge import JudgeService
 from tests.verify.test_judge import first_failed, judged, record
 

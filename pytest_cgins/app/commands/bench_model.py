@@ -173,7 +173,7 @@ def _loaded(
 
 
 def _show(made: ModelBench) -> None:
-    from pytest_cgins.core.figures import time_ns
+    from pytest_cgins.core.number_text import time_ns
 
     table: Table = new_table("kernel", "op", ">calls swapped", ">left to torch", "why")
     for kernel in made.kernels:

@@ -17,9 +17,10 @@ from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.config import Config, Implementation, KernelEntry, load_without_traces, select
 from pytest_cgins.core import documents
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import CginsError, ConfigError
-from pytest_cgins.core.model import Compilation, KernelSource
+from pytest_cgins.core.session_report import Compilation
 
 if TYPE_CHECKING:
     from pytest_cgins.building.build_queue import BuildQueue

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pytest_cgins.regenerate.profiling.bench import Timed
-    from pytest_cgins.regenerate.profiling.model import CaseProfile
+    from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile
 
 
 OUT = Path(".cgins/evidence")
@@ -272,7 +272,7 @@ def _name(arguments: argparse.Namespace) -> str:
 
 def _profiles(file: Path) -> tuple[CaseProfile, ...]:
     """Of an earlier `cgins evidence profile`; () if there was none, or of another version."""
-    from pytest_cgins.regenerate.profiling.model import ProfileEvidence
+    from pytest_cgins.regenerate.profiling.evidence_documents import ProfileEvidence
 
     try:
         with file.open("rb") as opened:

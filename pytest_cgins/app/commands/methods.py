@@ -14,7 +14,7 @@ from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.regenerate.methods import memory_file, registry, sass_signature
 from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget, near_peak
-from pytest_cgins.regenerate.methods.model import (
+from pytest_cgins.regenerate.methods.definition import (
     AXES,
     DTYPES,
     FAMILIES,

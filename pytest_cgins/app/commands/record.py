@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
 from pytest_cgins.core.console import import_path, new_table, print_table, size_of
 from pytest_cgins.core.errors import CginsError, RecordError
-from pytest_cgins.core.model import Trace, TracePack
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Trace, TracePack
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -21,8 +21,8 @@ from pytest_cgins.core.call_text import arguments_line
 from pytest_cgins.core.console import import_path, new_table, print_failures, print_table, size_of
 from pytest_cgins.core.device import DEVICES, device_of
 from pytest_cgins.core.errors import PackError, RandomOp, ReplayError, TraceError
-from pytest_cgins.core.model import Trace
 from pytest_cgins.core.text import counted, upwards
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack, read_manifest
 from pytest_cgins.recording import profile
 

@@ -22,7 +22,8 @@ from pytest_cgins.app.session.collect import CaseItem
 from pytest_cgins.app.session.gate import Gate
 from pytest_cgins.core import documents
 from pytest_cgins.core.measurement import Arm, Measurement
-from pytest_cgins.core.model import Evaluation, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Status
 
 OUTPUTS = ("json", "save", "autosave", "compare", "compare_fail", "histogram")
 """Options of pytest-benchmark that ask for its records, by their names without `--benchmark-`."""

@@ -15,7 +15,7 @@ from pytest_cgins.app.session.gate import Gate
 from pytest_cgins.app.session.parametrize import nearest_config
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.progress import Progress, joined
-from pytest_cgins.core.model import Case
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.text import counted
 from pytest_cgins.run.sandbox.builds import BuildFence
 from pytest_cgins.run.sandbox.fence import Sandbox

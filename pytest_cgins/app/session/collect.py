@@ -12,8 +12,9 @@ import pytest
 
 from pytest_cgins.app.session import outcome, results
 from pytest_cgins.app.session.gate import Gate
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.model import Case, Evaluation, Shard
+from pytest_cgins.core.session_report import Evaluation, Shard
 from pytest_cgins.core.text import upwards
 
 

@@ -15,8 +15,8 @@ from pytest_cgins.app.session import results
 from pytest_cgins.app.session.builds import RunBuilds
 from pytest_cgins.app.session.collect import LineItem, node_id
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.model import Compilation
 from pytest_cgins.core.options import BASELINE, FIXTURES
+from pytest_cgins.core.session_report import Compilation
 from pytest_cgins.gate.compilation import Compiler, Target
 from pytest_cgins.report import compiled, escape
 

@@ -21,8 +21,9 @@ from pytest_cgins import config as configuration
 from pytest_cgins.app.session.collect import CginsFile
 from pytest_cgins.building.revision.merge_base import target_branch
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.core.options import BASELINE
+from pytest_cgins.core.session_report import Evaluation, SessionReport
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.gate import evidence
 from pytest_cgins.gate.baseline import BaseComparison, held_against
 

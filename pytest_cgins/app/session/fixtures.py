@@ -12,7 +12,9 @@ import pytest
 from pytest_cgins.app.session import outcome, results
 from pytest_cgins.app.session.parametrize import nearest_config
 from pytest_cgins.app.session.run import GateSession
-from pytest_cgins.core.model import Case, Evaluation, Trace
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs.store import PackReader, open_pack
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from pytest_cgins.core.model import Case, Environment, Evaluation
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.session_report import Environment, Evaluation
 
 if TYPE_CHECKING:
     from pytest_cgins.gate.evaluate import Evaluator

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_cgins.app.session.gate import Gate
-from pytest_cgins.core.model import Evaluation, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.report import escape, failure, summary, times
 
 

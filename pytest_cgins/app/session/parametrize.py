@@ -10,8 +10,8 @@ import pytest
 
 from pytest_cgins.app.session.gate import Gate
 from pytest_cgins.config import KernelEntry
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import CginsError, ConfigError
-from pytest_cgins.core.model import Case
 from pytest_cgins.core.text import nearest, upwards
 
 SELECTORS = ("kernel", "op", "implementation")

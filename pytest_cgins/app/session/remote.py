@@ -12,9 +12,9 @@ from pytest_cgins.app.session.run import GateSession
 from pytest_cgins.config import Implementation
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError, LaunchError
-from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.core.text import nearest
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.reference_worker import REFERENCE_TIMEOUT_S

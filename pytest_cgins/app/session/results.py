@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Compilation, Environment, Evaluation
+from pytest_cgins.core.session_report import Compilation, Environment, Evaluation
 from pytest_cgins.report import escape
 from pytest_cgins.report.failure import headline
 from pytest_cgins.report.results import cause_of

@@ -23,9 +23,10 @@ from pytest_cgins.app.session.collect import CaseItem, CginsFile, left_out
 from pytest_cgins.app.session.compile_only import BuildItem
 from pytest_cgins.app.session.parametrize import parametrize
 from pytest_cgins.core import documents
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import InfrastructureError, SandboxUnavailable
-from pytest_cgins.core.model import Case, Environment, Evaluation, SessionReport, Shard
 from pytest_cgins.core.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
+from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport, Shard
 from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.evaluate import Evaluator

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.regenerate.profiling.model import Ratio
+from pytest_cgins.regenerate.profiling.evidence_documents import Ratio
 
 MODEL_BENCH_VERSION = 1
 

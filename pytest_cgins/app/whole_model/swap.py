@@ -12,7 +12,7 @@ import torch
 from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.core.errors import CginsError, ContractError
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import TensorMeta, Value
+from pytest_cgins.core.trace import TensorMeta, Value
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.context import capture
 from pytest_cgins.packs.fingerprint import fingerprint

@@ -8,7 +8,7 @@ from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.builders import specialize
 from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.building.contracts.source import link_flags, portable_flags
-from pytest_cgins.core.model import KernelSource
+from pytest_cgins.core.case import KernelSource
 
 # No -ffast-math: it changes results, and a kernel that wants it says so in its flags.
 FLAGS = ("-O3", "-std=c++17", "-fopenmp", "-fPIC", "-Wall")

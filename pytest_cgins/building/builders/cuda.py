@@ -14,8 +14,8 @@ from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.compilers import architectures, toolchain
 from pytest_cgins.building.compilers.process import Outcome, run_stages, write_files
 from pytest_cgins.building.contracts.source import portable_flags
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import SourceError
-from pytest_cgins.core.model import KernelSource
 
 # ptxas says what each function takes: `resources` reads it in the log.
 FLAGS = ("-O3", "-lineinfo", "-std=c++17", "-cudart=static", "-Xcompiler=-fPIC", "-Xptxas=-v")

@@ -10,8 +10,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from pytest_cgins.building.contracts.cxx import with_headers
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.model import KernelSource
 
 VENDOR_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])((?:cute|cutlass)/[^>"\n]+)[>"]', re.MULTILINE)
 VERSION_PART = re.compile(r"^#define CUTLASS_(?:MAJOR|MINOR|PATCH)[ \t]+(\d+)", re.MULTILINE)

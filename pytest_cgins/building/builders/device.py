@@ -27,9 +27,9 @@ from pytest_cgins.building.contracts import source as sources
 from pytest_cgins.building.contracts.cxx import quoted
 from pytest_cgins.building.contracts.launch_line import LaunchPlan
 from pytest_cgins.building.nvrtc import apart, cuda_headers, library
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.expression import Expression, Kind, kind
-from pytest_cgins.core.model import KernelSource
 from pytest_cgins.core.text import counted
 
 logger = logging.getLogger(__name__)

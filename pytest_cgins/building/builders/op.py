@@ -22,9 +22,9 @@ from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.building.compilers.process import Outcome, run_stages
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.source import link_flags, read, takes_workspace
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ContractError, InfrastructureError, LaunchError
-from pytest_cgins.core.model import CompiledKernel, KernelSource
 
 if TYPE_CHECKING:
     import torch

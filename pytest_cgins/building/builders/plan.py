@@ -14,7 +14,7 @@ from pytest_cgins.building.builders import specialize
 from pytest_cgins.building.compilers.process import Outcome, run_stages, write_files
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts import source as sources
-from pytest_cgins.core.model import KernelSource
+from pytest_cgins.core.case import KernelSource
 
 INCLUDE = Path(__file__).parents[1] / "include"
 LIBRARY = "kernel.so"

@@ -14,8 +14,8 @@ from pathlib import Path
 from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.building.contracts.schema import C_KEYWORDS, Schema, SchemaArgument, parameters
 from pytest_cgins.config.specialize import Size, parse
+from pytest_cgins.core.case import KernelSource, Specialized
 from pytest_cgins.core.errors import InfrastructureError, SourceError
-from pytest_cgins.core.model import KernelSource, Specialized
 from pytest_cgins.core.text import nearest
 
 DISPATCHER = "cgins_dispatcher.cpp"

@@ -23,8 +23,8 @@ from pytest_cgins.building.compilers.process import Outcome, run_stages, write_f
 from pytest_cgins.building.contracts.cxx import code_of
 from pytest_cgins.building.contracts.source import extension_texts, portable_flags, read
 from pytest_cgins.building.loading.extension_exports import Exports
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import SourceError
-from pytest_cgins.core.model import KernelSource
 
 logger = logging.getLogger(__name__)
 # torch's builds have no optimisation flag of their own for C++: without one a CPU timing means nothing.

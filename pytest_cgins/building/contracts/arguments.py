@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from pytest_cgins.core.errors import ContractError, SourceError
-from pytest_cgins.core.model import OpCall
 from pytest_cgins.core.text import counted, nearest
+from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs import backward
 from pytest_cgins.packs.ops import resolve
 from pytest_cgins.packs.signature import bind_given, schemas

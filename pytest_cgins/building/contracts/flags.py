@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import SourceError
-from pytest_cgins.core.model import KernelSource
 
 _HOST = (
     r"-[DU].+", r"-(?:I|L|isystem|iquote|idirafter|include|imacros)[^@|].*", r"-l(?!dir$)[\w:.+-]+", r"-O[0-9a-z]*", r"-g\w*(?:-\d)?", r"-std=[\w+]+", r"-pthread|-w|-s|-ansi|-rdynamic|-fPIC",

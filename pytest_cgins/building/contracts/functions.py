@@ -16,9 +16,10 @@ from pytest_cgins.building.loading import namespaces
 from pytest_cgins.building.loading.exceptions import kind_of, told
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.building.loading.returned import tensors_of
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import CginsError, ContractError, InfrastructureError, LaunchError, SourceError
-from pytest_cgins.core.model import KernelSource, OpCall, TensorMeta
 from pytest_cgins.core.text import nearest
+from pytest_cgins.core.trace import OpCall, TensorMeta
 from pytest_cgins.packs.modules import is_module_call, keeping_state, rebuild
 from pytest_cgins.packs.values import decode, has_adapted
 

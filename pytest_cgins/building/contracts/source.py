@@ -20,8 +20,8 @@ from pytest_cgins.building.contracts.cxx import code_of, is_endless, own_headers
 from pytest_cgins.building.loading import extension_exports, imports
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core import syntax
+from pytest_cgins.core.case import CONTRACT_VERSION, KernelSource
 from pytest_cgins.core.errors import SourceError
-from pytest_cgins.core.model import CONTRACT_VERSION, KernelSource
 from pytest_cgins.core.text import nearest, nearest_path
 
 

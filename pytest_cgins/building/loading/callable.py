@@ -12,8 +12,9 @@ from pytest_cgins.building.contracts.functions import ExtensionKernel, PythonKer
 from pytest_cgins.building.loading import extension_function
 from pytest_cgins.building.loading.device_kernel import DeviceKernel
 from pytest_cgins.building.loading.launcher import Launcher
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.errors import ContractError
-from pytest_cgins.core.model import CompiledKernel, OpCall, TensorMeta
+from pytest_cgins.core.trace import OpCall, TensorMeta
 
 
 class BoundCall(Protocol):

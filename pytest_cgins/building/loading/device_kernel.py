@@ -23,9 +23,10 @@ from pytest_cgins.building.loading import cuda_driver as driver
 from pytest_cgins.building.loading import launcher
 from pytest_cgins.building.loading.launch_binding import Binding, Settings
 from pytest_cgins.building.loading.launcher import Packer, convert, on_device
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.errors import LaunchError
-from pytest_cgins.core.model import CompiledKernel, KernelSource, OpCall, TensorMeta
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import OpCall, TensorMeta
 
 PORTABLE_CLUSTER = 8
 

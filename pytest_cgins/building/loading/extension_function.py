@@ -14,8 +14,8 @@ import torch
 from pytest_cgins.building.contracts.source import extension_texts
 from pytest_cgins.building.loading.extension_exports import Exports
 from pytest_cgins.building.loading.launcher import older_remedy
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.errors import LaunchError, SourceError
-from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.core.text import nearest
 
 Function = Callable[..., object]

@@ -15,12 +15,13 @@ import torch
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.arguments import call_values, require_defaults, state_values
 from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.dtypes import DTYPES, extent
 from pytest_cgins.core.errors import ContractError, LaunchError, SourceError
 from pytest_cgins.core.layout import dtype_name
-from pytest_cgins.core.model import CompiledKernel, OpCall, TensorMeta
 from pytest_cgins.core.options import BARE_VARIABLE
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import OpCall, TensorMeta
 
 _cat = torch.cat  # taken before any kernel is loaded
 LIST_TYPES: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double, "bool": ctypes.c_bool}

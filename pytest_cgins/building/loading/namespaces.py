@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from pytest_cgins.building.loading.imports import RESERVED, TextLoader, finder, is_in
-from pytest_cgins.core.model import Namespace
+from pytest_cgins.core.case import Namespace
 
 
 def import_module(name: str, namespace: Namespace) -> ModuleType:

@@ -11,8 +11,8 @@ from pytest_cgins.building.contracts.cxx import code_of
 from pytest_cgins.building.contracts.source import read
 from pytest_cgins.building.loading.imports import finder
 from pytest_cgins.core import syntax
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.errors import SourceError
-from pytest_cgins.core.model import CompiledKernel, KernelSource
 
 LIBRARY_SYMBOL = b"_ZN5torch7LibraryC1E"
 """The constructor of `torch::Library`, which TORCH_LIBRARY, TORCH_LIBRARY_FRAGMENT and TORCH_LIBRARY_IMPL call."""

@@ -15,9 +15,9 @@ from pytest_cgins.building.kernel_builds import has_driver, unaltered
 from pytest_cgins.building.loading import shared_names
 from pytest_cgins.building.revision.base_sources import Absent, BaseSources, Name
 from pytest_cgins.config import Config, Implementation
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import CginsError, InfrastructureError, RevisionError
-from pytest_cgins.core.model import CompiledKernel, KernelSource
 
 INCLUDED = frozenset({
     ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".def", ".tpp",

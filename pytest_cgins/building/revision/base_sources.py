@@ -20,8 +20,8 @@ from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.loading.imports import is_in
 from pytest_cgins.building.revision import merge_base as revisions
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.case import KernelSource, Namespace
 from pytest_cgins.core.errors import ConfigError, InfrastructureError, RevisionError, SourceError
-from pytest_cgins.core.model import KernelSource, Namespace
 
 PROSE = (".md", ".rst")
 Name = tuple[str, str, str]

@@ -22,9 +22,9 @@ from pytest_cgins.building.torch_library.extract import standing_alone
 from pytest_cgins.building.torch_library.module import Exported
 from pytest_cgins.building.torch_library.reference import call_of
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import ConfigError, ContractError, SourceError
-from pytest_cgins.core.model import KernelSource
 from pytest_cgins.packs import backward
 from pytest_cgins.packs.ops import locate, trust
 

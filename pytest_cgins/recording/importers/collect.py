@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.core.errors import CginsError, RecordError
-from pytest_cgins.core.model import TRACE_PACK_VERSION, Trace, TracePack
+from pytest_cgins.core.trace import TRACE_PACK_VERSION, Trace, TracePack
 from pytest_cgins.packs import backward
 from pytest_cgins.packs.inputs import Tier
 from pytest_cgins.packs.store import PackReader, PackWriter, blobs_of, open_pack

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_cgins.core.model import TracePack
+from pytest_cgins.core.trace import TracePack
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.recording.importers.collect import Report
 

@@ -22,8 +22,8 @@ import torch
 from safetensors.torch import save_file
 
 from pytest_cgins.core.errors import RecordError, TraceError
-from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Trace, Value
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Trace, Value
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.packs.store import PackReader, open_pack

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from pytest_cgins.core.errors import RecordError, ReplayError, TraceError
-from pytest_cgins.core.model import Trace
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs import backward, gold, replay
 from pytest_cgins.packs.store import PackReader, PackWriter, blobs_of, open_pack, seal
 from pytest_cgins.packs.values import MAX_DEPTH

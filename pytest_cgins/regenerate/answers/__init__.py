@@ -16,7 +16,7 @@ from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.answers import characters, edits, fences, json_answers, own_files, versions
 from pytest_cgins.regenerate.answers.edits import Edit, LineEdit, apply_edit, apply_line_edits
-from pytest_cgins.regenerate.model import Answer
+from pytest_cgins.regenerate.conversation import Answer
 
 MAXIMUM_ANSWER = 4 << 20
 MAXIMUM_EDITS = 200

@@ -23,13 +23,13 @@ from pytest_cgins.core import atomic
 from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.regenerate import new_kernel, run_status
+from pytest_cgins.regenerate.attempt import Result, Target
 from pytest_cgins.regenerate.journal.journal import Journal, read_files
-from pytest_cgins.regenerate.model import Result, Target
 from pytest_cgins.regenerate.project_copy import top_of
 from pytest_cgins.run.forking import PATH
 
 if TYPE_CHECKING:
-    from pytest_cgins.core.model import Contract
+    from pytest_cgins.core.case import Contract
     from pytest_cgins.regenerate.new_kernel import Language, NewKernel
     from pytest_cgins.regenerate.run_status import RunResult
 

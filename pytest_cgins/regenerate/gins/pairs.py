@@ -14,7 +14,7 @@ import torch
 
 from pytest_cgins.core.console import import_path
 from pytest_cgins.core.errors import CginsError, ReplayError
-from pytest_cgins.core.model import Trace
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs import replay
 from pytest_cgins.packs.modules import is_module_call
 from pytest_cgins.packs.ops import trust

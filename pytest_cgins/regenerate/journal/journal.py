@@ -37,12 +37,13 @@ from pytest_cgins.config.llm import ROLES
 from pytest_cgins.core import atomic, documents, locks
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import JournalError
-from pytest_cgins.core.model import Evaluation
 from pytest_cgins.core.options import Policy
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.text import counted
+from pytest_cgins.regenerate.attempt import Advice, Attempt, Guarded, Result, Target
+from pytest_cgins.regenerate.conversation import Answer, Request
 from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried
-from pytest_cgins.regenerate.model import Advice, Answer, Attempt, Guarded, Request, Result, Target
-from pytest_cgins.regenerate.profiling.model import SassRow
+from pytest_cgins.regenerate.profiling.evidence_documents import SassRow
 from pytest_cgins.regenerate.search.evidence import Evidence
 
 _DRAFT = re.compile(r"\..+\.(\d+)\.\w+\.(?:tmp|part)")

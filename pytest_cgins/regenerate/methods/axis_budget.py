@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.regenerate.methods.model import Axis
+from pytest_cgins.regenerate.methods.definition import Axis
 
 METHODS_A_ROUND = 3
 MOST_AN_AXIS = 2

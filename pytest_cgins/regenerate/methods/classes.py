@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.regenerate.methods.model import Family, Language
+from pytest_cgins.regenerate.methods.definition import Family, Language
 from pytest_cgins.regenerate.methods.sass_signature import Shown
 
 MOST_TRIED = 5000

@@ -13,13 +13,13 @@ from pytest_cgins.config.document import Value, shown
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest
-from pytest_cgins.regenerate.methods import model
+from pytest_cgins.regenerate.methods import definition
 
 VERSION = 1
 _ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
 
-def read(file: Path) -> tuple[model.Method, ...]:
+def read(file: Path) -> tuple[definition.Method, ...]:
     """The methods of a file, in its order.
 
     Raises:
@@ -37,28 +37,32 @@ def read(file: Path) -> tuple[model.Method, ...]:
     return tuple(_method(value.key, value) for value in values)
 
 
-def _method(name: str, value: Value) -> model.Method:
+def _method(name: str, value: Value) -> definition.Method:
     if len(name) > 60 or not _ID.fullmatch(name):
         value.fail(f'"{name}" is not a method id', remedy="write lower-case words with hyphens: vector-loads")
     it = value.mapping(f'method "{name}"')
-    it.refuse_unknown((*document.keys(model.Method), "languages", "how", "capability"))
+    it.refuse_unknown((*document.keys(definition.Method), "languages", "how", "capability"))
     for key, remedy in _REQUIRED.items():
         it.require(key, remedy=remedy)
-    fields = it.fields(model.Method, others=True)
+    fields = it.fields(definition.Method, others=True)
     device = device_of(fields.get("device", "cuda"))
-    known = tuple(one for one in model.LANGUAGES if one in device.languages)
-    least, most = model.architectures(it.get("capability"), cpu=not device.is_cuda)
-    languages = (model.in_order(known)(it["languages"]) if "languages" in it else ()) or known
+    known = tuple(one for one in definition.LANGUAGES if one in device.languages)
+    least, most = definition.architectures(it.get("capability"), cpu=not device.is_cuda)
+    languages = (definition.in_order(known)(it["languages"]) if "languages" in it else ()) or known
     if "how" in it:
         how = it["how"].mapping(f"how of {it.title}")
         how.refuse_unknown(languages)
-        fields["how"] = {language: model.text(how[language]) for language in languages if language in how}
-    return model.Method(id=name, languages=languages, least_capability=least, most_capability=most, **fields)
+        fields["how"] = {
+            language: definition.text(how[language]) for language in languages if language in how
+        }
+    return definition.Method(
+        id=name, languages=languages, least_capability=least, most_capability=most, **fields
+    )
 
 
 _REQUIRED = {
     "title": "write what people call it",
-    "axis": f"write {', '.join(model.AXES)}",
+    "axis": f"write {', '.join(definition.AXES)}",
     "priority": "write 1 to try it first, 2, or 3 to try it last",
     "what": "write what it does and when it helps, in two to four sentences",
 }
@@ -70,10 +74,10 @@ DATA = Path(__file__).parent / "data"
 class Registry:
     """Methods by id, in the order of their files."""
 
-    methods: Mapping[str, model.Method]
+    methods: Mapping[str, definition.Method]
     """By id."""
 
-    def __iter__(self) -> Iterator[model.Method]:
+    def __iter__(self) -> Iterator[definition.Method]:
         return iter(self.methods.values())
 
     def __len__(self) -> int:
@@ -82,7 +86,7 @@ class Registry:
     def __contains__(self, name: object) -> bool:
         return name in self.methods
 
-    def get(self, name: str) -> model.Method:
+    def get(self, name: str) -> definition.Method:
         """A method by its id.
 
         Raises:
@@ -119,13 +123,13 @@ def merged(files: Sequence[Path]) -> Registry:
     return _checked(methods, places)
 
 
-def _checked(methods: Mapping[str, model.Method], places: Mapping[str, str]) -> Registry:
+def _checked(methods: Mapping[str, definition.Method], places: Mapping[str, str]) -> Registry:
     for method in methods.values():
         _check_names(method, methods, places.get(method.id, "built in"))
     return Registry(methods)
 
 
-def _check_names(method: model.Method, methods: Mapping[str, model.Method], place: str) -> None:
+def _check_names(method: definition.Method, methods: Mapping[str, definition.Method], place: str) -> None:
     for key, names in (("requires", method.requires), ("conflicts", method.conflicts)):
         for name in names:
             if name not in methods or name == method.id:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.regenerate.methods.model import Method, Signature
+from pytest_cgins.regenerate.methods.definition import Method, Signature
 
 Shown = Literal["present", "absent", "unknown"]
 """What machine code says of a method."""

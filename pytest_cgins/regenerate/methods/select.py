@@ -13,7 +13,7 @@ from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget
 from pytest_cgins.regenerate.methods.classes import MethodMemory
-from pytest_cgins.regenerate.methods.model import Family, Language, Method
+from pytest_cgins.regenerate.methods.definition import Family, Language, Method
 from pytest_cgins.regenerate.methods.registry import Registry
 
 SPARE = 4

@@ -12,12 +12,17 @@ from typing import Literal
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.measurement import ARM_LETTERS, Arm, Measurement
-from pytest_cgins.core.model import Environment, Evaluation
+from pytest_cgins.core.session_report import Environment, Evaluation
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate.profiling import selection
-from pytest_cgins.regenerate.profiling.model import EVIDENCE_VERSION, BenchEvidence, BenchRow, Ratio
+from pytest_cgins.regenerate.profiling.evidence_documents import (
+    EVIDENCE_VERSION,
+    BenchEvidence,
+    BenchRow,
+    Ratio,
+)
 from pytest_cgins.timing.sequential import median_interval
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Case, CompiledKernel
+from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.doctor import tools
 from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run import environment

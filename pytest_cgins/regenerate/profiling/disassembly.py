@@ -19,13 +19,13 @@ from pytest_cgins.building.compilers import architectures
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.kernel_builds import has_driver
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError
-from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.methods import registry, sass_signature
-from pytest_cgins.regenerate.profiling import model, selection
+from pytest_cgins.regenerate.profiling import evidence_documents, selection
 from pytest_cgins.regenerate.profiling.child import Child, fence_for
-from pytest_cgins.regenerate.profiling.model import CompiledFunction
+from pytest_cgins.regenerate.profiling.evidence_documents import CompiledFunction
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.sandbox.fence import Sandbox
 
@@ -135,7 +135,9 @@ NEEDS_GPU = (
 )
 
 
-def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[model.DisassembledFunction], str]:
+def of_library(
+    library: Path, archs: Sequence[str] = ()
+) -> tuple[list[evidence_documents.DisassembledFunction], str]:
     """Functions of a shared library or cubin, and the whole listing.
 
     Args:
@@ -149,7 +151,7 @@ def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[model.Dis
     if tool is None:
         raise InfrastructureError(f"{sass.TOOL} is not installed", remedy=sass.REMEDY)
     text = sass.listing(tool, library)
-    functions: list[model.DisassembledFunction] = []
+    functions: list[evidence_documents.DisassembledFunction] = []
     for arch in archs or sass.archs(text):
         found = sass.instructions(text, arch)
         names = resources.demangled(list(found))
@@ -157,7 +159,7 @@ def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[model.Dis
             for one in those:
                 opcodes = [sass.modified(line) for line in one]
                 functions.append(
-                    model.DisassembledFunction(
+                    evidence_documents.DisassembledFunction(
                         function=names[name],
                         arch=arch,
                         opcodes=sass.mix(Counter(word.partition(".")[0] for word in opcodes)),
@@ -174,7 +176,7 @@ def evidence(
     device: str | None = None,
     text: str = "",
     archs: Sequence[str] = (),
-) -> model.SassEvidence:
+) -> evidence_documents.SassEvidence:
     """The machine code of a kernel's CUDA implementations.
 
     Args:
@@ -205,7 +207,9 @@ def evidence(
         with closing(evaluator):
             cases = selection.heaviest(selection.cases_of(evaluator.cases(), (entry, called), text))
             rows += [disassembler.compiled_when_called(evaluator, case) for case in cases]
-    return model.SassEvidence(version=model.EVIDENCE_VERSION, kernel=entry.name, rows=tuple(rows))
+    return evidence_documents.SassEvidence(
+        version=evidence_documents.EVIDENCE_VERSION, kernel=entry.name, rows=tuple(rows)
+    )
 
 
 class Disassembler:
@@ -222,13 +226,13 @@ class Disassembler:
         self._sandbox = fence_for(config, sandbox)
         self._archs = tuple(archs)
 
-    def unbuilt(self, one: Implementation, *degraded: str) -> model.SassRow:
+    def unbuilt(self, one: Implementation, *degraded: str) -> evidence_documents.SassRow:
         """A row without machine code, and why."""
-        return model.SassRow(
+        return evidence_documents.SassRow(
             implementation=selection.label(one.name, one.device), key="", functions=(), degraded=degraded
         )
 
-    def built(self, entry: KernelEntry, one: Implementation, ahead: BuildQueue) -> model.SassRow:
+    def built(self, entry: KernelEntry, one: Implementation, ahead: BuildQueue) -> evidence_documents.SassRow:
         """An implementation that a compiler of ours builds; needs no GPU. What fails is told in `degraded`."""
         empty = self.unbuilt(one)
         try:
@@ -240,9 +244,9 @@ class Disassembler:
         made = replace(empty, key=compiled.key, functions=tuple(functions))
         return self._checked(made, text)
 
-    def compiled_when_called(self, evaluator: Evaluator, case: Case) -> model.SassRow:
+    def compiled_when_called(self, evaluator: Evaluator, case: Case) -> evidence_documents.SassRow:
         """A Python kernel, called once on a case in a process of its own; Triton leaves its machine code in a folder."""
-        empty = model.SassRow(
+        empty = evidence_documents.SassRow(
             implementation=selection.label(case.implementation, case.device), key="", functions=()
         )
         try:
@@ -261,7 +265,7 @@ class Disassembler:
                 if not child.cubins:
                     why = told.trouble or "the module left none where Triton does"
                     return replace(empty, key=compiled.key, degraded=(f"machine code: {why}",))
-                functions: list[model.DisassembledFunction] = []
+                functions: list[evidence_documents.DisassembledFunction] = []
                 text = ""
                 for cubin in child.cubins:
                     some, listing = of_library(cubin)
@@ -273,13 +277,13 @@ class Disassembler:
             return replace(empty, degraded=(f"machine code: {error.what} → {error.remedy}",))
         return self._checked(replace(empty, key=compiled.key, functions=tuple(functions)), text)
 
-    def _checked(self, row: model.SassRow, text: str) -> model.SassRow:
+    def _checked(self, row: evidence_documents.SassRow, text: str) -> evidence_documents.SassRow:
         if not row.functions:
             return replace(row, degraded=("machine code: the build has none for these architectures",))
         archs = dict.fromkeys(function.arch for function in row.functions)
         lines = text.splitlines()
         checks = [
-            model.SignatureCheck(
+            evidence_documents.SignatureCheck(
                 method=method.id, arch=arch, state=sass_signature.check(lines, method, arch).shown
             )
             for arch in archs

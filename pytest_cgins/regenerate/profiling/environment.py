@@ -16,7 +16,11 @@ from pytest_cgins.doctor.compilers import CUDA
 from pytest_cgins.doctor.findings import Finding
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.profiling import selection
-from pytest_cgins.regenerate.profiling.model import EVIDENCE_VERSION, EnvironmentEvidence, Preflight
+from pytest_cgins.regenerate.profiling.evidence_documents import (
+    EVIDENCE_VERSION,
+    EnvironmentEvidence,
+    Preflight,
+)
 
 GROUPS = (CUDA, profiling.PROFILING)
 NAMES = ("Python", "torch", "C++ compiler", "Triton", "triton")

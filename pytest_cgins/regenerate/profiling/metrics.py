@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_cgins.regenerate.methods.model import AXES, Axis
-from pytest_cgins.regenerate.profiling.model import MetricValue
+from pytest_cgins.regenerate.methods.definition import AXES, Axis
+from pytest_cgins.regenerate.profiling.evidence_documents import MetricValue
 
 SECTIONS = (
     "SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables", "LaunchStats",

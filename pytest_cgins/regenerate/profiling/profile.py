@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from pytest_cgins.core import documents
+from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import CginsError, InfrastructureError
-from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.evaluate import Evaluator
-from pytest_cgins.regenerate.profiling import disassembly, metrics, model
+from pytest_cgins.regenerate.profiling import disassembly, evidence_documents, metrics
 from pytest_cgins.regenerate.profiling import ncu as tool
 from pytest_cgins.regenerate.profiling.child import Child, ChildResult, StartedChild, fence_for
 from pytest_cgins.regenerate.profiling.metrics import EXTRAS
@@ -41,8 +41,8 @@ NO_DEVICE = (
 class _Findings:
     """What is known so far of one case."""
 
-    kernels: tuple[model.ProfiledKernel, ...] = ()
-    timeline: tuple[model.TimelineKernel, ...] = ()
+    kernels: tuple[evidence_documents.ProfiledKernel, ...] = ()
+    timeline: tuple[evidence_documents.TimelineKernel, ...] = ()
     report: str = ""
     degraded: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -70,19 +70,19 @@ class Profiler:
     def __post_init__(self) -> None:
         self._sandbox = fence_for(self.evaluator.config, self.sandbox)
 
-    def evidence(self, kernel: str, cases: Sequence[Case]) -> model.ProfileEvidence:
+    def evidence(self, kernel: str, cases: Sequence[Case]) -> evidence_documents.ProfileEvidence:
         """The document of some cases of a kernel."""
         profiles = tuple(map(self.profile, cases))
         used = any(profile.kernels for profile in profiles)
-        return model.ProfileEvidence(
-            version=model.EVIDENCE_VERSION,
+        return evidence_documents.ProfileEvidence(
+            version=evidence_documents.EVIDENCE_VERSION,
             kernel=kernel,
             top=self.top,
             ncu=self.program.version if self.program is not None and used else "",
             cases=profiles,
         )
 
-    def profile(self, case: Case) -> model.CaseProfile:
+    def profile(self, case: Case) -> evidence_documents.CaseProfile:
         """Everything that is to be had of one case. What fails is told in `degraded`, never raised."""
         self.say(case.name)
         device = case.device.partition(":")[0]
@@ -134,7 +134,7 @@ class Profiler:
             return
         rows = told.answer.get("timeline", [])
         try:
-            found.timeline = documents.load_python(tuple[model.TimelineKernel, ...], rows)
+            found.timeline = documents.load_python(tuple[evidence_documents.TimelineKernel, ...], rows)
         except ValueError as error:
             found.degraded.append(f"timeline: it cannot be read: {str(error).partition(chr(10))[0]}")
         if not found.timeline:
@@ -174,9 +174,11 @@ class Profiler:
         self.folder.mkdir(parents=True, exist_ok=True)
         shutil.move(written, self.folder / found.report)
 
-    def _profile(self, case: Case, compiled: CompiledKernel, found: _Findings) -> model.CaseProfile:
+    def _profile(
+        self, case: Case, compiled: CompiledKernel, found: _Findings
+    ) -> evidence_documents.CaseProfile:
         functions, missing = _functions(compiled, found.cubins)
-        return model.CaseProfile(
+        return evidence_documents.CaseProfile(
             case=case.name,
             key=compiled.key,
             kernels=found.kernels,
@@ -189,7 +191,7 @@ class Profiler:
             notes=tuple(found.notes),
         )
 
-    def _without_device(self, case: Case) -> model.CaseProfile:
+    def _without_device(self, case: Case) -> evidence_documents.CaseProfile:
         """The compiler's report alone."""
         try:
             compiled = self.evaluator.supply.kernel(case.kernel, case.implementation, "cuda")
@@ -202,7 +204,7 @@ class Profiler:
 
 def _functions(
     compiled: CompiledKernel, cubins: Sequence[Path]
-) -> tuple[tuple[model.CompiledFunction, ...], tuple[str, ...]]:
+) -> tuple[tuple[evidence_documents.CompiledFunction, ...], tuple[str, ...]]:
     if compiled.source.device == "cpu":
         return (), ()
     if compiled.source.contract != "python":
@@ -212,13 +214,13 @@ def _functions(
     return disassembly.of_cubins(cubins)
 
 
-def profiled(launches: Sequence[Launch]) -> tuple[model.ProfiledKernel, ...]:
+def profiled(launches: Sequence[Launch]) -> tuple[evidence_documents.ProfiledKernel, ...]:
     """Launches with what is understood of their columns, each with its share of the time."""
     times = [metrics.duration_ns(launch.columns) for launch in launches]
     whole = sum(time for time in times if time is not None)
     known = whole > 0 and None not in times
     return tuple(
-        model.ProfiledKernel(
+        evidence_documents.ProfiledKernel(
             name=one.name,
             grid=one.grid,
             block=one.block,
@@ -231,7 +233,7 @@ def profiled(launches: Sequence[Launch]) -> tuple[model.ProfiledKernel, ...]:
     )
 
 
-def main_kernel(kernels: Sequence[model.ProfiledKernel]) -> model.ProfiledKernel:
+def main_kernel(kernels: Sequence[evidence_documents.ProfiledKernel]) -> evidence_documents.ProfiledKernel:
     """The launch that takes most of the time."""
     return max(kernels, key=lambda one: one.time_share)
 
@@ -241,7 +243,7 @@ def _notes(told: ChildResult) -> list[str]:
     return [str(note)[:500] for note in notes] if isinstance(notes, list) else []
 
 
-def _nothing(case: Case, *degraded: str) -> model.CaseProfile:
-    return model.CaseProfile(
+def _nothing(case: Case, *degraded: str) -> evidence_documents.CaseProfile:
+    return evidence_documents.CaseProfile(
         case=case.name, key="", kernels=(), top=(), timeline=(), functions=(), degraded=degraded
     )

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_cgins.core.console import new_table
-from pytest_cgins.core.figures import time_ns
+from pytest_cgins.core.number_text import time_ns
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.methods.model import AXES
-from pytest_cgins.regenerate.profiling import model
+from pytest_cgins.regenerate.methods.definition import AXES
+from pytest_cgins.regenerate.profiling import evidence_documents
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +21,7 @@ NAME_WIDTH = 72
 NO_FIGURE = "-"
 
 
-def environment(made: model.EnvironmentEvidence) -> list[Table | str]:
+def environment(made: evidence_documents.EnvironmentEvidence) -> list[Table | str]:
     """What is there, then what that disables."""
     table = new_table("what", "state", "version", "where")
     for finding in made.findings:
@@ -39,7 +39,7 @@ def environment(made: model.EnvironmentEvidence) -> list[Table | str]:
     return parts
 
 
-def roofline(made: model.RooflineEvidence) -> list[Table | str]:
+def roofline(made: evidence_documents.RooflineEvidence) -> list[Table | str]:
     """A row a case, then what is missing."""
     table = new_table(
         "case", "status", ">time", ">bytes", ">flops", ">of bandwidth", ">of compute", ">Δc", ">Δm", ">Δl", "by",
@@ -61,7 +61,7 @@ def roofline(made: model.RooflineEvidence) -> list[Table | str]:
     return [table, *messages, *_degraded(made.degraded)]
 
 
-def profile(made: model.ProfileEvidence) -> list[Table | str]:
+def profile(made: evidence_documents.ProfileEvidence) -> list[Table | str]:
     """Of each case its launches, the worst figures, the timeline and the compiler's report."""
     parts: list[Table | str] = []
     for case in made.cases:
@@ -69,7 +69,7 @@ def profile(made: model.ProfileEvidence) -> list[Table | str]:
     return parts
 
 
-def _profile(one: model.CaseProfile) -> list[Table | str]:
+def _profile(one: evidence_documents.CaseProfile) -> list[Table | str]:
     parts: list[Table | str] = []
     if one.kernels:
         table = new_table("launch", "grid", "block", ">time", ">share")
@@ -105,7 +105,7 @@ def _profile(one: model.CaseProfile) -> list[Table | str]:
     return [*parts, *_degraded(one.degraded), ""]
 
 
-def _metrics(top: Iterable[model.MetricValue]) -> Table:
+def _metrics(top: Iterable[evidence_documents.MetricValue]) -> Table:
     table = new_table("axis", "figure", ">value", ">badness")
     for axis in AXES:
         for one in top:
@@ -114,7 +114,7 @@ def _metrics(top: Iterable[model.MetricValue]) -> Table:
     return table
 
 
-def sass(made: model.SassEvidence) -> list[Table | str]:
+def sass(made: evidence_documents.SassEvidence) -> list[Table | str]:
     """A row a function, then signatures."""
     table = new_table("implementation", "function", "arch", ">instructions", "opcodes")
     lines = []
@@ -128,7 +128,7 @@ def sass(made: model.SassEvidence) -> list[Table | str]:
     return [table, *lines]
 
 
-def _signatures(row: model.SassRow) -> list[str]:
+def _signatures(row: evidence_documents.SassRow) -> list[str]:
     """Methods that left their mark, and how many did not."""
     if not row.signatures:
         return []
@@ -138,7 +138,7 @@ def _signatures(row: model.SassRow) -> list[str]:
     return [f"{row.implementation}: {told}; {counts['absent']} absent, {counts['unknown']} unknown"]
 
 
-def tidy(made: model.TidyEvidence) -> list[Table | str]:
+def tidy(made: evidence_documents.TidyEvidence) -> list[Table | str]:
     """A line a finding."""
     lines = [
         f"{finding.file}:{finding.line}: {finding.level}: {finding.message} [{finding.check}]"
@@ -149,7 +149,7 @@ def tidy(made: model.TidyEvidence) -> list[Table | str]:
     return [*lines, *_degraded(made.degraded)]
 
 
-def bench(made: model.BenchEvidence) -> list[Table | str]:
+def bench(made: evidence_documents.BenchEvidence) -> list[Table | str]:
     """A row a case; ratios with their intervals."""
     table = new_table(
         "case", "status", ">kernel", ">torch/kernel", ">compile/kernel", ">base/kernel", "cache"
@@ -172,7 +172,7 @@ def _cases(some: Sequence[str], count: int) -> str:
     return "all cases" if len(some) == count > 1 else ", ".join(some)
 
 
-def attribution(made: model.AttributionEvidence) -> list[Table | str]:
+def attribution(made: evidence_documents.AttributionEvidence) -> list[Table | str]:
     """A row a method and case."""
     table = new_table(
         "method", "state", "case", ">champion", ">without it", ">attribution", "interval", "test"
@@ -194,7 +194,7 @@ def _degraded(lines: Iterable[str]) -> list[str]:
     return [f"not available: {line}" for line in lines]
 
 
-def _ratio(one: model.Ratio | None) -> str:
+def _ratio(one: evidence_documents.Ratio | None) -> str:
     return NO_FIGURE if one is None else f"{one.ratio:.3f} [{one.low:.3f}, {one.high:.3f}]"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pytest_cgins.core.measurement import Roofline
-from pytest_cgins.core.model import Evaluation
-from pytest_cgins.regenerate.profiling import model
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.regenerate.profiling import evidence_documents
 
 NEAR_PEAK = 0.85
 """Share of a peak from which there is little left to win."""
@@ -18,7 +18,7 @@ def near_peak(found: Roofline) -> bool:
     return max(found.share_of_compute, found.share_of_bandwidth) >= NEAR_PEAK
 
 
-def of_counters(kernels: Sequence[model.ProfiledKernel]) -> model.Gaps | None:
+def of_counters(kernels: Sequence[evidence_documents.ProfiledKernel]) -> evidence_documents.Gaps | None:
     """Gaps of a call by ncu, each kernel by its share of the time; None where counters for two axes are missing.
 
     Δc = max(0, 1 − max(tensor, fp32, multiprocessor)), Δm = max(0, 1 − DRAM), Δl = the greatest stall; 0.5 without one.
@@ -31,21 +31,21 @@ def of_counters(kernels: Sequence[model.ProfiledKernel]) -> model.Gaps | None:
     stall = _weighted(by_kernel, lambda name: name.startswith("stall_"))
     if compute is None or memory is None:
         return None
-    return model.Gaps(
+    return evidence_documents.Gaps(
         compute=max(0.0, 1 - compute / 100),
         memory=max(0.0, 1 - memory / 100),
-        latency=model.NO_LATENCY_DATA if stall is None else stall / 100,
+        latency=evidence_documents.NO_LATENCY_DATA if stall is None else stall / 100,
         latency_known=stall is not None,
         source="ncu",
     )
 
 
-def of_roofline(found: Roofline) -> model.Gaps:
+def of_roofline(found: Roofline) -> evidence_documents.Gaps:
     """Gaps by work over time; of latency nothing is known."""
-    return model.Gaps(
+    return evidence_documents.Gaps(
         compute=max(0.0, 1 - found.share_of_compute),
         memory=max(0.0, 1 - found.share_of_bandwidth),
-        latency=model.NO_LATENCY_DATA,
+        latency=evidence_documents.NO_LATENCY_DATA,
         latency_known=False,
         source="roofline",
     )
@@ -71,8 +71,8 @@ NO_PEAKS = "peaks: this device's are not known → cgins calibrate --peaks, with
 
 
 def evidence(
-    kernel: str, evaluations: Iterable[Evaluation], profiles: Sequence[model.CaseProfile] = ()
-) -> model.RooflineEvidence:
+    kernel: str, evaluations: Iterable[Evaluation], profiles: Sequence[evidence_documents.CaseProfile] = ()
+) -> evidence_documents.RooflineEvidence:
     """The rooflines of timed cases.
 
     Args:
@@ -89,12 +89,14 @@ def evidence(
         degraded.append(
             f"{NO_PEAKS}; or nobody knows the op's work: say it with work: {{flops: …, bytes: …}}"
         )
-    return model.RooflineEvidence(
-        version=model.EVIDENCE_VERSION, kernel=kernel, rows=rows, degraded=tuple(degraded)
+    return evidence_documents.RooflineEvidence(
+        version=evidence_documents.EVIDENCE_VERSION, kernel=kernel, rows=rows, degraded=tuple(degraded)
     )
 
 
-def _row(one: Evaluation, profiles: Mapping[tuple[str, str], model.CaseProfile]) -> model.RooflineRow:
+def _row(
+    one: Evaluation, profiles: Mapping[tuple[str, str], evidence_documents.CaseProfile]
+) -> evidence_documents.RooflineRow:
     key = one.tested.build if one.tested is not None else ""
     measured = one.measurement
     roofline = measured.roofline if measured is not None else None
@@ -104,7 +106,7 @@ def _row(one: Evaluation, profiles: Mapping[tuple[str, str], model.CaseProfile])
         found = of_roofline(roofline)
     notes = [note for note in (measured.notes if measured is not None else ()) if "roofline" in note]
     message = one.verdict.message.partition("\n")[0] if measured is None else "; ".join(notes)
-    return model.RooflineRow(
+    return evidence_documents.RooflineRow(
         case=one.case.name,
         key=key,
         status=one.verdict.status.value,

@@ -21,8 +21,8 @@ import torch
 
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import trust

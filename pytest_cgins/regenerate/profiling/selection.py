@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pytest_cgins.config import Config, Implementation, KernelEntry, select
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.model import Case
 from pytest_cgins.core.text import nearest
 from pytest_cgins.packs.store import read_manifest
 from pytest_cgins.regenerate.prompts import calls

@@ -10,11 +10,11 @@ from pathlib import Path
 from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.model import KernelSource
 from pytest_cgins.doctor import compilers, tools
 from pytest_cgins.doctor.findings import Finding
-from pytest_cgins.regenerate.profiling.model import EVIDENCE_VERSION, TidyEvidence, TidyFinding
+from pytest_cgins.regenerate.profiling.evidence_documents import EVIDENCE_VERSION, TidyEvidence, TidyFinding
 from pytest_cgins.run.sandbox.fence import Sandbox
 
 CHECKS = (

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.core.model import Evaluation
-from pytest_cgins.regenerate.model import Ask, Attempt, Goal, Message
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.regenerate.attempt import Ask, Attempt, Goal
+from pytest_cgins.regenerate.conversation import Message
 from pytest_cgins.regenerate.prompts import blocks, contract, findings, templating, traces, workload
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.hardware import Hardware

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cgins.core import dtypes
 from pytest_cgins.core.dtypes import ITEMSIZE
-from pytest_cgins.core.model import Argument, TensorMeta, Trace, Value
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Argument, TensorMeta, Trace, Value
 from pytest_cgins.regenerate.prompts.blocks import one_line
 
 SHORT = {**dtypes.SHORT, "bool": "bool"}

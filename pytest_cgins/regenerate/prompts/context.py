@@ -11,10 +11,11 @@ from pytest_cgins.building.builders import includes
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core import syntax
 from pytest_cgins.core.errors import SourceError
-from pytest_cgins.core.model import Evaluation, Trace
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.recording.profile import PackProfile, TraceProfile, read_all
-from pytest_cgins.regenerate.model import Advice, Attempt, Target
+from pytest_cgins.regenerate.attempt import Advice, Attempt, Target
 from pytest_cgins.regenerate.prompts.hardware import Hardware, text_of
 
 _MOST_HEADERS = 64

@@ -10,7 +10,7 @@ from pytest_cgins.building.contracts.schema import Schema
 from pytest_cgins.building.contracts.source import wants_workspace
 from pytest_cgins.core.dtypes import DTYPES
 from pytest_cgins.core.errors import SourceError
-from pytest_cgins.core.model import Trace
+from pytest_cgins.core.trace import Trace
 from pytest_cgins.regenerate.prompts import blocks, calls, schema_line, templating
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.verify.probes.registry import switched_on

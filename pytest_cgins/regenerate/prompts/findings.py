@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.building.compilers import diagnostics
-from pytest_cgins.core.model import Evaluation, Status
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.model import Attempt
+from pytest_cgins.core.verdict import Status
+from pytest_cgins.regenerate.attempt import Attempt
 from pytest_cgins.regenerate.prompts import blocks
 from pytest_cgins.regenerate.prompts.templating import render
 

@@ -11,7 +11,7 @@ from pytest_cgins.core.errors import CginsError
 from pytest_cgins.regenerate.methods import select
 from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
 from pytest_cgins.regenerate.methods.classes import MethodMemory
-from pytest_cgins.regenerate.methods.model import Family, Language
+from pytest_cgins.regenerate.methods.definition import Family, Language
 from pytest_cgins.regenerate.methods.registry import Registry
 from pytest_cgins.regenerate.methods.select import Offer, Situation
 from pytest_cgins.regenerate.prompts import workload

@@ -15,7 +15,7 @@ from pytest_cgins.building.contracts.source import read
 from pytest_cgins.building.contracts.torch_schema import defaults, overloads
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import SourceError
-from pytest_cgins.core.model import Argument, Trace, Value
+from pytest_cgins.core.trace import Argument, Trace, Value
 from pytest_cgins.regenerate.prompts import calls
 
 _OF_C = (

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, get_args
 
+from pytest_cgins.regenerate.attempt import INCUMBENT, Ask
 from pytest_cgins.regenerate.methods.axis_budget import LEAST_GAP, TIES, Gaps
-from pytest_cgins.regenerate.methods.model import Axis
-from pytest_cgins.regenerate.model import INCUMBENT, Ask
+from pytest_cgins.regenerate.methods.definition import Axis
 from pytest_cgins.regenerate.prompts import workload
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.templating import FOLDER, render

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.regenerate.attempt import Advice, Ask, Attempt, Target
+from pytest_cgins.regenerate.conversation import Message
 from pytest_cgins.regenerate.methods import registry
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.methods.select import Situation
-from pytest_cgins.regenerate.model import Advice, Ask, Attempt, Message, Target
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.prompts import assembly, blocks, findings, methods, schema_line, stages
 from pytest_cgins.regenerate.prompts.context import Context, gather

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.model import Recipe, Storage, Trace
+from pytest_cgins.core.trace import Recipe, Storage, Trace
 from pytest_cgins.packs.store import PackReader
 from pytest_cgins.recording.profile import TraceProfile
 from pytest_cgins.regenerate.prompts import blocks, calls

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_cgins.core import documents
-from pytest_cgins.regenerate.proposal.model import PROPOSAL_VERSION, Proposal, title_of
+from pytest_cgins.regenerate.proposal.proposal import PROPOSAL_VERSION, Proposal, title_of
 from pytest_cgins.regenerate.proposal.read import Contents, read
 from pytest_cgins.regenerate.proposal.write import write
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_cgins.config import Config, Implementation, KernelEntry, load
 from pytest_cgins.core.errors import ConfigError, ProposalError
-from pytest_cgins.regenerate.model import Goal, Target
+from pytest_cgins.regenerate.attempt import Goal, Target
 from pytest_cgins.regenerate.proposal.paths import CONFIG_NAME
 from pytest_cgins.regenerate.targets import only
 

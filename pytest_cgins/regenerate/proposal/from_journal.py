@@ -8,11 +8,12 @@ from datetime import datetime
 
 from pytest_cgins.config import Config
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import proposal
+from pytest_cgins.regenerate.attempt import Attempt, Guarded, Result, Target, Trial
+from pytest_cgins.regenerate.conversation import Answer
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.model import Answer, Attempt, Guarded, Result, Target, Trial
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.targets import is_of

@@ -15,8 +15,8 @@ from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import load
 from pytest_cgins.core import documents, git
 from pytest_cgins.core.errors import CginsError, ProposalError
-from pytest_cgins.core.model import Evaluation, SessionReport
 from pytest_cgins.core.secrets import without_secrets
+from pytest_cgins.core.session_report import Evaluation, SessionReport
 from pytest_cgins.regenerate.proposal.read import Contents
 from pytest_cgins.regenerate.proposal.tree import write_files
 from pytest_cgins.regenerate.targets import is_of

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Literal
 from pytest_cgins.core import documents
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import CginsError, ProposalError, RegenerateError
-from pytest_cgins.core.model import Evaluation
-from pytest_cgins.regenerate.model import Attempt, Guarded, Target, Trial
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.regenerate.attempt import Attempt, Guarded, Target, Trial
 from pytest_cgins.regenerate.targets import REPAIR, is_of
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
+    from pytest_cgins.regenerate.candidate_gate import Bench
     from pytest_cgins.regenerate.project_copy import ProjectCopy
-    from pytest_cgins.regenerate.trial import Bench
 
 PLAN, MEASURED = "plan.json", "measured.json"
 """Files of the folder that it is started with: what it reads, and what it writes."""
@@ -130,8 +130,8 @@ def _bench(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) 
     from pytest_cgins.gate.evaluate import worker_environment
     from pytest_cgins.gate.timing_stage import TimingOptions
     from pytest_cgins.regenerate import run_setup
+    from pytest_cgins.regenerate.candidate_gate import Bench, TrialSettings
     from pytest_cgins.regenerate.candidate_pool import CandidatePool
-    from pytest_cgins.regenerate.trial import Bench, TrialSettings
     from pytest_cgins.run.pool import WorkerPool
 
     settings = TrialSettings(

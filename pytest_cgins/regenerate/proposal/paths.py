@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.model import Goal
+from pytest_cgins.regenerate.attempt import Goal
 
 MOST_FILES = 32
 LONGEST = 240

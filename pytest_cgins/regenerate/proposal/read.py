@@ -13,13 +13,14 @@ from typing import TypeVar
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ProposalError
-from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
-from pytest_cgins.regenerate.model import Goal, Target
+from pytest_cgins.core.session_report import REPORT_VERSION, Evaluation, SessionReport
+from pytest_cgins.core.verdict import Status
+from pytest_cgins.regenerate.attempt import Goal, Target
 from pytest_cgins.regenerate.proposal import patch as proposal_patch
 from pytest_cgins.regenerate.proposal import paths as proposal_paths
 from pytest_cgins.regenerate.proposal.entry import check_new_entry
-from pytest_cgins.regenerate.proposal.model import PROPOSAL_VERSION, Proposal
 from pytest_cgins.regenerate.proposal.paths import REMEDY, Folder
+from pytest_cgins.regenerate.proposal.proposal import PROPOSAL_VERSION, Proposal
 from pytest_cgins.regenerate.targets import is_of
 
 PROPOSAL, PATCH = "proposal.json", "patch.diff"

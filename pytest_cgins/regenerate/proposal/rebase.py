@@ -24,7 +24,7 @@ from pytest_cgins.regenerate.proposal import gate, measure
 from pytest_cgins.regenerate.proposal import tree as proposal_tree
 from pytest_cgins.regenerate.proposal.from_journal import NOT_SANITIZED, UNCOMMITTED, evidence
 from pytest_cgins.regenerate.proposal.measure import Measured, Plan
-from pytest_cgins.regenerate.proposal.model import command_of
+from pytest_cgins.regenerate.proposal.proposal import command_of
 from pytest_cgins.regenerate.proposal.read import Contents, check_accepted, digest_of
 from pytest_cgins.regenerate.proposal.write import keep, require_absent, short_of
 

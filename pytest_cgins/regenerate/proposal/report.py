@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.figures import percent, ratio, speedup, time_ns
-from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
+from pytest_cgins.core.number_text import percent, ratio, speedup, time_ns
+from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.gate.timing_verdict import interval
-from pytest_cgins.regenerate.model import Goal
-from pytest_cgins.regenerate.proposal.model import Before, Proposal
+from pytest_cgins.regenerate.attempt import Goal
+from pytest_cgins.regenerate.proposal.proposal import Before, Proposal
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import times
 from pytest_cgins.report.escape import block, code, no_command, visible

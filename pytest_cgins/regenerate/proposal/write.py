@@ -13,14 +13,15 @@ from pathlib import Path
 from pytest_cgins import __version__
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ProposalError
-from pytest_cgins.core.model import Evaluation, SessionReport
+from pytest_cgins.core.session_report import Evaluation, SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import guard
+from pytest_cgins.regenerate.attempt import Attempt, Goal, Guarded, Target
+from pytest_cgins.regenerate.conversation import Answer
 from pytest_cgins.regenerate.journal.journal import now
-from pytest_cgins.regenerate.model import Answer, Attempt, Goal, Guarded, Target
-from pytest_cgins.regenerate.proposal import model
 from pytest_cgins.regenerate.proposal import patch as proposal_patch
 from pytest_cgins.regenerate.proposal import paths as proposal_paths
+from pytest_cgins.regenerate.proposal import proposal
 from pytest_cgins.regenerate.proposal.read import (
     EVIDENCE,
     FILE_LIMIT_NBYTES,
@@ -63,7 +64,7 @@ def write(
     base_commit: str,
     notes: Sequence[str] = (),
     search: Sequence[str] = (),
-) -> model.Proposal:
+) -> proposal.Proposal:
     """Write a proposal. Whoever looks sees the old folder, none, or the whole new one.
 
     All paths start at the top of the repository, or of the project where there is none.
@@ -105,13 +106,13 @@ def write(
         check_text(path, content)
     check_accepted(target, goal, after.evaluations)
     patch = proposal_patch.make(old, contents)
-    about = model.Proposal(
-        version=model.PROPOSAL_VERSION,
+    about = proposal.Proposal(
+        version=proposal.PROPOSAL_VERSION,
         id=f"{run_id}/{target.name}",
         run_id=run_id,
         target=target,
         goal=goal,
-        title=model.title_of(target, goal),
+        title=proposal.title_of(target, goal),
         created_at=now(),
         cgins=__version__,
         config=config,
@@ -131,7 +132,7 @@ def write(
         sandbox_note="" if sandbox else UNSANDBOXED,
         sanitized=sanitized,
         held_out_seed=after.seed,
-        command=model.command_of(target, after.seed, config, sandbox=sandbox),
+        command=proposal.command_of(target, after.seed, config, sandbox=sandbox),
         environments=after.environments,
         notes=tuple(notes),
         search=tuple(_clean(line) for line in search[:MOST_SEARCH_LINES]),
@@ -172,8 +173,8 @@ def require_absent(folder: Path) -> None:
 
 
 def keep(
-    folder: Path, about: model.Proposal, after: SessionReport, patch: bytes, files: Mapping[str, bytes]
-) -> model.Proposal:
+    folder: Path, about: proposal.Proposal, after: SessionReport, patch: bytes, files: Mapping[str, bytes]
+) -> proposal.Proposal:
     """Write a proposal's files, with the digests of those that are made here.
 
     Args:
@@ -222,13 +223,13 @@ def _bytes(contents: Mapping[str, str | bytes]) -> dict[str, bytes]:
     }
 
 
-def short_of(evaluations: Sequence[Evaluation]) -> tuple[model.Before, ...]:
+def short_of(evaluations: Sequence[Evaluation]) -> tuple[proposal.Before, ...]:
     """What the gate said before, in short: those that failed come first, and keep their messages."""
     order = ("fail", "error", "skip", "pass")
     ranked = sorted(evaluations, key=lambda one: (order.index(one.verdict.status.outcome), one.case.name))
     failed = sum(evaluation.verdict.status.outcome in ("fail", "error") for evaluation in evaluations)
     return tuple(
-        model.Before(
+        proposal.Before(
             case=one.case.name,
             status=one.verdict.status,
             reason=one.verdict.reason,
@@ -247,8 +248,8 @@ def _clean(text: str) -> str:
     return cut(text.encode("utf-8", "replace").decode(), MESSAGE_LENGTH)
 
 
-def _tried(attempt: Attempt) -> model.Tried:
-    return model.Tried(
+def _tried(attempt: Attempt) -> proposal.Tried:
+    return proposal.Tried(
         number=attempt.number,
         goal=attempt.goal,
         outcome=attempt.outcome,
@@ -257,10 +258,10 @@ def _tried(attempt: Attempt) -> model.Tried:
     )
 
 
-def _cost(answers: Sequence[Answer]) -> model.Cost:
+def _cost(answers: Sequence[Answer]) -> proposal.Cost:
     used = [answer.usage for answer in answers]
     prices = [one.usd for one in used]
-    return model.Cost(
+    return proposal.Cost(
         prompt_tokens=sum(one.prompt_tokens for one in used),
         cached_tokens=sum(one.cached_tokens for one in used),
         answer_tokens=sum(one.answer_tokens for one in used),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.core.text import counted, nearest
-from pytest_cgins.regenerate.model import Answer, Request, Usage
+from pytest_cgins.regenerate.conversation import Answer, Request, Usage
 from pytest_cgins.regenerate.provider import failures as troubles
 from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider.base import Order, priced

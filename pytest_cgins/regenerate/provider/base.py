@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from pytest_cgins.config.llm import Price
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.regenerate.model import Answer, Request, Usage
+from pytest_cgins.regenerate.conversation import Answer, Request, Usage
 
 TokensField = Literal["max_tokens", "max_completion_tokens"]
 

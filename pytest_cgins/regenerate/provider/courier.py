@@ -27,7 +27,7 @@ from pathlib import Path
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.regenerate.model import Answer, Usage
+from pytest_cgins.regenerate.conversation import Answer, Usage
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider.asking import Asking

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pytest_cgins.core import atomic
 from pytest_cgins.core.errors import ProviderError
-from pytest_cgins.regenerate.model import Answer, Request
+from pytest_cgins.regenerate.conversation import Answer, Request
 from pytest_cgins.regenerate.provider import files, replay
 from pytest_cgins.regenerate.provider.replay import file_of
 

@@ -23,7 +23,7 @@ from typing import TypeVar
 from pytest_cgins.core import atomic, documents, locks
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import JournalError, ProviderError
-from pytest_cgins.regenerate.model import Answer, Request, Usage
+from pytest_cgins.regenerate.conversation import Answer, Request, Usage
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.core.secrets import without_secrets
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.waiting import Wait
-from pytest_cgins.regenerate.model import Answer, Request
+from pytest_cgins.regenerate.conversation import Answer, Request
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.base import Limits, Order, TokensField
 from pytest_cgins.regenerate.provider.failures import key_remedy, scrubbed, shown_url

@@ -20,7 +20,7 @@ from typing import Any, get_args
 
 from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.model import Answer, Finish, Request, Usage
+from pytest_cgins.regenerate.conversation import Answer, Finish, Request, Usage
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.base import estimated_tokens
 from pytest_cgins.regenerate.provider.failures import LIMIT_NBYTES

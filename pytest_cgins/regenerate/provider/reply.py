@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_cgins.regenerate.model import Finish, Request, Usage
+from pytest_cgins.regenerate.conversation import Finish, Request, Usage
 from pytest_cgins.regenerate.provider.base import estimated_tokens
 from pytest_cgins.regenerate.provider.failures import LIMIT_NBYTES, Trouble, of_error_object, too_large
 

@@ -13,7 +13,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.methods import axis_budget
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.profiling import rooflines as profiled_gaps
-from pytest_cgins.regenerate.profiling.model import CaseProfile, ProfiledKernel, TidyFinding
+from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile, ProfiledKernel, TidyFinding
 from pytest_cgins.regenerate.profiling.profile import main_kernel
 
 _MOVED = ("dram__bytes_read.sum", "dram__bytes_write.sum")

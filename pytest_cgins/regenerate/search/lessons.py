@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_cgins.regenerate.ablation import attribute
+from pytest_cgins.regenerate.attempt import INCUMBENT, Attempt
 from pytest_cgins.regenerate.methods.classes import Tried, classify
 from pytest_cgins.regenerate.methods.sass_signature import Shown
 from pytest_cgins.regenerate.methods.select import Situation
-from pytest_cgins.regenerate.model import INCUMBENT, Attempt
 from pytest_cgins.regenerate.search.policy import name_of
 from pytest_cgins.regenerate.search.tree import Tree
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.model import INCUMBENT, Ask
+from pytest_cgins.regenerate.attempt import INCUMBENT, Ask
 from pytest_cgins.regenerate.search.tree import Tree
 
 

@@ -9,13 +9,15 @@ from statistics import median
 from typing import Literal
 
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.core.model import Evaluation, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Status
+from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt, Result, Target
 from pytest_cgins.regenerate.budget import Spent
+from pytest_cgins.regenerate.conversation import Role
 from pytest_cgins.regenerate.journal.journal import Journal, write_text
 from pytest_cgins.regenerate.methods.axis_budget import TIES
 from pytest_cgins.regenerate.methods.classes import MethodClass, Tried
-from pytest_cgins.regenerate.methods.model import Axis
-from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt, Result, Role, Target
+from pytest_cgins.regenerate.methods.definition import Axis
 from pytest_cgins.regenerate.profiling import bench
 from pytest_cgins.regenerate.run_status import spent_on
 from pytest_cgins.regenerate.search import summary_model as model

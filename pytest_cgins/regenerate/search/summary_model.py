@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_cgins.core.document_base import Document
+from pytest_cgins.regenerate.attempt import Kind, Outcome, Target
+from pytest_cgins.regenerate.conversation import Role
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import Tried
-from pytest_cgins.regenerate.methods.model import Axis
-from pytest_cgins.regenerate.model import Kind, Outcome, Role, Target
-from pytest_cgins.regenerate.profiling.model import Ratio
+from pytest_cgins.regenerate.methods.definition import Axis
+from pytest_cgins.regenerate.profiling.evidence_documents import Ratio
 from pytest_cgins.regenerate.search.verifiers import Score
 
 SUMMARY_VERSION = 1

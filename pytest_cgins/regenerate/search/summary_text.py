@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from rich.text import Text
 
-from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.number_text import change, percent, ratio, speedup, time_ns
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.budget import Spent
 from pytest_cgins.regenerate.methods.classes import Tried
-from pytest_cgins.regenerate.methods.model import AXES, Axis
-from pytest_cgins.regenerate.profiling.model import Ratio
+from pytest_cgins.regenerate.methods.definition import AXES, Axis
+from pytest_cgins.regenerate.profiling.evidence_documents import Ratio
 from pytest_cgins.regenerate.search import summary_model as model
 from pytest_cgins.regenerate.search.policy import name_of
 from pytest_cgins.report import console

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
+from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt
 
 ROOT = Attempt(
     number=INCUMBENT,

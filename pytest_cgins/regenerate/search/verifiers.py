@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.verdict import Reason, Status
+from pytest_cgins.regenerate.attempt import Attempt
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.model import Attempt
 
 QUESTIONS = {
     "compiles": "it compiles without errors",

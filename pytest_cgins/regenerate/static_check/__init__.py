@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from pytest_cgins.core import syntax
-from pytest_cgins.regenerate.model import Finding
+from pytest_cgins.regenerate.attempt import Finding
 from pytest_cgins.regenerate.static_check import cpp, python_tree
 
 MAXIMUM_FINDINGS = 40

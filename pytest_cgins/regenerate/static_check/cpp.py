@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
-from pytest_cgins.regenerate.model import Finding
+from pytest_cgins.regenerate.attempt import Finding
 from pytest_cgins.regenerate.static_check.tokens import Directive, Token, Unit, read
 
 REMEDY = {

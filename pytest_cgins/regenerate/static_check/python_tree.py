@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from pytest_cgins.core import syntax
-from pytest_cgins.regenerate.model import Finding
+from pytest_cgins.regenerate.attempt import Finding
 from pytest_cgins.regenerate.static_check import python_names, python_tables
 
 _TELLTALE = re.compile("pytest|cgins_worker", re.IGNORECASE)

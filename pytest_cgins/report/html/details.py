@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pytest_cgins.core.call_text import case_line
-from pytest_cgins.core.figures import percent, ratio, slowdown, speedup, time_ns
+from pytest_cgins.core.case import KernelResources
 from pytest_cgins.core.measurement import Comparison, Measurement, Roofline
-from pytest_cgins.core.model import Check, Compilation, Evaluation, KernelResources, Probe, WorstElement
+from pytest_cgins.core.number_text import percent, ratio, slowdown, speedup, time_ns
+from pytest_cgins.core.session_report import Compilation, Evaluation
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Check, Probe, WorstElement
 from pytest_cgins.gate import timing_verdict
 from pytest_cgins.report import compiled, tables
 from pytest_cgins.report.html.markup import code

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pytest_cgins.core.model import Compilation, Evaluation
+from pytest_cgins.core.session_report import Compilation, Evaluation
 from pytest_cgins.report import tables
 from pytest_cgins.report.junit import device_name
 from pytest_cgins.report.presentation import Presentation

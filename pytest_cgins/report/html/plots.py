@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from markupsafe import Markup
 
-from pytest_cgins.core.figures import change, percent, ratio, slowdown, time_ns
 from pytest_cgins.core.measurement import Comparison, Roofline
-from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.number_text import change, percent, ratio, slowdown, time_ns
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report.html import axes

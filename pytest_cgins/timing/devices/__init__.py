@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 from pytest_cgins.core.device import Device, device_of
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 from pytest_cgins.timing.nvml import Gpu
 from pytest_cgins.timing.peaks import Peaks
 from pytest_cgins.timing.timer import Arms, Timer

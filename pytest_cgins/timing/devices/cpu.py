@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pytest_cgins.core.device import DeviceName
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 from pytest_cgins.timing.devices import TimedDevice
 from pytest_cgins.timing.peaks import Peaks
 from pytest_cgins.timing.timer import Arms, Timer

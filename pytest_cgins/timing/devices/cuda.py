@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pytest_cgins.building.loading import cuda_driver as driver
 from pytest_cgins.core.device import DeviceName, device_of
-from pytest_cgins.core.model import Environment
+from pytest_cgins.core.session_report import Environment
 from pytest_cgins.timing.devices import TimedDevice
 from pytest_cgins.timing.measured_peaks import MATMUL_DTYPES
 from pytest_cgins.timing.nvml import Gpu

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 import torch
 
-from pytest_cgins.core.bits import all_same, snapshot
+from pytest_cgins.core.bitwise import all_same, snapshot
 from pytest_cgins.verify.messages import RaisedError
 from pytest_cgins.verify.probes.registry import When
 from pytest_cgins.verify.probes.rerun import attempt

@@ -28,7 +28,7 @@ import torch
 
 from pytest_cgins.building.loading.exceptions import kind_of
 from pytest_cgins.building.loading.returned import address
-from pytest_cgins.core.bits import memory_of
+from pytest_cgins.core.bitwise import memory_of
 from pytest_cgins.core.device import Device
 from pytest_cgins.core.text import counted
 from pytest_cgins.timing.cpu_timer import forget_branches

@@ -19,7 +19,7 @@ from functools import partial
 
 import torch
 
-from pytest_cgins.core.bits import all_same, snapshot
+from pytest_cgins.core.bitwise import all_same, snapshot
 from pytest_cgins.verify.probes.rerun import Deviation, Trial, attempt
 
 NAME = "fresh_memory"

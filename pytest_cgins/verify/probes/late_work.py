@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from pytest_cgins.building.loading.returned import address
-from pytest_cgins.core.bits import all_same, same
+from pytest_cgins.core.bitwise import all_same, same
 from pytest_cgins.core.device import device_of
 from pytest_cgins.verify.probes.rerun import Deviation, Trial
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.core.bits import all_same
+from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.text import counted
 from pytest_cgins.verify.messages import RaisedError

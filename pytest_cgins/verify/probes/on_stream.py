@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.building.loading import cuda_driver
-from pytest_cgins.core.bits import memory_of
+from pytest_cgins.core.bitwise import memory_of
 from pytest_cgins.verify.probes.rerun import PreparedCall, Trial, attempt
 
 NAME = "on_stream"

@@ -3,7 +3,7 @@
 A kernel that leaves its work out, does it elsewhere, or stops the clock, can be faster than physics. The floor is
 the greatest of: bytes over the bandwidth of the caches; bytes that cannot have stayed in the last-level cache over
 that of the memory (GPU); operations over the peak of the device; the launch of a kernel that does nothing (GPU). Work and
-peaks are bounds that no right kernel passes (`timing.work`, `timing.peaks`), and a kernel trips below half of the floor.
+peaks are bounds that no right kernel passes (`timing.least_work`, `timing.peaks`), and a kernel trips below half of the floor.
 
 Every op has a floor that returns memory of its own, for it must write that. On a CPU the floor is far below what real
 kernels reach. A kernel that does half of its work is slow enough.
@@ -11,8 +11,8 @@ kernels reach. A kernel that does half of its work is slow enough.
 
 from __future__ import annotations
 
+from pytest_cgins.timing.least_work import Work
 from pytest_cgins.timing.peaks import Peaks
-from pytest_cgins.timing.work import Work
 
 NAME = "physical_floor"
 SHARE = 0.5

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_cgins.core.model import PROBES, Reason
 from pytest_cgins.core.options import SANITIZERS
+from pytest_cgins.core.verdict import PROBES, Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import itertools
 import time
 from collections.abc import Iterable, Iterator
 
-from pytest_cgins.core.bits import all_same
+from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.verify.probes.rerun import Deviation, Trial, attempt
 
 NAME = "repeat"

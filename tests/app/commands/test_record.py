@@ -291,7 +291,7 @@ def test_the_published_schema_is_current() -> None:
     """pytest_cgins/schemas/trace-pack-2.json is what the dataclasses say."""
     import pytest_cgins
     from pytest_cgins.core import documents
-    from pytest_cgins.core.model import TRACE_PACK_VERSION, TracePack
+    from pytest_cgins.core.trace import TRACE_PACK_VERSION, TracePack
 
     file = Path(pytest_cgins.__file__).parent / "schemas" / f"trace-pack-{TRACE_PACK_VERSION}.json"
     assert json.loads(file.read_text()) == documents.json_schema(TracePack)

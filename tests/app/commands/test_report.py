@@ -10,7 +10,8 @@ import pytest
 from reports import report_of
 
 from pytest_cgins.app import cli
-from pytest_cgins.core.model import REPORT_VERSION, Evaluation, Status
+from pytest_cgins.core.session_report import REPORT_VERSION, Evaluation
+from pytest_cgins.core.verdict import Status
 from pytest_cgins.report import document
 
 Make = Callable[..., Evaluation]

@@ -10,7 +10,8 @@ import pytest
 from timings import blocks, compared, measured
 
 from pytest_cgins.app.session import outcome
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status
 
 SLOW = measured(compared("base", blocks(0.08)), again=[compared("base", blocks(0.08))])
 NOISY = measured(compared("base", blocks(0.03, 0.2)))

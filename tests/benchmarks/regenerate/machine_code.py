@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.regenerate.attempt import Attempt, Target
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.model import Attempt, Target
 from pytest_cgins.regenerate.profiling import disassembly
-from pytest_cgins.regenerate.profiling.model import SassRow
+from pytest_cgins.regenerate.profiling.evidence_documents import SassRow
 
 FILE = "machine-code.json"
 MOST_CHANGES = 8

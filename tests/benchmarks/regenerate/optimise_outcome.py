@@ -13,10 +13,10 @@ from optimise_runs import gated, of_policy
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.regenerate import run_status
+from pytest_cgins.regenerate.attempt import Attempt, Target
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.model import Attempt, Target
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.targets import is_of
 

@@ -13,8 +13,8 @@ from outcome import journals
 
 from pytest_cgins import config as configuration
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import SessionReport
 from pytest_cgins.core.options import RUNS_FOLDER
+from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.regenerate import run, run_setup, run_status, targets
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.project_copy import head

@@ -10,8 +10,8 @@ from typing import Any
 
 from pytest_cgins.core import documents
 from pytest_cgins.regenerate import run_setup, run_status
+from pytest_cgins.regenerate.attempt import Attempt, Target, Trial
 from pytest_cgins.regenerate.journal.journal import Journal, runs_in
-from pytest_cgins.regenerate.model import Attempt, Target, Trial
 
 LANGUAGES = {
     "cpp": "C++",

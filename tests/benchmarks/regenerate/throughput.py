@@ -43,9 +43,10 @@ from pytest_cgins.core.options import POLICIES
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import run, run_setup, static_check, targets
+from pytest_cgins.regenerate.attempt import Result
+from pytest_cgins.regenerate.conversation import Answer, Request, Usage
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.judgement import Goalposts
-from pytest_cgins.regenerate.model import Answer, Request, Result, Usage
 from pytest_cgins.regenerate.progress import Event
 from pytest_cgins.regenerate.project_copy import head
 from pytest_cgins.regenerate.search import policies

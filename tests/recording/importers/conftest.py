@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.core.model import TracePack
+from pytest_cgins.core.trace import TracePack
 from pytest_cgins.packs.store import open_pack
 
 

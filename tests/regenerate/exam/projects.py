@@ -13,8 +13,9 @@ from pathlib import Path
 
 import yaml
 
+from pytest_cgins.regenerate.attempt import Advice, Attempt, Target
+from pytest_cgins.regenerate.conversation import Message, Request
 from pytest_cgins.regenerate.journal import journal as journals
-from pytest_cgins.regenerate.model import Advice, Attempt, Message, Request, Target
 from tests.regenerate import projects
 from tests.regenerate.llm_server import LlmServer
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.regenerate.model import Result
+from pytest_cgins.regenerate.attempt import Result
 from tests.regenerate.exam import projects, right_kernels
 from tests.regenerate.exam.answers import collect
 from tests.regenerate.llm_server import LlmServer, Reply

@@ -14,7 +14,7 @@ from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.regenerate.methods import registry
 from pytest_cgins.regenerate.methods.axis_budget import TIES, Gaps, axis_budget
 from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried, classify
-from pytest_cgins.regenerate.methods.model import FAMILIES, LANGUAGES
+from pytest_cgins.regenerate.methods.definition import FAMILIES, LANGUAGES
 from pytest_cgins.regenerate.methods.registry import Registry
 from pytest_cgins.regenerate.methods.select import (
     SPARE,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.regenerate.methods import registry
-from pytest_cgins.regenerate.methods.model import AXES, FAMILIES, Method, Trigger
+from pytest_cgins.regenerate.methods.definition import AXES, FAMILIES, Method, Trigger
 
 SHIPPED = registry.shipped()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.building import sass
 from pytest_cgins.regenerate.methods import registry
-from pytest_cgins.regenerate.methods.model import Method, Signature
+from pytest_cgins.regenerate.methods.definition import Method, Signature
 from pytest_cgins.regenerate.methods.sass_signature import check, instructions, signature_for
 from tests.regenerate.methods.write_listings import ARCHS, listing
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_cgins.core.measurement import Arm, Measurement
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.regenerate.ablation import attribute
 from pytest_cgins.regenerate.profiling import bench
 from pytest_cgins.timing.sequential import Rule, SequentialTest

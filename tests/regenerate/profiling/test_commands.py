@@ -15,7 +15,7 @@ from pytest_cgins.building import sass
 from pytest_cgins.building.compilers.toolchain import nvcc
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.regenerate.profiling import model
+from pytest_cgins.regenerate.profiling import evidence_documents
 
 T = TypeVar("T")
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -47,7 +47,7 @@ def test_env_tells_what_there_is_and_what_that_costs(project: Path, command: Com
     """Each tool has a state; what is missing is told with its remedy; cases are checked, and one that is wrong fails."""
     done = command("env", "relu/right", "relu/wrong", "--out", "out")
     assert done.returncode == 1, done.stderr
-    made = documents.load(model.EnvironmentEvidence, (project / "out/env.json").read_bytes())
+    made = documents.load(evidence_documents.EnvironmentEvidence, (project / "out/env.json").read_bytes())
     names = {one.name: one for one in made.findings}
     assert {
         "ncu",
@@ -72,7 +72,7 @@ def test_roofline_without_counters(project: Path, command: Command) -> None:
     """Shares are by work over time, and latency has no data."""
     done = command("roofline", "relu/right", "--cgins-seed", "1")
     assert done.returncode == 0, done.stderr
-    made = read(model.RooflineEvidence, project, "roofline.json")
+    made = read(evidence_documents.RooflineEvidence, project, "roofline.json")
     assert len(made.rows) == 2
     for row in made.rows:
         assert row.roofline is not None
@@ -88,7 +88,7 @@ def test_profile_of_a_cpu_kernel_says_what_it_lacks(project: Path, command: Comm
     """The compiler's report is there; counters and a timeline are not, and it says where times are."""
     done = command("profile", "relu/right", "--top", "3")
     assert done.returncode == 0, done.stderr
-    made = read(model.ProfileEvidence, project, "ncu_top.json")
+    made = read(evidence_documents.ProfileEvidence, project, "ncu_top.json")
     (one,) = made.cases
     assert one.case.startswith("relu/cpu-right/tiny/f32-4x8-")
     assert (one.kernels, one.timeline, one.top, made.ncu, made.top) == ((), (), (), "", 3)
@@ -106,7 +106,7 @@ def test_sass_of_an_architecture_that_is_not_here(project: Path, command: Comman
         pytest.skip("no nvcc")
     done = command("sass", "relu/cuda", "--arch", "sm_90a")
     assert done.returncode == 0, done.stderr
-    (row,) = read(model.SassEvidence, project, "sass_check.json").rows
+    (row,) = read(evidence_documents.SassEvidence, project, "sass_check.json").rows
     (function,) = row.functions
     assert (row.implementation, function.arch, row.degraded) == ("cuda", "sm_90a", ())
     assert function.function.startswith("relu_elements")
@@ -126,7 +126,7 @@ def test_bench_has_intervals_and_tells_what_is_not_there(project: Path, command:
     """torch has an interval; the build of the base revision is the same, and is not timed against itself."""
     done = command("bench", "relu/right", "--no-compile", "--case", "2x3", "--cgins-seed", "7")
     assert done.returncode == 0, done.stderr
-    made = read(model.BenchEvidence, project, "bench.json")
+    made = read(evidence_documents.BenchEvidence, project, "bench.json")
     (row,) = made.rows
     assert made.seed == 7
     assert row.ns_per_call is not None
@@ -141,7 +141,7 @@ def test_a_wrong_kernel_is_not_timed(project: Path, command: Command) -> None:
     """Its row says why, and the command fails."""
     done = command("bench", "relu/wrong", "--no-compile", "--case", "2x3", "--out", "wrong")
     assert done.returncode == 1
-    made = documents.load(model.BenchEvidence, (project / "wrong/bench.json").read_bytes())
+    made = documents.load(evidence_documents.BenchEvidence, (project / "wrong/bench.json").read_bytes())
     assert all(row.ns_per_call is None and row.status == "INCORRECT" for row in made.rows)
 
 
@@ -149,7 +149,7 @@ def test_tidy_is_told_when_it_is_not_installed(project: Path, command: Command) 
     """Findings, or that the program is not there: never silence."""
     done = command("tidy", "relu/right")
     assert done.returncode == 0, done.stderr
-    made = read(model.TidyEvidence, project, "clang_tidy.json")
+    made = read(evidence_documents.TidyEvidence, project, "clang_tidy.json")
     assert made.files or "not installed" in made.degraded[0]
 
 
@@ -190,7 +190,7 @@ def test_ablation_of_four_methods(project: Path, command: Command) -> None:
     before = (project / "kernels/relu.cpp").read_bytes()
     done = command("ablate", "relu/right", "--case", "2x3", "--cgins-sandbox", "off", *words)
     assert done.returncode == 1, done.stderr
-    made = read(model.AttributionEvidence, project, "attribution.json")
+    made = read(evidence_documents.AttributionEvidence, project, "attribution.json")
     states = {one.method: one.state for one in made.methods}
     assert states.pop("name") in ("no-gain", "undecided")
     assert states == {"tight": "contributes", "clamp": "essential", "broken": "not-ablated"}

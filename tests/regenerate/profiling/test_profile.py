@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.config import load
-from pytest_cgins.core.model import Case
+from pytest_cgins.core.case import Case
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.profiling import profile
 from pytest_cgins.regenerate.profiling.child import Child

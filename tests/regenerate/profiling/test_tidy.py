@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cgins.config import load
 from pytest_cgins.regenerate.profiling import environment, tidy
-from pytest_cgins.regenerate.profiling.model import TidyEvidence
+from pytest_cgins.regenerate.profiling.evidence_documents import TidyEvidence
 from pytest_cgins.run.sandbox.fence import Sandbox
 
 YAML = """\

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.regenerate.profiling import ncu
-from pytest_cgins.regenerate.profiling.model import CaseProfile, CompiledFunction, TimelineKernel
+from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile, CompiledFunction, TimelineKernel
 from pytest_cgins.regenerate.profiling.profile import profiled
 from pytest_cgins.regenerate.search.evidence import figures
 from tests.evaluations import make_evaluation

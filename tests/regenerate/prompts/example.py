@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.config import Config, Implementation, load
-from pytest_cgins.core.model import Case, Evaluation, Probe, Reason, Status, WorstElement
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Probe, Reason, Status, WorstElement
 from pytest_cgins.regenerate import targets
-from pytest_cgins.regenerate.model import Goal
+from pytest_cgins.regenerate.attempt import Goal
 from pytest_cgins.regenerate.prompts.context import Context, gather, relative
 from pytest_cgins.regenerate.prompts.hardware import Hardware, text_of
 from tests.evaluations import make_evaluation

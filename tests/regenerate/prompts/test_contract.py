@@ -12,7 +12,8 @@ import pytest_cgins
 from pytest_cgins.building.contracts import launch_line
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.core import expression
-from pytest_cgins.core.model import Argument, OpCall, Specialized, TensorMeta, Value
+from pytest_cgins.core.case import Specialized
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.packs.store import PackReader
 from pytest_cgins.regenerate.prompts import assembly, templating
 from pytest_cgins.regenerate.prompts.context import Context

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_cgins.regenerate import answers
-from pytest_cgins.regenerate.model import Ask
+from pytest_cgins.regenerate.attempt import Ask
 from pytest_cgins.regenerate.prompts import assembly
 from pytest_cgins.regenerate.search.tree import ROOT
 from tests.regenerate.answers import answer

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.core.dtypes import DTYPES
-from pytest_cgins.core.model import Reason, Status, Verdict
-from pytest_cgins.regenerate.model import Advice, Attempt, Finding
+from pytest_cgins.core.verdict import Reason, Status, Verdict
+from pytest_cgins.regenerate.attempt import Advice, Attempt, Finding
 from pytest_cgins.regenerate.prompts import assembly, blocks, findings
 from pytest_cgins.regenerate.prompts.assembly import MOST_CHARACTERS, generator, helper
 from tests.regenerate import journals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from pytest_cgins.regenerate.model import Ask, Attempt
+from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.prompts import assembly
 from tests.regenerate.prompts.example import context_of
 

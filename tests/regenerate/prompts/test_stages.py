@@ -9,10 +9,10 @@ from typing import get_args
 
 import pytest
 
+from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.methods import registry
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
-from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.prompts import assembly, methods, stages, workload
 from pytest_cgins.regenerate.prompts.stages import STAGES, stage_of
 from pytest_cgins.regenerate.prompts.workload import Backend

@@ -11,27 +11,17 @@ from typing import Any, cast
 
 from pytest_cgins.config.llm import Budget, LlmSettings, Models
 from pytest_cgins.core.measurement import Arm, Comparison, Measurement, Power, Roofline
-from pytest_cgins.core.model import Environment, Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Environment, Evaluation
+from pytest_cgins.core.verdict import Reason, Status
+from pytest_cgins.regenerate.attempt import Advice, Ask, Attempt, Finding, Guarded, Result, Target, Trial
 from pytest_cgins.regenerate.budget import Ledger
+from pytest_cgins.regenerate.candidate_gate import Bench
+from pytest_cgins.regenerate.conversation import Answer, Message, Request, Usage
 from pytest_cgins.regenerate.journal.journal import Found, Journal
 from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.select import Situation
-from pytest_cgins.regenerate.model import (
-    Advice,
-    Answer,
-    Ask,
-    Attempt,
-    Finding,
-    Guarded,
-    Message,
-    Request,
-    Result,
-    Target,
-    Trial,
-    Usage,
-)
-from pytest_cgins.regenerate.profiling.model import SassRow, SignatureCheck
+from pytest_cgins.regenerate.profiling.evidence_documents import SassRow, SignatureCheck
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.scheduler import Scheduler
 from pytest_cgins.regenerate.search.evidence import Evidence
@@ -39,7 +29,6 @@ from pytest_cgins.regenerate.search.policies import policy
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import Tree
 from pytest_cgins.regenerate.target_loop import TargetLoop
-from pytest_cgins.regenerate.trial import Bench
 from pytest_cgins.timing.sequential import median_interval
 from tests.evaluations import make_evaluation
 from tests.regenerate import journals

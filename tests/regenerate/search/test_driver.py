@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from pytest_cgins.config.llm import Budget
-from pytest_cgins.core.model import Reason, Status, Verdict
 from pytest_cgins.core.options import POLICIES
-from pytest_cgins.regenerate.model import Finding, Request, Result, Trial
+from pytest_cgins.core.verdict import Reason, Status, Verdict
+from pytest_cgins.regenerate.attempt import Finding, Result, Trial
+from pytest_cgins.regenerate.conversation import Request
 from pytest_cgins.regenerate.search import verifiers
 from tests.regenerate import journals
 from tests.regenerate.search.oracle import MAIN, VERIFIED, Model, Oracle, answer, searched, source, time_of

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.verdict import Reason, Status
+from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.methods.sass_signature import Shown
-from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.search.lessons import lessons
 from pytest_cgins.regenerate.search.tree import Tree
 from tests.evaluations import make_evaluation

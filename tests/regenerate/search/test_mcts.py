@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.regenerate.model import Ask, Attempt
+from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.search.policies import mcts, policy
 from pytest_cgins.regenerate.search.tree import Tree
 from tests.regenerate.search.test_policies import MEANS, right, wrong

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cgins.core.options import POLICIES
-from pytest_cgins.regenerate.model import Ask, Attempt
+from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.search.policies import branch, evolve, mcts, policy, refine, single_shot
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import Tree

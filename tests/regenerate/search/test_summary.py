@@ -22,13 +22,14 @@ from markdown_it import MarkdownIt
 from pytest_cgins.app.cli import main
 from pytest_cgins.config.llm import Budget
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Evaluation
 from pytest_cgins.core.options import POLICIES
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.regenerate import run_status, run_text
+from pytest_cgins.regenerate.attempt import Finding, Result
+from pytest_cgins.regenerate.conversation import Request
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried
-from pytest_cgins.regenerate.model import Finding, Request, Result
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.summary import pooled

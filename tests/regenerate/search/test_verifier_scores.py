@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_cgins.app import cli
-from pytest_cgins.core.model import Reason, Status
-from pytest_cgins.regenerate.model import Message, Request
+from pytest_cgins.core.verdict import Reason, Status
+from pytest_cgins.regenerate.conversation import Message, Request
 from pytest_cgins.regenerate.search.verifiers import scores, truths
 from tests.evaluations import make_evaluation
 from tests.regenerate import journals

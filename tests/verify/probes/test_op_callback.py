@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.model import Argument, Context, OpCall, Value
+from pytest_cgins.core.trace import Argument, Context, OpCall, Value
 from pytest_cgins.verify.op_calls import op_calls
 from pytest_cgins.verify.probes import op_callback
 from pytest_cgins.verify.probes.op_families import family, is_free, plain

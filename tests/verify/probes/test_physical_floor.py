@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.timing.devices.cpu import Cpu
+from pytest_cgins.timing.least_work import Work, least
 from pytest_cgins.timing.peaks import Peaks
-from pytest_cgins.timing.work import Work, least
 from pytest_cgins.verify.probes import physical_floor
 
 GPU = Peaks(memory_bytes_per_s=4.8e12, cache_bytes_per_s=33e12, flops_per_s=1.0e15, cache_nbytes=50 * 2**20)

@@ -32,7 +32,8 @@ import torch
 from pytest_cgins.core import documents
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.run.verification import VerificationService
-from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta, Value
+from pytest_cgins.core.case import CompiledKernel, KernelSource
 
 root, probes = sys.argv[1], json.loads(sys.argv[2])
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_cgins.core.model import PROBES
 from pytest_cgins.core.options import PROBE_LEVELS
+from pytest_cgins.core.verdict import PROBES
 from pytest_cgins.verify.probes.registry import ALWAYS, PROBE_SPECS, SANITIZED, TIMED, switched_on
 
 

@@ -9,7 +9,8 @@ import torch
 
 import pytest_cgins
 from pytest_cgins.config import load
-from pytest_cgins.core.model import Evaluation, Probe, Reason, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Probe, Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.kernel_timing import NO_TIMING, UNTIMED
 from pytest_cgins.run.pool import WorkerPool

@@ -7,7 +7,8 @@ import torch
 
 import pytest_cgins
 from pytest_cgins.config import load
-from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 
 MODEL = """

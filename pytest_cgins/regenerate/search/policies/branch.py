@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import takewhile
 
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
+from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import Tree
 

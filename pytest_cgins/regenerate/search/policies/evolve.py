@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from pytest_cgins.regenerate.model import Ask, Attempt
+from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
+from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_cgins.regenerate.model import INCUMBENT, Ask
+from pytest_cgins.regenerate.attempt import INCUMBENT, Ask
 from pytest_cgins.regenerate.search.policy import Means, Policy
 from pytest_cgins.regenerate.search.tree import Tree
 

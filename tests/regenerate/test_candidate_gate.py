@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_cgins.core.errors import RegenerateError
-from pytest_cgins.core.model import Reason, Status
-from pytest_cgins.regenerate.trial import tried_here
+from pytest_cgins.core.verdict import Reason, Status
+from pytest_cgins.regenerate.candidate_gate import tried_here
 from tests.evaluations import make_evaluation
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_cgins.config import ResourceLimits
+from pytest_cgins.core.case import KernelResources
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.core.model import Correctness, KernelResources, Reason, Status, Verdict
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Correctness, Reason, Status, Verdict
 from pytest_cgins.verify.probes.registry import CHEATS, PROBE_SPECS
 
 WARP_THREADS = 32

@@ -18,7 +18,7 @@ from pytest_cgins.core.measurement import ArmName, Comparison, Measurement
 from pytest_cgins.timing.block import LETTER_ARMS, Block
 from pytest_cgins.timing.measure import UNSUMMED, Course, Prepared
 from pytest_cgins.timing.sequential import Rule, SequentialTest
-from pytest_cgins.timing.sums import LEAST_CALLS, SumTest, can_prove, with_sums
+from pytest_cgins.timing.sum_test import LEAST_CALLS, SumTest, can_prove, with_sums
 
 RULE = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=400, most_blocks=64)
 Call = Callable[[int, random.Random], float]

@@ -6,18 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.config import ResourceLimits
+from pytest_cgins.core.case import KernelResources
 from pytest_cgins.core.measurement import Arm, Measurement
-from pytest_cgins.core.model import (
-    Check,
-    Correctness,
-    ForgeryCheck,
-    KernelResources,
-    Probe,
-    Reason,
-    Status,
-    Verdict,
-)
-from pytest_cgins.gate.verdict import decide, decide_resources, match, plain_name, resident_warps
+from pytest_cgins.core.verdict import Check, Correctness, ForgeryCheck, Probe, Reason, Status, Verdict
+from pytest_cgins.gate.correctness_verdict import decide, decide_resources, match, plain_name, resident_warps
 from pytest_cgins.verify.probes.registry import CHEATS, PROBE_SPECS
 
 GOOD = Check(

@@ -8,7 +8,7 @@ from typing import Literal
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.doctor.findings import Finding
-from pytest_cgins.regenerate.methods.model import Axis
+from pytest_cgins.regenerate.methods.definition import Axis
 from pytest_cgins.regenerate.methods.sass_signature import Shown
 
 EVIDENCE_VERSION = 1

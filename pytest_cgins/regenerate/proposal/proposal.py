@@ -7,8 +7,9 @@ import shlex
 from dataclasses import dataclass
 
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.core.model import Environment, Reason, Status
-from pytest_cgins.regenerate.model import Goal, Outcome, Target
+from pytest_cgins.core.session_report import Environment
+from pytest_cgins.core.verdict import Reason, Status
+from pytest_cgins.regenerate.attempt import Goal, Outcome, Target
 
 PROPOSAL_VERSION = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_cgins.core.bits import all_same, same, same_memory, snapshot
+from pytest_cgins.core.bitwise import all_same, same, same_memory, snapshot
 
 ROWS = torch.arange(24.0).reshape(4, 6)
 

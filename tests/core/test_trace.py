@@ -1,7 +1,9 @@
 import pytest
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.model import Blob, Case, Reason, Recipe, Status, Storage, TensorMeta, Value, Verdict
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.trace import Blob, Recipe, Storage, TensorMeta, Value
+from pytest_cgins.core.verdict import Reason, Status, Verdict
 
 META = {"dtype": "float32", "shape": (2, 3), "stride": (3, 1), "offset": 0, "storage": 0}
 

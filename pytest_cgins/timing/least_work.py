@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_cgins.core.dtypes import ITEMSIZE
-from pytest_cgins.core.model import OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import OpCall, TensorMeta, Value
 
 _ELEMENTWISE = frozenset(
     ["relu", "gelu", "silu", "mish", "sigmoid", "tanh", "elu", "selu", "celu", "leaky_relu", "relu6", "hardswish",

@@ -22,15 +22,16 @@ from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import RegenerateError
-from pytest_cgins.core.model import Environment, Evaluation, Reason, Status
+from pytest_cgins.core.session_report import Environment, Evaluation
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import scratch
+from pytest_cgins.regenerate.attempt import Goal, Target, Trial
 from pytest_cgins.regenerate.candidate_pool import CandidatePool, Checked, ConcurrentCandidates, Files
-from pytest_cgins.regenerate.model import Goal, Target, Trial
 from pytest_cgins.regenerate.profiling import disassembly, environment, ncu, selection, tidy
-from pytest_cgins.regenerate.profiling.model import SassRow, TidyFinding
+from pytest_cgins.regenerate.profiling.evidence_documents import SassRow, TidyFinding
 from pytest_cgins.regenerate.profiling.profile import Profiler
 from pytest_cgins.regenerate.project_copy import CHAMPION, INCUMBENT, ProjectCopy
 from pytest_cgins.regenerate.search import evidence

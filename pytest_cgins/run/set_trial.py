@@ -9,7 +9,7 @@ import torch
 
 from pytest_cgins.building.loading.callable import BoundCall, LoadedKernel
 from pytest_cgins.building.loading.returned import address, place, plain, twin
-from pytest_cgins.core.bits import copy_element, copy_memory, same_memory, snapshot
+from pytest_cgins.core.bitwise import copy_element, copy_memory, same_memory, snapshot
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.tensors import unpack
