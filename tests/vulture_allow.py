@@ -14,6 +14,7 @@ _.pytest_collectstart
 _.pytest_collection_modifyitems
 _.pytest_generate_tests
 _.pytest_ignore_collect
+_.pytest_report_collectionfinish
 _.pytest_report_header
 _.pytest_sessionstart
 _.pytest_runtestloop

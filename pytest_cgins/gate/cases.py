@@ -40,8 +40,8 @@ def cases_of(
     for kernel in config.kernels:
         if kernel.op not in recorded:
             raise ConfigError(
-                f'{config.file}:{kernel.line}: kernel "{kernel.name}" replaces {kernel.op}, of which '
-                f"none of the {counted(len(packs), 'trace pack')} has a record",
+                f'{config.file}:{kernel.line}: kernel "{kernel.name}" replaces {kernel.op}, of which there is no '
+                f"record in {counted(len(packs), 'trace pack')}",
                 remedy=_how_to_have_traces(kernel.op, recorded),
             )
         for implementation in kernel.implementations:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -164,13 +165,13 @@ def sentence(found: Sequence[Cause]) -> str:
     """How many failures there are and what they come from, one line; "" where nothing failed."""
     if not found:
         return ""
-    largest = sorted(found, key=lambda one: -len(one.failures))
-    named = [
-        f"{len(one.failures):,} {one.first.status.value} ({one.first.source.verdict.reason.value}) "
-        f"of {one.first.implementation}"
-        for one in largest[:SHOWN]
-    ]
-    if len(found) > SHOWN:
-        named.append(counted(len(found) - SHOWN, "more cause", grouped=True))
+    kinds: Counter[str] = Counter()
+    for cause in found:
+        first = cause.first
+        kind = f"{first.status.value} ({first.source.verdict.reason.value}) of {first.implementation}"
+        kinds[kind] += len(cause.failures)
+    named = [f"{number:,} {kind}" for kind, number in kinds.most_common(SHOWN)]
+    if len(kinds) > SHOWN:
+        named.append(f"{sum(kinds.values()) - sum(n for _, n in kinds.most_common(SHOWN)):,} of other kinds")
     failures = counted(sum(len(one.failures) for one in found), "failure", grouped=True)
     return f"{failures} of {counted(len(found), 'cause', grouped=True)}: {', '.join(named)}"

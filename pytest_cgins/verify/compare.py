@@ -359,13 +359,12 @@ class _Form:
             unwritten = wrong & _poison(y)
             if bool(unwritten.any()):
                 return self._elements(Reason.UNWRITTEN, "never written", unwritten)
-            return self._elements(Reason.NAN_PATTERN, "NaN, or not NaN, contrary to torch", wrong)
+            return self._elements(Reason.NAN_PATTERN, _unlike("NaN", nan, wrong), wrong)
         for infinity in (torch.inf, -torch.inf):
             here = y == infinity
             wrong = (here & (r != infinity) & (t != infinity)) | (~here & (r == infinity) & (t == infinity))
             if bool(wrong.any()):
-                pattern = "infinite, or finite, contrary to torch"
-                return self._elements(Reason.INFINITE_PATTERN, pattern, wrong)
+                return self._elements(Reason.INFINITE_PATTERN, _unlike("infinite", here, wrong), wrong)
         return None
 
     def _elements(self, reason: Reason, what: str, wrong: Tensor) -> Check:
@@ -376,7 +375,7 @@ class _Form:
         texts = (number(one.reshape(-1)[first].item(), one.dtype) for one in (reference, self.answer))
         worst = output.element(first, *texts, tolerance=0.0)
         message = (
-            f"{self.subject}: {count} of {counted(wrong.numel(), 'element is', 'elements are')} {what} ({self.inputs} inputs). First is "
+            f"{self.subject}: {count} of {counted(wrong.numel(), 'element')} {'is' if count == 1 else 'are'} {what} ({self.inputs} inputs). First is "
             f"{list(worst.index)}: expected {worst.expected}, got {worst.got}. "
             f"Where: {place.splitlines()[0]}."
         )
@@ -392,6 +391,15 @@ class _Form:
             worst=worst,
             map=place,
         )
+
+
+def _unlike(word: str, here: Tensor, wrong: Tensor) -> str:
+    """What the wrong elements are and torch's are not, or the reverse."""
+    if bool(here[wrong].all()):
+        return f"{word}, but not in torch"
+    if not bool(here[wrong].any()):
+        return f"not {word}, but {word} in torch"
+    return f"{word} in only one of kernel and torch"
 
 
 def _poison(values: Tensor) -> Tensor:

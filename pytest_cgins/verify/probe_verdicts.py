@@ -270,7 +270,7 @@ class Suspicions:
                 reason = self.reasons.get(name, PROBE_SPECS[name].reason)
                 first, *more = self.found[name]
                 line, newline, rest = first.partition("\n")
-                message = f"{line} (and {len(more)} more){newline}{rest}" if more else first
+                message = f"{line} (and {len(more)} more like it){newline}{rest}" if more else first
                 results.append(Probe(name=name, outcome="tripped", reason=reason, message=message))
             elif name in self.not_run and name in self.wanted and name not in self.answered:
                 results.append(replace(held, outcome="not-run", message=self.not_run[name]))

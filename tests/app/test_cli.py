@@ -221,6 +221,17 @@ def test_commands_of_pipelines_are_not_in_the_first_help(cgins: Command) -> None
     assert cgins(Path(), "help").stdout == first
 
 
+def test_the_schema_of_a_kernel_that_is_not_written_yet(cgins: Command, tmp_path: Path) -> None:
+    """Says where its first line comes from."""
+    (tmp_path / "cgins.yaml").write_text(
+        "version: 1\ntraces: [t]\nkernels: {relu: {op: torch.relu, source: kernels/relu.cpp}}\n"
+    )
+    told = cgins(tmp_path, "schema", "relu").stderr
+    assert told.endswith(
+        "relu.cpp: no such file\n→ write it; cgins schema --op torch.relu prints the line that it begins with\n"
+    )
+
+
 def test_schema_lines_of_ops(cgins: Command) -> None:
     """By any name that people have for an op; a misspelt one is guessed."""
     assert cgins(Path(), "schema", "--op", "F.silu").stdout == "// cgins: silu(Tensor input) -> Tensor\n"

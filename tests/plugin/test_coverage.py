@@ -147,6 +147,10 @@ def test_a_run_that_gates_nothing_fails_in_ci(repository: Path, run: Callable[..
     found = run(repository, *FAST, "test_own.py", env=CI)
     assert (found.code, found.document()["empty"]) == (5, True), found.out
     assert "NOTHING GATED: there was no case" in found.out
+    assert (
+        "cgins: no cgins.yaml in test_own.py: no kernel is gated\n→ name its folder, or write one"
+        in found.out
+    )
 
 
 def test_a_test_that_runs_a_kernel_gates(repository: Path, run: Callable[..., Run]) -> None:

@@ -160,6 +160,16 @@ def test_builds_of_one_cause_on_several_architectures() -> None:
     assert all(one.name in page for one in failed)
 
 
+def test_causes_that_are_called_the_same_are_counted_together(make_evaluation: Make) -> None:
+    """The sentence does not say `1 INCORRECT (size-dependent)` twice."""
+    found = [
+        make_evaluation(Status.INCORRECT, signature=words, reason=Reason.SIZE_DEPENDENT, message=words)
+        for words in ("one row", "a column")
+    ]
+    said = "2 failures of 2 causes: 2 INCORRECT (size-dependent) of scale/cpp (cpu)"
+    assert sentence(report_of(*found)) == said
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

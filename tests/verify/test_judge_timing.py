@@ -76,7 +76,7 @@ def test_a_wrong_answer_is_told_with_its_set(timed: Timed) -> None:
     )
     assert probes["after_timing"].reason is Reason.WRONG_AFTER_TIMING
     assert "wrong in the last timed call (recorded inputs)" in probes["after_timing"].message
-    assert "(and 1 more)" in probes["after_timing"].message
+    assert "(and 1 more like it)" in probes["after_timing"].message
     probes, _ = timed.judge({("fresh", "captured"): timed.inputs["fresh"]})
     assert "does something else while it is captured" in probes["after_timing"].message
     probes, _ = timed.judge({("fresh", "after"): "ValueError: tired"})

@@ -106,7 +106,9 @@ def test_a_kernel_that_raises_when_it_is_run_again_is_not_called_stale(probe: st
     """An exception shows neither a kept answer nor work that ends late: it is told as what it is, the first of several."""
     result = after(*[second(probe, None, error="LaunchError: no workspace is left")] * 3)
     assert (result.outcome, result.reason) == ("tripped", Reason.NOT_REPEATABLE)
-    assert result.message.endswith("inputs, the kernel raised LaunchError: no workspace is left (and 2 more)")
+    assert result.message.endswith(
+        "inputs, the kernel raised LaunchError: no workspace is left (and 2 more like it)"
+    )
 
 
 def test_repeatable_is_offered_only_where_it_would_pass() -> None:

@@ -13,7 +13,7 @@ from pytest_cgins.building.contracts.source import read, wants_workspace
 from pytest_cgins.building.contracts.torch_schema import overloads
 from pytest_cgins.config import load_without_traces, select
 from pytest_cgins.core.errors import ConfigError, SourceError
-from pytest_cgins.core.text import upwards
+from pytest_cgins.core.text import nearest_path, upwards
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -89,6 +89,13 @@ def _launchers(config: Path, kernel: str) -> list[Path]:
 
     entry = select(load_without_traces(config), [kernel])[0]
     files = [i.sources[0] for i in entry.implementations if i.contract in ("launcher", "device")]
+    for file in files:
+        if not file.is_file():
+            raise SourceError(
+                f"{file}: no such file",
+                remedy=nearest_path(file, file.name)
+                or f"write it; cgins schema --op {entry.op} prints the line that it begins with",
+            )
     if not files:
         raise ConfigError(
             f'kernel "{kernel}" has no launcher and no device kernel',

@@ -21,7 +21,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.app.session.collect import CginsFile
 from pytest_cgins.building.revision.merge_base import target_branch
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.options import BASELINE
+from pytest_cgins.core.options import BASELINE, FIXTURES
 from pytest_cgins.core.session_report import Evaluation, SessionReport
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.gate import evidence
@@ -52,6 +52,17 @@ class Coverage:
         """Note a `cgins.yaml`."""
         if isinstance(collector, CginsFile):
             self._files[collector.path] = None
+
+    def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> list[str]:
+        """Say that there is nothing to gate, where no `cgins.yaml` was found and no test uses what is ours."""
+        ours = any(not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) for item in items)
+        if self._files or ours or self._config.get_verbosity() < 0:
+            return []
+        places = ", ".join(map(str, self._config.args))
+        return [
+            f"cgins: no cgins.yaml in {places}: no kernel is gated",
+            "→ name its folder, or write one: {version: 1, traces: [PACK], kernels: {NAME: {op: OP, source: FILE}}}",
+        ]
 
     def pytest_runtest_call(self, item: pytest.Item) -> None:
         """Note a test that runs a kernel by itself: its fixtures did not skip it."""

@@ -107,7 +107,8 @@ def locate(text: str, file: Path) -> tuple[str, int]:
     if not found:
         raise SourceError(
             f"{file}: no schema line",
-            remedy="declare the launcher in a comment, e.g. // cgins: scale(Tensor x, float a) -> Tensor",
+            remedy="begin it with one, e.g. // cgins: scale(Tensor x, float a) -> Tensor; cgins schema --op OP prints that of an "
+            "op of torch",
         )
     if len(found) > 1:
         numbers = " and ".join(str(number) for number, _ in found)
