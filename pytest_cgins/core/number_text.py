@@ -32,10 +32,9 @@ def speedup(value: float) -> str:
 
 def relative(ratio_of_times: float) -> str:
     """One time over another: above 1 is slower; to a ten-thousandth near 1, as changes that matter are small."""
-    off = abs(ratio_of_times - 1)
-    if not math.isfinite(ratio_of_times) or off >= 0.9:
+    if not 0.1 <= ratio_of_times < 1.9995:
         return ratio(ratio_of_times)
-    return f"{ratio_of_times:.{4 if off < 0.09995 else 3}f}"
+    return f"{ratio_of_times:.{4 if abs(ratio_of_times - 1) < 0.09995 else 3}f}"
 
 
 def slowdown(ratio_of_times: float) -> str:

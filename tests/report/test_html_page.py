@@ -197,7 +197,9 @@ def test_the_head_tells_counts_device_revision_and_how_to_see_it_again(report: S
     assert failure.command(worst, report) in text
     assert "NVIDIA H200" in text
     assert report.base_revision in text
-    assert "pytest --cgins --cgins-seed=7" in text
+    commit = report.base_revision.split()[0]
+    again = f"pytest --cgins --cgins-seed=7 --cgins-baseline={commit}"
+    assert again in [node.text() for node in parsed(render(report)).all("code", "command")]
     assert re.search(r"cgins: \d+ failed, \d+ skipped, \d+ passed \(\d+ weak\)", text)
 
 

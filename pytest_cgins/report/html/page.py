@@ -104,7 +104,8 @@ def _session(report: SessionReport) -> list[tuple[str, str]]:
     compared = ", ".join(commit[:10] for commit in compiled.revisions(report.compilations))
     told.append(("Compared with", report.base_revision or compared or _bases(report) or "no base revision"))
     options = ["--cgins-strict"] * report.strict
-    options += [f"--cgins-baseline={report.base_revision}"] * bool(report.base_revision)
+    commit = report.base_revision.partition(" ")[0]
+    options += [f"--cgins-baseline={commit}"] * bool(commit)
     command = shlex.join(["pytest", "--cgins", f"--cgins-seed={report.seed}", *options])
     if not report.compilations and len(summary.seeds(report)) == 1:
         told.append(("All again", element("code", command, class_="command")))
