@@ -41,7 +41,7 @@ LONGEST = (
     "regenerate/test_whole_loop.py", "report/test_html_browser.py", "plugin/test_times.py",
     "building/test_base_kernels.py", "pull_request/test_faults.py", "regenerate/test_commands.py",
     "report/test_markdown.py", "pull_request/test_published.py", "plugin/test_compile_only.py",
-    "plugin/test_own_reference.py", "verify/probes/test_memory.py", "plugin/test_regenerate.py",
+    "plugin/test_own_reference.py", "verify/probe_support/test_memory.py", "plugin/test_regenerate.py",
     "gate/test_evaluate.py", "plugin/test_benchmark.py",
 )  # fmt: skip
 """Files that take 20 s and more, which begin first: the last one would leave the other process alone."""

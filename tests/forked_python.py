@@ -216,7 +216,7 @@ def _have_server() -> None:
     from pytest_cgins.run.environment import worker_environment
     from pytest_cgins.run.forking import server_for
 
-    server = server_for("pytest_cgins.run.verification", worker_environment("0" * 32, added()))
+    server = server_for("pytest_cgins.run.verification_service", worker_environment("0" * 32, added()))
     if server is not None:
         server.wait_until_ready()
 

@@ -10,8 +10,8 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.pool import WorkerPool
-from pytest_cgins.run.timing import TimingService
-from pytest_cgins.timing.measure import Course, Prepared
+from pytest_cgins.run.timing_service import TimingService
+from pytest_cgins.timing.block_sampler import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
 from pytest_cgins.verify.messages import Opened, read
 

@@ -24,7 +24,7 @@ from pytest_cgins.run.pool import ALONE
 from pytest_cgins.run.process import Reply
 from pytest_cgins.run.request_clock import RequestTime
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.measure import Course, Prepared
+from pytest_cgins.timing.block_sampler import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
 from pytest_cgins.verify.messages import (
     EmptyMessage,

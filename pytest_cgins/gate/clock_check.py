@@ -18,7 +18,7 @@ from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.core.number_text import percent, ratio
 from pytest_cgins.core.text import counted
 from pytest_cgins.run.request_clock import RequestTime
-from pytest_cgins.timing.measure import Prepared
+from pytest_cgins.timing.block_sampler import Prepared
 from pytest_cgins.timing.sequential import log_e
 
 CALLED_S = 5e-3

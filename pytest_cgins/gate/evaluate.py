@@ -32,7 +32,7 @@ from pytest_cgins.core.session_report import Environment, Evaluation
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate import correctness_verdict as gate
-from pytest_cgins.gate import evidence
+from pytest_cgins.gate import input_digests
 from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.gate.reference_requests import Questions
 from pytest_cgins.gate.reference_worker import ReferenceWorker
@@ -51,7 +51,7 @@ from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import ALONE, UNCOMPARED, Isolation, WorkerPool
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 
@@ -236,7 +236,7 @@ class Evaluator:
                 result,
                 kernel_digest=compiled.source.digest,
                 build_seconds=compiled.build_seconds,
-                tested=evidence.tested(self.config, case, compiled, seed=self.seed),
+                tested=input_digests.tested(self.config, case, compiled, seed=self.seed),
             )
             result = self._verified_and_timed(result, compiled, upcoming)
         except EndedError as end:

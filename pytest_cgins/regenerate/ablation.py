@@ -29,7 +29,7 @@ from pytest_cgins.regenerate.profiling import bench, evidence_documents
 from pytest_cgins.regenerate.profiling.selection import label
 from pytest_cgins.regenerate.project_copy import INCUMBENT, ProjectCopy
 from pytest_cgins.run.pool import WorkerPool
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.timing.sequential import median_interval
 
 State = Literal["contributes", "no-gain", "essential", "not-ablated", "undecided"]

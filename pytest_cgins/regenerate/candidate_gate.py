@@ -34,11 +34,11 @@ from pytest_cgins.regenerate.profiling import disassembly, environment, ncu, sel
 from pytest_cgins.regenerate.profiling.evidence_documents import SassRow, TidyFinding
 from pytest_cgins.regenerate.profiling.profile import Profiler
 from pytest_cgins.regenerate.project_copy import CHAMPION, INCUMBENT, ProjectCopy
-from pytest_cgins.regenerate.search import evidence
-from pytest_cgins.regenerate.search.evidence import Evidence
+from pytest_cgins.regenerate.search import profile_figures
+from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.run.pool import WorkerPool
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 ENOUGH_FAILURES = 3
 """So many failing cases tell a model what is wrong; the others are not run."""
@@ -193,7 +193,7 @@ class Bench:
                 profile = profiler.profile(case)
             sm_count = max((device.sm_count for device in evaluator.environments()), default=0)
         measured = next((one.measurement for one in timed if one.case.name == case.name), None)
-        return evidence.gathered(profile, measured, tidied=self._tidied(), sm_count=sm_count)
+        return profile_figures.gathered(profile, measured, tidied=self._tidied(), sm_count=sm_count)
 
     def _tidied(self) -> tuple[TidyFinding, ...]:
         """What clang-tidy says of the candidate in the first copy, where it is installed."""

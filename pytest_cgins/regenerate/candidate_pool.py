@@ -23,7 +23,7 @@ from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.targets import key_of
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.sandbox.builds import BuildFence
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 CORES = 2
 """Cores that one candidate keeps busy: the process that checks it and the one that will time it, as they import torch."""

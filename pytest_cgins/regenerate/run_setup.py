@@ -26,8 +26,8 @@ from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
 from pytest_cgins.regenerate.run_status import RunResult, shown_path
 from pytest_cgins.run import environment, sanitizer
-from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sandbox.outside import has_gpu
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 
 class Interrupts:

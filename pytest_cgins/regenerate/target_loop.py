@@ -31,8 +31,8 @@ from pytest_cgins.regenerate.progress import Event, Stage
 from pytest_cgins.regenerate.prompts import methods
 from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
 from pytest_cgins.regenerate.search import lessons, summary, verifiers
-from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policy import Policy
+from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
 
 MOST_ACCEPTANCES = 3

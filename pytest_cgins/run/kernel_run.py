@@ -36,7 +36,7 @@ Pair = tuple[PackedInputs, Buffer]
 _DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)
 _FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
 NOT_RUN = "NotRun"
-"""Kind of error of a set that a worker no longer ran: see `run.verification`."""
+"""Kind of error of a set that a worker no longer ran: see `run.verification_service`."""
 AFTER_HANG = 0.1
 """Share of the limit that a kernel gets again to show on which inputs it hangs: a hang costs its limit once."""
 

@@ -23,8 +23,8 @@ from pytest_cgins.run.process import START_TIMEOUT_S, Reply, WorkerProcess
 
 logger = logging.getLogger(__name__)
 SERVICES: Mapping[str, str] = {
-    "verification": "pytest_cgins.run.verification:VerificationService",
-    "timing": "pytest_cgins.run.timing:TimingService",
+    "verification": "pytest_cgins.run.verification_service:VerificationService",
+    "timing": "pytest_cgins.run.timing_service:TimingService",
     "reference": "pytest_cgins.verify.judge:JudgeService",
 }
 """Service of each role. What runs a kernel never shares a process with what knows the answers."""

@@ -17,7 +17,7 @@ from pytest_cgins.run.kernel_run import NOT_RUN, KernelRuns, Pair
 from pytest_cgins.run.launch import Wrap
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import START_TIMEOUT_S
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.worker import ENCLOSE_VARIABLE
 from pytest_cgins.verify.messages import RunKernel, SetAnswer
 

@@ -15,10 +15,10 @@ from pytest_cgins.core.device import device_of
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.packs.context import restore
 from pytest_cgins.verify.messages import PackedInputs
+from pytest_cgins.verify.probe_support.process_watch import Watch
+from pytest_cgins.verify.probe_support.rerun import PreparedCall, Trial
 from pytest_cgins.verify.probes.on_stream import capturing
 from pytest_cgins.verify.probes.plain_outputs import unlike
-from pytest_cgins.verify.probes.process_watch import Watch
-from pytest_cgins.verify.probes.rerun import PreparedCall, Trial
 
 _lot = random.SystemRandom()
 

@@ -33,7 +33,7 @@ from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack
 from pytest_cgins.timing import least_work, peak_measurement
 from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.environment import describe
-from pytest_cgins.verify import arguments, diagnosis, inputs, layouts, sizes
+from pytest_cgins.verify import diagnosis, inputs
 from pytest_cgins.verify.compare import ExpectedSet, compare, failed_form
 from pytest_cgins.verify.expected import as_real, gold_order
 from pytest_cgins.verify.input_sets import InputSet, dense_meta
@@ -62,10 +62,13 @@ from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.probe_verdicts import DeviatingRepeat, Suspicions
 from pytest_cgins.verify.probes import (
     after_timing,
+    arguments,
     integrity,
+    layouts,
     on_stream,
     op_callback,
     physical_floor,
+    sizes,
     snooping,
 )
 from pytest_cgins.verify.probes.registry import TIMED, wrong_when

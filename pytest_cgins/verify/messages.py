@@ -26,7 +26,7 @@ from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.core.verdict import Check, Correctness, Probe
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.measure import Prepared
+from pytest_cgins.timing.block_sampler import Prepared
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.verify.probes.registry import ALWAYS, PREPARED, When
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pytest_cgins.core.layout import Layout
 from pytest_cgins.core.trace import Context, OpCall
-from pytest_cgins.verify.probes.dispatch_mode import DispatchMode
+from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.probes.op_callback import Counter
 from pytest_cgins.verify.reference import answer
 

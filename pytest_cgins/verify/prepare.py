@@ -32,7 +32,7 @@ from pytest_cgins.verify.op_calls import multiplies, op_calls
 from pytest_cgins.verify.random_outputs import Domain
 from pytest_cgins.verify.reference import memory_taken
 from pytest_cgins.verify.semantics import Semantics, check_names, chooses, of
-from pytest_cgins.verify.size_trial import ProbedCall
+from pytest_cgins.verify.size_search import ProbedCall
 
 _SHOWN = 4
 _ATTEMPTS = 6

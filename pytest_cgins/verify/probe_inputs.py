@@ -7,10 +7,10 @@ from collections.abc import Callable, Container
 from pathlib import Path
 
 from pytest_cgins.packs import backward, call, forward
-from pytest_cgins.verify import arguments, layouts, second_precision, sizes, special_values
 from pytest_cgins.verify.forgery_check import blind_to
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet
-from pytest_cgins.verify.size_trial import ProbedCall
+from pytest_cgins.verify.probes import arguments, layouts, second_precision, sizes, special_values
+from pytest_cgins.verify.size_search import ProbedCall
 
 Maker = Callable[[ProbedCall, str], tuple[list[InputSet], str]]
 """Of the call and the key of a draw: sets, or none and why."""

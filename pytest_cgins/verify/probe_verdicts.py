@@ -16,16 +16,17 @@ from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.failure_kinds import cause_of
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Check, Probe, Reason
-from pytest_cgins.verify import arguments, layouts, second_precision, sizes, special_values
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.diagnosis import Answered, Diagnosis
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.messages import RaisedError, SetAnswer
 from pytest_cgins.verify.probes import (
+    arguments,
     content_cache,
     integrity,
     l2_carve_out,
+    layouts,
     libraries,
     memory_leak,
     memory_use,
@@ -33,7 +34,10 @@ from pytest_cgins.verify.probes import (
     op_callback,
     plain_outputs,
     repeat,
+    second_precision,
+    sizes,
     snooping,
+    special_values,
 )
 from pytest_cgins.verify.probes.registry import PROBE_SPECS
 

@@ -15,8 +15,8 @@ from pytest_cgins.core.layout import Layout, dtype_name, rebuild
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.context import restore
-from pytest_cgins.verify.probes import memory
-from pytest_cgins.verify.probes.dispatch_mode import DispatchMode
+from pytest_cgins.verify.probe_support import memory
+from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.rounding import TF32_BITS, rounded
 
 # A prime: the lots do not fall in step with rows of any usual length.

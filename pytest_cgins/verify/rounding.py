@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.core.layout import Layout
-from pytest_cgins.verify.probes.dispatch_mode import DispatchMode
+from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 
 TF32_BITS = 10
 """Stored bits of a TF32 fraction; 11 are significant."""

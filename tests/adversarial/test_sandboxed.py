@@ -9,8 +9,8 @@ import pytest
 
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.pool import WorkerPool
-from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sandbox.outside import has_gpu
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from tests.adversarial import project
 from tests.adversarial.specimens import ADVERSARIAL, collect
 

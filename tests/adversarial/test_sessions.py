@@ -16,7 +16,7 @@ import pytest_cgins
 from pytest_cgins import config
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Reason, Status
-from pytest_cgins.gate import evidence
+from pytest_cgins.gate import input_digests
 from pytest_cgins.gate.baseline import held_against
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.pool import WorkerPool
@@ -93,7 +93,7 @@ def test_an_earlier_build_does_not_pass_for_the_source(tmp_path: Path, reference
     (right,) = cache.rglob("*.so")
     kept = shutil.copy(right, tmp_path / "right.so")
     (tmp_path / "relu.cpp").write_text(TRIPLED)
-    assert evidence.stale(tmp_path / "cgins.yaml", [first]) == (
+    assert input_digests.stale(tmp_path / "cgins.yaml", [first]) == (
         "kernel relu/cpp (cpu): its sources changed (relu.cpp)",
     )
     assert _evaluated(loaded, cache, reference)["relu"].verdict.reason is Reason.GOLD_MISMATCH

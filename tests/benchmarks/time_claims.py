@@ -25,7 +25,7 @@ from typing import Any
 
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.measure import Course, Prepared, Take
+from pytest_cgins.timing.block_sampler import Course, Prepared, Take
 from pytest_cgins.timing.process_noise import estimate
 from pytest_cgins.timing.sequential import Rule, SequentialTest, median_interval
 

@@ -11,7 +11,7 @@ from pytest_cgins.building.loading import exceptions
 from pytest_cgins.building.loading.exceptions import MAXIMUM_TEXT, is_stuck, kind_of, told
 from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.run.worker import describe
-from pytest_cgins.verify.probes.rerun import attempt
+from pytest_cgins.verify.probe_support.rerun import attempt
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.building.builders import extension_headers
-from pytest_cgins.building.builders.extension_torch import torch_package
+from pytest_cgins.building.builders.torch_install import torch_package
 from pytest_cgins.building.compilers.process import write_files
 from pytest_cgins.building.compilers.toolchain import cxx
 from pytest_cgins.building.contracts.cxx import own_headers

@@ -17,11 +17,11 @@ from pytest_cgins.building.builders import nvcc_phases
 from pytest_cgins.building.compilers import diagnostics, running, toolchain
 from pytest_cgins.building.compilers.process import run_stages
 from pytest_cgins.building.compilers.running import Compilers
-from pytest_cgins.building.nvrtc import apart
+from pytest_cgins.building.nvrtc import isolated
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.errors import BuildError, InfrastructureError
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from tests.building.processes import marked, until
 
 pytestmark = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
@@ -192,8 +192,8 @@ def test_nvrtc_gives_the_same_in_a_process_of_its_own(
         folder.mkdir()
         where: dict[str, Any] = {"deadline": time.monotonic() + 60, "folder": folder, "name": "k"}
         options = ["--ptxas-options=-v"]
-        found.append(apart.compile(text, "/k.cu", "sm_80", options, expressions=["k<float>"], **where))
-        refused = apart.compile("wrong;", "/k.cu", "sm_90", **where)
+        found.append(isolated.compile(text, "/k.cu", "sm_80", options, expressions=["k<float>"], **where))
+        refused = isolated.compile("wrong;", "/k.cu", "sm_90", **where)
         assert "/k.cu(1): error: " in refused.log
         assert (refused.cubin, refused.lowered, refused.status) == (None, (), 0)
     inside, outside = found
@@ -284,7 +284,7 @@ def test_a_link_among_what_a_compiler_leaves_leads_nowhere(
 def test_results_that_no_compiler_writes(tmp_path: Path) -> None:
     """Whatever the process leaves is a result or an error of that build."""
     file = tmp_path / "result"
-    head = apart.HEADER.pack
+    head = isolated.HEADER.pack
     wrong = [
         b"", b"abc", head(1 << 60), head(2) + b"[]", head(4) + b"null", head(3) + b"{}]",
         *(
@@ -303,26 +303,26 @@ def test_results_that_no_compiler_writes(tmp_path: Path) -> None:
     for content in wrong:
         file.write_bytes(content)
         with pytest.raises((ValueError, KeyError, TypeError, RecursionError)):
-            apart._read(file, 2, 0.0)
+            isolated._read(file, 2, 0.0)
     file.unlink()
     file.symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").write_bytes(b"")
     with pytest.raises(OSError, match="symbolic"):
-        apart._read(file, 2, 0.0)
+        isolated._read(file, 2, 0.0)
     file.unlink()
     os.mkfifo(file)
     with pytest.raises(ValueError, match="no file"):
-        apart._read(file, 2, 0.0)
+        isolated._read(file, 2, 0.0)
 
 
 def test_a_crash_of_nvrtc_is_a_build_error(
     built: Built, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A process that ends by a signal costs its kernel, with the reason, and is not remembered."""
-    monkeypatch.setattr(apart, "_BOOT", "import os; os.kill(os.getpid(), 11)")
+    monkeypatch.setattr(isolated, "_BOOT", "import os; os.kill(os.getpid(), 11)")
     for _ in range(2):
         assert "NVRTC error: it was ended by SIGSEGV" in refusal(built, KERNEL % "", DEVICE)
-    monkeypatch.setattr(apart, "_BOOT", "print('strange')")
+    monkeypatch.setattr(isolated, "_BOOT", "print('strange')")
     assert "NVRTC left no result that can be read" in refusal(built, KERNEL % "", DEVICE)
     monkeypatch.undo()
     assert not built(KERNEL % "", DEVICE).cached

@@ -18,7 +18,7 @@ from pytest_cgins.building.compilers import running
 from pytest_cgins.building.loading.callable import load
 from pytest_cgins.core.errors import BuildError, LaunchError, SourceError
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
 

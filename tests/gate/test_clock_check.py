@@ -9,7 +9,7 @@ import pytest
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.gate.clock_check import OutsideClock
 from pytest_cgins.run.request_clock import RequestTime
-from pytest_cgins.timing.measure import Prepared
+from pytest_cgins.timing.block_sampler import Prepared
 
 CALL_NS = 100_000
 

@@ -12,7 +12,7 @@ from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.profiling import disassembly, ncu
 from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile
 from pytest_cgins.regenerate.profiling.profile import Profiler
-from pytest_cgins.run.sandbox.fence import Sandbox, ways
+from pytest_cgins.run.sandbox.sandbox import Sandbox, ways
 
 from .test_sanitize_gpu import HONEST
 

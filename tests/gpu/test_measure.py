@@ -13,6 +13,7 @@ import torch
 from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.timing import environment
 from pytest_cgins.timing.block import Block
+from pytest_cgins.timing.block_sampler import Course, Prepared
 from pytest_cgins.timing.cpu_timer import HostTimer
 from pytest_cgins.timing.cuda_timer import (
     TARGET_S,
@@ -23,7 +24,6 @@ from pytest_cgins.timing.cuda_timer import (
     make_timer,
 )
 from pytest_cgins.timing.devices import timed_device
-from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.rotation import Rotation, plan
 from pytest_cgins.timing.sequential import Rule
 from pytest_cgins.timing.timer import Arms, Order, Timer

@@ -17,7 +17,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta, Value
-from pytest_cgins.run.verification import VerificationService
+from pytest_cgins.run.verification_service import VerificationService
 from pytest_cgins.verify.probes import on_stream
 
 pytestmark = [
@@ -285,7 +285,7 @@ def test_looking_takes_less_than_thirty_milliseconds(launcher: Callable[[str], A
     from pytest_cgins.building.loading.callable import load
     from pytest_cgins.run.set_trial import SetTrial
     from pytest_cgins.verify.messages import RunKernel, read
-    from pytest_cgins.verify.probes.process_watch import Watch
+    from pytest_cgins.verify.probe_support.process_watch import Watch
 
     kernel = launcher(LAUNCHER.format(body=JOINED))
     one, buffer = a_set(torch.linspace(-1, 1, 330_000))

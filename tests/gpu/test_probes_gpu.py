@@ -16,18 +16,12 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta, Value
-from pytest_cgins.run.timing import TimingService
-from pytest_cgins.run.verification import VerificationService
+from pytest_cgins.run.timing_service import TimingService
+from pytest_cgins.run.verification_service import VerificationService
 from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.least_work import Work
-from pytest_cgins.verify.probes import (
-    content_cache,
-    l2_carve_out,
-    memory,
-    memory_leak,
-    memory_use,
-    physical_floor,
-)
+from pytest_cgins.verify.probe_support import memory
+from pytest_cgins.verify.probes import content_cache, l2_carve_out, memory_leak, memory_use, physical_floor
 from tests.whole_timing import Whole, here, measured
 
 pytestmark = pytest.mark.gpu

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.run.sandbox.fence import Sandbox, Way, ways
+from pytest_cgins.run.sandbox.sandbox import Sandbox, Way, ways
 
 pytestmark = pytest.mark.gpu
 

@@ -11,7 +11,7 @@ from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Probe, Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run import sanitizer
-from pytest_cgins.run.sandbox.fence import Sandbox, ways
+from pytest_cgins.run.sandbox.sandbox import Sandbox, ways
 
 from .test_sanitize_gpu import BUGS, HONEST, SEED, project
 

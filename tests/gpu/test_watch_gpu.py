@@ -13,7 +13,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta, Value
-from pytest_cgins.run.verification import VerificationService
+from pytest_cgins.run.verification_service import VerificationService
 from pytest_cgins.verify.op_calls import op_calls
 from pytest_cgins.verify.probes import op_callback
 
@@ -113,7 +113,7 @@ def test_a_replaced_clock_is_seen(tmp_path: Path) -> None:
 def test_operators_of_a_library_are_recorded() -> None:
     """Convolutions and attention go to other operators than on a CPU, of the same families."""
     from pytest_cgins.core.layout import lay_out
-    from pytest_cgins.verify.probes.op_families import family, is_free
+    from pytest_cgins.verify.probe_support.op_families import family, is_free
 
     def families(function: str, *shapes: tuple[int, ...]) -> set[str]:
         arguments = tuple(

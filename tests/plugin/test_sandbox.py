@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sandbox.outside import has_gpu
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from conftest import Run

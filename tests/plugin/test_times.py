@@ -177,7 +177,7 @@ def test_a_worker_that_dies_beside_the_base_leaves_the_case_undecided(
 ) -> None:
     """Nobody knows which of both did it: a kernel that kills its base must not pass by that."""
     killing = BASE.replace('if "timing" in os.environ.get("WORKER_IS", ""):', "if timed():") + (
-        '\ndef timed():\n    import sys\n    return "pytest_cgins.run.timing" in sys.modules\n'
+        '\ndef timed():\n    import sys\n    return "pytest_cgins.run.timing_service" in sys.modules\n'
     )
     write(project, killing, "deadly")
     commit(project)

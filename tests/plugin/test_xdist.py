@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 
 LOG = os.open(Path(__file__).with_name(f"calls-{os.getpid()}.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-DOING = "timing" if "pytest_cgins.run.timing" in sys.modules else "verifying"
+DOING = "timing" if "pytest_cgins.run.timing_service" in sys.modules else "verifying"
 
 def tells_when(name, input):
     begun = time.monotonic_ns()

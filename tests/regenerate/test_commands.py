@@ -16,7 +16,7 @@ from pytest_cgins.app.commands.import_export import kind_first
 from pytest_cgins.config import load
 from pytest_cgins.regenerate import run_status
 from pytest_cgins.regenerate.journal.journal import Journal, runs_in
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from tests.regenerate import journals
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,10 @@ from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
-from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policies.refine import Refine
 from pytest_cgins.regenerate.search.policies.single_shot import SingleShot
 from pytest_cgins.regenerate.search.policy import Means, Policy
+from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.search.tree import Tree
 from tests.regenerate import journals
 from tests.regenerate.projects import FILES, committed

@@ -16,7 +16,7 @@ from pytest_cgins.app import cli
 from pytest_cgins.core import documents
 from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.regenerate import proposal
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from tests.evaluations import make_evaluation
 from tests.regenerate import proposals
 from tests.regenerate.proposals import NEW, OLD, PATH, YAML

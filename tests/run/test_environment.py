@@ -29,7 +29,9 @@ def test_nothing_tells_a_kernel_that_it_is_gated(monkeypatch: pytest.MonkeyPatch
     for name in ("CI", "GITHUB_ACTIONS", "PYTEST_CURRENT_TEST", "CGINS_CACHE_DIR"):
         monkeypatch.setenv(name, "/tmp")
     for fork in (True, False):
-        worker = WorkerProcess.start("pytest_cgins.run.verification:VerificationService", name="v", fork=fork)
+        worker = WorkerProcess.start(
+            "pytest_cgins.run.verification_service:VerificationService", name="v", fork=fork
+        )
         try:
             worker.wait_until_started()
             command = Path(f"/proc/{worker.pid}/cmdline").read_bytes()

@@ -18,7 +18,7 @@ from pytest_cgins.core.tensors import pack
 from pytest_cgins.packs.ops import mark_as
 from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.run.timing import TimingService
+from pytest_cgins.run.timing_service import TimingService
 from tests.run.relu import python_kernel
 
 FROM, TO = 0.8, 1.25

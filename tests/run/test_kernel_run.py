@@ -24,7 +24,7 @@ import os
 
 import torch
 
-from pytest_cgins.run import verification
+from pytest_cgins.run import verification_service
 
 rows = []
 
@@ -46,7 +46,7 @@ def lacks_memory_on_three_rows_after_seven(input):
 
 def breaks_the_gpu_on_seven_rows(input):
     if len(input) == 7:
-        verification.is_lost = lambda device: True
+        verification_service.is_lost = lambda device: True
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
     return input.clamp(min=0)
 
@@ -54,7 +54,7 @@ def breaks_the_gpu_on_seven_rows(input):
 def breaks_the_gpu_once(input):
     rows.append(len(input))
     if rows == [7]:
-        verification.is_lost = lambda device: True
+        verification_service.is_lost = lambda device: True
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
     return input.clamp(min=0)
 

@@ -18,7 +18,7 @@ from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import Correctness, Probe, Reason
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.measure import Course
+from pytest_cgins.timing.block_sampler import Course
 from pytest_cgins.verify.messages import Opened, PackedInputs, TimedAnswer, TimingJudgement, read
 from tests.whole_timing import RULE
 

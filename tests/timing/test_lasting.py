@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cgins.core.measurement import Comparison
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.measure import LOOK_BLOCKS, Course, Prepared
+from pytest_cgins.timing.block_sampler import LOOK_BLOCKS, Course, Prepared
 from pytest_cgins.timing.sequential import LASTING, Rule
 from pytest_cgins.timing.stats import chance_of_so_few_runs
 

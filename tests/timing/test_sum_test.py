@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pytest_cgins.core import documents
 from pytest_cgins.core.measurement import ArmName, Comparison, Measurement
 from pytest_cgins.timing.block import LETTER_ARMS, Block
-from pytest_cgins.timing.measure import UNSUMMED, Course, Prepared
+from pytest_cgins.timing.block_sampler import UNSUMMED, Course, Prepared
 from pytest_cgins.timing.sequential import Rule, SequentialTest
 from pytest_cgins.timing.sum_test import LEAST_CALLS, SumTest, can_prove, with_sums
 

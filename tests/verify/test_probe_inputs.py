@@ -21,8 +21,8 @@ from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.core.trace import Argument, OpCall, Value
 from pytest_cgins.core.verdict import Correctness, Probe, Reason
 from pytest_cgins.packs.call import invoke
-from pytest_cgins.verify import arguments, sizes
 from pytest_cgins.verify.judge import JudgeService
+from pytest_cgins.verify.probes import arguments, sizes
 from pytest_cgins.verify.probes.registry import PREPARED
 from tests.verify.helpers import normal
 from tests.verify.test_judge import parameters, record, torch_kernel

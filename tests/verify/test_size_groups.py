@@ -8,7 +8,7 @@ import torch
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.verify.semantics import of
 from pytest_cgins.verify.size_groups import resized, stride_like
-from pytest_cgins.verify.size_trial import prime_below
+from pytest_cgins.verify.size_search import prime_below
 from tests.verify.helpers import call_of, normal
 
 

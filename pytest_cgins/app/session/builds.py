@@ -18,7 +18,7 @@ from pytest_cgins.building.progress import Progress, joined
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.text import counted
 from pytest_cgins.run.sandbox.builds import BuildFence
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 LOOKUP_S = 2.0
 """How long the first item waits at most to have the terminal told how much there is to build."""

@@ -24,7 +24,7 @@ from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.options import BASELINE, FIXTURES
 from pytest_cgins.core.session_report import Evaluation, SessionReport
 from pytest_cgins.core.verdict import Status
-from pytest_cgins.gate import evidence
+from pytest_cgins.gate import input_digests
 from pytest_cgins.gate.baseline import BaseComparison, held_against
 
 RUNS_KERNELS = frozenset({"cgins_kernel", "cgins_benchmark"})
@@ -169,5 +169,5 @@ def _stale(evaluations: tuple[Evaluation, ...], folder: Path) -> Iterator[str]:
         if evaluation.config:
             files.setdefault(evaluation.config, []).append(evaluation)
     for file, members in files.items():
-        for change in evidence.stale(folder / file, members):
+        for change in input_digests.stale(folder / file, members):
             yield f"{file}: {change}"

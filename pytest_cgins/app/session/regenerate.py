@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_cgins.config import Config
     from pytest_cgins.config.llm import LlmSettings
     from pytest_cgins.core.session_report import Evaluation
-    from pytest_cgins.run.sandbox.fence import Sandbox
+    from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 
 class Regeneration:

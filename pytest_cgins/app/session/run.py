@@ -33,8 +33,8 @@ from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.report import document, exit_code, summary, terminal
 from pytest_cgins.run import environment
-from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sandbox.outside import has_gpu
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 """Exit codes of a run that was not broken off."""

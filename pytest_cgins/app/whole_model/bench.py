@@ -24,9 +24,9 @@ from pytest_cgins.recording.intercept import Interceptor, marked
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.block import LETTER_ARMS, Block
+from pytest_cgins.timing.block_sampler import Course, Prepared
 from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.devices import timed_device
-from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
 
 BATCH_LIMIT_S = 2.0

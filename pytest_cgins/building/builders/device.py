@@ -26,7 +26,7 @@ from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts import source as sources
 from pytest_cgins.building.contracts.cxx import quoted
 from pytest_cgins.building.contracts.launch_line import LaunchPlan
-from pytest_cgins.building.nvrtc import apart, cuda_headers, library
+from pytest_cgins.building.nvrtc import cuda_headers, isolated, library
 from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.expression import Expression, Kind, kind
@@ -197,7 +197,7 @@ def _compile(
     command = "\n".join(shlex.join(["nvrtc", f"--gpu-architecture={arch}", *options, file]) for arch in archs)
     # `sm_80` with `compute_80` is one compilation: machine code and its PTX.
     for arch in (arch for arch in archs if "sm_" in arch or arch.replace("compute_", "sm_") not in archs):
-        result = apart.compile(
+        result = isolated.compile(
             text, file, arch, options, expressions=expressions, deadline=deadline, folder=folder, name=name
         )
         log += result.log if result.log.endswith("\n") or not result.log else result.log + "\n"

@@ -17,7 +17,7 @@ from pytest_cgins.building.build import DEFAULT_TIMEOUT_S, planner
 from pytest_cgins.building.build import build as build_kernel
 from pytest_cgins.building.builders import binding, cpp, cuda
 from pytest_cgins.building.builders import plan as plans
-from pytest_cgins.building.builders.extension_torch import torch_package
+from pytest_cgins.building.builders.torch_install import torch_package
 from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.building.compilers.process import Outcome, run_stages
 from pytest_cgins.building.contracts import schema as schemas

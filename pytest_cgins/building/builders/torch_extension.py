@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pytest_cgins.building.builders import cuda, cutlass, extension_headers, extension_pch, nvcc_phases
 from pytest_cgins.building.builders import plan as plans
-from pytest_cgins.building.builders.extension_torch import TorchPackage, torch_package
+from pytest_cgins.building.builders.torch_install import TorchPackage, torch_package
 from pytest_cgins.building.compilers import architectures, running, toolchain
 from pytest_cgins.building.compilers.process import Outcome, run_stages, write_files
 from pytest_cgins.building.contracts.cxx import code_of

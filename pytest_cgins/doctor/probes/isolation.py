@@ -141,6 +141,6 @@ def attempt(trial: Callable[[], None]) -> str:
 if __name__ == "__main__":
     if sys.platform != "linux":
         raise SystemExit("only Linux has these")
-    from pytest_cgins.run.sandbox.fence import ways
+    from pytest_cgins.run.sandbox.sandbox import ways
 
     print(json.dumps({**{trial.__name__: attempt(trial) for trial in TRIALS}, "ways": ways()}))

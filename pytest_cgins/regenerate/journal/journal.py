@@ -44,7 +44,7 @@ from pytest_cgins.regenerate.attempt import Advice, Attempt, Guarded, Result, Ta
 from pytest_cgins.regenerate.conversation import Answer, Request
 from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried
 from pytest_cgins.regenerate.profiling.evidence_documents import SassRow
-from pytest_cgins.regenerate.search.evidence import Evidence
+from pytest_cgins.regenerate.search.profile_figures import Evidence
 
 _DRAFT = re.compile(r"\..+\.(\d+)\.\w+\.(?:tmp|part)")
 """What is written first, with the number of its process; `part` by a courier of a former version."""

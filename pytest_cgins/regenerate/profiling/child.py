@@ -22,7 +22,7 @@ from pytest_cgins.run import environment
 from pytest_cgins.run.forking import PATH
 from pytest_cgins.run.kernel_run import Pair
 from pytest_cgins.run.kernel_timing import request_sets
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 WARM_CALLS = 3
 POLL_S = 0.02

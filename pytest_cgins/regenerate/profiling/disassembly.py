@@ -27,7 +27,7 @@ from pytest_cgins.regenerate.profiling import evidence_documents, selection
 from pytest_cgins.regenerate.profiling.child import Child, fence_for
 from pytest_cgins.regenerate.profiling.evidence_documents import CompiledFunction
 from pytest_cgins.run.early_verdict import EndedError
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 MOST_WARNINGS = 20
 MOST_CHARACTERS = 240

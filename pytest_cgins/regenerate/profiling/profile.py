@@ -21,7 +21,7 @@ from pytest_cgins.regenerate.profiling.child import Child, ChildResult, StartedC
 from pytest_cgins.regenerate.profiling.metrics import EXTRAS
 from pytest_cgins.regenerate.profiling.ncu import Launch
 from pytest_cgins.run.early_verdict import EndedError
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 TOP = 5
 COUNTER = re.compile(r"(?!device__|profiler__)\w+__")

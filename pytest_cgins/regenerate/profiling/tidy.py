@@ -15,7 +15,7 @@ from pytest_cgins.core.errors import CginsError
 from pytest_cgins.doctor import compilers, tools
 from pytest_cgins.doctor.findings import Finding
 from pytest_cgins.regenerate.profiling.evidence_documents import EVIDENCE_VERSION, TidyEvidence, TidyFinding
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 CHECKS = (
     "-*,bugprone-*,clang-analyzer-*,performance-*,misc-redundant-expression,"

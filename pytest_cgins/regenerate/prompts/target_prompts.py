@@ -21,7 +21,7 @@ from pytest_cgins.regenerate.prompts.context import Context, gather
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.regenerate.prompts.stages import stage_of
 from pytest_cgins.regenerate.search import verifiers
-from pytest_cgins.regenerate.search.evidence import Evidence
+from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.search.tree import Tree
 
 _MOST_ADVICE = 6000

@@ -22,8 +22,8 @@ from pytest_cgins.regenerate.profiling import bench
 from pytest_cgins.regenerate.run_status import spent_on
 from pytest_cgins.regenerate.search import summary_model as model
 from pytest_cgins.regenerate.search import summary_text, verifiers
-from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policy import decided
+from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import times
 from pytest_cgins.timing.sequential import COVERAGE, median_interval

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Collection, Mapping
 
-from pytest_cgins.verify.probes import op_families as families
+from pytest_cgins.verify.probe_support import op_families as families
 
 
 class SameWork:

@@ -13,7 +13,7 @@ from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.config import Config
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.run.sandbox.fence import Sandbox, quickest_way
+from pytest_cgins.run.sandbox.sandbox import Sandbox, quickest_way
 
 # Of an installation that may be a home folder: never all of it.
 _PARTS = ("bin", "lib", "lib64", "libexec", "include", "nvvm", "targets", "*-linux-*")

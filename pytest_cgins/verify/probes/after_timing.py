@@ -31,8 +31,8 @@ import torch
 
 from pytest_cgins.core.bitwise import all_same, snapshot
 from pytest_cgins.verify.messages import RaisedError
+from pytest_cgins.verify.probe_support.rerun import attempt
 from pytest_cgins.verify.probes.registry import When
-from pytest_cgins.verify.probes.rerun import attempt
 
 NAME = "after_timing"
 SHARE = 0.1

@@ -32,7 +32,7 @@ from pytest_cgins.core.bitwise import memory_of
 from pytest_cgins.core.device import Device
 from pytest_cgins.core.text import counted
 from pytest_cgins.timing.cpu_timer import forget_branches
-from pytest_cgins.verify.probes.idle_pairs import evidence
+from pytest_cgins.verify.probe_support.idle_pairs import evidence
 
 NAME = "content_cache"
 PAIRS = 7

@@ -20,7 +20,7 @@ from functools import partial
 import torch
 
 from pytest_cgins.core.bitwise import all_same, snapshot
-from pytest_cgins.verify.probes.rerun import Deviation, Trial, attempt
+from pytest_cgins.verify.probe_support.rerun import Deviation, Trial, attempt
 
 NAME = "fresh_memory"
 ROUNDS = 2

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pytest_cgins.verify.probes.origin import Origins, acts_of
+from pytest_cgins.verify.probe_support.origin import Origins, acts_of
 
 NAME = "integrity"
 MAXIMUM = 16

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core.bitwise import all_same, same
 from pytest_cgins.core.device import device_of
-from pytest_cgins.verify.probes.rerun import Deviation, Trial
+from pytest_cgins.verify.probe_support.rerun import Deviation, Trial
 
 NAME = "late_work"
 SETTLE_S = 0.001

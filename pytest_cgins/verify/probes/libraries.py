@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.core.device import device_of
-from pytest_cgins.verify.probes import op_families as families
+from pytest_cgins.verify.probe_support import op_families as families
 from pytest_cgins.verify.probes.op_callback import all_operators
 
 NAME = "libraries"

@@ -31,9 +31,9 @@ from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.text import counted
 from pytest_cgins.verify.messages import RaisedError
-from pytest_cgins.verify.probes import idle_pairs, memory
+from pytest_cgins.verify.probe_support import idle_pairs, memory
+from pytest_cgins.verify.probe_support.rerun import Deviation, Trial, attempt
 from pytest_cgins.verify.probes.repeat import NAME as REPEAT
-from pytest_cgins.verify.probes.rerun import Deviation, Trial, attempt
 
 NAME = "memory_leak"
 LEAST_CALLS = 3

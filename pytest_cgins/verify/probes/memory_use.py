@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from pytest_cgins.core.device import device_of
-from pytest_cgins.verify.probes import memory
+from pytest_cgins.verify.probe_support import memory
 
 NAME = "memory_use"
 FACTOR = 8

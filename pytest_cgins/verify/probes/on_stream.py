@@ -33,7 +33,7 @@ import torch
 
 from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.core.bitwise import memory_of
-from pytest_cgins.verify.probes.rerun import PreparedCall, Trial, attempt
+from pytest_cgins.verify.probe_support.rerun import PreparedCall, Trial, attempt
 
 NAME = "on_stream"
 DIRECT = ("launcher", "device")

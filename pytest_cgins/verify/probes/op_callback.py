@@ -29,8 +29,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from pytest_cgins.core.device import device_of
-from pytest_cgins.verify.probes import op_families as families
-from pytest_cgins.verify.probes.native_code import TORCH
+from pytest_cgins.verify.probe_support import op_families as families
+from pytest_cgins.verify.probe_support.native_code import TORCH
 
 NAME = "op_callback"
 MAXIMUM_RUNS = 64

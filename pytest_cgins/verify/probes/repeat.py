@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from pytest_cgins.core.bitwise import all_same
-from pytest_cgins.verify.probes.rerun import Deviation, Trial, attempt
+from pytest_cgins.verify.probe_support.rerun import Deviation, Trial, attempt
 
 NAME = "repeat"
 MORE = 16

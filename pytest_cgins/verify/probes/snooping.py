@@ -31,8 +31,9 @@ from typing import Any
 
 import pytest_cgins
 from pytest_cgins.packs.store import BLOBS, MANIFEST
-from pytest_cgins.verify.probes import libraries, native_code
-from pytest_cgins.verify.probes.origin import Origins, acts_of
+from pytest_cgins.verify.probe_support import native_code
+from pytest_cgins.verify.probe_support.origin import Origins, acts_of
+from pytest_cgins.verify.probes import libraries
 
 NAME = "snooping"
 MAXIMUM = 16

@@ -17,7 +17,7 @@ from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.regenerate import run_status
 from pytest_cgins.regenerate.attempt import Attempt, Target
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.search.evidence import Evidence
+from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.targets import is_of
 
 HEADLINE = (

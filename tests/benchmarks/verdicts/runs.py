@@ -18,9 +18,9 @@ import torch
 from subjects import Library, Subject, make_subjects, timer_of
 
 from pytest_cgins.timing.block import LETTER_ARMS, Block
+from pytest_cgins.timing.block_sampler import Course, Prepared
 from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.cuda_timer import GraphTimer
-from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.nvml import Gpu
 from pytest_cgins.timing.sequential import Rule
 

@@ -16,7 +16,7 @@ from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.profiling import profile
 from pytest_cgins.regenerate.profiling.child import Child
 from pytest_cgins.regenerate.profiling.ncu import Ncu
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from tests.regenerate.profiling.outputs import RAW_2025
 
 PROJECT = Path(__file__).parents[2] / "plugin" / "project"

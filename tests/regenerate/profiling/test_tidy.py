@@ -9,7 +9,7 @@ import pytest
 from pytest_cgins.config import load
 from pytest_cgins.regenerate.profiling import environment, tidy
 from pytest_cgins.regenerate.profiling.evidence_documents import TidyEvidence
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 YAML = """\
 version: 1

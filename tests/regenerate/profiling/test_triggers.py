@@ -10,7 +10,7 @@ from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.regenerate.profiling import ncu
 from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile, CompiledFunction, TimelineKernel
 from pytest_cgins.regenerate.profiling.profile import profiled
-from pytest_cgins.regenerate.search.evidence import figures
+from pytest_cgins.regenerate.search.profile_figures import figures
 from tests.evaluations import make_evaluation
 from tests.regenerate.profiling.outputs import RAW_2025
 

@@ -24,9 +24,9 @@ from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.profiling.evidence_documents import SassRow, SignatureCheck
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.scheduler import Scheduler
-from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policies import policy
 from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.search.tree import Tree
 from pytest_cgins.regenerate.target_loop import TargetLoop
 from pytest_cgins.timing.sequential import median_interval

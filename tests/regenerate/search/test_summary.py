@@ -31,7 +31,7 @@ from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried
 from pytest_cgins.regenerate.search import summary, summary_text
-from pytest_cgins.regenerate.search.evidence import Evidence
+from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.search.summary import pooled
 from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, SearchSummary
 from pytest_cgins.timing.sequential import median_interval

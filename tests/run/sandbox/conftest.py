@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.run.sandbox.fence import Limits, Sandbox, Way, ways
+from pytest_cgins.run.sandbox.sandbox import Limits, Sandbox, Way, ways
 
 LIMIT_S = 60.0
 ROOMY = Limits(processes=600, file_bytes=1 << 20, open_files=256, scratch_bytes=4 << 20)

@@ -13,7 +13,7 @@ from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.config import load
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 from .conftest import run
 

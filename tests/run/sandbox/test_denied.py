@@ -15,7 +15,7 @@ import pytest
 
 import pytest_cgins
 from pytest_cgins.run.sandbox import landlock, mounts, outside
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.sandbox.seccomp import ABSENT, MACHINES, REFUSED
 
 from .conftest import Trial, python, run

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 from .conftest import LIMIT_S, ROOMY, Trial, python, run, script
 

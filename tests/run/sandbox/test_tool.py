@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox import landlock, outside
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.worker import ENCLOSE_VARIABLE
 
 from .conftest import LIMIT_S, Trial, python, run

@@ -10,8 +10,9 @@ import pytest
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import SandboxUnavailable, WorkerCrashed
 from pytest_cgins.run.pool import WorkerPool
-from pytest_cgins.run.sandbox import fence
-from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox import outside
+from pytest_cgins.run.sandbox import sandbox as sandbox_module
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 from .conftest import LIMIT_S, python, run
 
@@ -51,8 +52,8 @@ def test_closed_connection_in_a_sandbox(pool: WorkerPool) -> None:
 def test_host_that_cannot(sandbox: Sandbox) -> None:
     """Within a sandbox none can be made: the error says what was refused, and what would help."""
     code = (
-        f"import sys; sys.path[:0] = {[str(fence.outside.PACKAGES)]!r}\n"
-        "from pytest_cgins.run.sandbox.fence import Sandbox\n"
+        f"import sys; sys.path[:0] = {[str(outside.PACKAGES)]!r}\n"
+        "from pytest_cgins.run.sandbox.sandbox import Sandbox\n"
         "print(Sandbox(way='namespaces').available())\n"
         "Sandbox().require()\n"
     )
@@ -64,7 +65,7 @@ def test_host_that_cannot(sandbox: Sandbox) -> None:
 
 def test_no_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a way there is no command, rather than one without a fence."""
-    monkeypatch.setattr(fence, "_found_way", lambda: None)
-    monkeypatch.setattr(fence, "_trouble", lambda way: f"no {way} here")
+    monkeypatch.setattr(sandbox_module, "_found_way", lambda: None)
+    monkeypatch.setattr(sandbox_module, "_trouble", lambda way: f"no {way} here")
     with pytest.raises(SandboxUnavailable, match="bubblewrap: no bubblewrap here; namespaces: no namespaces"):
         Sandbox().wrap(["true"])

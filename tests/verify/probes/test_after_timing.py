@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pytest_cgins.core.tensors import unpack
-from pytest_cgins.run.timing import TimingService
+from pytest_cgins.run.timing_service import TimingService
 from pytest_cgins.verify.probes import after_timing
 from pytest_cgins.verify.probes.registry import wrong_when
 from tests.run.relu import launcher, relu_set

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.run.verification import VerificationService
+from pytest_cgins.run.verification_service import VerificationService
 from tests.run.relu import relu_set
 
 Make = Callable[..., Any]

@@ -16,8 +16,9 @@ import torch
 
 from pytest_cgins.building.loading import launcher
 from pytest_cgins.core import waiting
-from pytest_cgins.verify.probes import integrity, process_settings
-from pytest_cgins.verify.probes.origin import Origins
+from pytest_cgins.verify.probe_support import process_settings
+from pytest_cgins.verify.probe_support.origin import Origins
+from pytest_cgins.verify.probes import integrity
 
 Watched = Callable[..., dict[str, Any]]
 RIGHT = "import torch\ndef relu(input):\n    return torch.where(input > 0, input, 0.0)\n"

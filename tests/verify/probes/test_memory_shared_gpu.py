@@ -12,8 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins.verify.probes import idle_pairs, memory, memory_leak, memory_use
-from pytest_cgins.verify.probes.idle_pairs import SHARES, evidence
+from pytest_cgins.verify.probe_support import idle_pairs, memory
+from pytest_cgins.verify.probe_support.idle_pairs import SHARES, evidence
+from pytest_cgins.verify.probes import memory_leak, memory_use
 from pytest_cgins.verify.probes.memory_leak import Leak
 from pytest_cgins.verify.probes.memory_use import Meter
 

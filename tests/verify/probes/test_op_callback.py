@@ -11,8 +11,8 @@ import torch
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import Argument, Context, OpCall, Value
 from pytest_cgins.verify.op_calls import op_calls
+from pytest_cgins.verify.probe_support.op_families import family, is_free, plain
 from pytest_cgins.verify.probes import op_callback
-from pytest_cgins.verify.probes.op_families import family, is_free, plain
 
 Watched = Callable[..., dict[str, Any]]
 OWN = {"relu": 4}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pytest_cgins.core.tensors import unpack
-from pytest_cgins.run.verification import VerificationService
+from pytest_cgins.run.verification_service import VerificationService
 from tests.run.relu import launcher, relu_set
 
 Make = Callable[..., Any]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.verify.probes import audit_hook, snooping
+from pytest_cgins.verify.probe_support import audit_hook
+from pytest_cgins.verify.probes import snooping
 
 Watched = Callable[..., dict[str, Any]]
 RIGHT = "import torch\ndef relu(input):\n    return torch.where(input > 0, input, 0.0)\n"
@@ -140,7 +141,9 @@ def test_what_a_kernel_looks_at_is_named(watched: Watched, tmp_path: Path, act: 
     assert words in _message(watched, text)
 
 
-@pytest.mark.parametrize("text", ["import gc\ngc.get_objects()\n", "from pytest_cgins.run import trial\n"])
+@pytest.mark.parametrize(
+    "text", ["import gc\ngc.get_objects()\n", "from pytest_cgins.run import set_trial\n"]
+)
 def test_a_module_is_watched_as_it_is_loaded(watched: Watched, text: str) -> None:
     """What is done at import counts, and so do parts of this package, though they have been imported before."""
     assert _message(watched, text + RIGHT)

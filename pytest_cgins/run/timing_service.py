@@ -55,19 +55,19 @@ from pytest_cgins.verify.messages import (
     TimedBlocks,
     serves,
 )
+from pytest_cgins.verify.probe_support import process_settings
+from pytest_cgins.verify.probe_support.process_watch import Watch
+from pytest_cgins.verify.probe_support.rerun import attempt
 from pytest_cgins.verify.probes import (
     after_timing,
     content_cache,
     integrity,
     l2_carve_out,
     on_stream,
-    process_settings,
     snooping,
 )
 from pytest_cgins.verify.probes.after_timing import ObservedAnswer
 from pytest_cgins.verify.probes.l2_carve_out import CarveOut
-from pytest_cgins.verify.probes.process_watch import Watch
-from pytest_cgins.verify.probes.rerun import attempt
 
 _SHOWN = 300
 

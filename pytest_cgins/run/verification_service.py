@@ -45,6 +45,8 @@ from pytest_cgins.verify.messages import (
     TimedBlocks,
     serves,
 )
+from pytest_cgins.verify.probe_support.process_watch import Watch
+from pytest_cgins.verify.probe_support.rerun import Deviation
 from pytest_cgins.verify.probes import (
     fresh_memory,
     integrity,
@@ -58,8 +60,6 @@ from pytest_cgins.verify.probes import (
 from pytest_cgins.verify.probes.late_work import Threads
 from pytest_cgins.verify.probes.memory_leak import Leak
 from pytest_cgins.verify.probes.memory_use import Meter
-from pytest_cgins.verify.probes.process_watch import Watch
-from pytest_cgins.verify.probes.rerun import Deviation
 
 
 def prepare_forks() -> None:

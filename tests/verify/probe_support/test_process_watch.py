@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from pytest_cgins.verify.messages import RunKernel, read
-from pytest_cgins.verify.probes.process_watch import Watch, poison_new
+from pytest_cgins.verify.probe_support.process_watch import Watch, poison_new
 
 INPUTS = {
     "name": "0",
@@ -31,7 +31,7 @@ import json, sys
 import torch
 from pytest_cgins.core import documents
 from pytest_cgins.core.tensors import pack, unpack
-from pytest_cgins.run.verification import VerificationService
+from pytest_cgins.run.verification_service import VerificationService
 from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta, Value
 from pytest_cgins.core.case import CompiledKernel, KernelSource
 

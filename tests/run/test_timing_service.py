@@ -13,7 +13,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import LaunchError, ProtocolError
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.run.pool import WorkerPool
-from pytest_cgins.run.timing import TimingService
+from pytest_cgins.run.timing_service import TimingService
 from pytest_cgins.timing.devices.cpu import Cpu
 from tests.run.relu import relu_set, text_kernel, zoo_kernel
 from tests.whole_timing import here, measured, of_worker

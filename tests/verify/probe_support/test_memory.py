@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.run.verification import VerificationService
+from pytest_cgins.run.verification_service import VerificationService
 from pytest_cgins.verify.probes import memory_leak, memory_use
 from pytest_cgins.verify.probes.memory_leak import MOST_CALLS_OF_ACCELERATOR
 from tests.run.relu import relu_set

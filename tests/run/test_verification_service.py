@@ -13,7 +13,7 @@ from pytest_cgins.core.errors import ProtocolError, WorkerCrashed
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.core.trace import Autocast, Context
 from pytest_cgins.run.pool import WorkerPool
-from pytest_cgins.run.verification import VerificationService
+from pytest_cgins.run.verification_service import VerificationService
 from tests.run.relu import launcher, relu_set, zoo_kernel
 
 INPUT = torch.tensor([[-1.0, 2.0, -3.0], [4.0, -5.0, float("nan")]])

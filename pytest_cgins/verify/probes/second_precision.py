@@ -15,7 +15,7 @@ from pytest_cgins.core.verdict import Check
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.reference import widen
-from pytest_cgins.verify.size_trial import ProbedCall
+from pytest_cgins.verify.size_search import ProbedCall
 
 NAME = "second_precision"
 INPUTS = "fp32"

@@ -14,7 +14,7 @@ from pytest_cgins.building import build
 from pytest_cgins.building.contracts import source
 from pytest_cgins.config import load
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.gate import evidence
+from pytest_cgins.gate import input_digests
 from pytest_cgins.gate.cases import cases_of
 
 KERNEL = """\
@@ -51,7 +51,7 @@ def project(tmp_path: Path, make_evaluation: Callable[..., Evaluation]) -> tuple
     kernel = config.kernels[0]
     compiled = build.build(source.find(config, kernel, kernel.implementations[0]))
     (case,) = cases_of(config)
-    tested = evidence.tested(config, case, compiled, seed=7)
+    tested = input_digests.tested(config, case, compiled, seed=7)
     return file, replace(make_evaluation(), case=case, tested=tested)
 
 
@@ -86,16 +86,16 @@ def test_what_changed_is_named(
 ) -> None:
     """Of whatever an evaluation rests on, a change after it is told; before it, nothing is."""
     file, evaluation = project
-    assert evidence.stale(file, [evaluation]) == ()
+    assert input_digests.stale(file, [evaluation]) == ()
     edit(file.parent / name, old, new)
-    assert evidence.stale(file, [evaluation]) == (said,)
+    assert input_digests.stale(file, [evaluation]) == (said,)
 
 
 def test_what_is_gone_is_named(project: tuple[Path, Evaluation]) -> None:
     """A source or a whole file that is no longer there is a change."""
     file, evaluation = project
     (file.parent / "relu.cpp").unlink()
-    (said,) = evidence.stale(file, [evaluation])
+    (said,) = input_digests.stale(file, [evaluation])
     assert said.startswith("kernel relu/cpp (cpu): its sources can no longer be read: ")
     assert "no such file: relu.cpp" in said
 
@@ -104,6 +104,6 @@ def test_comments_and_lines_of_the_file_change_nothing(project: tuple[Path, Eval
     """A kernel that moved down in cgins.yaml is the same; one that was not built is not looked at."""
     file, evaluation = project
     edit(file, "kernels:", "# a comment\nkernels:")
-    assert evidence.stale(file, [evaluation]) == ()
+    assert input_digests.stale(file, [evaluation]) == ()
     edit(file.parent / "relu.cpp", "x > ZERO", "x >= ZERO")
-    assert evidence.stale(file, [replace(evaluation, tested=None)]) == ()
+    assert input_digests.stale(file, [replace(evaluation, tested=None)]) == ()

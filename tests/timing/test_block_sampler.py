@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.core.measurement import ARM_LETTERS, ArmName, Measurement
 from pytest_cgins.timing.block import LETTER_ARMS, Block
-from pytest_cgins.timing.clock_watch import FREE_REDOS
-from pytest_cgins.timing.measure import (
+from pytest_cgins.timing.block_sampler import (
     CHUNK_S,
     LEAST_BLOCKS,
     MOST_REPORT_BLOCKS,
@@ -26,6 +25,7 @@ from pytest_cgins.timing.measure import (
     Course,
     Prepared,
 )
+from pytest_cgins.timing.clock_watch import FREE_REDOS
 from pytest_cgins.timing.sequential import Rule
 
 RULE = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=200, most_blocks=64)
@@ -432,5 +432,5 @@ def test_nothing_is_known_before_it_ran() -> None:
 
 def test_pytest_s_process_needs_no_torch_for_it() -> None:
     """The course is run there."""
-    code = "import sys, pytest_cgins.timing.measure, pytest_cgins.gate.case_timing; sys.exit('torch' in sys.modules)"
+    code = "import sys, pytest_cgins.timing.block_sampler, pytest_cgins.gate.case_timing; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

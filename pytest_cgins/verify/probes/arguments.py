@@ -27,7 +27,7 @@ from pytest_cgins.verify.forgery_check import blind_to
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import ENTRIES, Semantics, integer_of, is_eps, word
-from pytest_cgins.verify.size_trial import ProbedCall
+from pytest_cgins.verify.size_search import ProbedCall
 
 NAME = "arguments"
 _SMALL_EPS = 1e-3

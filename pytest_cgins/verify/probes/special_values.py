@@ -19,7 +19,7 @@ from pytest_cgins.verify import inputs, op_calls
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import DISTINCT, Semantics, word
-from pytest_cgins.verify.size_trial import ProbedCall
+from pytest_cgins.verify.size_search import ProbedCall
 
 NAME = "special_values"
 INPUTS = "NaN and infinity"

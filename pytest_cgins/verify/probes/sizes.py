@@ -19,7 +19,7 @@ from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.size_groups import Moves, Places
-from pytest_cgins.verify.size_trial import FEW_ROWS, MOST_ROWS, NAME, ProbedCall, Trial
+from pytest_cgins.verify.size_search import FEW_ROWS, MOST_ROWS, NAME, ProbedCall, Trial
 
 __all__ = ["NAME", "sets"]
 FEW = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)

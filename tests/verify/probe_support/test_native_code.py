@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_cgins.verify.probes.native_code import MOST_CALLS, TORCH, Guarded
+from pytest_cgins.verify.probe_support.native_code import MOST_CALLS, TORCH, Guarded
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torch's code is found in /proc/self/maps")
 LIBRARY = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
@@ -59,7 +59,7 @@ def test_a_thread_of_the_function_is_seen() -> None:
 BEGIN = f"""
 import ctypes, os, signal
 import torch
-from pytest_cgins.verify.probes.native_code import Guarded
+from pytest_cgins.verify.probe_support.native_code import Guarded
 torch_code = ctypes.CDLL({str(LIBRARY)!r}).aoti_torch_grad_mode_is_enabled
 """
 

@@ -20,7 +20,7 @@ from pytest_cgins.core.layout import lay_out
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
 from pytest_cgins.verify.semantics import ENTRIES, Semantics, word
-from pytest_cgins.verify.size_trial import ProbedCall
+from pytest_cgins.verify.size_search import ProbedCall
 
 NAME = "layouts"
 MISALIGNED = "misaligned"
