@@ -19,6 +19,7 @@
     │   ├── WorkerExceeded     it took more memory, output or processes than it may, and was killed
     │   ├── ProtocolError      it answered something that is not in the protocol
     │   └── ServiceError       the service in it raised; carries the remote type and traceback
+    ├── GitError               git failed
     ├── RevisionError          the commit to compare with cannot be found or read
     ├── HistoryError           a history of times is damaged, or held by another process
     ├── MergeError             reports of runs do not add up to one
@@ -109,7 +110,7 @@ class WorkerError(CginsError):
     """Base of what concerns worker processes.
 
     `output` is the tail of the worker's stdout, and of its stderr below a line `stderr:`. `fault` is the value of
-    the `model.Reason` that a verdict gives when a kernel was to blame.
+    the `core.verdict.Reason` that a verdict gives when a kernel was to blame.
     """
 
     def __init__(self, what: str, *, remedy: str = "", output: str = "", fault: str = "crashed") -> None:

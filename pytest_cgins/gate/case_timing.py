@@ -44,11 +44,11 @@ COMPILE_LIMIT_S = 180.0
 """What torch.compile may take besides."""
 LONGEST = 8.0
 """Factor for the length of batches where blocks of the usual length are correlated."""
-LENGTHENED = "states of one build lasted for many blocks: timed again with batches 8 times as long"
+LENGTHENED = "block times were autocorrelated: timed again with batches 8 times as long"
 _REMEDIES = {
-    Reason.TAMPERING: "the clock that the worker reads was changed, or its arms differ while that is read\n"
+    Reason.TAMPERING: "the worker's clock was tampered with, or the kernel behaves differently while timed\n"
     "→ remove what the kernel does to clocks, and to the process that times it",
-    Reason.SLOWS_BASE: "it slows what it is compared with\n"
+    Reason.SLOWS_BASE: "the kernel slows what it is compared with\n"
     "→ end or park threads when a call returns, and leave the process' settings and the base's code alone",
 }
 _DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)

@@ -3,7 +3,7 @@
 A kernel shares its process with the clock that times it, and may have changed that. So once a test has ended well, its
 arms are called in turns, in a row for 5 ms that the parent times; see `run.request_clock`. A bet is made on the arms'
 ratio by that clock to lie above the told one: noise makes it so in half of the turns at most, a false clock in most.
-In the same way the base beside the kernel is held against the base in a process of its own: a kernel may slow its rival.
+The base is compared in the same way with the base in a separate process, because a kernel may slow its rival.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LOG_CLEAR = math.log(4)
 TOLERANCE = 0.1
 """Share by which ratios may differ: batches of 1 ms find other things in the caches than calls of 5 ms do."""
 BUSY_TOLERANCE = 0.02
-"""The same for a base beside threads of the kernel's that are busy while it is not called."""
+"""Share by which a base may be slower while threads of the kernel are busy."""
 BUSY = 0.01
-"""Share of a processor from which they are."""
+"""Share of a CPU from which threads count as busy."""
 
 Repeat = Callable[[ArmName, int], RequestTime | None]
 """Has a worker call an arm so many times."""
@@ -67,7 +67,7 @@ class OutsideClock:
         if not (ratios := _above(turn)):
             return ""
         return (
-            f"the timing worker told that the kernel takes {ratio(told)} times as long as {against}; timed from outside of "
+            f"the timing worker reported that the kernel takes {ratio(told)} times as long as {against}; timed from outside "
             f"the worker, it took {ratio(median(ratios))} times as long ({counted(len(ratios), 'turn')})"
         )
 
@@ -95,8 +95,8 @@ class OutsideClock:
             return ""
         here, there = map(median, zip(*busy, strict=True))
         return (
-            f"beside the kernel its base revision takes {ratio(median(ratios))} times as long as in a process of its own "
-            f"({counted(len(ratios), 'turn')}); other threads took {percent(here)} of a processor meanwhile, and {percent(there)} there"
+            f"the base takes {ratio(median(ratios))} times as long in the kernel's process as alone "
+            f"({counted(len(ratios), 'turn')}); other threads used {percent(here)} of a CPU there, {percent(there)} alone"
         )
 
 

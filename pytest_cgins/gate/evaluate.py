@@ -196,7 +196,7 @@ class Evaluator:
         self.supply.close()
 
     def retire(self) -> None:
-        """As `close`, beside nobody who times: a process that gives back its GPU disturbs as one that takes it."""
+        """Close while nothing is being timed: giving back a GPU disturbs timings as taking one does."""
         try:
             with self.beside_no_timing():
                 self.close()
@@ -276,7 +276,7 @@ class Evaluator:
         return self.supply.can_build(kernel_of(case))
 
     def start(self, role: str) -> None:
-        """Have the processes of a role begin their imports, beside nobody who times; errors are told when they are used.
+        """Start the imports of a role's processes while nothing is being timed; errors are raised when they are used.
 
         Args:
             role: `verification` or `timing`.
@@ -285,7 +285,7 @@ class Evaluator:
             self._pool.warm(self._roles_of_cases(role))
 
     def wait_until_ready(self, role: str) -> None:
-        """Wait until the processes of a role could be asked about a case, beside nobody who times; errors as of `start`."""
+        """Wait until the processes of a role are ready for a case, while nothing is being timed; errors as in `start`."""
         with suppress(CginsError, EndedError), self.beside_no_timing():
             for name in self._roles_of_cases(role):
                 self._pool.start(name)
@@ -412,7 +412,7 @@ class Evaluator:
     ) -> Evaluation:
         case = result.case
         with ExitStack() as open_buffers:
-            # Nobody times on the device meanwhile, and nobody who does is disturbed.
+            # Nothing is timed on the device meanwhile, so no timing is disturbed.
             with self._reference.beside_no_timing(case.device), self._processes(case, compiled):
                 prepared = open_buffers.enter_context(closing(self._prepared(case)))
                 with self._preparing(upcoming, beside=case):

@@ -12,12 +12,13 @@ from pytest_cgins.core.measurement import Arm, Comparison, Measurement, Sums
 from pytest_cgins.core.number_text import percent, ratio, relative, slowdown, speedup, time_ns
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason, Status, Verdict
+from pytest_cgins.timing.block_sampler import TEST_BUDGET_S
 
 Against = Literal["base", "torch"]
 Found = Literal["slower", "unconfirmed", "clean", "faster", "inconclusive"]
 FailOn = Literal["regression", "inconclusive", "never"]
 
-NOT_HELD = "not held against a base revision: "
+NOT_HELD = "not compared with a base revision: "
 """How the message of a verdict says that a time gates nothing; the reason follows on the same line."""
 NO_BASE_REASON = {"none": "none was asked for", "refused": "its build or load failed"}
 _WORST_FIRST = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)
@@ -33,7 +34,7 @@ def decide_timing(
     base_label: str,
     kernel: str = "the kernel",
 ) -> Verdict:
-    """Judge the times of a kernel that was found right; the worst of what is found counts.
+    """Judge the times of a right kernel; the worst finding counts.
 
     Args:
         verdict: what its answers gave; unless that is `PASSED` or `WEAK`, it is returned as it is.
@@ -41,7 +42,7 @@ def decide_timing(
         base_state: `new`, `unchanged`, `none` or `refused`, where there is no comparison with the base.
         base_note: why there is none.
         gate: the kernel's settings.
-        base_label: what it is held against: `1a2b3c4d5e (merge-base with main)`.
+        base_label: what it is compared with: `1a2b3c4d5e (merge-base with main)`.
         kernel: its name in cgins.yaml, for remedies.
 
     Returns:
@@ -149,7 +150,7 @@ def log_threshold(comparison: Comparison) -> float:
     return math.log(comparison.tests / comparison.alpha)
 
 
-# ---- what is found
+# ---- findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +199,8 @@ def _against_base(told: _TimingFacts, state: str, note: str) -> _Finding:
             text = f"faster than {told.label}: {_seen_in(comparison)}"
             return _Finding(status=Status.FASTER, reason=Reason.FASTER_THAN_BASE, message=text)
         case "clean":
-            text = f"not slower than {told.label}: {_seen_in(comparison)}, where {percent(comparison.catch)} is found"
+            text = f"not slower than {told.label}: {_seen_in(comparison)} "
+            text += f"(a {percent(comparison.catch)} slowdown would have been detected)"
             text += f"; {_plain_sums(comparison.sums)}" if comparison.sums is not None else ""
             return _Finding(status=Status.SAME, reason=Reason.NOT_SLOWER, message=text)
     return _Finding(
@@ -242,7 +244,7 @@ def _against_torch(told: _TimingFacts) -> list[_Finding]:
     return []
 
 
-# ---- how it is told
+# ---- messages
 
 
 def interval(comparison: Comparison) -> str:
@@ -297,26 +299,26 @@ def _plain_sums(sums: Sums) -> str:
 def _seen_in(comparison: Comparison) -> str:
     if by_sums(comparison):
         assert comparison.sums is not None
-        return f"{told_sums(comparison)}, in {counted(len(comparison.sums.log_ratios), 'sum')}"
-    return f"{interval(comparison)} its time in {counted(len(comparison.log_ratios), 'block')}"
+        return f"{told_sums(comparison)}, over {counted(len(comparison.sums.log_ratios), 'sum')}"
+    return f"{interval(comparison)} its time over {counted(len(comparison.log_ratios), 'block')}"
 
 
 def seen(comparison: Comparison) -> str:
     """What a test that ended undecided could have seen, and what would decide it; one line."""
     power = comparison.power
     seeable = (
-        f"a slowdown of {percent(power.detectable)} would have been found"
+        f"detect {percent(power.detectable)}"
         if power.detectable is not None
-        else "not even a doubled time would have been found"
+        else "would not detect even a doubled time"
     )
     needed = (
-        f"{counted(power.blocks_needed, 'block decides', 'blocks decide', grouped=True)} as a rule"
+        f"about {counted(power.blocks_needed, 'block is', 'blocks are', grouped=True)} needed"
         if power.blocks_needed is not None
-        else "no number of blocks decides"
+        else "no number of blocks is enough"
     )
     return (
-        f"blocks scatter by {percent(power.sigma)}: in {comparison.most_blocks:,} of them {seeable}, "
-        f"{percent(comparison.catch)} is asked for; {needed}"
+        f"block noise is {percent(power.sigma)}: {comparison.most_blocks:,} blocks {seeable}, "
+        f"the target is {percent(comparison.catch)}; {needed}"
     )
 
 
@@ -422,8 +424,8 @@ def _undecided(told: _TimingFacts, comparison: Comparison, rival: str) -> str:
         )
     if lasting(comparison):
         return (
-            f"undecided: {_measured(comparison, rival)} in {counted(len(comparison.log_ratios), 'block')}, but a build is "
-            "slow for many blocks in a row and then is not: such states may lie in either\n"
+            f"undecided: {_measured(comparison, rival)} in {counted(len(comparison.log_ratios), 'block')}, but block "
+            "times are autocorrelated: one of the two builds has slow phases, so nothing is proven\n"
             "→ run it again while nothing else runs on the device and the host"
         )
     return (
@@ -438,11 +440,13 @@ def _budget(told: _TimingFacts, comparison: Comparison) -> str:
     if needed is None:
         return "run it again while nothing else runs on the device and the host"
     if comparison.most_blocks < min(needed, told.gate.max_blocks):
-        return "record a smaller call: this one takes so long that the time for a test holds no more blocks"
+        return (
+            f"record a smaller call: the {TEST_BUDGET_S:g} s time budget ends before enough blocks are taken"
+        )
     if needed > comparison.most_blocks:
         return f"take more: {told.setting(f'max_blocks: {_round(needed)}')}"
     if taken < comparison.most_blocks:
-        return "run it again: it was ended before it had its blocks"
+        return "run it again: the test ended before all its blocks were taken"
     return (
         "its slowdown lies between tolerate and catch, or the blocks were unlucky: run it again, with more "
         f"if it stays so: {told.setting(f'max_blocks: {_round(2 * comparison.most_blocks)}')}"

@@ -67,7 +67,7 @@ def coverage(report: SessionReport) -> Iterator[Notice]:
     if unread(report):
         yield Notice(mark="BASE NOT READ:", title="Base not read", text=unread(report), style=fails)
     elif report.coverage_note:
-        text = f"cases are not held against the base revision: {report.coverage_note}"
+        text = f"cases are not compared with the base revision: {report.coverage_note}"
         yield Notice(mark="note:", title="Note", text=text, quiet=not report.ci)
 
 

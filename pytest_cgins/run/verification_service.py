@@ -284,7 +284,7 @@ def _is_direct(request: RunKernel) -> bool:
 
 def _not_run(probes: Sequence[str]) -> Facts:
     """Facts of probes that run a kernel again, where it must not be."""
-    why = "the kernel wrote outside of its memory, or still does, or broke its process: it was not run again"
+    why = "not run again: an earlier call wrote out of bounds, left work running, or broke its process"
     return {name: {"not_run": why} for name in probes}
 
 

@@ -225,7 +225,7 @@ class JudgeService:
         floor = _floor_ns_per_call(prepared, device, cold=request.cold, launch_ns=request.launch_ns)
         if not floor:
             suspicions.not_run[physical_floor.NAME] = (
-                "the op returns no memory of its own: there is nothing that it cannot do without"
+                "no lower bound on time is known: the op returns no new memory"
             )
         suspicions.trip(physical_floor.NAME, physical_floor.judge(request.median_ns_per_call, floor))
         probes = (one for one in suspicions.probes() if one.name in TIMED or one.outcome == "tripped")

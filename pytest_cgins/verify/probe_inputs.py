@@ -64,7 +64,7 @@ def _telling(name: str, maker: Maker, of: ProbedCall) -> tuple[list[InputSet], s
     # Without the sets' names, which differ from case to case, a summary counts them together.
     told = [blind for _, blind in kept.values() if blind]
     notes = [
-        f"probe {name}: torch's own answers to some inputs do not tell {blind}, so they prove nothing"
+        f"probe {name}: on some inputs {blind}, so these inputs prove nothing"
         for blind in dict.fromkeys(told)
     ]
     return [one for one, _ in kept.values()], "", notes

@@ -116,7 +116,7 @@ class Suspicions:
     def take_conduct(self, answer: SetAnswer, inputs: str, names: Sequence[str]) -> None:
         """What the worker saw while the kernel answered one set of inputs."""
         if answer.overrun:
-            self.trip("guards", f"the kernel wrote outside of its memory: {answer.overrun} ({inputs} inputs)")
+            self.trip("guards", f"the kernel wrote out of bounds: {answer.overrun} ({inputs} inputs)")
         if answer.inputs_changed:
             self.trip(
                 "inputs_unchanged",
@@ -225,14 +225,14 @@ class Suspicions:
         if second.reused and not late:
             self.trip(
                 "fresh_memory",
-                f"with other numbers in the same tensors the answer is not that of these numbers ({on}; "
-                f"{_differing(second)}): results, or what they are made of, are kept by address or identity",
+                f"new values in the same tensors gave a stale answer ({on}; {_differing(second)}): the kernel caches "
+                "by tensor address or identity",
                 Reason.STALE_ANSWER,
             )
         elif not self._may_differ(second):
             self.trip(
                 repeat.NAME if late else "fresh_memory",
-                f"two answers to the same {on} differ, of which the second was given in tensors that had held other "
+                f"two answers to the same {on} differ, and the second came from tensors that had held other "
                 f"numbers ({_differing(second)}){self._repeatable(second)}",
                 Reason.NOT_REPEATABLE,
             )
@@ -241,8 +241,8 @@ class Suspicions:
         """What the second answer is by itself, and what would let it pass, if anything would."""
         if self._right(second):
             return (
-                "\n→ the second is within the tolerance as well: if the kernel may differ so, as the order of atomics "
-                "has it, say so in cgins.yaml: repeatable: tolerance"
+                "\n→ the second is within the tolerance as well: if this variation is intended (unordered atomics), "
+                "set `repeatable: tolerance` in cgins.yaml"
             )
         on_gpu = any(tensor.is_cuda for tensor in second.given)
         look = "\n→ look for races in shared memory: --cgins-sanitize=racecheck" if on_gpu else ""

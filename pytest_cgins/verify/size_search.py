@@ -28,11 +28,11 @@ NAME = "sizes"
 LIMIT_BYTES = 256 << 10
 """Arguments that are larger are halved until they are not."""
 MANY_ELEMENTS, MANY_BYTES = 68_000, 2 << 20
-"""More than 16 bits count, in the set of many rows, as long as its arguments are not larger."""
+"""The set of many rows has more elements than 16 bits count, unless its arguments would be larger than the second number."""
 MOST_ROWS, FEW_ROWS = 2048, 8
-"""No set has more: some kernels are Python, row by row. And none for a kernel that is interpreted."""
+"""Most rows of a set, since some kernels are Python, row by row; and the most for an interpreted kernel."""
 LONG_BYTES = 2 << 20
-"""Arguments with long rows are not larger."""
+"""Largest arguments with long rows."""
 _TILE, _TILES = 1024, (16, 20)  # of a row: divisors of the tile divide it as well
 _TILES_OF_SCORES = (2, 3)  # there are as many rows, often
 _BEYOND_16_BITS = (3 << 16) + _TILE
@@ -43,9 +43,9 @@ _NOTHING: Mapping[Spot, int] = {}
 
 
 DRAWN_BYTES = 64 << 10
-"""As much has a set of which there are several."""
+"""Size of the arguments of a set that is drawn in several sizes."""
 DRAWN_ELEMENTS = 512
-"""Of fewer a tolerance that is derived from torch's own errors is a matter of luck."""
+"""With fewer elements, a tolerance derived from torch's own errors is a matter of luck."""
 _LOOSER = 4.0
 """Limit of single elements, as a multiple of the derived one: drawn rows have other outliers than those it was fitted on (a
 shifted variance whose shift was one passed it by 1.3, once in 603 cases), and what a size breaks errs by far more."""
@@ -71,7 +71,7 @@ def _is_prime(number: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedCall:
-    """A recorded call, of which probes have further sets of inputs made."""
+    """A recorded call from which probes make further sets of inputs."""
 
     builder: InputSetBuilder
     """Of the trace."""
@@ -80,15 +80,15 @@ class ProbedCall:
     recorded: Sequence[torch.Tensor]
     """Its argument tensors, on the CPU."""
     base: InputSet
-    """Of the sets that decide the one whose numbers those of others are."""
+    """The deciding set from whose numbers the probes' sets are made."""
     key: str
     """Seed of the session and name of the trace."""
     others: Sequence[OpCall] = ()
-    """What else was recorded of the op."""
+    """Other recorded calls of the op."""
     claims: Sequence[str] = ()
     """What the kernel is said to take beyond what was recorded."""
     interpreted: bool = False
-    """Whether the kernel is, so that many rows, and long ones, take long."""
+    """Whether the kernel is interpreted, so that many or long rows take much time."""
 
     @cached_property
     def small(self) -> InputSet:
@@ -265,10 +265,10 @@ class Trial:
         return self._taken(shapes, self.small, [self.places.call(call, self.small)], alone=True)
 
     def rest(self, found: Sequence[InputSet]) -> InputSet | None:
-        """The set in which as much as torch takes moves of what did not move in any other, if there is anything.
+        """The set that changes the dimensions that no other set changed, as far as torch takes it; None if there are none.
 
-        Windows and groups, mostly, and dimensions of 1. What torch refuses to move alone is doubled together: so many
-        heads share so many.
+        These are mostly windows, groups and dimensions of 1. Sizes that torch refuses to change alone are doubled together, as
+        numbers of heads that share others are.
         """
         spots = self.places.spots() - {spot for made in found for spot in self._moved(made)}
         there = {self.places.metas[index].shape[dim] for index, dim in spots}

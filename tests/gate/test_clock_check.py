@@ -15,7 +15,7 @@ CALL_NS = 100_000
 
 
 def clock(slower: float, others: float) -> OutsideClock:
-    """Of a process in which calls take so many times as long, and whose other threads have such a share of a processor."""
+    """Of a process in which calls take so many times as long, and whose other threads use such a share of a CPU."""
 
     def repeat(arm: ArmName, calls: int) -> RequestTime:
         del arm
@@ -53,4 +53,4 @@ def test_how_much_slower_a_base_may_be_beside_the_kernel(
     text = clock(slower, busy).slowdown(clock(1.0, busy_alone), nullcontext)
     assert bool(text) is told
     if told:
-        assert f"takes {slower:.2f} times as long as in a process of its own" in text
+        assert f"takes {slower:.2f} times as long in the kernel's process as alone" in text

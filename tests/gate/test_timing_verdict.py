@@ -190,7 +190,7 @@ def test_states_that_last_prove_nothing() -> None:
     hanging = compared("base", blocks(SLOW), runs=0.001)
     verdict = decided(measured(hanging))
     assert of(verdict) == (Status.INCONCLUSIVE, Reason.NOISE)
-    assert "slow for many blocks in a row and then is not" in verdict.message
+    assert "block times are autocorrelated" in verdict.message
     free = compared("base", blocks(SLOW), runs=0.5)
     assert decided(measured(free, again=[free])).status is Status.SLOWER
 
@@ -217,7 +217,7 @@ def test_the_message_of_a_cost_that_comes_rarely() -> None:
     [
         (measured(summed(-0.1, 0.83), again=[summed(-0.1, 0.83)]), Reason.SLOWER_THAN_BASE, "takes 0.905 times as long, but the sum of 36 calls is 2.29 times as long"),
         (measured(summed(0.1, -0.8)), Reason.FASTER_THAN_BASE, "takes 1.11 times as long, but the sum of 36 calls is 0.45 times as long: a rare cost is gone"),
-        (measured(summed(0.0, 0.0)), Reason.NOT_SLOWER, "where 5% is found; sums of 36 calls 1."),
+        (measured(summed(0.0, 0.0)), Reason.NOT_SLOWER, "(a 5% slowdown would have been detected); sums of 36 calls 1."),
         (measured(summed(0.0, 0.8, most=4)), Reason.NOISE, "undecided after 4 sums: the median call is as fast, but the sum of 36"),
         (measured(summed(0.0, 0.8), again=[summed(0.0, 0.0)]), Reason.NOT_CONFIRMED, "(clean), sums of 36 calls 1."),
     ],
@@ -247,8 +247,8 @@ def test_the_message_of_noise_says_what_could_be_seen_and_what_would_decide() ->
     assert head == f"undecided after 64 blocks: 1.0448x (1.0132..1.0727) the time of {LABEL}"
     assert could == seen(one)
     assert could == (
-        f"blocks scatter by 5%: in 64 of them a slowdown of {percent(one.power.detectable or 0)} would have been found, "
-        f"5% is asked for; {one.power.blocks_needed} blocks decide as a rule"
+        f"block noise is 5%: 64 blocks detect {percent(one.power.detectable or 0)}, the target is 5%; "
+        f"about {one.power.blocks_needed} blocks are needed"
     )
     least = one.power.blocks_needed or 0
     assert least <= 256 < 2 * least
@@ -260,8 +260,8 @@ def test_noise_that_no_budget_overcomes_has_another_remedy() -> None:
     verdict = decided(measured(base(0.0, 3.0)))
     _, could, remedy = verdict.message.splitlines()
     assert could == (
-        "blocks scatter by 250%: in 64 of them not even a doubled time would have been found, 5% is asked for; no "
-        "number of blocks decides"
+        "block noise is 250%: 64 blocks would not detect even a doubled time, the target is 5%; no number of blocks "
+        "is enough"
     )
     assert remedy == "→ run it again while nothing else runs on the device and the host"
 
@@ -275,7 +275,9 @@ def test_a_time_between_both_bounds_has_another_remedy() -> None:
     assert "\n→ its slowdown lies between tolerate and catch, or the blocks were unlucky" in verdict.message
     assert "gate: {max_blocks: 128} under scale" in verdict.message
     cut = compared("base", ratios[:4])
-    assert decided(measured(cut)).message.endswith("→ run it again: it was ended before it had its blocks")
+    assert decided(measured(cut)).message.endswith(
+        "→ run it again: the test ended before all its blocks were taken"
+    )
 
 
 def test_the_message_of_not_confirmed_has_both_ratios() -> None:

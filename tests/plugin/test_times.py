@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from pytest_cgins.core.number_text import slowdown
 from tests.repository import commit
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def test_what_changed_is_timed_against_the_base(project: Path, run: Callable[...
     # Medians and sums are tests, and so are the cases that -k leaves out.
     assert (first["tests"], again["tests"]) == (4 * len(found.evaluations()), 1)
     assert first["sums"]["calls"] >= 32
-    assert f"+{100 * (first['ratio'] - 1):,.0f}%"[:3] in slowed["verdict"]["message"]
+    assert slowdown(first["ratio"]) in slowed["verdict"]["message"]
     assert "fresh process" in slowed["verdict"]["message"]
     assert cases["tolerated"]["verdict"]["status"] == "SLOWER"
     assert cases["tolerated"]["fail_on"] == "never"

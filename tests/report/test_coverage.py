@@ -61,13 +61,13 @@ def test_summary_has_them_escaped(report: SessionReport) -> None:
     assert "<strong>Changed</strong>" in page
     assert not any(tag in page for tag in ("<script>", "<b>", "<i>"))
     without = replace(report, missing=(), base_revision="", coverage_note="no <base> here")
-    assert "cases are not held against the base revision: no &lt;base&gt; here" in markdown.render(without)
+    assert "cases are not compared with the base revision: no &lt;base&gt; here" in markdown.render(without)
 
 
 def test_why_nothing_was_compared_is_told_in_ci_and_on_request(report: SessionReport) -> None:
     """A missing repository bothers nobody at home."""
     report = replace(report, coverage_note="no default branch")
-    line = "note: cases are not held against the base revision: no default branch"
+    line = "note: cases are not compared with the base revision: no default branch"
     assert (told(report), told(report, 1), told(replace(report, ci=True))) == ([], [line], [line])
 
 
@@ -78,7 +78,7 @@ def test_a_base_that_cannot_be_read_is_told_in_a_pull_request(report: SessionRep
     assert told(report) == [said]
     assert said.removeprefix("BASE NOT READ: ") in markdown.render(report)
     assert told(replace(report, allow_fewer=True))[0].endswith(": allowed by --cgins-allow-fewer")
-    assert told(replace(report, told_only=True))[0].startswith("note: cases are not held against")
+    assert told(replace(report, told_only=True))[0].startswith("note: cases are not compared with")
     assert told(replace(report, ci=False)) == []
 
 

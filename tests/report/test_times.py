@@ -150,7 +150,7 @@ def test_what_is_let_pass_is_loud(make_evaluation: Make) -> None:
 
 def test_undecided_cases_say_what_they_could_have_seen(make_evaluation: Make) -> None:
     """Those that seem slowest come first; remedies are left to the message; what fails is listed once, as a failure."""
-    said = "undecided after 64 blocks: +3%\nblocks scatter by 6%\n→ take more"
+    said = "undecided after 64 blocks: +3%\nblock noise is 6%\n→ take more"
     noisy = measured(base(OPEN, 0.2))
     slower = measured(base(0.2, 0.5, seed=3))
     one, two = (
@@ -160,7 +160,7 @@ def test_undecided_cases_say_what_they_could_have_seen(make_evaluation: Make) ->
     assert noisy.comparisons[0].ratio < slower.comparisons[0].ratio
     assert times.undecided([one, make_evaluation(), two]) == (two, one)
     text = section(one, two)
-    line = "INCONCLUSIVE scale/cpu-cpp/tiny/a (noise): undecided after 64 blocks: +3%; blocks scatter by 6%\n"
+    line = "INCONCLUSIVE scale/cpu-cpp/tiny/a (noise): undecided after 64 blocks: +3%; block noise is 6%\n"
     assert line in text
     assert text.count("INCONCLUSIVE scale") == 2
     assert section(replace(one, fail_on="inconclusive")).count("INCONCLUSIVE scale") == 1

@@ -114,7 +114,7 @@ def test_a_kernel_that_raises_when_it_is_run_again_is_not_called_stale(probe: st
 def test_repeatable_is_offered_only_where_it_would_pass() -> None:
     """An answer that differs by a rounding passes with `repeatable: tolerance`, and that is said of it."""
     message = after(second("repeat", NEARLY)).message
-    assert message.endswith("say so in cgins.yaml: repeatable: tolerance")
+    assert message.endswith("set `repeatable: tolerance` in cgins.yaml")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_the_answer_to_other_numbers_is_stale() -> None:
     """A kept answer in reused memory trips; one that is right for these numbers does not, whatever its bits."""
     wrong = after(second("fresh_memory", RIGHT.flip(0), reused=True))
     assert wrong.reason is Reason.STALE_ANSWER
-    assert "are kept by address or identity" in wrong.message
+    assert "caches by tensor address or identity" in wrong.message
     assert after(second("fresh_memory", NEARLY, reused=True)).outcome == "held"
 
 
@@ -152,7 +152,7 @@ def test_a_wrong_answer_that_was_never_given_is_a_race() -> None:
     """It is not repeatable, and nobody is sent to look for a cache."""
     result = after(second("fresh_memory", RIGHT.flip(0)))
     assert result.reason is Reason.NOT_REPEATABLE
-    assert "in tensors that had held other numbers (24 of 24 elements" in result.message
+    assert "from tensors that had held other numbers (24 of 24 elements" in result.message
     assert result.message.endswith("; the second is not within the tolerance")
     assert "address" not in result.message
 
@@ -220,7 +220,7 @@ def test_conduct_and_poison() -> None:
     tripped = {probe.name: probe.message for probe in found.probes() if probe.outcome == "tripped"}
     assert tripped == {
         "poison": "never written",
-        "guards": "the kernel wrote outside of its memory: 4 bytes behind output 0 (fresh inputs)",
+        "guards": "the kernel wrote out of bounds: 4 bytes behind output 0 (fresh inputs)",
         "inputs_unchanged": "the kernel changed input tensors [1] (of input, weight), which the op leaves as they "
         "are (fresh inputs)",
         "plain_outputs": "the kernel returned Lazy instead of plain tensors: return torch.Tensor",

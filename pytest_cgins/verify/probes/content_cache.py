@@ -1,19 +1,19 @@
 """Probe `content_cache`: a kernel takes no less time on numbers that it has seen before.
 
-After the measurement, short calls eight in a row, as they were timed: on numbers that it never saw in turns with the very
-numbers that it was timed on, all written into the same tensors in the same way just before; which of a pair comes first changes
-from pair to pair. In some rounds both come right after calls on the timed numbers, in others after calls on numbers never seen. A
-kernel that keeps results by their inputs' content, many or a few, from whichever sighting on, must compute the one and
-looks the other up, as it did while it was timed: it trips if the first was slower, by 1.8 times (3 in a row) and 5 µs in
-the middle, in every pair of at least 14. A first round ends once no further pairs could make it so. A loaded host turns
-some pairs round: where most of a round's were slower, further rounds follow, until so many were that honest calls, of
-which either is the slower one as often as the other, come to it once in 16,384 times (`signs`).
+After the measurement, calls are timed in pairs: one on numbers that the kernel never saw, one on the numbers that it was timed
+on. Both are written into the same tensors in the same way just before, and which of a pair comes first changes from pair to pair.
+Short calls are timed eight in a row, as they were in the measurement. In some rounds both calls follow calls on the timed numbers,
+in others they follow calls on unseen numbers.
 
-New numbers are the old ones at other places, so that signs, exponents, denormals and the domain of the op stay as
-they are; of large tensors only some 65,536 places change, evenly spread. Integers, indices and masks of integers
-stay, so calls without floating-point inputs are not looked at.
+A kernel that caches results by the content of its inputs must compute the answer to unseen numbers, and only looks up the other.
+The probe trips if the call on unseen numbers was slower in each of at least 14 pairs, with a median of 1.8 times the time (3 times
+after calls on the timed numbers) and 5 µs more. A first round ends once further pairs could not prove that. A loaded host reverses
+some pairs. So if most pairs of a round were slower, further rounds follow, until honest calls, either of which is the slower one
+as often as the other, would give such a count once in 16,384 times.
 
-A cache that is keyed by places that do not change is not seen.
+Unseen numbers are the timed ones in another order, so signs, exponents, denormals and the op's domain stay the same. In large
+tensors about 65,536 evenly spread elements change. Integers, indices and integer masks stay, so the probe does not apply to calls
+without floating-point inputs. It misses a cache whose key is made of elements that do not change.
 """
 
 from __future__ import annotations
