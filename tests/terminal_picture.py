@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[1]
-WIDTH = 100
+WIDTH = 116
 
 
 def main() -> None:
