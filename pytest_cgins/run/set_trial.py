@@ -16,7 +16,7 @@ from pytest_cgins.core.tensors import unpack
 from pytest_cgins.packs.context import restore
 from pytest_cgins.verify.messages import PackedInputs
 from pytest_cgins.verify.probe_support.process_watch import Watch
-from pytest_cgins.verify.probe_support.rerun import PreparedCall, Trial
+from pytest_cgins.verify.probe_support.rerun import PreparedCall, RerunnableCall
 from pytest_cgins.verify.probes.on_stream import capturing
 from pytest_cgins.verify.probes.plain_outputs import unlike
 
@@ -24,7 +24,7 @@ _lot = random.SystemRandom()
 
 
 class SetTrial:
-    """See `verify.probes.rerun.Trial`. Binding happens as it is made; nothing of the kernel runs before `first`.
+    """See `verify.probe_support.rerun.RerunnableCall`. Binding happens as it is made; nothing of the kernel runs before `first`.
 
     Args:
         kernel: the loaded kernel.
@@ -67,12 +67,12 @@ class SetTrial:
 
     @property
     def mutates(self) -> bool:
-        """See `verify.probes.rerun.Trial.mutates`."""
+        """See `verify.probe_support.rerun.RerunnableCall.mutates`."""
         return bool(self._mutated)
 
     @property
     def mutates_integers(self) -> bool:
-        """See `verify.probes.rerun.Trial.mutates_integers`."""
+        """See `verify.probe_support.rerun.RerunnableCall.mutates_integers`."""
         dtypes = (self._inputs[index].dtype for index in self._mutated)
         return any(
             not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool) for dtype in dtypes
@@ -85,7 +85,7 @@ class SetTrial:
         self._device.wait_for_stream()
 
     def again(self) -> list[torch.Tensor]:
-        """See `verify.probes.rerun.Trial.again`."""
+        """See `verify.probe_support.rerun.RerunnableCall.again`."""
         inputs = self._unpack()  # while those of the first run are held: addresses differ
         bound = self._bind(inputs)
         outputs = [*map(plain, self._run(bound, inputs))]
@@ -93,14 +93,14 @@ class SetTrial:
         return outputs
 
     def rerun(self, *, poisoned: bool = False) -> list[torch.Tensor]:
-        """See `verify.probes.rerun.Trial.rerun`."""
+        """See `verify.probe_support.rerun.RerunnableCall.rerun`."""
         if poisoned:
             self._overrun = self.overrun()  # poison covers the traces
             self._poison()
         return [*map(plain, self._run(self._bound, self._given))]
 
-    def with_content_of(self, other: Trial) -> list[torch.Tensor]:
-        """See `verify.probes.rerun.Trial.with_content_of`."""
+    def with_content_of(self, other: RerunnableCall) -> list[torch.Tensor]:
+        """See `verify.probe_support.rerun.RerunnableCall.with_content_of`."""
         assert isinstance(other, SetTrial)
         for mine, theirs in zip(self._inputs, other._unpack(), strict=True):
             copy_memory(mine, theirs)
@@ -108,7 +108,7 @@ class SetTrial:
         return [*map(plain, self._run(self._bound, self._given))]
 
     def elsewhere(self) -> Callable[..., list[torch.Tensor]]:
-        """See `verify.probes.rerun.Trial.elsewhere`. Integers may be places in memory, and stay."""
+        """See `verify.probe_support.rerun.RerunnableCall.elsewhere`. Integers may be places in memory, and stay."""
         inputs = self._unpack()
         given = [*map(twin, inputs)]
         bound: list[BoundCall] = []  # not before the first run, whose error is an answer
@@ -126,7 +126,7 @@ class SetTrial:
         return run
 
     def prepared(self) -> PreparedCall:
-        """See `verify.probes.rerun.Trial.prepared`."""
+        """See `verify.probe_support.rerun.RerunnableCall.prepared`."""
         inputs = self._unpack()
         bound = self._bind([*map(twin, inputs)])
 
@@ -138,7 +138,7 @@ class SetTrial:
         return PreparedCall(inputs, [*bound.memory, *(inputs[index] for index in self._mutated)], run)
 
     def captured(self) -> int:
-        """See `verify.probes.rerun.Trial.captured`."""
+        """See `verify.probe_support.rerun.RerunnableCall.captured`."""
         with self._device.own_stream():
             if not self.mutates:
                 self._run(self._bound, self._given)  # libraries set things up for a stream that is new
@@ -151,8 +151,8 @@ class SetTrial:
             del outputs  # not before: memory that is freed in a capture is CUDA's to refuse
         return capture.status
 
-    def alike(self, other: Trial) -> bool:
-        """See `verify.probes.rerun.Trial.alike`."""
+    def alike(self, other: RerunnableCall) -> bool:
+        """See `verify.probe_support.rerun.RerunnableCall.alike`."""
         return (
             isinstance(other, SetTrial)
             and self._packed.call == other._packed.call

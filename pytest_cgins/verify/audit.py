@@ -211,7 +211,7 @@ class _Auditor:
         trace, first = prepared.trace, prepared.core[0]
         self._semantics = prepared.semantics
         self.compares = any(output.answer.numel() for one in prepared.core for output in one.expected.outputs)
-        self._has_fresh = any(made.expected.name == "fresh" for made in prepared.core)
+        self._has_fresh = any(input_set.expected.name == "fresh" for input_set in prepared.core)
         recorded = first.tensors()
         self._draws = [
             lay_out(inputs.fresh(trace.call, recorded, f"{seed + number}/{trace.id}", declared))
@@ -262,8 +262,8 @@ class _Auditor:
         """Torch's answer to a draw, in the form in which answers are compared."""
         prepared = self._prepared
         mutated = prepared.core[0].mutated
-        made = answer(prepared.call, layout, prepared.context, self._device, mutated=mutated)
-        return [as_real(tensor).contiguous() for tensor in made]
+        outputs = answer(prepared.call, layout, prepared.context, self._device, mutated=mutated)
+        return [as_real(tensor).contiguous() for tensor in outputs]
 
     def _role(self, index: int) -> semantics.Role:
         return self._semantics.role(index, self._draws[0].metas[index])
@@ -285,7 +285,7 @@ class _Auditor:
         answers, tensors = self._run(layout), rebuild(layout.metas, layout.spans, self._device)
         arguments = tensors_by_name(self._prepared.call, tensors)
         found = candidates(number, arguments, answers[number])
-        return [one.said for one in found if chooses_extremes(one, answers)]
+        return [one.declared for one in found if chooses_extremes(one, answers)]
 
     # ---- forged answers -------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class _Auditor:
         outputs = self._prepared.core[0].expected.outputs
         for number, output in enumerate(outputs):
             for axis in _axes(output.answer[None]):
-                if self._passes(lambda made, n=number, d=axis: _repeated(made, n, d)):  # type: ignore[misc]
+                if self._passes(lambda input_set, n=number, d=axis: _repeated(input_set, n, d)):  # type: ignore[misc]
                     of = f" of output {number}" if len(outputs) > 1 else ""
                     yield Accepted(forgery="repeated-slice", where=f"axis {axis}{of}")
 
@@ -314,7 +314,7 @@ class _Auditor:
         # With one argument that can be drawn anew, another one is another draw.
         for index in self._drawn if len(self._drawn) > 1 else ():
             if self._counts(index) and self._passes(
-                lambda made, i=index: self._run(_mixed(made.layout, self._draws[1], [i]))  # type: ignore[misc]
+                lambda input_set, i=index: self._run(_mixed(input_set.layout, self._draws[1], [i]))  # type: ignore[misc]
             ):
                 yield Accepted(forgery="other-argument", where=self._semantics.names[index])
 
@@ -336,8 +336,8 @@ class _Auditor:
 
     def _passes(self, forge: Callable[[InputSet], list[Tensor]]) -> bool:
         """Whether all sets accept what is forged for them; fresh ones, which tell most, are asked first."""
-        sets = sorted(self._prepared.core, key=lambda made: made.expected.name != "fresh")
-        return all(accepts(made.expected, forge(made), self._tolerance) for made in sets)
+        sets = sorted(self._prepared.core, key=lambda input_set: input_set.expected.name != "fresh")
+        return all(accepts(input_set.expected, forge(input_set), self._tolerance) for input_set in sets)
 
 
 def _filter(name: FilterName, value: float | None) -> Filter:
@@ -362,9 +362,9 @@ def _mixed(layout: Layout, other: Layout, chosen: Sequence[int]) -> Layout:
     return Layout(layout.metas, spans)
 
 
-def _repeated(made: InputSet, number: int, axis: int) -> list[Tensor]:
+def _repeated(input_set: InputSet, number: int, axis: int) -> list[Tensor]:
     """The right answers, but one of them its first slice along an axis, over and over."""
-    answers = [output.answer for output in made.expected.outputs]
+    answers = [output.answer for output in input_set.expected.outputs]
     right = answers[number]
     answers[number] = right.narrow(axis, 0, 1).expand_as(right).contiguous()
     return answers

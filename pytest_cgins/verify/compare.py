@@ -166,8 +166,8 @@ def _as_positions(output: ExpectedOutput, got: Tensor, arguments: Mapping[str, T
     for candidate in candidates(output.index, arguments, output.answer):
         if candidate.fault(got, output.answer) is None:
             return (
-                f"\n→ as positions in `{candidate.said.into}` all point at equal values: where any of these is right, write "
-                f"in cgins.yaml: {candidate.said.yaml}"
+                f"\n→ as positions in `{candidate.declared.into}` all point at equal values: where any of these is right, write "
+                f"in cgins.yaml: {candidate.declared.yaml}"
             )
     return ""
 

@@ -49,7 +49,7 @@ _UNDONE_RMS = 4.0
 class Answered:
     """One set of inputs, and a kernel's answer to it."""
 
-    made: InputSet
+    inputs: InputSet
     """The set."""
     got: Sequence[Tensor]
     """The answer, complex tensors as pairs; () if it could not be compared."""
@@ -97,7 +97,9 @@ def diagnose(
     """What explains a wrong answer; None if nothing does, or several things do."""
     failed = [one for one in answered if not one.passed]
     reasons = {check.reason for one in failed for check in one.checks if not check.passed}
-    comparable = all(one.got and all(o.draws is None for o in one.made.expected.outputs) for one in answered)
+    comparable = all(
+        one.got and all(o.draws is None for o in one.inputs.expected.outputs) for one in answered
+    )
     if not failed or not comparable or not reasons <= {*_EXPLAINED}:
         return None
     told = _of_itself(failed)
@@ -131,9 +133,9 @@ def explain_probe(
         semantics: of its call.
         tolerance: of the case.
     """
-    if one.made.origin is None:
+    if one.inputs.origin is None:
         return diagnose([one], builder, semantics, tolerance)
-    for mistake in as_before(one.made, one.made.origin):
+    for mistake in as_before(one.inputs, one.inputs.origin):
         if one.got and _would_pass(one, mistake, builder.device):
             words = f"It is the right answer to the same call {mistake.words}."
             return Diagnosis(words=words, reason=Reason.ARGUMENT_IGNORED)
@@ -167,14 +169,14 @@ def _fits(
 ) -> Iterator[tuple[float, Mistake | _Imprecision]]:
     """What may be the kernel's mistake, and how far its answers are from those with it, as a share of how far from the right ones."""
     device = builder.device
-    for mistake in mistakes(failed[0].made, semantics, device):
+    for mistake in mistakes(failed[0].inputs, semantics, device):
         # One set tells most of them apart from the kernel's.
         distance = _greatest_distance(failed, partial(_with_mistake, mistake=mistake, device=device))
         if distance <= 1 / NEARER and all(_would_pass(one, mistake, device) for one in answered):
             yield distance, mistake
     if any(check.rule == "form" and not check.passed for one in failed for check in one.checks):
         return  # fewer bits make no NaN
-    for how in _imprecisions(failed[0].made, builder):
+    for how in _imprecisions(failed[0].inputs, builder):
         distance = _greatest_distance(failed, partial(_with_imprecision, how=how, device=device))
         if distance <= 1 / NEARER:
             yield distance, how
@@ -187,20 +189,20 @@ def _greatest_distance(failed: Sequence[Answered], answer: Callable[[InputSet], 
     """Of the sets, up to the first that is too far."""
     greatest = 0.0
     for one in failed:
-        outputs = answer(one.made)
+        outputs = answer(one.inputs)
         greatest = max(greatest, math.inf if outputs is None else _distance(one, outputs))
         if greatest > 1 / NEARER:
             break
     return greatest
 
 
-def _attempt(run: Callable[[], tuple[Tensor, ...]], made: InputSet) -> Outputs:
+def _attempt(run: Callable[[], tuple[Tensor, ...]], input_set: InputSet) -> Outputs:
     """Outputs of the form of the right ones, or None where torch, or the user's op, gives none."""
     try:
         outputs = run()
     except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
         return None
-    expected = made.expected.outputs
+    expected = input_set.expected.outputs
     alike = len(outputs) == len(expected) and all(
         one.is_complex() == output.complex and tuple(as_real(one).shape) == output.shape
         for one, output in zip(outputs, expected, strict=True)
@@ -209,20 +211,20 @@ def _attempt(run: Callable[[], tuple[Tensor, ...]], made: InputSet) -> Outputs:
 
 
 def _with_mistake(
-    made: InputSet, mistake: Mistake, device: str, dtype: torch.dtype = torch.float64
+    input_set: InputSet, mistake: Mistake, device: str, dtype: torch.dtype = torch.float64
 ) -> Outputs:
     def run() -> tuple[Tensor, ...]:
-        tensors = made.tensors()
-        call: OpCall = mistake.change(made.call, tensors)
-        return widened(call, lay_out(tensors), made.context, device, made.mutated, dtype=dtype)
+        tensors = input_set.tensors()
+        call: OpCall = mistake.change(input_set.call, tensors)
+        return widened(call, lay_out(tensors), input_set.context, device, input_set.mutated, dtype=dtype)
 
-    return _attempt(run, made)
+    return _attempt(run, input_set)
 
 
 def _distance(one: Answered, outputs: tuple[Tensor, ...]) -> float:
     """How far an answer is from `outputs`, as a share of how far it is from the right ones, where all are finite."""
     to_these, to_right, patterns_differ = 0.0, 0.0, False
-    for got, other, output in zip(one.got, outputs, one.made.expected.outputs, strict=True):
+    for got, other, output in zip(one.got, outputs, one.inputs.expected.outputs, strict=True):
         if output.scale is None:
             continue
         right = output.scale.reference
@@ -250,12 +252,12 @@ def _unit_at(p: Tensor, output: ExpectedOutput) -> Tensor:
 
 def _would_pass(one: Answered, mistake: Mistake, device: str) -> bool:
     """Whether a kernel's answer is right for the call with the mistake."""
-    outputs = _with_mistake(one.made, mistake, device)
+    outputs = _with_mistake(one.inputs, mistake, device)
     if outputs is None:
         return False
-    single = _with_mistake(one.made, mistake, device, torch.float32) or outputs
+    single = _with_mistake(one.inputs, mistake, device, torch.float32) or outputs
     expected = []
-    for output, reference, narrow in zip(one.made.expected.outputs, outputs, single, strict=True):
+    for output, reference, narrow in zip(one.inputs.expected.outputs, outputs, single, strict=True):
         reference, narrow = as_real(reference), as_real(narrow)  # noqa: PLW2901
         answer, scale = narrow.to(output.answer.dtype), None
         if output.scale is not None:
@@ -267,7 +269,7 @@ def _would_pass(one: Answered, mistake: Mistake, device: str) -> bool:
                 constants=output.scale.constants,
             )
         expected.append(replace(output, answer=answer.contiguous(), scale=scale, gold=None))
-    return accepts(replace(one.made.expected, outputs=tuple(expected)), one.got, Tolerance())
+    return accepts(replace(one.inputs.expected, outputs=tuple(expected)), one.got, Tolerance())
 
 
 # ---- arithmetic of fewer bits
@@ -277,13 +279,13 @@ _ELEVEN = "11 significant bits, as TF32 and fp16 have"
 _EIGHT = "8 significant bits, as bf16 has"
 
 
-def _imprecisions(made: InputSet, builder: InputSetBuilder) -> Iterator[_Imprecision]:
+def _imprecisions(input_set: InputSet, builder: InputSetBuilder) -> Iterator[_Imprecision]:
     """Those that a kernel for this call may have, and that are not allowed."""
     try:
-        products = multiply(operators(made.call, made.layout, made.context, builder.device))
+        products = multiply(operators(input_set.call, input_set.layout, input_set.context, builder.device))
     except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
         return
-    single = any(meta.dtype == "float32" for meta in made.layout.metas)
+    single = any(meta.dtype == "float32" for meta in input_set.layout.metas)
     for bits, few in ((TF32_BITS, _ELEVEN), (BF16_BITS, _EIGHT)):
         if not single or (builder.tf32 and bits == TF32_BITS):
             continue
@@ -302,21 +304,21 @@ def _imprecisions(made: InputSet, builder: InputSetBuilder) -> Iterator[_Impreci
             )
 
 
-def _with_imprecision(made: InputSet, how: _Imprecision, device: str) -> Outputs:
+def _with_imprecision(input_set: InputSet, how: _Imprecision, device: str) -> Outputs:
     def run() -> tuple[Tensor, ...]:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        layout = made.layout if how.change is None else how.change(made.layout)
+        layout = input_set.layout if how.change is None else how.change(input_set.layout)
         with ExitStack() as stack:
             # Attention is made of products that can be seen.
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             products = stack.enter_context(Products(how.arithmetic)) if how.arithmetic is not None else None
-            outputs = widened(made.call, layout, made.context, device, made.mutated)
+            outputs = widened(input_set.call, layout, input_set.context, device, input_set.mutated)
         if products is not None and not products.made:
             raise NotImplementedError("there is no product that could be made so")
         return outputs
 
-    return _attempt(run, made)
+    return _attempt(run, input_set)
 
 
 def _imprecise(
@@ -333,13 +335,13 @@ def _passes_with_tf32(answered: Sequence[Answered], builder: InputSetBuilder, to
     """Whether `precision: {allow_tf32: true}` lets every answer pass."""
     allowing = replace(builder, tf32=True)
     for one in answered:
-        made = one.made
+        input_set = one.inputs
         try:
-            if not multiply(operators(made.call, made.layout, made.context, builder.device)):
+            if not multiply(operators(input_set.call, input_set.layout, input_set.context, builder.device)):
                 return False
-            tensors = made.tensors()
-            gold = [output.gold for output in made.expected.outputs]
-            expected = allowing.make(made.expected.name, tensors, gold, call=made.call).expected
+            tensors = input_set.tensors()
+            gold = [output.gold for output in input_set.expected.outputs]
+            expected = allowing.make(input_set.expected.name, tensors, gold, call=input_set.call).expected
         except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
             return False
         if not accepts(expected, one.got, tolerance):
@@ -375,7 +377,7 @@ def _has_few_bits(got: Tensor, output: ExpectedOutput, dtype: torch.dtype) -> bo
 
 
 def _floats(one: Answered) -> Iterator[tuple[Tensor, ExpectedOutput]]:
-    for got, output in zip(one.got, one.made.expected.outputs, strict=True):
+    for got, output in zip(one.got, one.inputs.expected.outputs, strict=True):
         if output.scale is not None and got.numel():
             yield got, output
 
@@ -385,8 +387,8 @@ def _of_itself(failed: Sequence[Answered]) -> str:
     answers = [(one, got) for one in failed for got in one.got]
     if answers and all(got.numel() and not bool(got.any()) for _, got in answers):
         return "Every element is zero."
-    for name in failed[0].made.expected.arguments:
-        copies = [one.made.expected.arguments.get(name) for one, _ in answers]
+    for name in failed[0].inputs.expected.arguments:
+        copies = [one.inputs.expected.arguments.get(name) for one, _ in answers]
         if all(
             copy is not None
             and copy.shape == got.shape

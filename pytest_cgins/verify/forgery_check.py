@@ -35,15 +35,15 @@ def check(sets: Sequence[ExpectedSet], tolerance: Tolerance) -> tuple[ForgeryChe
     identical = set.intersection(*map(_identical, sets)) if len(sets) > 1 else set()
     for forgery in FORGERIES:
         variants = [list(_forge(forgery, expected, identical)) for expected in sets]
-        made = min((len(variant) for variant in variants), default=0)
-        if made == 0:
+        count = min((len(variant) for variant in variants), default=0)
+        if count == 0:
             continue
         caught = all(
             any(
                 not accepts(expected, variant[number], tolerance)
                 for expected, variant in zip(sets, variants, strict=True)
             )
-            for number in range(made)
+            for number in range(count)
         )
         results.append(ForgeryCheck(forgery=forgery, caught=caught))
     return tuple(results)
@@ -152,17 +152,17 @@ def edge_set(
     milder: dict[int, int] = {}
     tried: list[tuple[int, InputSet, Blind, inputs.Milder]] = []
     for _ in range(_ATTEMPTS):
-        made = make(draw(milder))
-        blind = _blind_rows(made.expected, _numbered(made, semantics, call))
-        tried.append((len(blind), made, blind, milder))
-        harsh = _harshest(made, semantics, call, milder) if blind else None
+        input_set = make(draw(milder))
+        blind = _blind_rows(input_set.expected, _numbered(input_set, semantics, call))
+        tried.append((len(blind), input_set, blind, milder))
+        harsh = _harshest(input_set, semantics, call, milder) if blind else None
         if harsh is None:
             break
         milder = {**milder, harsh: milder.get(harsh, 0) + 1}
-    _, made, blind, kept = min(tried, key=lambda one: one[0])
+    _, input_set, blind, kept = min(tried, key=lambda one: one[0])
     notes = []
     if kept:
-        dtype = _dtype(made, semantics)
+        dtype = _dtype(input_set, semantics)
         old, new = (inputs.edge_patterns(semantics, dtype, times) for times in ({}, kept))
         rows = "; ".join(f"{_row(old[number])} became {_row(new[number])}" for number in sorted(kept))
         told = _words(tried[0][2])
@@ -170,7 +170,7 @@ def edge_set(
     if blind:
         told = _words(blind)
         notes.append(f"edge inputs: {told}, so these inputs prove nothing")
-    return made, notes
+    return input_set, notes
 
 
 def _blind_rows(expected: ExpectedSet, numbered: Iterable[tuple[ExpectedOutput, Tensor | None]]) -> Blind:
@@ -192,19 +192,21 @@ def _row(pattern: tuple[float, float]) -> str:
     return f"mean {shift:.4g}, deviation {scale:.4g}"
 
 
-def _dtype(made: InputSet, semantics: Semantics) -> torch.dtype:
+def _dtype(input_set: InputSet, semantics: Semantics) -> torch.dtype:
     """Of the data that the rows are in."""
-    data = inputs.data(semantics, made.tensors())
+    data = inputs.data(semantics, input_set.tensors())
     return data[0][1].dtype if data else torch.float32
 
 
-def _harshest(made: InputSet, semantics: Semantics, call: OpCall, milder: Mapping[int, int]) -> int | None:
+def _harshest(
+    input_set: InputSet, semantics: Semantics, call: OpCall, milder: Mapping[int, int]
+) -> int | None:
     """The edge row on which torch itself errs most, of those that can still be milder; None if none can."""
-    patterns = inputs.edge_patterns(semantics, _dtype(made, semantics), milder)
+    patterns = inputs.edge_patterns(semantics, _dtype(input_set, semantics), milder)
     harsh = {number: max(abs(shift), scale) for number, (shift, scale) in enumerate(patterns)}
     harsh = {number: size for number, size in harsh.items() if size > _MILD}
     errors: dict[int, float] = {}
-    for output, numbers in _numbered(made, semantics, call):
+    for output, numbers in _numbered(input_set, semantics, call):
         if output.scale is not None and numbers is not None and output.answer.numel():
             off = (output.answer.reshape(-1).to(torch.float64) - output.scale.reference).abs()
             greatest = _per_row(off.nan_to_num(nan=0.0, posinf=0.0), numbers, "amax")
@@ -214,11 +216,11 @@ def _harshest(made: InputSet, semantics: Semantics, call: OpCall, milder: Mappin
 
 
 def _numbered(
-    made: InputSet, semantics: Semantics, call: OpCall
+    input_set: InputSet, semantics: Semantics, call: OpCall
 ) -> Iterator[tuple[ExpectedOutput, Tensor | None]]:
     """Outputs, and which edge row each of their elements is made of."""
-    tensors = made.tensors()
-    for output in made.expected.outputs:
+    tensors = input_set.tensors()
+    for output in input_set.expected.outputs:
         numbers = inputs.edge_numbers(semantics, call, tensors, output.shape)
         yield output, None if numbers is None else numbers.to(output.answer.device)
 

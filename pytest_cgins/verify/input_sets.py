@@ -64,9 +64,9 @@ class InputSet:
         return any("int" in meta.dtype and output.indices is None for meta, output in outputs)
 
 
-def base_of(core: Sequence[InputSet]) -> InputSet:
+def reference_set(core: Sequence[InputSet]) -> InputSet:
     """The fresh set, or the first: numbers of N(0, 1) show most."""
-    return next((made for made in core if made.expected.name == "fresh"), core[0])
+    return next((input_set for input_set in core if input_set.expected.name == "fresh"), core[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class InputSetBuilder:
         """
         layout, call = lay_out(tensors), call or self.call
         context = self.trace.context
-        made = answers(
+        torch_answers = answers(
             call,
             layout,
             context,
@@ -129,34 +129,36 @@ class InputSetBuilder:
             conditioning=not patterns_only,
             tf32=self.tf32 and not patterns_only,
         )
-        metas = self._output_metas(made)
+        metas = self._output_metas(torch_answers)
         arguments = tensors_by_name(call, rebuild(layout.metas, layout.spans, self.device))
         first = arguments.get(call.arguments[0].name) if call.arguments else None
-        arranged = arrangement(call, first, made.answer)
+        arranged = arrangement(call, first, torch_answers.answer)
         if arranged is not None:
-            made, gold_of = made.arranged(arranged), arranged_gold(gold_of, arranged)
+            torch_answers, gold_of = torch_answers.arranged(arranged), arranged_gold(gold_of, arranged)
         semantics = of(call, self.declared)
         outputs = tuple(
             _expected_output(
                 index,
-                made,
+                torch_answers,
                 meta,
                 gold_of[index] if index < len(gold_of) else None,
-                row_numbers(semantics, call, tensors, as_real(made.answer[index]).shape),
+                row_numbers(semantics, call, tensors, as_real(torch_answers.answer[index]).shape),
             )
             for index, meta in enumerate(metas)
         )
         outputs = tuple(
-            self._drawn(output, call, layout, made.mutated) if output.index in self.random else output
+            self._drawn(output, call, layout, torch_answers.mutated)
+            if output.index in self.random
+            else output
             for output in self._pointing(outputs, call, arguments)
         )
-        returned = len(metas) - len(made.mutated)
+        returned = len(metas) - len(torch_answers.mutated)
         return InputSet(
             layout=layout,
             outputs=tuple(metas[:returned]),
-            mutated=made.mutated,
+            mutated=torch_answers.mutated,
             expected=ExpectedSet(
-                name=name, outputs=outputs, arguments=arguments, note=made.note, arrangement=arranged
+                name=name, outputs=outputs, arguments=arguments, note=torch_answers.note, arrangement=arranged
             ),
             call=call,
             context=context,
@@ -188,18 +190,18 @@ class InputSetBuilder:
         draws = draw(run, self.trace.context, self.random[output.index])
         return replace(output, scale=None, gold=None, draws=draws)
 
-    def _output_metas(self, made: Answers) -> list[TensorMeta]:
+    def _output_metas(self, torch_answers: Answers) -> list[TensorMeta]:
         """Dense layouts of all outputs: dimensions as the gold has them in memory, else as torch has.
 
         A mutated argument, returned or not, lies where it lay: its gaps are not the kernel's choice.
         """
-        metas = [dense_meta(tensor, index) for index, tensor in enumerate(made.answer)]
+        metas = [dense_meta(tensor, index) for index, tensor in enumerate(torch_answers.answer)]
         if self.trace.gold is None:
-            places = [tensor.untyped_storage().data_ptr() for tensor in made.answer]
-            changed = set(places[len(places) - len(made.mutated) :])
+            places = [tensor.untyped_storage().data_ptr() for tensor in torch_answers.answer]
+            changed = set(places[len(places) - len(torch_answers.mutated) :])
             return [
                 replace(meta, stride=tuple(tensor.stride())) if place in changed else meta
-                for meta, tensor, place in zip(metas, made.answer, places, strict=True)
+                for meta, tensor, place in zip(metas, torch_answers.answer, places, strict=True)
             ]
         recorded, numbers = self.trace.gold, gold_order(self.trace.gold)
         sources = {source for source, _ in recorded.mutated} | set(self.mutable)
@@ -216,7 +218,7 @@ class InputSetBuilder:
             for meta, old, stride in zip(metas, olds, strides, strict=False)
         ] + [
             replace(meta, stride=tuple(tensor.stride()))
-            for meta, tensor in zip(metas[len(olds) :], made.answer[len(olds) :], strict=True)
+            for meta, tensor in zip(metas[len(olds) :], torch_answers.answer[len(olds) :], strict=True)
         ]
 
 
@@ -261,24 +263,26 @@ def dense_stride(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, 
 
 
 def _expected_output(
-    index: int, made: Answers, meta: TensorMeta, elements: GoldElements | None, rows: Tensor | None
+    index: int, torch_answers: Answers, meta: TensorMeta, elements: GoldElements | None, rows: Tensor | None
 ) -> ExpectedOutput:
-    answer, reference = as_real(made.answer[index]), as_real(made.reference[index])
+    answer, reference = as_real(torch_answers.answer[index]), as_real(torch_answers.reference[index])
     scale = None
     if answer.is_floating_point():
         scale = rules.derive(
             reference.to(torch.float64),
             answer,
-            as_real(made.answer32[index]),
-            None if made.perturbed is None else as_real(made.perturbed[index]),
-            None if made.rounded is None else as_real(made.rounded[index]),
+            as_real(torch_answers.answer32[index]),
+            None if torch_answers.perturbed is None else as_real(torch_answers.perturbed[index]),
+            None if torch_answers.rounded is None else as_real(torch_answers.rounded[index]),
             rows=None if rows is None else rows.to(answer.device),
         )
-    stride = meta.stride if not made.answer[index].is_complex() else (*(2 * s for s in meta.stride), 1)
+    stride = (
+        meta.stride if not torch_answers.answer[index].is_complex() else (*(2 * s for s in meta.stride), 1)
+    )
     return ExpectedOutput(
         index=index,
         shape=tuple(answer.shape),
-        complex=made.answer[index].is_complex(),
+        complex=torch_answers.answer[index].is_complex(),
         stride=stride,
         own_stride=tuple(answer.stride()),
         answer=answer.contiguous(),

@@ -42,8 +42,8 @@ def fresh(
         declared: what the user says of the op.
     """
     semantics = of(call, declared)
-    made = _content(semantics, recorded, key, "fresh")
-    for index, tensor in data(semantics, made):
+    tensors = _content(semantics, recorded, key, "fresh")
+    for index, tensor in data(semantics, tensors):
         lanes = lanes_of(semantics, call, index, tensor)
         top = _LADDER.get(tensor.dtype, _LADDER_DEFAULT)
         steps = 2 * top + 1
@@ -52,7 +52,7 @@ def fresh(
         exponents = ((torch.arange(steps) * 5 + top) % steps - top).to(torch.float64)
         wide = _wide(tensor) * torch.exp2(exponents)[lanes % steps]
         tensor.copy_(_legal(semantics, index, wide, recorded[index]))
-    return made
+    return tensors
 
 
 def edge(
@@ -74,9 +74,9 @@ def edge(
         milder: see `edge_patterns`.
     """
     semantics = of(call, declared)
-    made = _content(semantics, recorded, key, "edge")
+    tensors = _content(semantics, recorded, key, "edge")
     pointing = bool(semantics.indices(call))
-    for index, tensor in data(semantics, made):
+    for index, tensor in data(semantics, tensors):
         if semantics.is_gradient(index):
             continue  # what is hard is where it is multiplied with the op's own rows
         lanes = lanes_of(semantics, call, index, tensor)
@@ -87,8 +87,8 @@ def edge(
         wide = wide.round().clamp(-2, 2) + 0.0 if pointing and not tensor.is_complex() else wide
         tensor.copy_(_legal(semantics, index, wide * scale + shift, recorded[index]))
     if semantics.kind == "norm" and semantics.eps:
-        _shrink_variances(semantics, made)
-    return made
+        _shrink_variances(semantics, tensors)
+    return tensors
 
 
 def edge_patterns(

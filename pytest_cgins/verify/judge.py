@@ -59,7 +59,7 @@ from pytest_cgins.verify.messages import (
     serves,
 )
 from pytest_cgins.verify.prepare import Preparation, prepare
-from pytest_cgins.verify.probe_verdicts import DeviatingRepeat, Suspicions
+from pytest_cgins.verify.probe_verdicts import DeviatingAnswer, ProbeResults
 from pytest_cgins.verify.probes import (
     after_timing,
     arguments,
@@ -121,18 +121,18 @@ class JudgeService:
             return PreparedCase(drift=drift, sets=()), []
         own_calls = _own_calls(question, prepared)
         sets, contents = [], []
-        for made in prepared.sets:
-            header, content = pack(made.tensors())
+        for input_set in prepared.sets:
+            header, content = pack(input_set.tensors())
             contents.append(content)
             sets.append(
                 PackedInputs(
-                    name=made.expected.name,
-                    call=made.call,
+                    name=input_set.expected.name,
+                    call=input_set.call,
                     tensors=header,
-                    outputs=tuple(made.outputs),
-                    context=made.context,
-                    mutated=tuple(made.mutated),
-                    probe=made.probe,
+                    outputs=tuple(input_set.outputs),
+                    context=input_set.context,
+                    mutated=tuple(input_set.mutated),
+                    probe=input_set.probe,
                     op_calls=own_calls,
                 )
             )
@@ -145,41 +145,43 @@ class JudgeService:
         case, observed = question.case, request.answers.observed
         prepared = self._preparation(question)
         answers = _Answers(request.answers, buffers, case.device)
-        suspicions = _suspicions(question)
-        suspicions.own_calls = _own_calls(question, prepared)
-        suspicions.own_memory = lambda name: prepared.memory_taken(name, case.device)
+        results = _probe_results(question)
+        results.own_calls = _own_calls(question, prepared)
+        results.own_memory = lambda name: prepared.memory_taken(name, case.device)
         core: list[diagnosis.Answered] = []
         probes: list[diagnosis.Answered] = []
         right: dict[str, str] = {}
-        for made in prepared.sets:
-            checked, got = self._check(made, answers, suspicions)
-            told = [_with_row(check, made, prepared.semantics) for check in checked]
-            (probes if made.probe else core).append(diagnosis.Answered(made=made, got=got, checks=told))
-            if not made.probe and after_timing.NAME in suspicions.wanted and core[-1].passed:
-                right[made.expected.name] = answers.digest(made.expected.name)
+        for input_set in prepared.sets:
+            checked, got = self._check(input_set, answers, results)
+            told = [_with_row(check, input_set, prepared.semantics) for check in checked]
+            (probes if input_set.probe else core).append(
+                diagnosis.Answered(inputs=input_set, got=got, checks=told)
+            )
+            if not input_set.probe and after_timing.NAME in results.wanted and core[-1].passed:
+                right[input_set.expected.name] = answers.digest(input_set.expected.name)
         self._right = (_key(question), right)
         checks = diagnosis.explain(core, prepared.builder, prepared.semantics, tolerance)
         if all(answered.passed for answered in core):
             for answered in probes:
                 cause = None
-                if not answered.passed and answered.made.probe in (sizes.NAME, arguments.NAME):
+                if not answered.passed and answered.inputs.probe in (sizes.NAME, arguments.NAME):
                     cause = diagnosis.explain_probe(answered, prepared.builder, prepared.semantics, tolerance)
-                suspicions.take_answer(answered, cause, prepared.base.expected)
+                results.add_answer(answered, cause, prepared.reference_set.expected)
         else:
             why = "not run: the kernel has already failed"
-            suspicions.not_run |= {answered.made.probe: why for answered in probes if answered.checks}
-        suspicions.not_run |= prepared.not_run
-        suspicions.not_run |= dict.fromkeys(TIMED, question.untimed)
-        suspicions.take_checks(checks)
-        suspicions.take_facts(observed)
-        expected = {made.expected.name: made.expected for made in prepared.sets}
+            results.not_run |= {answered.inputs.probe: why for answered in probes if answered.checks}
+        results.not_run |= prepared.not_run
+        results.not_run |= dict.fromkeys(TIMED, question.untimed)
+        results.add_checks(checks)
+        results.add_facts(observed)
+        expected = {input_set.expected.name: input_set.expected for input_set in prepared.sets}
         for second in answers.seconds(expected):
-            suspicions.take_second(second)
+            results.add_rerun(second)
         correctness = Correctness(
             checks=tuple(checks),
             power=prepared.power(tolerance),
             notes=(*prepared.notes, *on_stream.notes(observed.get(on_stream.NAME))),
-            probes=suspicions.probes(),
+            probes=results.probes(),
         )
         return Judgement(correctness), []
 
@@ -191,9 +193,9 @@ class JudgeService:
         question = request.question
         prepared = self._preparation(question)
         answers = _Answers(request.answers, buffers, question.case.device)
-        unwanted = replace(_suspicions(question), wanted=())
-        for made in prepared.core:
-            for check in self._check(made, answers, unwanted)[0]:
+        unwanted = replace(_probe_results(question), wanted=())
+        for input_set in prepared.core:
+            for check in self._check(input_set, answers, unwanted)[0]:
                 if not check.passed:
                     return FirstFailure(check), []
         return FirstFailure(None), []
@@ -212,40 +214,40 @@ class JudgeService:
         """
         question = request.question
         prepared = self._preparation(question)
-        suspicions = _suspicions(question)
+        results = _probe_results(question)
         of, digests = self._right
         right = dict(digests) if of == _key(question) else {}
         try:
-            _take_answers(request.timing.answers, buffers, prepared, suspicions, right)
+            _take_answers(request.timing.answers, buffers, prepared, results, right)
         except (KeyError, ValueError) as error:
             raise ProtocolError(f"what was told of a timing is malformed: {error}") from error
         known = TIMED | {integrity.NAME, snooping.NAME}
-        suspicions.take_facts({key: facts for key, facts in request.timing.observed.items() if key in known})
+        results.add_facts({key: facts for key, facts in request.timing.observed.items() if key in known})
         device = question.case.device
         floor = _floor_ns_per_call(prepared, device, cold=request.cold, launch_ns=request.launch_ns)
         if not floor:
-            suspicions.not_run[physical_floor.NAME] = (
+            results.not_run[physical_floor.NAME] = (
                 "no lower bound on time is known: the op returns no new memory"
             )
-        suspicions.trip(physical_floor.NAME, physical_floor.judge(request.median_ns_per_call, floor))
-        probes = (one for one in suspicions.probes() if one.name in TIMED or one.outcome == "tripped")
+        results.trip(physical_floor.NAME, physical_floor.judge(request.median_ns_per_call, floor))
+        probes = (one for one in results.probes() if one.name in TIMED or one.outcome == "tripped")
         return TimingJudgement(tuple(probes), floor), []
 
     def _check(
-        self, made: InputSet, answers: _Answers, suspicions: Suspicions
+        self, input_set: InputSet, answers: _Answers, results: ProbeResults
     ) -> tuple[tuple[Check, ...], list[torch.Tensor]]:
         """The checks of one set of inputs, and the answer as far as it could be compared.
 
         There are none for a probe's set on which the kernel failed.
         """
-        expected = made.expected
+        expected = input_set.expected
         first = answers.first.get(expected.name)
         if first is None:
             return (failed_form(expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer"),), []
-        if made.probe and first.error:
-            suspicions.take_error(made, first.error)
+        if input_set.probe and first.error:
+            results.add_error(input_set, first.error)
             return (), []
-        suspicions.take_conduct(first, expected.name, list(expected.arguments))
+        results.add_conduct(first, expected.name, list(expected.arguments))
         for index, device in enumerate(first.devices):
             if device != torch_device(answers.device):
                 what = f"output {index} is on {device}, expected is {answers.device}"
@@ -257,10 +259,10 @@ class JudgeService:
                 what = f"output {output.index} is {names[tensor.is_complex()]}, expected is {names[output.complex]}"
                 return (failed_form(expected.name, Reason.DTYPE, what),), []
         real = [as_real(tensor) for tensor in got]
-        if made.probe in (layouts.NAME, arguments.NAME):
+        if input_set.probe in (layouts.NAME, arguments.NAME):
             # How answers lie to inputs that lie elsewhere, or along another axis, is the kernel's choice.
             real = [tensor.contiguous() for tensor in real]
-        return compare(expected, real, suspicions.tolerance), real
+        return compare(expected, real, results.tolerance), real
 
     @serves(AskOutputs)
     def output_metas(self, request: AskOutputs, buffers: list[Buffer]) -> tuple[OutputMetas, list[Buffer]]:
@@ -275,8 +277,8 @@ class JudgeService:
         key = (case.pack_path, case.trace_id, case.device, question.seed, options)
         if key not in self._prepared:
             _importable(question.import_root, case.op)
-            made = self._prepared[key] = self._prepare(case, question.seed, options)
-            self._held += made.nbytes
+            preparation = self._prepared[key] = self._prepare(case, question.seed, options)
+            self._held += preparation.nbytes
             # The case that comes next is prepared before this one is judged, unless on a GPU, whose memory is dear.
             keep = 2 if case.device == "cpu" else 1
             while len(self._prepared) > keep and self._held > self._cache_bytes:
@@ -326,13 +328,13 @@ def _importable(import_root: str, op: str) -> None:
     trust(op)
 
 
-def _with_row(check: Check, made: InputSet, semantics: Semantics) -> Check:
+def _with_row(check: Check, input_set: InputSet, semantics: Semantics) -> Check:
     """A failed check with what the inputs are like where it failed most."""
     if check.passed or check.worst is None:
         return check
-    shape = made.expected.outputs[check.worst.output].shape
-    tensors = made.tensors()
-    row = inputs.row_at(semantics, made.call, tensors, shape, check.worst.index)
+    shape = input_set.expected.outputs[check.worst.output].shape
+    tensors = input_set.tensors()
+    row = inputs.row_at(semantics, input_set.call, tensors, shape, check.worst.index)
     words, arrow, remedy = check.message.partition("\n→")
     return replace(check, message=f"{words} {row}{arrow}{remedy}") if row else check
 
@@ -342,9 +344,9 @@ def _key(question: Question) -> tuple[Case, Tolerance, int]:
     return question.case, question.tolerance, question.seed
 
 
-def _suspicions(question: Question) -> Suspicions:
+def _probe_results(question: Question) -> ProbeResults:
     """None yet, of a kernel that may do what its entry in cgins.yaml says."""
-    return Suspicions(
+    return ProbeResults(
         question.probes,
         question.tolerance,
         exceptions=question.exceptions,
@@ -375,11 +377,11 @@ class _Answers:
         """Of the first answer to a set."""
         return _digest(self.first[name].tensors, self._buffers[name])
 
-    def seconds(self, expected: dict[str, ExpectedSet]) -> Iterator[DeviatingRepeat]:
+    def seconds(self, expected: dict[str, ExpectedSet]) -> Iterator[DeviatingAnswer]:
         """The deviations."""
         for deviant, buffer in self._deviations:
             name = deviant.name
-            yield DeviatingRepeat(
+            yield DeviatingAnswer(
                 probe=deviant.probe,
                 expected=expected[name],
                 first=self.tensors(name) if name in self.first else (),
@@ -391,20 +393,20 @@ class _Answers:
 
 def _digest(header: Header, buffer: Buffer) -> str:
     """Of an answer: how its tensors lie, and all their bytes."""
-    made = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     if buffer.nbytes:
-        made.update(buffer.view())
-    return made.hexdigest()
+        digest.update(buffer.view())
+    return digest.hexdigest()
 
 
 def _take_answers(
     answers: Sequence[TimedAnswer],
     buffers: Sequence[Buffer],
     prepared: Preparation,
-    suspicions: Suspicions,
+    results: ProbeResults,
     right: dict[str, str],
 ) -> None:
-    expected = {made.expected.name: made.expected for made in prepared.core}
+    expected = {input_set.expected.name: input_set.expected for input_set in prepared.core}
     for timed, buffer in zip(answers, buffers, strict=True):
         name = timed.name
         if timed.error:
@@ -412,11 +414,11 @@ def _take_answers(
         elif right.get(name) == (own := _digest(timed.tensors, buffer)):
             continue
         else:
-            wrong = _wrong(expected[name], timed.tensors, buffer, suspicions.tolerance)
+            wrong = _wrong(expected[name], timed.tensors, buffer, results.tolerance)
             if not wrong:
                 right[name] = own
         if wrong:
-            suspicions.trip(after_timing.NAME, wrong_when(timed.when, name, wrong))
+            results.trip(after_timing.NAME, wrong_when(timed.when, name, wrong))
 
 
 def _wrong(expected: ExpectedSet, header: Header, buffer: Buffer, tolerance: Tolerance) -> str:

@@ -48,19 +48,19 @@ class Mistake:
         return self.argument or self.words
 
 
-def mistakes(made: InputSet, semantics: Semantics, device: str) -> Iterator[Mistake]:
+def mistakes(input_set: InputSet, semantics: Semantics, device: str) -> Iterator[Mistake]:
     """All that can be made with a call.
 
     Args:
-        made: one set of its inputs.
+        input_set: one set of its inputs.
         semantics: of the call.
         device: where torch will answer: an index that is too great ends the process on a GPU.
     """
-    metas = made.layout.metas
+    metas = input_set.layout.metas
     indexed = any("int" in meta.dtype for meta in metas) and device_of(device).is_accelerator
-    for argument in made.call.arguments:
+    for argument in input_set.call.arguments:
         if not indexed or argument.value.kind == "float":
-            yield from _scalars(argument, whole=made.call.op.startswith("torch."))
+            yield from _scalars(argument, whole=input_set.call.op.startswith("torch."))
     for index, meta in enumerate(metas):
         name = semantics.names.get(index)
         if name is not None and meta.numel:
@@ -68,18 +68,18 @@ def mistakes(made: InputSet, semantics: Semantics, device: str) -> Iterator[Mist
             yield from _read_otherwise(index, name, meta)
     yield from _exchanged(metas, semantics)
     yield from _tails(metas, semantics)
-    if semantics.kind == "norm" and not is_derived(made.call.op):
-        yield from _unbiased(made, semantics)
+    if semantics.kind == "norm" and not is_derived(input_set.call.op):
+        yield from _unbiased(input_set, semantics)
 
 
-def as_before(made: InputSet, base: InputSet) -> Iterator[Mistake]:
+def as_before(input_set: InputSet, base: InputSet) -> Iterator[Mistake]:
     """What differs between two calls taken as it was in the second: each alone, then all of it."""
     before = {argument.name: argument for argument in base.call.arguments}
-    scalars = [one.name for one in made.call.arguments if one != before.get(one.name)]
-    old, new = (one.tensors() for one in (base, made))
+    scalars = [one.name for one in input_set.call.arguments if one != before.get(one.name)]
+    old, new = (one.tensors() for one in (base, input_set))
     names = {
         argument.name: int(argument.value.value or 0)
-        for argument in made.call.arguments
+        for argument in input_set.call.arguments
         if argument.value.kind == "tensor" and int(argument.value.value or 0) < len(old)
     }
     changed = [*scalars, *(name for name, index in names.items() if not torch.equal(old[index], new[index]))]
@@ -229,9 +229,9 @@ def _tails(metas: Sequence[TensorMeta], semantics: Semantics) -> Iterator[Mistak
             yield Mistake(words=words, change=_on_tensors(change))
 
 
-def _unbiased(made: InputSet, semantics: Semantics) -> Iterator[Mistake]:
+def _unbiased(input_set: InputSet, semantics: Semantics) -> Iterator[Mistake]:
     """A norm whose variance is divided by n - 1: the same with a smaller eps, and a weight that makes up for it."""
-    call, metas = made.call, made.layout.metas
+    call, metas = input_set.call, input_set.layout.metas
     given = {argument.name: argument.value for argument in call.arguments}
     eps = next((name for name, value in given.items() if is_eps(name) and value.kind == "float"), None)
     data = next((i for i in semantics.names if semantics.role(i, metas[i]) == "data"), None)

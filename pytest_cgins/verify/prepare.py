@@ -26,7 +26,7 @@ from pytest_cgins.verify import (
     sign_trial,
 )
 from pytest_cgins.verify.expected import ExpectedOutput, gold_drift, gold_elements
-from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder, base_of
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder, reference_set
 from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.op_calls import multiplies, op_calls
 from pytest_cgins.verify.random_outputs import Domain
@@ -65,12 +65,12 @@ class Preparation:
     @property
     def core(self) -> tuple[InputSet, ...]:
         """The sets that decide whether a kernel is right: those of no probe."""
-        return tuple(made for made in self.sets if not made.probe)
+        return tuple(input_set for input_set in self.sets if not input_set.probe)
 
     @property
-    def base(self) -> InputSet:
+    def reference_set(self) -> InputSet:
         """The set whose numbers are those of other sets: `fresh`, or the first."""
-        return base_of(self.core)
+        return reference_set(self.core)
 
     @property
     def call(self) -> OpCall:
@@ -85,7 +85,7 @@ class Preparation:
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
-        return sum(made.nbytes + made.expected.nbytes for made in self.sets)
+        return sum(input_set.nbytes + input_set.expected.nbytes for input_set in self.sets)
 
     def drift(self, tolerance: Tolerance, device: str) -> str:
         """How torch fails to reproduce the gold; "" if it does, or if there is none."""
@@ -103,13 +103,19 @@ class Preparation:
 
     def memory_taken(self, name: str, device: str) -> int:
         """Bytes that torch's own op takes on a set of inputs; 0 if there is no such set."""
-        made = next((made for made in self.sets if made.expected.name == name), None)
-        return memory_taken(made.call, made.layout, made.context, device) if made is not None else 0
+        input_set = next((input_set for input_set in self.sets if input_set.expected.name == name), None)
+        return (
+            memory_taken(input_set.call, input_set.layout, input_set.context, device)
+            if input_set is not None
+            else 0
+        )
 
     def power(self, tolerance: Tolerance) -> tuple[ForgeryCheck, ...]:
         """What the case can tell from the right answer."""
         if tolerance not in self.powers:
-            self.powers[tolerance] = forgery_check.check([made.expected for made in self.core], tolerance)
+            self.powers[tolerance] = forgery_check.check(
+                [input_set.expected for input_set in self.core], tolerance
+            )
         return self.powers[tolerance]
 
 
@@ -175,13 +181,13 @@ def prepare(  # noqa: PLR0917
         else:
             sets += drawn_sets
         notes += told
-    notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
+    notes += dict.fromkeys(note for input_set in sets if (note := input_set.expected.note))
     _check_numbers(drawn, options.declared, sets[0], trace.call)
     probed = ProbedCall(
         builder=builder,
         semantics=semantics,
         recorded=recorded,
-        base=base_of(sets),
+        reference_set=reference_set(sets),
         key=key,
         others=others,
         claims=options.claims,
@@ -227,10 +233,10 @@ def _draw(
         return [], [f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"]
     if name == "fresh":
         return _fresh(builder, semantics, tensors, lambda again: draw(again, declared), key)
-    made, told = forgery_check.edge_set(
+    input_set, told = forgery_check.edge_set(
         partial(builder.make, name), partial(draw, key, declared), semantics, call
     )
-    return [made], told
+    return [input_set], told
 
 
 def _fresh(
@@ -243,11 +249,11 @@ def _fresh(
     """The set of fresh inputs; few elements are drawn again while torch's answer to them is one that can be forged."""
     for attempt in range(1, _ATTEMPTS + 1):
         tensors, signed = sign_trial.spread(builder, semantics, drawn, key)
-        made = builder.make("fresh", tensors)
-        if attempt == _ATTEMPTS or not forgery_check.forged_by_chance(made.expected):
+        input_set = builder.make("fresh", tensors)
+        if attempt == _ATTEMPTS or not forgery_check.forged_by_chance(input_set.expected):
             break
         drawn = redraw(f"{key}/{attempt}")
-    return [made], [sign_trial.note(signed)] if signed else []
+    return [input_set], [sign_trial.note(signed)] if signed else []
 
 
 def _drawn(trace: Trace, semantics: Semantics) -> dict[int, Domain]:
@@ -263,8 +269,10 @@ def _drawn(trace: Trace, semantics: Semantics) -> dict[int, Domain]:
     return drawn
 
 
-def _check_numbers(drawn: Mapping[int, object], declared: Declared, made: InputSet, call: OpCall) -> None:
-    outputs = made.expected.outputs
+def _check_numbers(
+    drawn: Mapping[int, object], declared: Declared, input_set: InputSet, call: OpCall
+) -> None:
+    outputs = input_set.expected.outputs
     said = {
         **dict.fromkeys(drawn, "is random"),
         **{index.number: "holds indices" for index in declared.indices},

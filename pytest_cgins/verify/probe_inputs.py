@@ -16,7 +16,7 @@ Maker = Callable[[ProbedCall, str], tuple[list[InputSet], str]]
 """Of the call and the key of a draw: sets, or none and why."""
 
 
-def make(of: ProbedCall, wanted: Container[str]) -> tuple[list[InputSet], dict[str, str], list[str]]:
+def make(probed_call: ProbedCall, wanted: Container[str]) -> tuple[list[InputSet], dict[str, str], list[str]]:
     """The sets of all probes that are switched on, why others have none, by their names, and which sets tell nothing."""
     makers: dict[str, Maker] = {
         module.NAME: module.sets for module in (sizes, arguments, layouts, special_values, second_precision)
@@ -26,8 +26,8 @@ def make(of: ProbedCall, wanted: Container[str]) -> tuple[list[InputSet], dict[s
     notes: list[str] = []
     for name, maker in makers.items():
         if name in wanted:
-            made, why, blind = _telling(name, maker, of)
-            sets += made
+            new_sets, why, blind = _telling(name, maker, probed_call)
+            sets += new_sets
             notes += blind
             if why:
                 missing[name] = why
@@ -44,21 +44,21 @@ def _why_none(error: Exception) -> str:
     return f"its inputs could not be made, which is a defect of pytest-cgins: {type(error).__name__}: {said} ({place})"
 
 
-def _telling(name: str, maker: Maker, of: ProbedCall) -> tuple[list[InputSet], str, list[str]]:
+def _telling(name: str, maker: Maker, probed_call: ProbedCall) -> tuple[list[InputSet], str, list[str]]:
     """The sets of a probe, or why there are none; those that tell nothing are drawn once more, and named if that is no help."""
     kept: dict[str, tuple[InputSet, str]] = {}
-    for draw in (of.key, f"{of.key}/again"):
+    for draw in (probed_call.key, f"{probed_call.key}/again"):
         try:
-            made, why = maker(of, draw)
+            input_sets, why = maker(probed_call, draw)
         except REFUSALS as error:
-            made, why = [], _why_none(error)
-        if not made and not kept:
+            input_sets, why = [], _why_none(error)
+        if not input_sets and not kept:
             return [], why, []
-        for one in made:
+        for input_set in input_sets:
             # Of special values only the places are looked at.
-            blind = "" if name == special_values.NAME else blind_to(one.expected)
-            if not blind or one.expected.name not in kept:
-                kept[one.expected.name] = (one, blind)
+            blind = "" if name == special_values.NAME else blind_to(input_set.expected)
+            if not blind or input_set.expected.name not in kept:
+                kept[input_set.expected.name] = (input_set, blind)
         if not any(blind for _, blind in kept.values()):
             break
     # Without the sets' names, which differ from case to case, a summary counts them together.
@@ -67,4 +67,4 @@ def _telling(name: str, maker: Maker, of: ProbedCall) -> tuple[list[InputSet], s
         f"probe {name}: on some inputs {blind}, so these inputs prove nothing"
         for blind in dict.fromkeys(told)
     ]
-    return [one for one, _ in kept.values()], "", notes
+    return [input_set for input_set, _ in kept.values()], "", notes

@@ -64,7 +64,7 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviatingRepeat:
+class DeviatingAnswer:
     """An answer that deviates from the first one to the same inputs."""
 
     probe: str
@@ -82,7 +82,7 @@ class DeviatingRepeat:
 
 
 @dataclass(slots=True)
-class Suspicions:
+class ProbeResults:
     """Collects what probes trip with, in one case."""
 
     wanted: Sequence[str]
@@ -113,7 +113,7 @@ class Suspicions:
             if reason is not None:
                 self.reasons.setdefault(probe, reason)
 
-    def take_conduct(self, answer: SetAnswer, inputs: str, names: Sequence[str]) -> None:
+    def add_conduct(self, answer: SetAnswer, inputs: str, names: Sequence[str]) -> None:
         """What the worker saw while the kernel answered one set of inputs."""
         if answer.overrun:
             self.trip("guards", f"the kernel wrote out of bounds: {answer.overrun} ({inputs} inputs)")
@@ -125,13 +125,13 @@ class Suspicions:
             )
         self.trip("plain_outputs", plain_outputs.judge(answer.unlike))
 
-    def take_checks(self, checks: Iterable[Check]) -> None:
+    def add_checks(self, checks: Iterable[Check]) -> None:
         """Poison that was found in the answers."""
         unwritten = next((check for check in checks if check.reason is Reason.UNWRITTEN), None)
         if unwritten is not None:
             self.trip("poison", unwritten.message)
 
-    def take_facts(self, observed: Mapping[str, Any]) -> None:
+    def add_facts(self, observed: Mapping[str, Any]) -> None:
         """What the watch of the worker tells: facts by probe, or `not_run`, why there are none.
 
         Raises:
@@ -152,25 +152,25 @@ class Suspicions:
                 except (TypeError, KeyError, ValueError, AttributeError) as error:
                     raise ProtocolError(f"what the probe {probe} observed is malformed: {error}") from error
 
-    def take_error(self, made: InputSet, error: RaisedError) -> None:
+    def add_error(self, input_set: InputSet, error: RaisedError) -> None:
         """What a kernel raised on a probe's set, or died of.
 
         A refusal is an error that the kernel itself gives: whoever dies, or launches nothing, did not refuse. What a
         kernel is said to take it must not refuse.
         """
-        name, message = made.expected.name, error.message.partition("\n")[0]
+        name, message = input_set.expected.name, error.message.partition("\n")[0]
         died = error.phase == "died" or cause_of(error.kind, error.message) in _FAULTS
-        died = died or _fails_on_nothing(made, error)
-        if not died and not (made.probe == layouts.NAME and layouts.claim_of(made) in self.claims):
-            self.not_run.setdefault(made.probe, f"the kernel refuses {name}: {message}")
+        died = died or _fails_on_nothing(input_set, error)
+        if not died and not (input_set.probe == layouts.NAME and layouts.claim_of(input_set) in self.claims):
+            self.not_run.setdefault(input_set.probe, f"the kernel refuses {name}: {message}")
             return
         what = "died" if died else "refuses what its claims in cgins.yaml say it takes"
         if error.kind == Reason.TIMED_OUT.value:
             what = "did not end, as it hangs there or is slow"
-        message = f"on the {name} inputs the kernel {what}: {message}{_called(made)}"
-        self.trip(made.probe, message, _reason(made))
+        message = f"on the {name} inputs the kernel {what}: {message}{_called(input_set)}"
+        self.trip(input_set.probe, message, _reason(input_set))
 
-    def take_answer(self, answered: Answered, cause: Diagnosis | None, half: ExpectedSet) -> None:
+    def add_answer(self, answered: Answered, cause: Diagnosis | None, half: ExpectedSet) -> None:
         """The checks of the answer to a probe's set, by a kernel that is right on the sets that decide.
 
         Args:
@@ -178,26 +178,26 @@ class Suspicions:
             cause: what explains a wrong answer.
             half: what was expected of the same numbers in the case's own precision.
         """
-        made = answered.made
+        input_set = answered.inputs
         if not answered.checks:
             return
         failed = [check for check in answered.checks if not check.passed]
-        if made.probe == second_precision.NAME:
+        if input_set.probe == second_precision.NAME:
             hidden, unknown = second_precision.judge(half, answered.checks, answered.got, self.tolerance)
-            self.trip(made.probe, hidden)
+            self.trip(input_set.probe, hidden)
             if unknown:
-                self.not_run.setdefault(made.probe, unknown)
+                self.not_run.setdefault(input_set.probe, unknown)
             return
-        if made.probe == special_values.NAME:
+        if input_set.probe == special_values.NAME:
             # Its numbers were looked at before; a wrong shape would have been seen there, too.
             failed = [check for check in failed if check.reason in _PATTERNS]
-        self.answered.add(made.probe)
+        self.answered.add(input_set.probe)
         if failed:
             words = f" {cause.words}" if cause is not None and cause.words else ""
-            reason = cause.reason if cause is not None and cause.reason else _reason(made, failed[0])
-            self.trip(made.probe, f"{failed[0].message}{words}{_called(made)}", reason)
+            reason = cause.reason if cause is not None and cause.reason else _reason(input_set, failed[0])
+            self.trip(input_set.probe, f"{failed[0].message}{words}{_called(input_set)}", reason)
 
-    def take_second(self, second: DeviatingRepeat) -> None:
+    def add_rerun(self, second: DeviatingAnswer) -> None:
         """An answer that was given later, or to the same tensors with other numbers."""
         on = f"{second.expected.name} inputs"
         if second.error:
@@ -218,7 +218,7 @@ class Suspicions:
             message = f"two answers to the same {on} differ ({_differing(second)}){self._repeatable(second)}"
             self.trip(second.probe, message)
 
-    def _fresh_memory(self, second: DeviatingRepeat, on: str) -> None:
+    def _fresh_memory(self, second: DeviatingAnswer, on: str) -> None:
         if self._right(second):
             return  # not repeatable, but of these inputs
         late = "late_work" in self.found  # the cause: until it is there, the memory holds the answer before
@@ -237,7 +237,7 @@ class Suspicions:
                 Reason.NOT_REPEATABLE,
             )
 
-    def _repeatable(self, second: DeviatingRepeat) -> str:
+    def _repeatable(self, second: DeviatingAnswer) -> str:
         """What the second answer is by itself, and what would let it pass, if anything would."""
         if self._right(second):
             return (
@@ -248,7 +248,7 @@ class Suspicions:
         look = "\n→ look for races in shared memory: --cgins-sanitize=racecheck" if on_gpu else ""
         return f"; the second is not within the tolerance{look}"
 
-    def _may_differ(self, second: DeviatingRepeat) -> bool:
+    def _may_differ(self, second: DeviatingAnswer) -> bool:
         """Whether the op, or the kernel's entry, allows the answer to differ from the first one as it does."""
         if any(output.draws is not None for output in second.expected.outputs) or _differs_in_ties(second):
             return self._right(second)
@@ -257,7 +257,7 @@ class Suspicions:
             return self._right(second)
         return allowed.kind == "explicit" and _close(second, allowed)
 
-    def _right(self, second: DeviatingRepeat) -> bool:
+    def _right(self, second: DeviatingAnswer) -> bool:
         return bool(second.given) and accepts(
             second.expected, [as_real(tensor) for tensor in second.given], self.tolerance
         )
@@ -283,27 +283,27 @@ class Suspicions:
         return tuple(results)
 
 
-def _fails_on_nothing(made: InputSet, error: RaisedError) -> bool:
+def _fails_on_nothing(input_set: InputSet, error: RaisedError) -> bool:
     """Whether a kernel launched no blocks, or divided by no rows: that is no refusal of an empty batch."""
-    empty = made.probe == sizes.NAME and any(0 in meta.shape for meta in made.layout.metas)
+    empty = input_set.probe == sizes.NAME and any(0 in meta.shape for meta in input_set.layout.metas)
     return empty and (error.kind == "ZeroDivisionError" or "invalid configuration argument" in error.message)
 
 
-def _reason(made: InputSet, check: Check | None = None) -> Reason | None:
-    if made.probe == layouts.NAME and layouts.claim_of(made) == layouts.MISALIGNED:
+def _reason(input_set: InputSet, check: Check | None = None) -> Reason | None:
+    if input_set.probe == layouts.NAME and layouts.claim_of(input_set) == layouts.MISALIGNED:
         return Reason.ALIGNMENT_DEPENDENT
-    if made.probe == special_values.NAME and check is not None and check.reason in _PATTERNS[:2]:
+    if input_set.probe == special_values.NAME and check is not None and check.reason in _PATTERNS[:2]:
         return check.reason
     return None
 
 
-def _called(made: InputSet) -> str:
+def _called(input_set: InputSet) -> str:
     """The probe's call, which is not the recorded one, and what to do."""
-    remedy = f"\n→ {_REMEDIES[made.probe]}" if made.probe in _REMEDIES else ""
-    return f"\ncalled  {call_line(made.call, made.layout.metas)}{remedy}"
+    remedy = f"\n→ {_REMEDIES[input_set.probe]}" if input_set.probe in _REMEDIES else ""
+    return f"\ncalled  {call_line(input_set.call, input_set.layout.metas)}{remedy}"
 
 
-def _differs_in_ties(second: DeviatingRepeat) -> bool:
+def _differs_in_ties(second: DeviatingAnswer) -> bool:
     """Whether two answers may be two orders of equal values: all but these are the same, bit for bit."""
     expected = second.expected
     if len(second.first) != len(second.given) or len(second.given) != len(expected.outputs):
@@ -314,7 +314,7 @@ def _differs_in_ties(second: DeviatingRepeat) -> bool:
     return all(output.indices is not None or all_same([old], [new]) for old, new, output in pairs)
 
 
-def _differing(second: DeviatingRepeat) -> str:
+def _differing(second: DeviatingAnswer) -> str:
     """How much of an answer differs from the first one, and by how much at most."""
     if len(second.first) != len(second.given) or not second.given:
         return f"{counted(len(second.given), 'tensor')} instead of {len(second.first)}"
@@ -333,7 +333,7 @@ def _differing(second: DeviatingRepeat) -> str:
     return "no element"
 
 
-def _close(second: DeviatingRepeat, allowed: Repeatability) -> bool:
+def _close(second: DeviatingAnswer, allowed: Repeatability) -> bool:
     return len(second.first) == len(second.given) and all(
         old.shape == new.shape
         and old.dtype == new.dtype

@@ -115,9 +115,9 @@ def draw(run: Callable[[Context], Tensor], context: Context, domain: Domain) -> 
         context: of the call.
         domain: least and greatest legal value.
     """
-    made = [run(replace(context, rng_seed=seed)) for seed in range(1, DRAWS + 1)]
-    values = torch.stack([_sampled(one.reshape(-1)) for one in made])
-    width = made[0].shape[-1] if made[0].ndim else 1
+    draws = [run(replace(context, rng_seed=seed)) for seed in range(1, DRAWS + 1)]
+    values = torch.stack([_sampled(one.reshape(-1)) for one in draws])
+    width = draws[0].shape[-1] if draws[0].ndim else 1
     return Draws(values=values, width=width, domain=domain, known=_numbers(values, values, width))
 
 

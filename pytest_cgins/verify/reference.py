@@ -183,12 +183,12 @@ class _Widened:
         refusals: list[str] = []
         for place in dict.fromkeys((device, "cpu")):
             try:
-                made = self.run(place, torch.float64)
+                outputs = self.run(place, torch.float64)
             except (RuntimeError, NotImplementedError, TypeError) as error:
                 refusals.append(f"{place}: {str(error).splitlines()[0]}")
             else:
                 note = f"the fp64 reference was computed on the CPU ({refusals[0]})" if refusals else ""
-                return tuple(tensor.to(torch_device(device)) for tensor in made), note
+                return tuple(tensor.to(torch_device(device)) for tensor in outputs), note
         note = f"{self.call.op} does not run in fp64 ({'; '.join(refusals)}): fp32 is the reference"
         return tuple(tensor.to(wider(tensor.dtype, torch.float64)) for tensor in answer32), note
 

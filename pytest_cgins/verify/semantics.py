@@ -175,7 +175,7 @@ call names none; None: all of it, flattened."""
 DISTINCT = frozenset({"argsort", "topk", "sort"})
 """Ops whose positions come once in a row."""
 
-CHOOSERS = frozenset(word for word, entry in ENTRIES.items() if entry.chooses)
+CHOOSERS = frozenset(op_word for op_word, entry in ENTRIES.items() if entry.chooses)
 """Words that also as part of a name tell of a choice."""
 
 
@@ -292,7 +292,7 @@ class Semantics:
         declared = {number: _ends(low, high) for number, low, high in self.declared.outputs}
         if declared or not draws or not call.op.startswith("torch.") or is_derived(call.op):
             return declared
-        return dict(RANDOM.get(word(call), {}))
+        return dict(RANDOM.get(op_word(call), {}))
 
     def indices(self, call: OpCall) -> dict[int, IndexOutput]:
         """Outputs that hold positions in an argument: declared ones, and known ones of torch's."""
@@ -308,7 +308,7 @@ class Semantics:
 
 def of(call: OpCall, declared: Declared = Declared()) -> Semantics:  # noqa: B008 - it is frozen
     """Semantics of a call; a backward has those of its op."""
-    name = word(call)
+    name = op_word(call)
     by_words: Kind = "softmax" if "softmax" in name or "softmin" in name else "other"
     entry = ENTRIES.get(name) or Entry(kind=by_words, lanes=_lanes_of(name))
     facts = facts_of(call.op)
@@ -354,7 +354,7 @@ def lane_dims(call: OpCall, shape: tuple[int, ...]) -> tuple[int, ...]:
     """
     rank = len(shape)
     given = {argument.name: argument.value for argument in call.arguments}
-    lanes = _lanes_of(word(call))
+    lanes = _lanes_of(op_word(call))
     if lanes == "channels" and rank > 1:
         return (1,)
     if lanes == "samples":
@@ -372,12 +372,12 @@ def lane_dims(call: OpCall, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def chooses(call: OpCall) -> bool:
     """Whether a backward sends gradients to the elements that its op chose: among equal ones any may be."""
-    return is_derived(call.op) and bool(CHOOSERS & set(word(call).split("_")))
+    return is_derived(call.op) and bool(CHOOSERS & set(op_word(call).split("_")))
 
 
 def _known_indices(call: OpCall) -> IndexOutput | None:
     """The output of one of torch's ops that holds positions; None if it has none."""
-    name = word(call).removesuffix("_with_indices")
+    name = op_word(call).removesuffix("_with_indices")
     source = next((argument for argument in call.arguments if argument.value.kind == "tensor"), None)
     if source is None:
         return None
@@ -415,7 +415,7 @@ def is_eps(name: str) -> bool:
     return bool({"eps", "epsilon"} & set(name.lower().split("_")))
 
 
-def word(call: OpCall) -> str:
+def op_word(call: OpCall) -> str:
     """The last part of an op's name, without the underscores of in-place forms: `relu` of `torch.relu_`."""
     parts = call.op.partition("@")[0].split(".")
     if parts[:3] == ["torch", "ops", "aten"] and len(parts) > 4:

@@ -19,7 +19,7 @@ from pytest_cgins.packs.recipe import seed_of, standard_normal
 from pytest_cgins.verify.input_sets import REFUSALS, InputSetBuilder
 from pytest_cgins.verify.inputs import is_mask
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import ENTRIES, Semantics, word
+from pytest_cgins.verify.semantics import ENTRIES, Semantics, op_word
 
 
 def spread(
@@ -60,7 +60,7 @@ def _of_one_sign(builder: InputSetBuilder, semantics: Semantics, tensors: Sequen
     if (
         semantics.real
         or semantics.facts is not None
-        or word(builder.call) in ENTRIES
+        or op_word(builder.call) in ENTRIES
         or is_derived(builder.call.op)
     ):
         return []
@@ -84,7 +84,7 @@ def _of_one_sign(builder: InputSetBuilder, semantics: Semantics, tensors: Sequen
 def _numbers(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
     """How many numbers each output has that are finite; None if torch refuses the inputs."""
     try:
-        made = answer(
+        outputs = answer(
             builder.call,
             lay_out(tensors),
             builder.trace.context,
@@ -93,4 +93,4 @@ def _numbers(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> tuple[int, 
         )
     except REFUSALS:
         return None
-    return tuple(int(torch.isfinite(output).sum()) for output in made)
+    return tuple(int(torch.isfinite(output).sum()) for output in outputs)

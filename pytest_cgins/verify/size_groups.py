@@ -214,7 +214,7 @@ def resized(
     Raises:
         RuntimeError: if a tensor overlaps itself in another way than by a step of 0.
     """
-    made = []
+    new_tensors = []
     for index, (tensor, meta, shape) in enumerate(zip(recorded, metas, shapes, strict=True)):
         if shape == meta.shape:
             content = tensor
@@ -227,8 +227,8 @@ def resized(
                 content = _open(content, tensor, shape)
         if semantics.kept(index, meta) == "index":
             content = _bounded(content, moves)
-        made.append(_placed(content, meta, shape))
-    return made
+        new_tensors.append(_placed(content, meta, shape))
+    return new_tensors
 
 
 def stride_like(meta: TensorMeta, shape: Sequence[int]) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from pytest_cgins.verify import inputs
 from pytest_cgins.verify.expected import gold_order
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import ENTRIES, Semantics, word
+from pytest_cgins.verify.semantics import ENTRIES, Semantics, op_word
 from pytest_cgins.verify.size_groups import LEAST, Moves, Places, Spot, resized
 
 NAME = "sizes"
@@ -79,7 +79,7 @@ class ProbedCall:
     """Of its call."""
     recorded: Sequence[torch.Tensor]
     """Its argument tensors, on the CPU."""
-    base: InputSet
+    reference_set: InputSet
     """The deciding set from whose numbers the probes' sets are made."""
     key: str
     """Seed of the session and name of the trace."""
@@ -92,29 +92,34 @@ class ProbedCall:
 
     @cached_property
     def small(self) -> InputSet:
-        """The base, or where that is large the same call on smaller arguments, if torch takes any."""
-        if self.builder.random or self.base.nbytes <= LIMIT_BYTES:
-            return self.base
-        trial = Trial(self, self.key)
-        small = None if trial.places.are_tied else trial.first_legal([trial.small])
-        return small or self.base
+        """The reference set, or where that is large the same call on smaller arguments, if torch takes any."""
+        if self.builder.random or self.reference_set.nbytes <= LIMIT_BYTES:
+            return self.reference_set
+        search = SizeSearch(self, self.key)
+        small = None if search.places.are_tied else search.first_legal([search.small])
+        return small or self.reference_set
 
     @cached_property
-    def ranked(self) -> InputSet | None:
+    def extra_dimension(self) -> InputSet | None:
         """The call in a dimension more, on small arguments, if torch takes it."""
         if self.builder.random:
             return None
-        trial = Trial(self, self.key)
-        tied = trial.places.are_tied or not trial.places.batches(self.semantics)
-        return None if tied else trial.ranked()
+        search = SizeSearch(self, self.key)
+        tied = search.places.are_tied or not search.places.batches(self.semantics)
+        return None if tied else search.extra_dimension()
 
 
-class Trial:
+class SizeSearch:
     """Tries moves until torch takes one."""
 
-    def __init__(self, of: ProbedCall, key: str) -> None:
-        self._maker, self._semantics, self._recorded, self._key = of.builder, of.semantics, of.recorded, key
-        self.places = Places(of.builder.call, of.semantics, of.recorded)
+    def __init__(self, probed_call: ProbedCall, key: str) -> None:
+        self._maker, self._semantics, self._recorded, self._key = (
+            probed_call.builder,
+            probed_call.semantics,
+            probed_call.recorded,
+            key,
+        )
+        self.places = Places(probed_call.builder.call, probed_call.semantics, probed_call.recorded)
         self.refusal = "none"
         self.small = self._shrunk()
         """What makes the arguments small enough, by halves: all other moves begin there."""
@@ -165,20 +170,20 @@ class Trial:
     def first_legal(self, plan: Sequence[Moves]) -> InputSet | None:
         """The set of the first moves that torch takes, with the integers as they are or moved, too."""
         for moves in plan[: _ATTEMPTS // 2]:
-            made = self._taken(self._shapes(moves), moves)
-            if made is not None:
-                return made
+            input_set = self._taken(self._shapes(moves), moves)
+            if input_set is not None:
+                return input_set
         return None
 
     def empty(self) -> InputSet | None:
         """The set without rows, if torch takes it and its answer is beyond doubt."""
         for batch in self.places.batches(self._semantics):
-            made = self._of_batch(batch, 0)
-            if made is not None:
-                return None if _is_doubtful(made) else made
+            input_set = self._of_batch(batch, 0)
+            if input_set is not None:
+                return None if _is_doubtful(input_set) else input_set
         return None
 
-    def many(self, limit: int) -> InputSet | None:
+    def large_batch(self, limit: int) -> InputSet | None:
         """The set with as many rows as memory and a limit allow, or at least with more than a few.
 
         Threads and blocks that share what they must not meet there, and what sums lose by each rounding adds up.
@@ -186,14 +191,14 @@ class Trial:
         for batch in self.places.batches(self._semantics):
             size = self.places.metas[batch[0]].shape[0]
             new = 0 if self.places.is_offset(size) else self._most_rows(batch, size, limit)
-            made = self._of_batch(batch, new) if new else None
-            if made is not None:
-                return made
+            input_set = self._of_batch(batch, new) if new else None
+            if input_set is not None:
+                return input_set
         return None
 
     def long(self, main: int, draw: random.Random) -> InputSet | None:
         """The set of few rows that whole tiles fill, longer than a buffer for a row; more than 16 bits count, for a position."""
-        name = word(self._maker.call)
+        name = op_word(self._maker.call)
         finds_one = name in _FIND_ONE
         # Others may take as much as the square of the row, random ones are run many times.
         known = name in ENTRIES and not self._maker.random and (finds_one or not self._semantics.chooses)
@@ -210,22 +215,22 @@ class Trial:
         if finds_one:
             widths = [_BEYOND_16_BITS, *widths]
         plan = [{**others, main: width} for width in widths]
-        made = self.first_legal([moves for moves in plan if self.nbytes(moves) <= LONG_BYTES])
-        if made is None:
+        input_set = self.first_legal([moves for moves in plan if self.nbytes(moves) <= LONG_BYTES])
+        if input_set is None:
             return None
-        return replace(made, expected=made.expected.looser(_LONG_LOOSER, rms_times=_LONG_LOOSER))
+        return replace(input_set, expected=input_set.expected.looser(_LONG_LOOSER, rms_times=_LONG_LOOSER))
 
-    def narrowed(self) -> Iterator[InputSet]:
+    def broadcast_operand(self) -> Iterator[InputSet]:
         """Sets in which the second operand of an elementwise op of torch's is repeated along one dimension."""
         metas, facts = self.places.metas, self._semantics.facts
         is_binary = facts is not None and facts.sort == "binary" and self._is_torchs_own
         for index, dim in sorted(self.places.spots()) if is_binary else ():
             if index and len(metas[index].shape) > 1 and metas[index].shape == metas[0].shape:
-                made = self._taken(self._shapes(self.small, {(index, dim): 1}), self.small)
-                if made is not None:
-                    yield made
+                input_set = self._taken(self._shapes(self.small, {(index, dim): 1}), self.small)
+                if input_set is not None:
+                    yield input_set
 
-    def apart(self) -> Iterator[InputSet]:
+    def split_equal_sizes(self) -> Iterator[InputSet]:
         """Sets in which some dimensions of one size move and the others stay: equal ones may mean different things.
 
         What torch refuses of the first argument is tried with a switch of the call on, and twice the size: more heads of queries
@@ -235,12 +240,12 @@ class Trial:
         for size in self.places.sizes if self._is_torchs_own else ():
             now = self.small.get(size, size)
             for choice in self._choices(size):
-                made = self._moved_alone(self._maker.call, choice, prime_above(now))
-                of_first = made is None and len(choice) == 1 and not choice[0][0]
+                input_set = self._moved_alone(self._maker.call, choice, prime_above(now))
+                of_first = input_set is None and len(choice) == 1 and not choice[0][0]
                 for call in _switched_on(self._maker.call) if of_first else ():
-                    made = made or self._moved_alone(call, choice, 2 * now)
-                if made is not None:
-                    yield made
+                    input_set = input_set or self._moved_alone(call, choice, 2 * now)
+                if input_set is not None:
+                    yield input_set
                     found += 1
                 if found == _APART:
                     return
@@ -264,13 +269,13 @@ class Trial:
         shapes = self._shapes(self.small, dict.fromkeys(choice, new))
         return self._taken(shapes, self.small, [self.places.call(call, self.small)], alone=True)
 
-    def rest(self, found: Sequence[InputSet]) -> InputSet | None:
+    def remaining_dimensions(self, other_sets: Sequence[InputSet]) -> InputSet | None:
         """The set that changes the dimensions that no other set changed, as far as torch takes it; None if there are none.
 
         These are mostly windows, groups and dimensions of 1. Sizes that torch refuses to change alone are doubled together, as
         numbers of heads that share others are.
         """
-        spots = self.places.spots() - {spot for made in found for spot in self._moved(made)}
+        spots = self.places.spots() - {spot for input_set in other_sets for spot in self._moved(input_set)}
         there = {self.places.metas[index].shape[dim] for index, dim in spots}
         left = sorted((size for size in self.places.sizes if size in there), reverse=True)
         ones = [
@@ -278,27 +283,27 @@ class Trial:
             for choices in self.places.ones(self._semantics)
             if spots & set(choices[0])
         ]
-        moves, overlay, made = dict(self.small), dict[Spot, int](), None
+        moves, overlay, input_set = dict(self.small), dict[Spot, int](), None
         for size in left[:_ATTEMPTS]:
             tried = {**moves, size: prime_above(moves.get(size, size))}
-            one = self._taken(self._shapes(tried), tried)
-            if one is not None:
-                moves, made = tried, one
+            candidate = self._taken(self._shapes(tried), tried)
+            if candidate is not None:
+                moves, input_set = tried, candidate
         stuck = [size for size in left if moves.get(size, size) == self.small.get(size, size)]
         if len(stuck) > 1:
             tried = {**moves, **{size: 2 * moves.get(size, size) for size in stuck}}
-            one = self._taken(self._shapes(tried), tried)
-            if one is not None:
-                moves, made = tried, one
+            candidate = self._taken(self._shapes(tried), tried)
+            if candidate is not None:
+                moves, input_set = tried, candidate
         for choices in ones:
             for choice in choices:
-                one = self._taken(self._shapes(moves, {**overlay, **choice}), moves)
-                if one is not None:
-                    overlay, made = {**overlay, **choice}, one
+                candidate = self._taken(self._shapes(moves, {**overlay, **choice}), moves)
+                if candidate is not None:
+                    overlay, input_set = {**overlay, **choice}, candidate
                     break
-        return made
+        return input_set
 
-    def ranked(self, further: int = 1) -> InputSet | None:
+    def extra_dimension(self, further: int = 1) -> InputSet | None:
         """The set with two batches where one was, in a dimension more, or in further ones, if torch takes it: of its own ops only.
 
         Not of backwards: gradients of weights are sums over the dimensions that were recorded, and are written so.
@@ -343,9 +348,9 @@ class Trial:
             return prime_below(most)
         return prime_above(size) if size < LEAST else 0
 
-    def _moved(self, made: InputSet) -> Iterator[Spot]:
+    def _moved(self, input_set: InputSet) -> Iterator[Spot]:
         """What is of another size in a set than it would be of, were all as small as it must be."""
-        for index, meta in enumerate(made.layout.metas):
+        for index, meta in enumerate(input_set.layout.metas):
             shape = self.places.shape(index, self.small)
             if meta.shape and meta.shape[0] == 0 != shape[0]:
                 continue
@@ -386,16 +391,16 @@ class Trial:
         empty: bool = False,
         alone: bool = False,
     ) -> InputSet:
-        made = inputs.fresh(call, tensors, key, self._semantics.declared)
+        fresh_tensors = inputs.fresh(call, tensors, key, self._semantics.declared)
         if device_of(self._maker.device).is_accelerator:
             # An index that is too great is an exception on a CPU, and the end of the process on a GPU.
-            answer(relocate(call, "cpu"), lay_out(made), self._maker.trace.context, "cpu")
+            answer(relocate(call, "cpu"), lay_out(fresh_tensors), self._maker.trace.context, "cpu")
         if alone and ("attention" in call.op or not call.op.startswith("torch.")):
             # Attention on a CPU reads beyond keys of which there are fewer than values; without memory torch checks that.
             # Of other ops of torch memory is enough, and the first without imports torch's compiler: 1.2 s.
-            invoke(relocate(call, "meta"), [one.to("meta") for one in made])
+            invoke(relocate(call, "meta"), [one.to("meta") for one in fresh_tensors])
         name = self._name([tuple(tensor.shape) for tensor in tensors])
-        taken = self._maker.make(name, made, probe=NAME, call=call, patterns_only=empty)
+        taken = self._maker.make(name, fresh_tensors, probe=NAME, call=call, patterns_only=empty)
         if not alone:
             self._require_form(taken)
         outputs = tuple(
@@ -444,11 +449,11 @@ def _nbytes(metas: Sequence[TensorMeta]) -> int:
     return sum(meta.numel * ITEMSIZE[meta.dtype] for meta in metas)
 
 
-def _is_doubtful(made: InputSet) -> bool:
+def _is_doubtful(input_set: InputSet) -> bool:
     """Whether torch makes NaN of nothing, as a mean does, or a state that nothing came to could also be NaN."""
-    answers = [output.answer for output in made.expected.outputs]
+    answers = [output.answer for output in input_set.expected.outputs]
     nan = any(bool(torch.isnan(one).any()) for one in answers if one.is_floating_point())
-    return nan or any(one.numel() for one in answers[len(made.outputs) :])
+    return nan or any(one.numel() for one in answers[len(input_set.outputs) :])
 
 
 def _shown(shape: Sequence[int]) -> str:

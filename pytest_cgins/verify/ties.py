@@ -19,7 +19,7 @@ from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.trace import OpCall, Value
 from pytest_cgins.core.verdict import Reason
 from pytest_cgins.verify.locate import number, position
-from pytest_cgins.verify.semantics import integer_of, is_true, word
+from pytest_cgins.verify.semantics import integer_of, is_true, op_word
 
 Window = Callable[[Tensor], Tensor]
 """From positions (rows, positions of a row) to whether each lies where the op looks."""
@@ -40,7 +40,7 @@ class IndexFault:
 class Indices:
     """What an output of positions is held against."""
 
-    said: IndexOutput
+    declared: IndexOutput
     """Which argument they point into."""
     values: Tensor
     """That argument, (rows, values of a row)."""
@@ -87,7 +87,7 @@ class Indices:
         if self.distinct and bool((again := _repeated(got) & ~nowhere).any()):
             what = f"{{count}} indices come a second time in their row of {self._target()}, and the op gives each once"
             return self._fault(Reason.INDEX_REPEATED, what, again, got, right)
-        if self.said.stable and bool((moved := got != right).any()):
+        if self.declared.stable and bool((moved := got != right).any()):
             what = f"{{count}} indices of equal values of {self._target()} are not in the order that the op promises"
             return self._fault(Reason.UNSTABLE_ORDER, what, moved, got, right)
         return None
@@ -97,10 +97,10 @@ class Indices:
         return indices.reshape(-1).to(torch.int64)[self.order]
 
     def _target(self) -> str:
-        if not self.said.dims:
-            return f"`{self.said.into}` flattened"
-        dims = ", ".join(map(str, self.said.dims))
-        return f"`{self.said.into}` along {'dimension' if len(self.said.dims) == 1 else 'dimensions'} {dims}"
+        if not self.declared.dims:
+            return f"`{self.declared.into}` flattened"
+        dims = ", ".join(map(str, self.declared.dims))
+        return f"`{self.declared.into}` along {'dimension' if len(self.declared.dims) == 1 else 'dimensions'} {dims}"
 
     def _fault(self, reason: Reason, what: str, wrong: Tensor, got: Tensor, right: Tensor) -> IndexFault:
         flat = torch.zeros(math.prod(self.shape), dtype=torch.bool, device=wrong.device)
@@ -123,12 +123,12 @@ class Indices:
 
 
 def indices_of(
-    said: IndexOutput, op: str, argument: Tensor | None, answer: Tensor, window: Window | None = None
+    declared: IndexOutput, op: str, argument: Tensor | None, answer: Tensor, window: Window | None = None
 ) -> Indices:
     """What an output of positions is held against.
 
     Args:
-        said: which argument they point into.
+        declared: which argument they point into.
         op: whose output it is.
         argument: this argument.
         answer: the op's own positions.
@@ -139,30 +139,32 @@ def indices_of(
     """
     if argument is None:
         raise ConfigError(
-            f'output {said.number} of {op} has index_into "{said.into}", which is not a tensor',
+            f'output {declared.number} of {op} has index_into "{declared.into}", which is not a tensor',
             remedy="write the name of an argument that is a tensor",
         )
     order = torch.arange(answer.numel(), device=answer.device).reshape(answer.shape)
     rank = argument.ndim
-    if not said.dims or not rank:
+    if not declared.dims or not rank:
         rows, along = argument.reshape(1, -1), order.reshape(1, -1)
     else:
-        _check_dims(said, op, rank)
-        dims = sorted(dim % rank for dim in said.dims)
+        _check_dims(declared, op, rank)
+        dims = sorted(dim % rank for dim in declared.dims)
         rows = _to_end(argument, dims)
         along = _to_end(order, dims) if answer.ndim == rank else order[..., None]
         if along.shape[:-1] != rows.shape[:-1]:
             raise ConfigError(
-                f"output {said.number} of {op} has shape {tuple(answer.shape)}: it holds no positions along "
-                f"dim {list(said.dims)} of {said.into}, which has shape {tuple(argument.shape)}",
+                f"output {declared.number} of {op} has shape {tuple(answer.shape)}: it holds no positions along "
+                f"dim {list(declared.dims)} of {declared.into}, which has shape {tuple(argument.shape)}",
                 remedy="run cgins traces audit: it proposes what fits",
             )
         rows, along = (one.reshape(math.prod(one.shape[:-1]), one.shape[-1]) for one in (rows, along))
     own = answer.reshape(-1).to(torch.int64)[along]
     several = along.shape[1] > 1
-    distinct = said.distinct if said.distinct is not None else several and not bool(_repeated(own).any())
+    distinct = (
+        declared.distinct if declared.distinct is not None else several and not bool(_repeated(own).any())
+    )
     return Indices(
-        said=said,
+        declared=declared,
         values=rows,
         order=along,
         shape=tuple(answer.shape),
@@ -171,15 +173,16 @@ def indices_of(
     )
 
 
-def _check_dims(said: IndexOutput, op: str, rank: int) -> None:
-    beyond = [dim for dim in said.dims if not -rank <= dim < rank]
-    if not beyond and len({dim % rank for dim in said.dims}) < len(said.dims):
+def _check_dims(declared: IndexOutput, op: str, rank: int) -> None:
+    beyond = [dim for dim in declared.dims if not -rank <= dim < rank]
+    if not beyond and len({dim % rank for dim in declared.dims}) < len(declared.dims):
         raise ConfigError(
-            f"outputs names a dimension of {said.into} twice, by {list(said.dims)}", remedy="write each once"
+            f"outputs names a dimension of {declared.into} twice, by {list(declared.dims)}",
+            remedy="write each once",
         )
     if beyond:
         raise ConfigError(
-            f"outputs speaks of dimension {beyond[0]} of {said.into}, and in this call of {op} it has {rank}",
+            f"outputs speaks of dimension {beyond[0]} of {declared.into}, and in this call of {op} it has {rank}",
             remedy=f"write one from {-rank} to {rank - 1}",
         )
 
@@ -209,7 +212,7 @@ def _repeated(indices: Tensor) -> Tensor:
 
 def window_of(call: OpCall, argument: Tensor | None, answer: Tensor) -> Window | None:
     """Where torch's pools and its running extremes look; None for all other ops."""
-    name = word(call).removesuffix("_with_indices")
+    name = op_word(call).removesuffix("_with_indices")
     if argument is None or not call.op.startswith("torch."):
         return None
     if name in ("cummax", "cummin"):
@@ -272,9 +275,9 @@ def candidates(number: int, arguments: Mapping[str, Tensor], answer: Tensor) -> 
         if argument.numel() < 2 or argument.is_complex() or bool((argument == argument.reshape(-1)[0]).all()):
             continue
         for dims in (*((dim,) for dim in range(-1, -argument.ndim - 1, -1)), ()):
-            said = IndexOutput(number=number, into=name, dims=dims)
+            declared = IndexOutput(number=number, into=name, dims=dims)
             try:
-                found = indices_of(said, "", argument, answer)
+                found = indices_of(declared, "", argument, answer)
             except ConfigError:
                 continue
             own = found.rows(answer)
@@ -289,7 +292,7 @@ def chooses_extremes(found: Indices, answers: Sequence[Tensor]) -> bool:
         found: what the positions may point into.
         answers: all outputs of the op.
     """
-    own = found.rows(answers[found.said.number])
+    own = found.rows(answers[found.declared.number])
     values = found.values.gather(1, own)
     for other in answers:
         alike = other.dtype == values.dtype and tuple(other.shape) == found.shape
@@ -315,7 +318,7 @@ def arrangement(call: OpCall, argument: Tensor | None, own: Sequence[Tensor]) ->
     """
     if not call.op.startswith("torch.") or "@" in call.op or argument is None or not argument.ndim:
         return None
-    name = word(call)
+    name = op_word(call)
     dim = integer_of(call, "dim", -1 if name in ("topk", "mode") else None)
     unsorted = not is_true(call, "sorted", default=True)
     if name == "topk" and unsorted and dim is not None and len(own) == 2:

@@ -161,7 +161,7 @@ def _inputs(prepared: Preparation) -> str:
 
 def _signed(prepared: Preparation, device: str, forge: Forge) -> tuple[bool, str]:
     """Whether inputs of both signs tell a forgery, and what is to be said of it."""
-    base = prepared.base
+    base = prepared.reference_set
     tensors = rebuild(base.layout.metas, base.layout.spans, "cpu")
     lot = torch.Generator().manual_seed(0)
     for index in _arguments(base):

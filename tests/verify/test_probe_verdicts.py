@@ -12,7 +12,7 @@ from pytest_cgins.config import IndexOutput, ProbeException, Repeatability, Tole
 from pytest_cgins.core.trace import Context
 from pytest_cgins.core.verdict import PROBES, Check, Probe, Reason
 from pytest_cgins.verify.messages import SetAnswer
-from pytest_cgins.verify.probe_verdicts import DeviatingRepeat, Suspicions
+from pytest_cgins.verify.probe_verdicts import DeviatingAnswer, ProbeResults
 from pytest_cgins.verify.probes.registry import PROBE_SPECS
 from pytest_cgins.verify.random_outputs import draw
 from pytest_cgins.verify.ties import indices_of
@@ -22,12 +22,12 @@ RIGHT = torch.linspace(-2, 2, 24).reshape(4, 6)
 NEARLY = RIGHT * (1 + 2**-23)
 
 
-def suspicions(**permissions: Any) -> Suspicions:
+def probe_results(**permissions: Any) -> ProbeResults:
     """Of a kernel for which all probes are on."""
-    return Suspicions(PROBES, Tolerance(), **permissions)
+    return ProbeResults(PROBES, Tolerance(), **permissions)
 
 
-def outcome(found: Suspicions, name: str) -> Probe:
+def outcome(found: ProbeResults, name: str) -> Probe:
     """Result of one probe."""
     return next(probe for probe in found.probes() if probe.name == name)
 
@@ -39,9 +39,9 @@ def second(
     *,
     first: torch.Tensor = RIGHT,
     reused: bool = False,
-) -> DeviatingRepeat:
+) -> DeviatingAnswer:
     """A deviation from the right answer."""
-    return DeviatingRepeat(
+    return DeviatingAnswer(
         probe=probe,
         expected=expected_set(expected_output(first.double())),
         first=[first],
@@ -51,24 +51,24 @@ def second(
     )
 
 
-def after(*deviations: DeviatingRepeat, **permissions: Any) -> Probe:
+def after(*deviations: DeviatingAnswer, **permissions: Any) -> Probe:
     """What becomes of the last one's probe."""
-    found = suspicions(**permissions)
+    found = probe_results(**permissions)
     for deviation in deviations:
-        found.take_second(deviation)
+        found.add_rerun(deviation)
     return outcome(found, deviations[-1].probe)
 
 
 def test_without_a_finding_every_probe_holds() -> None:
     """One result a probe, in the registry's order."""
-    results = suspicions().probes()
+    results = probe_results().probes()
     assert [one.name for one in results] == list(PROBE_SPECS)
     assert {one.outcome for one in results} == {"held"}
 
 
 def test_probes_that_are_off_say_nothing() -> None:
     """Neither a result nor a finding comes of a probe that was not wanted."""
-    found = Suspicions(("repeat",), Tolerance())
+    found = ProbeResults(("repeat",), Tolerance())
     found.trip("guards", "4 bytes behind output 0 were overwritten")
     assert [one.name for one in found.probes()] == ["repeat"]
 
@@ -85,7 +85,7 @@ def test_random_outputs_need_not_be_repeated(probe: str, drawn: bool) -> None:
 
 def test_an_exception_is_shown_with_its_reason() -> None:
     """What cgins.yaml excuses is listed with the user's words."""
-    found = suspicions(exceptions=(ProbeException(probe="late_work", reason="the caller waits"),))
+    found = probe_results(exceptions=(ProbeException(probe="late_work", reason="the caller waits"),))
     result = outcome(found, "late_work")
     assert (result.outcome, result.message) == ("excused", "the caller waits")
 
@@ -208,15 +208,15 @@ def test_work_that_comes_late_has_no_excuse() -> None:
 
 def test_conduct_and_poison() -> None:
     """Writes out of bounds, changed inputs, lazy outputs and unwritten elements trip their own probes."""
-    found = suspicions()
+    found = probe_results()
     answer = SetAnswer(
         name="fresh", tensors={}, overrun="4 bytes behind output 0", inputs_changed=(1,), unlike=("Lazy",)
     )
-    found.take_conduct(answer, "fresh", ["input", "weight"])
+    found.add_conduct(answer, "fresh", ["input", "weight"])
     unwritten = Check(
         rule="form", inputs="edge", passed=False, reason=Reason.UNWRITTEN, message="never written", share=None
     )
-    found.take_checks([unwritten])
+    found.add_checks([unwritten])
     tripped = {probe.name: probe.message for probe in found.probes() if probe.outcome == "tripped"}
     assert tripped == {
         "poison": "never written",
@@ -229,8 +229,8 @@ def test_conduct_and_poison() -> None:
 
 def test_a_probe_that_the_worker_did_not_run_says_why() -> None:
     """Neither held nor tripped, whatever kind of probe it is."""
-    found = suspicions()
-    found.take_facts({"memory_leak": {"not_run": "positions"}, "repeat": {"not_run": "it broke the process"}})
+    found = probe_results()
+    found.add_facts({"memory_leak": {"not_run": "positions"}, "repeat": {"not_run": "it broke the process"}})
     for name, why in (("memory_leak", "positions"), ("repeat", "it broke the process")):
         result = outcome(found, name)
         assert (result.outcome, result.message) == ("not-run", why)

@@ -46,8 +46,8 @@ def _prepared(folder: Path, op: Callable[..., torch.Tensor], *args: Any, **optio
 
 
 def _signs(prepared: Preparation, name: str) -> set[float]:
-    values = prepared.base.expected.arguments[name]
-    assert prepared.base.expected.name == "fresh"
+    values = prepared.reference_set.expected.arguments[name]
+    assert prepared.reference_set.expected.name == "fresh"
     return set(torch.sign(values).unique().tolist())
 
 
@@ -88,5 +88,5 @@ def test_signs_depend_on_the_seed_alone(tmp_path: Path, seed: int) -> None:
     """Two preparations of one seed have the same inputs."""
     _prepared(tmp_path / "pack", rectified, _rand(16, 32))
     reader = open_pack(tmp_path / "pack")
-    one, other = (prepare(reader.pack.traces[0], reader, "cpu", seed).base for _ in range(2))
+    one, other = (prepare(reader.pack.traces[0], reader, "cpu", seed).reference_set for _ in range(2))
     assert torch.equal(one.expected.arguments["x"], other.expected.arguments["x"])

@@ -28,7 +28,7 @@ class PreparedCall:
     """Makes it on the current stream, and does not wait; gives the outputs."""
 
 
-class Trial(Protocol):
+class RerunnableCall(Protocol):
     """What probes that run the kernel again may do with a set of inputs."""
 
     name: str
@@ -67,7 +67,7 @@ class Trial(Protocol):
         """
         ...
 
-    def with_content_of(self, other: Trial) -> list[torch.Tensor]:
+    def with_content_of(self, other: RerunnableCall) -> list[torch.Tensor]:
         """Run on the same tensors as at first, filled with the other set's numbers."""
         ...
 
@@ -86,7 +86,7 @@ class Trial(Protocol):
         """Capture a run on the same tensors instead of executing it; what CUDA says at the end: see `on_stream`."""
         ...
 
-    def alike(self, other: Trial) -> bool:
+    def alike(self, other: RerunnableCall) -> bool:
         """Whether the other set differs in numbers alone: same call, shapes, strides and aliases."""
         ...
 

@@ -26,7 +26,7 @@ from pytest_cgins.verify import inputs
 from pytest_cgins.verify.forgery_check import blind_to
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import ENTRIES, Semantics, integer_of, is_eps, word
+from pytest_cgins.verify.semantics import ENTRIES, Semantics, integer_of, is_eps, op_word
 from pytest_cgins.verify.size_search import ProbedCall
 
 NAME = "arguments"
@@ -49,38 +49,43 @@ _IGNORED = -100
 """What cross entropies ignore unless they are told otherwise."""
 
 
-def sets(of: ProbedCall, key: str) -> tuple[list[InputSet], str]:
+def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     """The sets, or none and why.
 
     Args:
-        of: the call.
+        probed_call: the call.
         key: of this draw.
     """
-    builder, semantics, base, small = of.builder, of.semantics, of.base, of.small
-    call, changed = _with_other_scalars(base.call, semantics)
-    tensors = base.tensors()
+    builder, semantics, reference_set, small = (
+        probed_call.builder,
+        probed_call.semantics,
+        probed_call.reference_set,
+        probed_call.small,
+    )
+    call, changed = _with_other_scalars(reference_set.call, semantics)
+    tensors = reference_set.tensors()
     generator = torch.Generator().manual_seed(seed_of(f"{key}/{NAME}") % 2**63)
-    for index in _masks(semantics, base):
+    for index in _masks(semantics, reference_set):
         if _block_some(tensors[index], generator):
             changed.append(semantics.names[index])
-    ignored = integer_of(base.call, "ignore_index", _IGNORED)
-    of_classes = word(base.call) in ("cross_entropy", "nll_loss")
-    for index, meta in enumerate(base.layout.metas if of_classes else ()):
+    ignored = integer_of(reference_set.call, "ignore_index", _IGNORED)
+    of_classes = op_word(reference_set.call) in ("cross_entropy", "nll_loss")
+    for index, meta in enumerate(reference_set.layout.metas if of_classes else ()):
         is_target = semantics.names.get(index) == "target" and meta.dtype == "int64" and meta.numel > 1
         if is_target and ignored is not None:
             tensors[index].view(-1)[1::5] = ignored
             changed.append("target")
-    made = []
+    input_sets = []
     if changed:
         other = builder.make(f"other {', '.join(changed)}", tensors, probe=NAME, call=call)
-        made.append(replace(other, origin=base))
+        input_sets.append(replace(other, origin=reference_set))
     if small.nbytes <= _LIMIT_BYTES:
-        made += _option_sets(of, f"{key}/{NAME}")
+        input_sets += _option_sets(probed_call, f"{key}/{NAME}")
         # Along another axis there are often a thousand rows where there were three.
-        if not of.interpreted and of.ranked is not None:
-            made += _axis_sets(builder, semantics, of.ranked)
-        made += _scaled(builder, semantics, small, f"{key}/{NAME}")
-    return made, "" if made else "the call has no scalar and no mask that could be another"
+        if not probed_call.interpreted and probed_call.extra_dimension is not None:
+            input_sets += _axis_sets(builder, semantics, probed_call.extra_dimension)
+        input_sets += _scaled(builder, semantics, small, f"{key}/{NAME}")
+    return input_sets, "" if input_sets else "the call has no scalar and no mask that could be another"
 
 
 def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key: str) -> Iterator[InputSet]:
@@ -88,7 +93,7 @@ def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key
 
     Of torch's own ops that keep their digits there, of which a sine does not.
     """
-    name, metas = word(builder.call), small.layout.metas
+    name, metas = op_word(builder.call), small.layout.metas
     known = builder.call.op.startswith("torch.") and not is_derived(builder.call.op) and not builder.random
     if not known or name not in ENTRIES.keys() - _PERIODIC or {meta.dtype for meta in metas} - _UNSCALED:
         return
@@ -99,9 +104,11 @@ def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key
         for index, tensor in [*inputs.data(semantics, tensors)][:1]:
             tensor.mul_(2.0**exponent)
             shown = f"other {semantics.names.get(index, index)} by 2^{exponent}"
-            made = builder.make(shown, tensors, probe=NAME, call=small.call)
-            if all(bool(output.answer.isfinite().all()) for output in made.expected.outputs):
-                yield replace(made, origin=small, expected=made.expected.looser(_LOOSER, rms_times=_LOOSER))
+            input_set = builder.make(shown, tensors, probe=NAME, call=small.call)
+            if all(bool(output.answer.isfinite().all()) for output in input_set.expected.outputs):
+                yield replace(
+                    input_set, origin=small, expected=input_set.expected.looser(_LOOSER, rms_times=_LOOSER)
+                )
 
 
 def _with_other_scalars(call: OpCall, semantics: Semantics) -> tuple[OpCall, list[str]]:
@@ -114,7 +121,7 @@ def _with_other_scalars(call: OpCall, semantics: Semantics) -> tuple[OpCall, lis
             changed.append(argument.name)
             argument = with_value(argument, other)  # noqa: PLW2901
         arguments.append(argument)
-    unsaid = _UNSAID.get(word(call).strip("_"))
+    unsaid = _UNSAID.get(op_word(call).strip("_"))
     if unsaid and unsaid not in fixed and all(argument.name != unsaid for argument in call.arguments):
         changed.append(unsaid)
         arguments.append(Argument(name=unsaid, value=Value(kind="int", value=2), passed="keyword"))
@@ -138,8 +145,8 @@ def _other(argument: Argument) -> Value | None:
     return replace(value, value=number.hex())
 
 
-def _masks(semantics: Semantics, base: InputSet) -> Iterator[int]:
-    for index, meta in enumerate(base.layout.metas):
+def _masks(semantics: Semantics, reference_set: InputSet) -> Iterator[int]:
+    for index, meta in enumerate(reference_set.layout.metas):
         overlapping = any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
         numbers = meta.dtype == "bool" or "float" in meta.dtype
         masks = index in semantics.names and numbers and semantics.kept(index, meta) == "mask"
@@ -181,69 +188,73 @@ _SEEN = 0.7
 """Part of a mask that lets through."""
 
 
-def _option_sets(of: ProbedCall, key: str) -> list[InputSet]:
+def _option_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
     """Each plain argument with another value by itself, then as many at once as torch takes, and all of these but one.
 
     Of a random op, values with which it is none: what is drawn shows no option, and these are compared as of other ops.
 
     Args:
-        of: the call, whose small arguments are taken.
+        probed_call: the call, whose small arguments are taken.
         key: of the probe.
     """
-    base = of.small
-    if base.call.op.endswith("_"):
+    original = probed_call.small
+    if original.call.op.endswith("_"):
         return []
-    trial = _Trial(replace(of.builder, random={}), base, random.Random(seed_of(key)), of.others)  # noqa: S311
-    fixed = {argument for argument, _ in of.semantics.declared.fixed}
+    draw = random.Random(seed_of(key))  # noqa: S311
+    search = _ValueSearch(replace(probed_call.builder, random={}), original, draw, probed_call.others)
+    fixed = {argument for argument, _ in probed_call.semantics.declared.fixed}
     arguments = [
-        one
-        for one in base.call.arguments
-        if one.passed != "state"
-        and one.name not in fixed
-        and (one.name in _CALMING if of.builder.random else one.name not in _LEFT)
+        argument
+        for argument in original.call.arguments
+        if argument.passed != "state"
+        and argument.name not in fixed
+        and (argument.name in _CALMING if probed_call.builder.random else argument.name not in _LEFT)
     ]
-    trial.draw.shuffle(arguments)
-    made: list[InputSet] = []
-    together, last = list[Change](), base
+    search.draw.shuffle(arguments)
+    input_sets: list[InputSet] = []
+    together, last = list[Change](), original
     for argument in arguments:
-        one = trial.first([], argument) if len(made) < _MOST else None
-        if one is not None:
-            made.append(one[0])
-            both = trial.first(together, argument) if together else one
+        alone = search.first([], argument) if len(input_sets) < _MOST else None
+        if alone is not None:
+            input_sets.append(alone[0])
+            both = search.first(together, argument) if together else alone
             together = both[1] if both is not None else together
             last = both[0] if both is not None else last
     if len(together) > 1:
-        made.append(last)
-    return [*made, *trial.but_one(together)]
+        input_sets.append(last)
+    return [*input_sets, *search.but_one(together)]
 
 
-def _axis_sets(builder: InputSetBuilder, semantics: Semantics, ranked: InputSet) -> list[InputSet]:
+def _axis_sets(builder: InputSetBuilder, semantics: Semantics, extra_dimension: InputSet) -> list[InputSet]:
     """The call in a dimension more along its middle axis, along the outer two, and normalized over two axes, if torch takes it.
 
     Args:
         builder: of the trace.
         semantics: of its call.
-        ranked: the set in a dimension more.
+        extra_dimension: the set in a dimension more.
     """
-    trial = _Trial(builder, ranked, random.Random(0), ())  # noqa: S311 - nothing is drawn
-    before = trial.answer([])
+    search = _ValueSearch(builder, extra_dimension, random.Random(0), ())  # noqa: S311 - nothing is drawn
+    before = search.answer([])
     fixed = {argument for argument, _ in semantics.declared.fixed}
-    made = [
-        trial.legal(changes, before)
-        for changes in _other_axes(ranked)
+    input_sets = [
+        search.legal(changes, before)
+        for changes in _other_axes(extra_dimension)
         if not fixed & {argument.name for argument, _ in changes}
     ]
     return [
-        replace(one, expected=replace(one.expected, name=f"{one.expected.name} in a dimension more"))
-        for one in made
-        if one is not None
+        replace(
+            input_set,
+            expected=replace(input_set.expected, name=f"{input_set.expected.name} in a dimension more"),
+        )
+        for input_set in input_sets
+        if input_set is not None
     ]
 
 
-def _other_axes(ranked: InputSet) -> Iterator[list[Change]]:
+def _other_axes(extra_dimension: InputSet) -> Iterator[list[Change]]:
     """What to change of a call so that it runs along other axes of its first argument."""
-    tensors = ranked.tensors()
-    for argument in ranked.call.arguments:
+    tensors = extra_dimension.tensors()
+    for argument in extra_dimension.call.arguments:
         if argument.name == "dim":
             middle, outer = _whole_numbers((-2,))[0], _whole_numbers((0, -1))
             yield [(with_value(argument, middle), None)]
@@ -252,7 +263,7 @@ def _other_axes(ranked: InputSet) -> Iterator[list[Change]]:
             shape = tuple(tensors[0].shape[-2:])
             wide = [
                 (one, tensors[int(one.value.value or 0)].expand(shape).contiguous())
-                for one in ranked.call.arguments
+                for one in extra_dimension.call.arguments
                 if one.name in _VECTORS and one.value.kind == "tensor"
             ]
             yield [
@@ -269,32 +280,32 @@ Change = tuple[Argument, Tensor | None]
 """Another argument, and the tensor that it is, if it is one."""
 
 
-class _Trial:
+class _ValueSearch:
     """Asks torch on the CPU, where what is illegal is an exception."""
 
     def __init__(
-        self, builder: InputSetBuilder, base: InputSet, draw: random.Random, others: Sequence[OpCall]
+        self, builder: InputSetBuilder, original: InputSet, draw: random.Random, others: Sequence[OpCall]
     ) -> None:
-        self._maker, self._base, self._others, self.draw = builder, base, others, draw
-        self._torch = base.call.op.startswith("torch.")
+        self._maker, self._base, self._others, self.draw = builder, original, others, draw
+        self._torch = original.call.op.startswith("torch.")
 
     def first(self, given: Sequence[Change], argument: Argument) -> tuple[InputSet, list[Change]] | None:
         """The set of the first value that torch takes and that counts beside those given, and all that was changed."""
         before = self.answer(given)
         for change in self._candidates(argument):
             changes = [*given, change]
-            made = self.legal(changes, before)
-            if made is not None:
-                return made, changes
+            input_set = self.legal(changes, before)
+            if input_set is not None:
+                return input_set, changes
         return None
 
     def but_one(self, changes: Sequence[Change]) -> Iterator[InputSet]:
         """Sets with all changes but one, where that is more than one: some count beside some others alone."""
         before = self.answer([])
         for left_out in changes if len(changes) > 2 else ():
-            made = self.legal([change for change in changes if change is not left_out], before)
-            if made is not None:
-                yield made
+            input_set = self.legal([change for change in changes if change is not left_out], before)
+            if input_set is not None:
+                yield input_set
 
     def legal(self, changes: Sequence[Change], before: Sequence[Tensor]) -> InputSet | None:
         """The set with changes, if torch takes them and answers otherwise than before."""
@@ -305,10 +316,14 @@ class _Trial:
             is_random = not torch.equal(state, torch.get_rng_state())
             if is_random or not _counts(answers, before) or not _equal(answers, self.answer(changes, seed=2)):
                 return None
-            made = self._made(changes)
+            input_set = self._made(changes)
         except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
             return None
-        return made if made.mutated == self._base.mutated and not blind_to(made.expected) else None
+        return (
+            input_set
+            if input_set.mutated == self._base.mutated and not blind_to(input_set.expected)
+            else None
+        )
 
     def _changed(self, changes: Sequence[Change]) -> tuple[OpCall, list[Tensor]]:
         tensors = self._base.tensors()
@@ -331,8 +346,8 @@ class _Trial:
         shown = ", ".join(
             f"{one.name}={_shown(one.value) if tensor is None else 'tensor'}" for one, tensor in changes
         )
-        made = self._maker.make(f"other {shown}", tensors, probe=NAME, call=call)
-        return replace(made, origin=self._base)
+        input_set = self._maker.make(f"other {shown}", tensors, probe=NAME, call=call)
+        return replace(input_set, origin=self._base)
 
     def _candidates(self, argument: Argument) -> Iterator[Change]:
         """Other values: recorded ones first, then what its kind may be."""
@@ -393,11 +408,11 @@ class _Trial:
                 factor *= 1024 if number <= _SMALL_EPS else 8
             yield Value(kind="float", value=(number * factor if number else factor / 2).hex())
         elif old.kind == "str" and self._torch:
-            yield from (replace(old, value=word) for word in self.draw.sample(_WORDS, len(_WORDS)))
+            yield from (replace(old, value=op_word) for op_word in self.draw.sample(_WORDS, len(_WORDS)))
         elif old.kind == "none" and self._torch:
             yield Value(kind="float", value=self.draw.uniform(0.1, 0.4).hex())
             yield from (Value(kind="int", value=number) for number in self.draw.sample((-1, 0, 1, 2), 4))
-            yield from (Value(kind="str", value=word) for word in self.draw.sample(_WORDS, len(_WORDS)))
+            yield from (Value(kind="str", value=op_word) for op_word in self.draw.sample(_WORDS, len(_WORDS)))
         elif old.kind in ("tuple", "list", "size"):
             yield from self._lists(name, old)
 

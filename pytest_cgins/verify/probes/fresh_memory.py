@@ -20,7 +20,7 @@ from functools import partial
 import torch
 
 from pytest_cgins.core.bitwise import all_same, snapshot
-from pytest_cgins.verify.probe_support.rerun import Deviation, Trial, attempt
+from pytest_cgins.verify.probe_support.rerun import Deviation, RerunnableCall, attempt
 
 NAME = "fresh_memory"
 ROUNDS = 2
@@ -33,7 +33,7 @@ ELEMENTS_S = 0.1
 _now = time.monotonic  # held, since a kernel could replace what the module has
 
 
-def deviations(trials: Sequence[Trial]) -> Iterator[Deviation]:
+def deviations(trials: Sequence[RerunnableCall]) -> Iterator[Deviation]:
     """Fill the tensors of each trial with the next alike one's numbers; what differs from that one's answer."""
     end: float | None = None
     for index, trial in enumerate(trials):
@@ -46,12 +46,14 @@ def deviations(trials: Sequence[Trial]) -> Iterator[Deviation]:
             yield found
 
 
-def _exchanged(trial: Trial, other: Trial, before: Sequence[Sequence[torch.Tensor]]) -> Deviation | None:
+def _exchanged(
+    trial: RerunnableCall, other: RerunnableCall, before: Sequence[Sequence[torch.Tensor]]
+) -> Deviation | None:
     run = partial(trial.with_content_of, other)
     return _deviation(other, run, before, partial(other.with_content_of, other))
 
 
-def _put_back(trial: Trial, end: float) -> Deviation | None:
+def _put_back(trial: RerunnableCall, end: float) -> Deviation | None:
     """In some rounds, before the time is over: what tensors give that began with other elements."""
     held: list[Callable[..., list[torch.Tensor]]] = []  # so that each round's tensors lie elsewhere
     found = None
@@ -63,7 +65,7 @@ def _put_back(trial: Trial, end: float) -> Deviation | None:
 
 
 def _deviation(
-    trial: Trial,
+    trial: RerunnableCall,
     run: Callable[[], list[torch.Tensor]],
     before: Sequence[Sequence[torch.Tensor]],
     beside: Callable[[], list[torch.Tensor]],

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core.bitwise import all_same, same
 from pytest_cgins.core.device import device_of
-from pytest_cgins.verify.probe_support.rerun import Deviation, Trial
+from pytest_cgins.verify.probe_support.rerun import Deviation, RerunnableCall
 
 NAME = "late_work"
 SETTLE_S = 0.001
@@ -40,7 +40,7 @@ class Threads:
         self._known |= _threads()
 
 
-def deviations(trials: Iterable[Trial], ran: Sequence[Trial]) -> Iterator[Deviation]:
+def deviations(trials: Iterable[RerunnableCall], ran: Sequence[RerunnableCall]) -> Iterator[Deviation]:
     """What the kernel's own tensors hold now, where that is not what they held as the call returned.
 
     Args:

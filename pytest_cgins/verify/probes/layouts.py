@@ -19,7 +19,7 @@ from torch import Tensor
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
-from pytest_cgins.verify.semantics import ENTRIES, Semantics, word
+from pytest_cgins.verify.semantics import ENTRIES, Semantics, op_word
 from pytest_cgins.verify.size_search import ProbedCall
 
 NAME = "layouts"
@@ -28,7 +28,7 @@ _OUTER = "outer axes exchanged"
 _MOST = 4  # arguments that are moved
 
 
-def sets(of: ProbedCall, key: str) -> tuple[list[InputSet], str]:
+def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     """The first argument in all layouts, the others misaligned and in one strided layout that is drawn; or none and why.
 
     What nobody claims to take, too: a dimension more, whose rows have no one stride once it is laid out, and one row
@@ -36,67 +36,72 @@ def sets(of: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     as we like it.
 
     Args:
-        of: the call.
+        probed_call: the call.
         key: of this draw.
     """
-    semantics, base = of.semantics, of.base if of.claims else of.small
+    semantics, original = (
+        probed_call.semantics,
+        probed_call.reference_set if probed_call.claims else probed_call.small,
+    )
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
-    made: list[InputSet] = []
-    for number, index in enumerate([*_movable(base)][:_MOST]):
+    input_sets: list[InputSet] = []
+    for number, index in enumerate([*_movable(original)][:_MOST]):
         strided = draw.sample(_STRIDED, len(_STRIDED)) if number else [*_STRIDED, _OUTER]
         # A vector lies elsewhere in one of the layouts alone.
-        made += islice(_laid_out(base, semantics, index, strided), 1 if number else None)
-        made += _laid_out(base, semantics, index, [MISALIGNED])
-    ranked = None if of.claims else of.ranked
-    if ranked is not None:
-        for index in [*_movable(ranked)][:1]:
-            made += _laid_out(ranked, semantics, index, (_STRIDED[0], _OUTER), " in a dimension more")
-    if not of.claims:
-        made += _repeated(base, semantics, of.builder)
-    return made, "" if made else "no argument could lie elsewhere"
+        input_sets += islice(_laid_out(original, semantics, index, strided), 1 if number else None)
+        input_sets += _laid_out(original, semantics, index, [MISALIGNED])
+    extra_dimension = None if probed_call.claims else probed_call.extra_dimension
+    if extra_dimension is not None:
+        for index in [*_movable(extra_dimension)][:1]:
+            input_sets += _laid_out(
+                extra_dimension, semantics, index, (_STRIDED[0], _OUTER), " in a dimension more"
+            )
+    if not probed_call.claims:
+        input_sets += _repeated(original, semantics, probed_call.builder)
+    return input_sets, "" if input_sets else "no argument could lie elsewhere"
 
 
-def _repeated(base: InputSet, semantics: Semantics, builder: InputSetBuilder) -> list[InputSet]:
+def _repeated(original: InputSet, semantics: Semantics, builder: InputSetBuilder) -> list[InputSet]:
     """The set whose first argument is one row many times, at a stride of 0, of ops that take each row by itself."""
-    index = next(_movable(base), None)
-    if index is None or word(base.call) not in ENTRIES or builder.random:
+    index = next(_movable(original), None)
+    if index is None or op_word(original.call) not in ENTRIES or builder.random:
         return []
-    shape = base.layout.metas[index].shape
-    if len(shape) < 2 or 0 not in semantics.lanes(base.call, index, shape):
+    shape = original.layout.metas[index].shape
+    if len(shape) < 2 or 0 not in semantics.lanes(original.call, index, shape):
         return []
-    tensors = base.tensors()
+    tensors = original.tensors()
     tensors[index] = tensors[index][:1].clone().expand(shape)
     name = f"{semantics.names.get(index, index)} repeated"
     try:
-        return [builder.make(name, tensors, probe=NAME, call=base.call)]
+        return [builder.make(name, tensors, probe=NAME, call=original.call)]
     except REFUSALS:
         return []
 
 
 def _laid_out(
-    base: InputSet, semantics: Semantics, index: int, places: Sequence[str], suffix: str = ""
+    original: InputSet, semantics: Semantics, index: int, places: Sequence[str], suffix: str = ""
 ) -> Iterator[InputSet]:
     """Sets in which one argument lies elsewhere, as far as it then does."""
     for where in places:
-        tensors = base.tensors()
+        tensors = original.tensors()
         before = (tensors[index].stride(), tensors[index].storage_offset())
         tensors[index] = _PLACES[where](tensors[index])
         if (tensors[index].stride(), tensors[index].storage_offset()) != before:
             name = f"{semantics.names.get(index, index)} {where}{suffix}"
-            expected = replace(base.expected, name=name)
-            yield replace(base, layout=lay_out(tensors), expected=expected, probe=NAME)
+            expected = replace(original.expected, name=name)
+            yield replace(original, layout=lay_out(tensors), expected=expected, probe=NAME)
 
 
-def claim_of(made: InputSet) -> str:
+def claim_of(input_set: InputSet) -> str:
     """What a kernel claims that must not refuse a set."""
-    return MISALIGNED if made.expected.name.endswith(MISALIGNED) else "strided"
+    return MISALIGNED if input_set.expected.name.endswith(MISALIGNED) else "strided"
 
 
-def _movable(base: InputSet) -> Iterator[int]:
+def _movable(original: InputSet) -> Iterator[int]:
     """Tensors but those that alias, overlap themselves or are changed in place: these lie as the op wants them."""
-    storages = [meta.storage for meta in base.layout.metas]
-    for index, meta in enumerate(base.layout.metas):
-        alone = storages.count(meta.storage) == 1 and index not in base.mutated
+    storages = [meta.storage for meta in original.layout.metas]
+    for index, meta in enumerate(original.layout.metas):
+        alone = storages.count(meta.storage) == 1 and index not in original.mutated
         expanded = any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
         if alone and not expanded and meta.shape and meta.numel:
             yield index

@@ -33,7 +33,7 @@ import torch
 
 from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.core.bitwise import memory_of
-from pytest_cgins.verify.probe_support.rerun import PreparedCall, Trial, attempt
+from pytest_cgins.verify.probe_support.rerun import PreparedCall, RerunnableCall, attempt
 
 NAME = "on_stream"
 DIRECT = ("launcher", "device")
@@ -56,7 +56,7 @@ class Capture:
     """What CUDA said as it ended; 0 for a graph."""
 
 
-def observe(trial: Trial, *, direct: bool) -> dict[str, Any]:
+def observe(trial: RerunnableCall, *, direct: bool) -> dict[str, Any]:
     """Facts about a kernel that has run well; {} of what cannot be known.
 
     Args:
@@ -81,7 +81,7 @@ def observe(trial: Trial, *, direct: bool) -> dict[str, Any]:
     return facts
 
 
-def _writes_early(trial: Trial) -> bool:
+def _writes_early(trial: RerunnableCall) -> bool:
     """Whether a call writes while the current stream is held; False also where nothing could be seen."""
     rehearsal, call = trial.prepared(), trial.prepared()
     look = _stream(trial)
@@ -115,7 +115,7 @@ def _writes_early(trial: Trial) -> bool:
     return seen or (in_time and not all(map(torch.equal, before, after)))
 
 
-def _writes_late(trial: Trial) -> bool:
+def _writes_late(trial: RerunnableCall) -> bool:
     """Whether a call leaves writes to the default stream, or to one that waits for it; the current one is another."""
     call, current = trial.prepared(), torch.cuda.current_stream()
     default, opened = torch.cuda.default_stream(), torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -132,7 +132,7 @@ def _writes_late(trial: Trial) -> bool:
     return held and not all(map(torch.equal, before, map(_edges, call.written)))
 
 
-def _stream(trial: Trial) -> torch.cuda.Stream:
+def _stream(trial: RerunnableCall) -> torch.cuda.Stream:
     """Of high priority: torch gives out its streams again, and others are rarely asked for."""
     return torch.cuda.Stream(torch.device(trial.device), priority=-1)  # type: ignore[no-untyped-call]
 
@@ -185,7 +185,7 @@ def capturing(device: str) -> Iterator[Capture]:
         del graph
 
 
-def usable(trial: Trial) -> bool:
+def usable(trial: RerunnableCall) -> bool:
     """Whether the process is as it was: memory can be allocated, and the kernel runs."""
 
     def once_more() -> list[torch.Tensor]:

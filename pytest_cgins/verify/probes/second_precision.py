@@ -23,19 +23,25 @@ INPUTS = "fp32"
 HALVES = ("float16", "bfloat16")
 
 
-def sets(of: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
+def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     """The numbers of a set in half precision as fp32, or none and why."""
-    builder, facts, base = of.builder, of.semantics.facts, of.base
-    dtypes = {meta.dtype for meta in base.layout.metas if "float" in meta.dtype}
+    builder, facts, reference_set = (
+        probed_call.builder,
+        probed_call.semantics.facts,
+        probed_call.reference_set,
+    )
+    dtypes = {meta.dtype for meta in reference_set.layout.metas if "float" in meta.dtype}
     if not dtypes & {*HALVES}:
         return [], "the case is not in half precision"
     if builder.trace.context.autocast:
         return [], "autocast would cast fp32 back"
     if facts is not None and "float32" not in facts.floats:
         return [], "the op does not take fp32"
-    wide = widen(base.layout, torch.float32)
-    arguments = (replace(argument, value=_in_fp32(argument.value)) for argument in base.call.arguments)
-    call = replace(base.call, arguments=tuple(arguments))
+    wide = widen(reference_set.layout, torch.float32)
+    arguments = (
+        replace(argument, value=_in_fp32(argument.value)) for argument in reference_set.call.arguments
+    )
+    call = replace(reference_set.call, arguments=tuple(arguments))
     return [builder.make(INPUTS, rebuild(wide.metas, wide.spans, "cpu"), probe=NAME, call=call)], ""
 
 

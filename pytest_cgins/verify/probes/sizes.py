@@ -19,7 +19,7 @@ from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.size_groups import Moves, Places
-from pytest_cgins.verify.size_search import FEW_ROWS, MOST_ROWS, NAME, ProbedCall, Trial
+from pytest_cgins.verify.size_search import FEW_ROWS, MOST_ROWS, NAME, ProbedCall, SizeSearch
 
 __all__ = ["NAME", "sets"]
 FEW = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
@@ -28,46 +28,57 @@ LARGE = range(1024, 2600)
 """More than a block has threads."""
 
 
-def sets(of: ProbedCall, key: str) -> tuple[list[InputSet], str]:
+def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     """Sets of other sizes, or none and why.
 
     One size more, four of drawn sizes, long rows, many rows, what is left, none, one and two dimensions more, and those in
     which single dimensions move; fewer where torch refuses them.
 
     Args:
-        of: the call.
+        probed_call: the call.
         key: of this draw.
     """
-    trial, semantics, interpreted = Trial(of, key), of.semantics, of.interpreted
-    places = trial.places
+    search, semantics, interpreted = (
+        SizeSearch(probed_call, key),
+        probed_call.semantics,
+        probed_call.interpreted,
+    )
+    places = search.places
     if places.are_tied:
         return [], "the op changes an argument that shares its memory with another"
     if not places.sizes and not places.batches(semantics):
-        own = ", and those of a module's state belong to it" if is_module_call(of.builder.call) else ""
+        own = (
+            ", and those of a module's state belong to it" if is_module_call(probed_call.builder.call) else ""
+        )
         return [], f"no argument has a size that may change{own}"
     found: list[InputSet] = []
 
-    def take(made: InputSet | None) -> None:
-        if made is not None and all(made.expected.name != other.expected.name for other in found):
-            found.append(made)
+    def take(input_set: InputSet | None) -> None:
+        if input_set is not None and all(input_set.expected.name != other.expected.name for other in found):
+            found.append(input_set)
 
-    small = trial.small
-    take(trial.first_legal([{**small, n: small.get(n, n) + 1} for n in (*places.inner, *places.others)]))
+    small = search.small
+    take(search.first_legal([{**small, n: small.get(n, n) + 1} for n in (*places.inner, *places.others)]))
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
     for moves, main in _drawn(places, semantics, draw, few=interpreted):
-        fitted = trial.fitted(moves, main)
+        fitted = search.fitted(moves, main)
         # Where torch refuses to move all of them at once.
-        alone = trial.fitted({**small, main: moves[main]}, main)
+        alone = search.fitted({**small, main: moves[main]}, main)
         beside = {**fitted, main: small.get(main, main)}
-        take(trial.first_legal([fitted, alone, beside]))
+        take(search.first_legal([fitted, alone, beside]))
     if places.inner and not interpreted:
-        take(trial.long(places.inner[0], draw))
-    take(trial.many(FEW_ROWS if interpreted else MOST_ROWS))
-    take(trial.rest(found))
-    take(trial.empty())
-    for made in (trial.ranked(), trial.ranked(2), *trial.narrowed(), *trial.apart()):
-        take(made)
-    return found, "" if found else f"torch refuses every other size that was tried ({trial.refusal})"
+        take(search.long(places.inner[0], draw))
+    take(search.large_batch(FEW_ROWS if interpreted else MOST_ROWS))
+    take(search.remaining_dimensions(found))
+    take(search.empty())
+    for input_set in (
+        search.extra_dimension(),
+        search.extra_dimension(2),
+        *search.broadcast_operand(),
+        *search.split_equal_sizes(),
+    ):
+        take(input_set)
+    return found, "" if found else f"torch refuses every other size that was tried ({search.refusal})"
 
 
 def _drawn(

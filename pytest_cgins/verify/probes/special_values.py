@@ -18,7 +18,7 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.verify import inputs, op_calls
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import DISTINCT, Semantics, word
+from pytest_cgins.verify.semantics import DISTINCT, Semantics, op_word
 from pytest_cgins.verify.size_search import ProbedCall
 
 NAME = "special_values"
@@ -29,39 +29,41 @@ MASKED = "rows of infinity"
 _FIRST, _MIDDLE, _LAST = 0.0, 0.5, 1.0  # of a row: an online softmax begins with its maximum at -inf
 
 
-def sets(of: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
+def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     """The set, or none and why."""
-    builder, semantics, base = of.builder, of.semantics, of.base
+    builder, semantics, reference_set = probed_call.builder, probed_call.semantics, probed_call.reference_set
     if is_derived(builder.call.op):
         return [], "what a gradient of NaN is depends on the formula"
-    if base.call.op.startswith("torch.") and word(base.call) in DISTINCT:
-        return _nearly_all_masked(builder, semantics, base)
-    positions = any("int" in meta.dtype for meta in base.outputs)
+    if reference_set.call.op.startswith("torch.") and op_word(reference_set.call) in DISTINCT:
+        return _nearly_all_masked(builder, semantics, reference_set)
+    positions = any("int" in meta.dtype for meta in reference_set.outputs)
     if positions or (semantics.chooses and not semantics.entry.nan_wins):
         return [], "the op chooses among elements, and NaN is neither greater nor less than any"
-    names = op_calls.operators(base.call, base.layout, base.context, builder.device)
+    names = op_calls.operators(
+        reference_set.call, reference_set.layout, reference_set.context, builder.device
+    )
     if op_calls.spread(names):
         return [], "NaN spreads as the algorithm has it: transformed tiles and direct sums differ"
-    plain = base.tensors()
-    rows = _Rows.of(builder, semantics, plain)
+    plain = reference_set.tensors()
+    rows = _Rows.from_tensors(builder, semantics, plain)
     if rows is None:
         return [], "no argument holds numbers that may be replaced"
     # Three products of halves make one of fp32, and infinity minus infinity is NaN there.
-    its_own = base.call.op.startswith("torch.") and not op_calls.multiply(names)
-    chosen = _unambiguous(builder, base, rows) if its_own else []
-    masked = _fully_masked(builder, semantics, base)
+    its_own = reference_set.call.op.startswith("torch.") and not op_calls.multiply(names)
+    chosen = _unambiguous(builder, reference_set, rows) if its_own else []
+    masked = _fully_masked(builder, semantics, reference_set)
     # What comes of NaN in a row that lets nothing through nobody says: the first row of a mask is not the last.
     row = rows.count - 1 if masked else rows.count // 2
     # x86 makes the negative one of 0 * inf.
     nans = [(-math.nan, row, _FIRST), (math.nan, row, _LAST)]
-    tensors = base.tensors()
+    tensors = reference_set.tensors()
     rows.put(tensors, nans)
     # A query of NaN has no greatest score, and torch's own kernels take it for one that sees no key.
-    if not op_calls.attend(names) and _makes_nan(builder, base, tensors):
+    if not op_calls.attend(names) and _makes_nan(builder, reference_set, tensors):
         chosen = [*nans, *chosen]
     if not chosen and not masked:
         return [], "torch itself makes a number of NaN, or has no one answer to it"
-    tensors = base.tensors()
+    tensors = reference_set.tensors()
     rows.put(tensors, chosen)
     for index in masked:
         _block(tensors[index])
@@ -69,10 +71,10 @@ def sets(of: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
 
 
 def _nearly_all_masked(
-    builder: InputSetBuilder, semantics: Semantics, base: InputSet
+    builder: InputSetBuilder, semantics: Semantics, reference_set: InputSet
 ) -> tuple[list[InputSet], str]:
     """The set with two numbers and infinities in a row, as logits that were masked: each place is chosen once, all the same."""
-    tensors = base.tensors()
+    tensors = reference_set.tensors()
     chosen = next((one for _, one in inputs.data(semantics, tensors) if one.numel()), None)
     if chosen is None or not chosen.is_floating_point():
         return [], "no argument holds numbers that may be replaced"
@@ -93,7 +95,9 @@ class _Rows:
         self.count = int(lanes.max()) + 1
 
     @classmethod
-    def of(cls, builder: InputSetBuilder, semantics: Semantics, tensors: Sequence[Tensor]) -> _Rows | None:
+    def from_tensors(
+        cls, builder: InputSetBuilder, semantics: Semantics, tensors: Sequence[Tensor]
+    ) -> _Rows | None:
         found = [(index, one) for index, one in inputs.data(semantics, tensors) if one.numel()]
         if not found:
             return None
@@ -106,30 +110,30 @@ class _Rows:
             tensors[self._index][tuple(places[int(share * (len(places) - 1))].tolist())] = value
 
 
-def _unambiguous(builder: InputSetBuilder, base: InputSet, rows: _Rows) -> list[Special]:
+def _unambiguous(builder: InputSetBuilder, reference_set: InputSet, rows: _Rows) -> list[Special]:
     """Infinities of which torch makes no NaN, together or alone."""
     if rows.count < 2:
         return []
     positive, negative = (math.inf, 0, _MIDDLE), (-math.inf, rows.count - 1, _FIRST)
     for tried in ([positive, negative] if rows.count > 2 else [positive], [positive], [negative]):
-        tensors = base.tensors()
+        tensors = reference_set.tensors()
         rows.put(tensors, tried)
-        if not _makes_nan(builder, base, tensors):
+        if not _makes_nan(builder, reference_set, tensors):
             return tried
     return []
 
 
-def _fully_masked(builder: InputSetBuilder, semantics: Semantics, base: InputSet) -> list[int]:
+def _fully_masked(builder: InputSetBuilder, semantics: Semantics, reference_set: InputSet) -> list[int]:
     """Masks of which torch takes a row that lets nothing through."""
-    masks = list(_masks(semantics, base))
-    tensors = base.tensors()
+    masks = list(_masks(semantics, reference_set))
+    tensors = reference_set.tensors()
     for index in masks:
         _block(tensors[index])
-    return masks if masks and not _makes_nan(builder, base, tensors) else []
+    return masks if masks and not _makes_nan(builder, reference_set, tensors) else []
 
 
-def _masks(semantics: Semantics, base: InputSet) -> Iterator[int]:
-    for index, meta in enumerate(base.layout.metas):
+def _masks(semantics: Semantics, reference_set: InputSet) -> Iterator[int]:
+    for index, meta in enumerate(reference_set.layout.metas):
         expanded = any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
         known = semantics.entry.kept.get(semantics.names.get(index, "")) == "mask"
         if known and len(meta.shape) > 1 and meta.shape[-2] > 1 and meta.numel and not expanded:
@@ -140,9 +144,15 @@ def _block(mask: Tensor) -> None:
     mask[(0,) * (mask.ndim - 1)] = False if mask.dtype == torch.bool else -torch.inf
 
 
-def _makes_nan(builder: InputSetBuilder, base: InputSet, tensors: Sequence[Tensor]) -> bool:
+def _makes_nan(builder: InputSetBuilder, reference_set: InputSet, tensors: Sequence[Tensor]) -> bool:
     try:
-        made = answer(base.call, lay_out(tensors), base.context, builder.device, mutated=base.mutated)
+        outputs = answer(
+            reference_set.call,
+            lay_out(tensors),
+            reference_set.context,
+            builder.device,
+            mutated=reference_set.mutated,
+        )
     except REFUSALS:
         return True
-    return any(bool(torch.isnan(one).any()) for one in made if one.is_floating_point())
+    return any(bool(torch.isnan(one).any()) for one in outputs if one.is_floating_point())
