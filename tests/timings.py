@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from pytest_cgins.core.measurement import Arm, ArmName, Comparison, Measurement
-from pytest_cgins.timing.sequential import Rule, SequentialTest, with_runs
+from pytest_cgins.timing.sequential import Rule, SequentialTest, with_runs_test
 from pytest_cgins.timing.sum_test import SumTest, with_sums
 
 RULE = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=200, most_blocks=64)
@@ -43,7 +43,7 @@ def compared(
             summed.add(one)
     comparison = test.comparison(against)
     if runs is not None:
-        comparison = with_runs(comparison, runs)
+        comparison = with_runs_test(comparison, runs)
     return with_sums(comparison, summed.sums()) if sums else comparison
 
 

@@ -11,7 +11,7 @@ from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.timing_service import TimingService
-from pytest_cgins.timing.block_sampler import Course, Prepared
+from pytest_cgins.timing.block_sampler import BlockSampler, Prepared
 from pytest_cgins.timing.sequential import Rule
 from pytest_cgins.verify.messages import Opened, read
 
@@ -61,7 +61,7 @@ def measured(
         "open", {"limit_s": 0.05, **{key: one for key, one in params.items() if key != "seed"}}, buffers
     )
     prepared = read(Opened, result)
-    course = Course(
+    sampler = BlockSampler(
         prepared,
         seed=params.get("seed", 1),
         base=rule if "base" in prepared.arms else None,
@@ -71,6 +71,8 @@ def measured(
     def take(orders: Sequence[str]) -> Any:
         return kernel_timing.read_blocks(ask("blocks", {"orders": list(orders)}, ())[0], orders)
 
-    course.run(take)
+    sampler.run(take)
     told, answers = ask("finish", {}, ())
-    return Whole(course.measurement(), prepared, prepared.refused, told["answers"], told["observed"], answers)
+    return Whole(
+        sampler.measurement(), prepared, prepared.refused, told["answers"], told["observed"], answers
+    )

@@ -20,11 +20,11 @@ from pytest_cgins.gate.clock_check import OutsideClock
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
-from pytest_cgins.run.pool import ALONE
+from pytest_cgins.run.pool import BASE_ONLY
 from pytest_cgins.run.process import Reply
 from pytest_cgins.run.request_clock import RequestTime
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.block_sampler import Course, Prepared
+from pytest_cgins.timing.block_sampler import BlockSampler, Prepared
 from pytest_cgins.timing.sequential import Rule
 from pytest_cgins.verify.messages import (
     EmptyMessage,
@@ -170,7 +170,7 @@ class CaseTiming:
         logger.info("slower, or told falsely: timed again in a fresh process")
         self._runs.renew(task.role)
         if before.disputed:
-            self._runs.renew(task.role + ALONE)
+            self._runs.renew(task.role + BASE_ONLY)
         try:
             return self._without_a_base_that_kills(task)
         finally:
@@ -196,9 +196,9 @@ class CaseTiming:
         return Sample(_ns_per_call(opened), ratios, opened.refused)
 
     def _ratios(self, task: TimingTask, prepared: Prepared, blocks: int) -> tuple[float, ...]:
-        course = Course(prepared, seed=task.seed, base=_ends_late(blocks))
-        course.run(lambda orders: self._blocks(task, orders))
-        return tuple(course.log_ratios("base"))
+        sampler = BlockSampler(prepared, seed=task.seed, base=_ends_late(blocks))
+        sampler.run(lambda orders: self._blocks(task, orders))
+        return tuple(sampler.log_ratios("base"))
 
     def _without_a_base_that_kills(self, task: TimingTask) -> Timed:
         """A worker that dies with the base in it, and lives without, died of the base."""
@@ -224,29 +224,31 @@ class CaseTiming:
         started = time.monotonic()
         with self._lock():
             opened, longer = self._open(task)
-            course = self._course(task, opened, seed=task.seed)
-            if course.lasting and longer < LONGEST:
+            sampler = self._sampled(task, opened, seed=task.seed)
+            if sampler.lasting and longer < LONGEST:
                 opened = self._opened(task, LONGEST)
                 opened = replace(opened, notes=(*opened.notes, LENGTHENED))
                 # Other orders: those of before had a part in that they are taken again.
-                course = self._course(task, opened, seed=task.seed + 2)
-            disputed = self._disputed(task, opened, course)
+                sampler = self._sampled(task, opened, seed=task.seed + 2)
+            disputed = self._disputed(task, opened, sampler)
             reply = self._finished(task)
         seconds = time.monotonic() - started
         measurement = replace(
-            course.measurement(),
+            sampler.measurement(),
             seconds=seconds,
             base_revision=task.revision if "base" in opened.arms else "",
             uncalibrated=self._noise(_ns_per_call(opened)).why if "base" in opened.arms else "",
         )
         return Timed(measurement, reply, opened.launch_ns, opened.refused, disputed=disputed)
 
-    def _disputed(self, task: TimingTask, prepared: Prepared, course: Course) -> tuple[Reason, str] | None:
+    def _disputed(
+        self, task: TimingTask, prepared: Prepared, sampler: BlockSampler
+    ) -> tuple[Reason, str] | None:
         """What speaks against the times of arms that nothing was proven slower than: a false clock may come out undecided."""
         clock = OutsideClock(prepared, lambda arm, calls: self._repeat(task, arm, calls))
-        passing = [test.against for test in course.comparisons() if test.outcome != "slower"]
+        passing = [test.against for test in sampler.comparisons() if test.outcome != "slower"]
         for arm in passing:
-            if text := clock.dispute(arm, course.told(arm)):
+            if text := clock.dispute(arm, sampler.upper_ratio(arm)):
                 return Reason.TAMPERING, text
         base = task.request.base
         if "base" in passing and base and self._fresh and (text := self._slowdown(task, base, clock)):
@@ -271,10 +273,10 @@ class CaseTiming:
             self._ask(task, "look", EmptyMessage(), partial(read, EmptyMessage))
         return took
 
-    def _course(self, task: TimingTask, prepared: Prepared, *, seed: int) -> Course:
+    def _sampled(self, task: TimingTask, prepared: Prepared, *, seed: int) -> BlockSampler:
         """All blocks of what is ready, and a look beyond a proof."""
         rule = self._rule(task, prepared)
-        course = Course(
+        sampler = BlockSampler(
             prepared,
             seed=seed,
             base=rule if "base" in prepared.arms else None,
@@ -282,9 +284,9 @@ class CaseTiming:
             warm_wanted=task.gate.cache == "warm",
             sums=True,
         )
-        course.run(lambda orders: self._blocks(task, orders))
-        course.look_on(lambda orders: self._blocks(task, orders))
-        return course
+        sampler.run(lambda orders: self._blocks(task, orders))
+        sampler.check_autocorrelation(lambda orders: self._blocks(task, orders))
+        return sampler
 
     def _open(self, task: TimingTask) -> tuple[Opened, float]:
         """Make ready; with batches so many times as long as the noise of calls of this length wants them."""
@@ -379,7 +381,7 @@ def _ns_per_call(prepared: Prepared) -> float:
 def _without_the_kernel(task: TimingTask, base: CompiledKernel, *, fenced: bool = False) -> TimingTask:
     """The base in the place of the kernel, in a process of its own."""
     request = replace(task.request, kernel=base, base=None, compile=False, fenced=fenced)
-    return replace(task, role=task.role + ALONE, kernel=task.request.kernel.key, request=request)
+    return replace(task, role=task.role + BASE_ONLY, kernel=task.request.kernel.key, request=request)
 
 
 def _told_falsely(disputed: tuple[Reason, str], output: str) -> EndedError:

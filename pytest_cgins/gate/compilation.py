@@ -67,7 +67,7 @@ class Compiler:
         *,
         archs: Sequence[str] = (),
         baseline: str = revisions.MERGE_BASE,
-        ahead: BuildQueue | None = None,
+        build_queue: BuildQueue | None = None,
         on_wait: Callable[[Progress | None], object] = lambda _: None,
         instructions: bool = True,
     ) -> None:
@@ -77,19 +77,19 @@ class Compiler:
             config: the file.
             archs: architectures to build for; by default those of each kernel, see `architectures.ahead`.
             baseline: `merge-base`, a commit, or `none`.
-            ahead: what builds; by default one of its own, which `close` ends.
-            on_wait: told how far `ahead` is while a build is waited for, and None afterwards.
+            build_queue: builds the kernels; by default a new one, which `close` ends.
+            on_wait: told how far `build_queue` is while a build is waited for, and None afterwards.
             instructions: whether the machine code is disassembled.
         """
         self.config = config
         self._archs = tuple(dict.fromkeys(archs))
         self._instructions = instructions
-        self._ahead = ahead or BuildQueue()
-        self._own_ahead = ahead is None
+        self._build_queue = build_queue or BuildQueue()
+        self._owns_queue = build_queue is None
         self._on_wait = on_wait
         self._started: list[Target] = []
-        # Apart, so that what `ahead` counts are the kernels of this revision.
-        self._ahead_at_base = BuildQueue(jobs=self._ahead.jobs, fence=self._ahead.fence)
+        # Separate, so that `build_queue` counts only the kernels of this revision.
+        self._base_queue = BuildQueue(jobs=self._build_queue.jobs, fence=self._build_queue.fence)
         self._base = BaseSources(config, baseline)
         self._show(sources_of(config), config.traces)
 
@@ -154,7 +154,7 @@ class Compiler:
                 sources.append(self._source(target))
             except CginsError:
                 continue  # told by `compile`
-        self._ahead.add(sources)
+        self._build_queue.add(sources)
 
     def compile(self, target: Target) -> Compilation:
         """Build one target, and compare it. Never raises for what a kernel or a tool does."""
@@ -168,7 +168,7 @@ class Compiler:
         try:
             source = self._source(target)
             try:
-                compiled = self._ahead.result(source, on_wait=self._on_wait)
+                compiled = self._build_queue.result(source, on_wait=self._on_wait)
             finally:
                 self._on_wait(None)
             found = resources.of(compiled, target.arch, instructions=self._instructions)
@@ -223,7 +223,7 @@ class Compiler:
         if isinstance(source, Absent):
             return None, source.why
         try:
-            base = self._ahead_at_base.result(replace(source, archs=(target.arch,)))
+            base = self._base_queue.result(replace(source, archs=(target.arch,)))
             if base.key == compiled.key:
                 return functions, ""
             if not base.cached:
@@ -240,29 +240,29 @@ class Compiler:
         the same time would only have one wait for the other.
         """
         place = self._started.index(target) + 1 if target in self._started else 0
-        for one in self._started[place : place + self._ahead_at_base.jobs] if place else ():
+        for one in self._started[place : place + self._base_queue.jobs] if place else ():
             found = self._base_source(one)
             if not isinstance(found, Absent):
-                self._ahead_at_base.add([replace(found, archs=(one.arch,))])
+                self._base_queue.add([replace(found, archs=(one.arch,))])
 
     def _base_source(self, target: Target) -> KernelSource | Absent:
         """The implementation at the base revision, or why there is none."""
         implementation = target.implementation
         found = self._base.source(target.kernel.name, implementation.name, implementation.device)
-        if self._ahead.fence is not None and (top := self._base.top()) is not None:
+        if self._build_queue.fence is not None and (top := self._base.top()) is not None:
             self._show((top,))
         return found
 
     def _show(self, visible: Iterable[Path], hidden: Iterable[Path] = ()) -> None:
         """Let compilers see what they build from, where they are fenced in."""
-        if isinstance(self._ahead.fence, BuildFence):
-            self._ahead.fence.show(visible=visible, hidden=hidden)
+        if isinstance(self._build_queue.fence, BuildFence):
+            self._build_queue.fence.show(visible=visible, hidden=hidden)
 
     def close(self) -> None:
         """End builds that are under way, and remove the base revision's files."""
-        self._ahead_at_base.close()
-        if self._own_ahead:
-            self._ahead.close()
+        self._base_queue.close()
+        if self._owns_queue:
+            self._build_queue.close()
         self._base.close()
 
 

@@ -34,12 +34,12 @@ from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate import input_digests
 from pytest_cgins.gate.cases import cases_of
-from pytest_cgins.gate.reference_requests import Questions
+from pytest_cgins.gate.reference_requests import ReferenceRequests
 from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.gate.timing_stage import TimingOptions, TimingStage, with_roofline
 from pytest_cgins.gate.verification_stage import (
     AFTER_TIMING,
-    ORDINARY,
+    UNINSTRUMENTED,
     Prepared,
     VerificationStage,
     kernel_of,
@@ -49,7 +49,7 @@ from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.device_peaks import DevicePeaks
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
-from pytest_cgins.run.pool import ALONE, UNCOMPARED, Isolation, WorkerPool
+from pytest_cgins.run.pool import BASE_ONLY, UNGATED, Isolation, WorkerPool
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.sanitize import Sanitizers
@@ -112,7 +112,7 @@ class Evaluator:
         self._device = device
         self._timing = timing
         self._timeout_s = timeout_s
-        self._questions = Questions(
+        self._requests = ReferenceRequests(
             config=config,
             seed=seed,
             level=probes,
@@ -122,18 +122,18 @@ class Evaluator:
         )
         workers = {**worker_environment(), **(environment or {})}
         around_compilers = BuildFence(sandbox) if sandbox is not None and builds is None else None
-        self.supply = KernelBuilds(
+        self.kernel_builds = KernelBuilds(
             config, builds=builds, cache=cache, on_wait=on_build, fence=around_compilers
         )
         self._bases = BaseKernels(
             config,
             wanted=timing_options.baseline if timing and timing_options else NONE,
-            builds=self.supply.builds,
+            builds=self.kernel_builds.builds,
             cache=cache,
         )
         fence = _fence(sandbox, config, cache or default_cache(), self._bases) if sandbox else None
         if fence is not None:
-            _show_compilers(self.supply.builds.fence, config, fence)
+            _show_compilers(self.kernel_builds.builds.fence, config, fence)
         self._pool = WorkerPool(env=workers, isolation=isolation, wrap=fence.wrap if fence else None)
         self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s, sandbox=fence)
         self._reference = ReferenceWorker(reference or self._pool)
@@ -155,7 +155,7 @@ class Evaluator:
             self._bases,
             seed=seed,
             timeout_s=timeout_s,
-            builds=self.supply.builds,
+            builds=self.kernel_builds.builds,
             device_key=self._reference.lock_key,
             environment=self._reference.environment_of,
             own_tests=self.tests,
@@ -193,12 +193,12 @@ class Evaluator:
         self._reference.close()
         self._sanitizers.close()
         self._bases.close()
-        self.supply.close()
+        self.kernel_builds.close()
 
     def retire(self) -> None:
         """Close while nothing is being timed: giving back a GPU disturbs timings as taking one does."""
         try:
-            with self.beside_no_timing():
+            with self.verification_lock():
                 self.close()
         except (CginsError, EndedError):
             self.close()
@@ -212,8 +212,8 @@ class Evaluator:
         self.warm()
         wanted = [kernel_of(case) for case in cases]
         if self._timing and any(self._bases.is_touched(*name) for name in dict.fromkeys(wanted)):
-            self._pool.warm(["timing", f"timing{ALONE}"])
-        self.supply.build_ahead(wanted)
+            self._pool.warm(["timing", f"timing{BASE_ONLY}"])
+        self.kernel_builds.build_ahead(wanted)
         self._bases.build_ahead(wanted)
 
     def evaluate(self, case: Case, *, upcoming: Case | None = None) -> Evaluation:
@@ -262,7 +262,7 @@ class Evaluator:
             self._require_device(right.case)
             compiled = self._compiled(right.case)
             with ExitStack() as open_buffers:
-                with self._reference.beside_no_timing(right.case.device):
+                with self._reference.verification_lock(right.case.device):
                     prepared = open_buffers.enter_context(closing(self._prepared(right.case)))
                 result = self._timed(result, compiled, prepared)
         except EndedError as end:
@@ -273,7 +273,7 @@ class Evaluator:
         """Whether a case's kernel can be built, once that is known; starts no worker that would run it."""
         with suppress(EndedError):
             self._describe()
-        return self.supply.can_build(kernel_of(case))
+        return self.kernel_builds.can_build(kernel_of(case))
 
     def start(self, role: str) -> None:
         """Start the imports of a role's processes while nothing is being timed; errors are raised when they are used.
@@ -281,19 +281,19 @@ class Evaluator:
         Args:
             role: `verification` or `timing`.
         """
-        with suppress(CginsError, EndedError), self.beside_no_timing():
+        with suppress(CginsError, EndedError), self.verification_lock():
             self._pool.warm(self._roles_of_cases(role))
 
     def wait_until_ready(self, role: str) -> None:
         """Wait until the processes of a role are ready for a case, while nothing is being timed; errors as in `start`."""
-        with suppress(CginsError, EndedError), self.beside_no_timing():
+        with suppress(CginsError, EndedError), self.verification_lock():
             for name in self._roles_of_cases(role):
                 self._pool.start(name)
                 if role == "timing":
                     self._runs.make_ready(name, self.cases()[0].device, timeout_s=self._timeout_s)
 
     @contextmanager
-    def beside_no_timing(self) -> Iterator[None]:
+    def verification_lock(self) -> Iterator[None]:
         """Hold the devices of all cases, with others that verify on them or start processes.
 
         Raises:
@@ -302,11 +302,11 @@ class Evaluator:
         self._describe()
         with ExitStack() as stack:
             for device in sorted({case.device for case in self.cases()}):
-                stack.enter_context(self._reference.beside_no_timing(device))
+                stack.enter_context(self._reference.verification_lock(device))
             yield
 
     def _roles_of_cases(self, role: str) -> list[str]:
-        suffix = "/interpret" if any(map(self._questions.is_interpreted, self.cases())) else ""
+        suffix = "/interpret" if any(map(self._requests.is_interpreted, self.cases())) else ""
         if role != "timing":
             return [role + suffix]
         return self._roles_after_verification(self.cases()[0], f"verification{suffix}", f"timing{suffix}")
@@ -314,12 +314,12 @@ class Evaluator:
     def _roles_after_verification(self, case: Case, verification: str, timing: str) -> list[str]:
         """Whose processes are asked about a right kernel, the one that times it first."""
         is_compared = self._bases.is_touched(*kernel_of(case))
-        is_tested = is_compared or self._questions.entry(case).timing.floor_vs_torch
-        roles = [timing if is_tested else timing + UNCOMPARED]
+        is_tested = is_compared or self._requests.entry(case).timing.floor_vs_torch
+        roles = [timing if is_tested else timing + UNGATED]
         if is_compared:
-            roles.append(timing + ALONE)
-        if AFTER_TIMING in self._questions.probes(case):
-            roles.append(verification + ORDINARY)
+            roles.append(timing + BASE_ONLY)
+        if AFTER_TIMING in self._requests.probes(case):
+            roles.append(verification + UNINSTRUMENTED)
         return roles
 
     @contextmanager
@@ -332,9 +332,9 @@ class Evaluator:
         self._require_device(case)
         compiled = self._compiled(case)
         with ExitStack() as open_buffers:
-            with self._reference.beside_no_timing(case.device):
-                question = replace(self._questions.of(case), probes=())
-                reply = open_buffers.enter_context(closing(self._reference.prepare(question)))
+            with self._reference.verification_lock(case.device):
+                case_request = replace(self._requests.for_case(case), probes=())
+                reply = open_buffers.enter_context(closing(self._reference.prepare(case_request)))
             pairs = kernel_timing.timeable(reply.result.sets, reply.buffers)
             yield compiled, role_of("timing", compiled), pairs
 
@@ -343,7 +343,7 @@ class Evaluator:
         if device.partition(":")[0] not in self.described():
             return None
         try:
-            return self._peaks.of(device)
+            return self._peaks.for_device(device)
         except InfrastructureError:
             return None
 
@@ -368,7 +368,7 @@ class Evaluator:
 
     def _describe(self) -> Mapping[str, Environment]:
         if not self._reference.known:
-            self.supply.found_devices(self._reference.describe())
+            self.kernel_builds.found_devices(self._reference.describe())
         return self._reference.known
 
     def _require_device(self, case: Case) -> None:
@@ -399,7 +399,7 @@ class Evaluator:
     def _compiled(self, case: Case) -> CompiledKernel:
         """The built kernel; its build time is reported with the first case only."""
         try:
-            return self.supply.kernel(*kernel_of(case))
+            return self.kernel_builds.kernel(*kernel_of(case))
         except BuildError as error:
             raise EndedError(Status.BUILD_ERROR, Reason.COMPILER, str(error), error.log) from error
         except InfrastructureError as error:
@@ -413,7 +413,7 @@ class Evaluator:
         case = result.case
         with ExitStack() as open_buffers:
             # Nothing is timed on the device meanwhile, so no timing is disturbed.
-            with self._reference.beside_no_timing(case.device), self._processes(case, compiled):
+            with self._reference.verification_lock(case.device), self._processes(case, compiled):
                 prepared = open_buffers.enter_context(closing(self._prepared(case)))
                 with self._preparing(upcoming, beside=case):
                     correctness, output = self._verification.run(prepared, compiled)
@@ -427,7 +427,7 @@ class Evaluator:
         """Not on a GPU, where the memory that another process takes would be noticed as the kernel's."""
         if upcoming is None or self._pool.is_local or {upcoming.device, beside.device} != {"cpu"}:
             return nullcontext()
-        return self._reference.preparing(self._questions.of(upcoming))
+        return self._reference.preparing(self._requests.for_case(upcoming))
 
     @contextmanager
     def _processes(self, case: Case, compiled: CompiledKernel) -> Iterator[None]:
@@ -456,16 +456,16 @@ class Evaluator:
                 case,
                 compiled,
                 role=role_of("timing", compiled),
-                probes=prepared.question.probes,
+                probes=prepared.case_request.probes,
                 pairs=pairs,
-                judge=partial(self._reference.judge_timing, prepared.question),
+                judge=partial(self._reference.judge_timing, prepared.case_request),
             )
         except EndedError as end:
             verdict = replace(end.verdict, message=f"right, but while it was timed: {end.verdict.message}")
             return replace(verified, verdict=verdict, output=end.output)
         except InfrastructureError as error:
             raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}") from error
-        entry, measured = self._questions.entry(case), outcome.timing.measurement
+        entry, measured = self._requests.entry(case), outcome.timing.measurement
         draw = partial(with_roofline, measured, pairs[0][0], entry, case)
         measured = self._peaks.roofline(case.device, measured, draw)
         outcome = replace(outcome, timing=replace(outcome.timing, measurement=measured))
@@ -485,8 +485,8 @@ class Evaluator:
         )
 
     def _prepared(self, case: Case) -> Prepared:
-        question = self._questions.of(case)
-        return Prepared(question, self._reference.prepare(question))
+        case_request = self._requests.for_case(case)
+        return Prepared(case_request, self._reference.prepare(case_request))
 
 
 def _fence(sandbox: Sandbox, config: Config, builds: Path, bases: BaseKernels) -> Sandbox:

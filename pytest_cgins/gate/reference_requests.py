@@ -8,13 +8,13 @@ from pathlib import Path
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core.case import Case
 from pytest_cgins.run import kernel_timing
-from pytest_cgins.verify.messages import Question
+from pytest_cgins.verify.messages import CaseRequest
 from pytest_cgins.verify.probes.registry import switched_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Questions:
-    """Makes the questions of a run."""
+class ReferenceRequests:
+    """Makes the requests of a run to the reference worker."""
 
     config: Config
     """The loaded file."""
@@ -29,10 +29,10 @@ class Questions:
     timing: bool
     """Whether right kernels are timed."""
 
-    def of(self, case: Case) -> Question:
-        """To prepare and to judge a case."""
+    def for_case(self, case: Case) -> CaseRequest:
+        """The request that prepares and judges a case."""
         kernel = self.entry(case)
-        return Question(
+        return CaseRequest(
             case=case,
             tolerance=kernel.tolerance,
             seed=self.seed,

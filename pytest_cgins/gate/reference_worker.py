@@ -22,6 +22,7 @@ from pytest_cgins.run.process import Reply
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.verify.messages import (
+    CaseRequest,
     DevicePeak,
     EmptyMessage,
     FirstFailure,
@@ -31,7 +32,6 @@ from pytest_cgins.verify.messages import (
     KernelAnswers,
     Machine,
     PreparedCase,
-    Question,
     Ready,
     TimingJudgement,
     read,
@@ -49,7 +49,7 @@ class ReferenceWorker:
         self._pool = pool
         self._machine: Machine | None = None
         self._thread = ThreadPoolExecutor(1)
-        self._ahead: tuple[Question, Future[Reply[PreparedCase]]] | None = None
+        self._ahead: tuple[CaseRequest, Future[Reply[PreparedCase]]] | None = None
 
     def warm(self) -> None:
         """Have it import torch, and do not wait."""
@@ -75,7 +75,7 @@ class ReferenceWorker:
         return device if self._machine is None else self._machine.locks.get(device, device)
 
     @contextmanager
-    def beside_no_timing(self, device: str) -> Iterator[None]:
+    def verification_lock(self, device: str) -> Iterator[None]:
         """Hold the device with others that verify.
 
         Raises:
@@ -102,24 +102,24 @@ class ReferenceWorker:
         """What a device reaches; whoever asks holds its lock."""
         return self._ask("peaks", Ready(device), DevicePeak).result.peaks
 
-    def prepare(self, question: Question) -> Reply[PreparedCase]:
+    def prepare(self, case_request: CaseRequest) -> Reply[PreparedCase]:
         """The inputs of a case; EndedError also where torch no longer gives what was recorded."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[0] == question:
+        if ahead is not None and ahead[0] == case_request:
             prepared = ahead[1].result()
         else:
             _forget(ahead)
-            prepared = self._ask("prepare", question, PreparedCase)
+            prepared = self._ask("prepare", case_request, PreparedCase)
         if prepared.result.drift:
             raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result.drift)
         return prepared
 
     @contextmanager
-    def preparing(self, question: Question) -> Iterator[None]:
+    def preparing(self, case_request: CaseRequest) -> Iterator[None]:
         """Prepare the case that comes next meanwhile, and wait for it at the end; `prepare` tells what came of it."""
         _forget(self._ahead)
-        upcoming = self._thread.submit(self._ask, "prepare", question, PreparedCase)
-        self._ahead = question, upcoming
+        upcoming = self._thread.submit(self._ask, "prepare", case_request, PreparedCase)
+        self._ahead = case_request, upcoming
         try:
             yield
         finally:
@@ -131,24 +131,24 @@ class ReferenceWorker:
         self._ahead = None
         self._thread.shutdown()
 
-    def judge(self, question: Question, answers: Reply[KernelAnswers]) -> Correctness:
+    def judge(self, case_request: CaseRequest, answers: Reply[KernelAnswers]) -> Correctness:
         """What is found of a kernel's answers."""
-        return self._of_answers("judge", question, answers, Judgement).correctness
+        return self._of_answers("judge", case_request, answers, Judgement).correctness
 
-    def first_failure(self, question: Question, answers: Reply[KernelAnswers]) -> Check | None:
+    def first_failure(self, case_request: CaseRequest, answers: Reply[KernelAnswers]) -> Check | None:
         """The first check that a kernel's answers fail on the sets that decide."""
-        return self._of_answers("first_failure", question, answers, FirstFailure).check
+        return self._of_answers("first_failure", case_request, answers, FirstFailure).check
 
-    def judge_timing(self, question: Question, timed: Timed) -> TimingJudgement:
+    def judge_timing(self, case_request: CaseRequest, timed: Timed) -> TimingJudgement:
         """What is found of a kernel while it was timed."""
         request = JudgeTiming(
-            question=question,
+            case_request=case_request,
             cold=timed.measurement.cache == "cold",
             median_ns_per_call=timed.measurement.kernel.median_ns_per_call,
             launch_ns=timed.launch_ns,
             timing=timed.reply.result,
         )
-        with self.beside_no_timing(question.case.device):
+        with self.verification_lock(case_request.case.device):
             return self._ask(
                 "judge_timed",
                 request,
@@ -158,11 +158,11 @@ class ReferenceWorker:
             ).result
 
     def _of_answers(
-        self, method: str, question: Question, answers: Reply[KernelAnswers], answer: type[_T]
+        self, method: str, case_request: CaseRequest, answers: Reply[KernelAnswers], answer: type[_T]
     ) -> _T:
         return self._ask(
             method,
-            JudgeAnswers(question=question, answers=answers.result),
+            JudgeAnswers(case_request=case_request, answers=answers.result),
             answer,
             answers.buffers,
             blame=lambda error: _blamed("verification", error, answers.output),
@@ -196,7 +196,7 @@ class ReferenceWorker:
         raise AssertionError("the loop above returns or raises")
 
 
-def _forget(ahead: tuple[Question, Future[Reply[PreparedCase]]] | None) -> None:
+def _forget(ahead: tuple[CaseRequest, Future[Reply[PreparedCase]]] | None) -> None:
     if ahead is not None and ahead[1].exception() is None:
         ahead[1].result().close()
 

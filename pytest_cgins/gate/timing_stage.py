@@ -20,7 +20,7 @@ from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
-from pytest_cgins.run.pool import UNCOMPARED
+from pytest_cgins.run.pool import UNGATED
 from pytest_cgins.timing.lock import timing as timing_lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.roofline import factors_dtype, roofline
@@ -149,7 +149,7 @@ class TimingStage:
         base = self._base(case, compiled)
         task = self._task(case, compiled, base, role=role, probes=probes, pairs=pairs)
         request = replace(task.request, compile=self._options.compile)
-        role = role if base.compiled is not None or task.gate.floor_vs_torch else role + UNCOMPARED
+        role = role if base.compiled is not None or task.gate.floor_vs_torch else role + UNGATED
         task = replace(task, role=role, tests=self._tests(), request=request)
         noise = self._options.noise(self._environment(case.device))
         timer = CaseTiming(

@@ -15,7 +15,7 @@ from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.timing.block_sampler import TEST_BUDGET_S
 
 Against = Literal["base", "torch"]
-Found = Literal["slower", "unconfirmed", "clean", "faster", "inconclusive"]
+ConfirmedOutcome = Literal["slower", "unconfirmed", "clean", "faster", "inconclusive"]
 FailOn = Literal["regression", "inconclusive", "never"]
 
 NOT_HELD = "not compared with a base revision: "
@@ -52,9 +52,11 @@ def decide_timing(
     """
     if verdict.status not in (Status.PASSED, Status.WEAK):
         return verdict
-    told = _TimingFacts(measurement=measurement, gate=gate, label=base_label, kernel=kernel)
-    findings = [_against_base(told, base_state, base_note), *_against_torch(told)]
-    findings.sort(key=lambda one: _WORST_FIRST.index(one.status) if one.status in _WORST_FIRST else 9)
+    facts = _TimingFacts(measurement=measurement, gate=gate, label=base_label, kernel=kernel)
+    findings = [_against_base(facts, base_state, base_note), *_against_torch(facts)]
+    findings.sort(
+        key=lambda finding: _WORST_FIRST.index(finding.status) if finding.status in _WORST_FIRST else 9
+    )
     worst = findings[0]
     # Of what passes, only the floor's own findings would come second, and these are worse or nothing.
     message = "\n".join(
@@ -66,8 +68,8 @@ def decide_timing(
     numbers = {**verdict.numbers, **timing_numbers(measurement)}
     if verdict.status is Status.WEAK:
         if not fails(worst.status, gate.fail_on):
-            told_too = f"\ntime: {message}" if message else ""
-            return replace(verdict, message=verdict.message + told_too, numbers=numbers)
+            time_text = f"\ntime: {message}" if message else ""
+            return replace(verdict, message=verdict.message + time_text, numbers=numbers)
         message = f"{message}\nalso {verdict.reason.value}: {verdict.message}"
     return Verdict(status=worst.status, reason=worst.reason, message=message, numbers=numbers)
 
@@ -81,7 +83,7 @@ def fails(status: Status, fail_on: FailOn) -> bool:
     return status.outcome == "fail"
 
 
-def found(measurement: Measurement, against: Against) -> Found | None:
+def confirmed_outcome(measurement: Measurement, against: Against) -> ConfirmedOutcome | None:
     """What the comparison with an arm and its confirmation prove together; None without one.
 
     `unconfirmed`: slower in the first process, and no fresh one has shown it again.
@@ -180,66 +182,66 @@ class _TimingFacts:
         return f"gate: {{{text}}} under {self.kernel} in cgins.yaml"
 
 
-def _against_base(told: _TimingFacts, state: str, note: str) -> _Finding:
-    comparison = told.measurement.against("base")
+def _against_base(facts: _TimingFacts, state: str, note: str) -> _Finding:
+    comparison = facts.measurement.against("base")
     if comparison is None:
-        return _without_base(told, state, note)
-    match found(told.measurement, "base"):
+        return _without_base(facts, state, note)
+    match confirmed_outcome(facts.measurement, "base"):
         case "slower":
             return _Finding(
-                status=Status.SLOWER, reason=Reason.SLOWER_THAN_BASE, message=_slower(told, comparison)
+                status=Status.SLOWER, reason=Reason.SLOWER_THAN_BASE, message=_slower(facts, comparison)
             )
         case "unconfirmed":
             return _Finding(
                 status=Status.INCONCLUSIVE,
                 reason=Reason.NOT_CONFIRMED,
-                message=_unconfirmed(told, comparison),
+                message=_unconfirmed(facts, comparison),
             )
         case "faster":
-            text = f"faster than {told.label}: {_seen_in(comparison)}"
+            text = f"faster than {facts.label}: {_seen_in(comparison)}"
             return _Finding(status=Status.FASTER, reason=Reason.FASTER_THAN_BASE, message=text)
         case "clean":
-            text = f"not slower than {told.label}: {_seen_in(comparison)} "
+            text = f"not slower than {facts.label}: {_seen_in(comparison)} "
             text += f"(a {percent(comparison.catch)} slowdown would have been detected)"
             text += f"; {_plain_sums(comparison.sums)}" if comparison.sums is not None else ""
             return _Finding(status=Status.SAME, reason=Reason.NOT_SLOWER, message=text)
     return _Finding(
-        status=Status.INCONCLUSIVE, reason=Reason.NOISE, message=_undecided(told, comparison, told.label)
+        status=Status.INCONCLUSIVE, reason=Reason.NOISE, message=_undecided(facts, comparison, facts.label)
     )
 
 
-def _without_base(told: _TimingFacts, state: str, note: str) -> _Finding:
+def _without_base(facts: _TimingFacts, state: str, note: str) -> _Finding:
     if state == "new":
-        text = f"nothing to compare its time with: {note or f'{told.label} has no such kernel'}"
+        text = f"nothing to compare its time with: {note or f'{facts.label} has no such kernel'}"
         return _Finding(status=Status.NEW, reason=Reason.NO_BASELINE, message=text)
     if state == "unchanged":
-        text = f"not timed against itself: the build is that of {told.label}"
+        text = f"not timed against itself: the build is that of {facts.label}"
         return _Finding(status=Status.PASSED, reason=Reason.UNCHANGED, message=text)
     why = " ".join((note or NO_BASE_REASON.get(state, state)).split())
     return _Finding(status=Status.PASSED, reason=Reason.OK, message=f"{NOT_HELD}{why}")
 
 
-def _against_torch(told: _TimingFacts) -> list[_Finding]:
+def _against_torch(facts: _TimingFacts) -> list[_Finding]:
     """What a declared floor adds, if it was missed or left open."""
-    comparison = told.measurement.against("torch")
-    match found(told.measurement, "torch"):
+    comparison = facts.measurement.against("torch")
+    match confirmed_outcome(facts.measurement, "torch"):
         case "slower":
             assert comparison is not None
             return [
                 _Finding(
                     status=Status.BELOW_FLOOR,
                     reason=Reason.BELOW_TORCH_FLOOR,
-                    message=_below(told, comparison),
+                    message=_below(facts, comparison),
                 )
             ]
         case "unconfirmed":
             assert comparison is not None
-            text = _unconfirmed(told, comparison)
+            text = _unconfirmed(facts, comparison)
             return [_Finding(status=Status.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, message=text)]
         case "inconclusive":
             assert comparison is not None
             rival = f"torch, of which at least {speedup(floor(comparison))} is declared"
-            text = _undecided(told, comparison, rival)
+            text = _undecided(facts, comparison, rival)
             return [_Finding(status=Status.INCONCLUSIVE, reason=Reason.NOISE, message=text)]
     return []
 
@@ -255,7 +257,7 @@ def interval(comparison: Comparison) -> str:
     return f"{speedup(1 / comparison.ratio)} ({ratio(1 / high)}..{ratio(1 / low)})"
 
 
-def _measured(comparison: Comparison, label: str) -> str:
+def _interval_text(comparison: Comparison, label: str) -> str:
     """The same as a part of a sentence."""
     return f"{interval(comparison)} the {'time' if comparison.against == 'base' else 'speed'} of {label}"
 
@@ -279,7 +281,7 @@ def lasting(comparison: Comparison) -> bool:
     )
 
 
-def told_sums(comparison: Comparison) -> str:
+def sums_text(comparison: Comparison) -> str:
     """What both tests saw, where they differ: a cost that comes rarely."""
     sums = comparison.sums
     assert sums is not None
@@ -299,7 +301,7 @@ def _plain_sums(sums: Sums) -> str:
 def _seen_in(comparison: Comparison) -> str:
     if by_sums(comparison):
         assert comparison.sums is not None
-        return f"{told_sums(comparison)}, over {counted(len(comparison.sums.log_ratios), 'sum')}"
+        return f"{sums_text(comparison)}, over {counted(len(comparison.sums.log_ratios), 'sum')}"
     return f"{interval(comparison)} its time over {counted(len(comparison.log_ratios), 'block')}"
 
 
@@ -338,51 +340,51 @@ def chance(log_e: float) -> str:
     return f"1 in {math.floor(value / 10**digits) * 10**digits:,}"
 
 
-def _slower(told: _TimingFacts, first: Comparison) -> str:
-    again = confirmation(told.measurement, "base")
+def _slower(facts: _TimingFacts, first: Comparison) -> str:
+    again = confirmation(facts.measurement, "base")
     assert again is not None
     if by_sums(first):
-        head = f"{told_sums(first)}, against {told.label}; slowdowns up to {percent(first.tolerate)} pass"
+        head = f"{sums_text(first)}, against {facts.label}; slowdowns up to {percent(first.tolerate)} pass"
     else:
         head = (
-            f"{slowdown(first.ratio)} the time of {told.label}, {slowdown(again.ratio)} in a fresh process; "
+            f"{slowdown(first.ratio)} the time of {facts.label}, {slowdown(again.ratio)} in a fresh process; "
             f"slowdowns up to {percent(first.tolerate)} pass"
         )
-    return "\n".join([head, *_processes(told.measurement, "base")])
+    return "\n".join([head, *_processes(facts.measurement, "base")])
 
 
-def _below(told: _TimingFacts, first: Comparison) -> str:
-    again = confirmation(told.measurement, "torch")
+def _below(facts: _TimingFacts, first: Comparison) -> str:
+    again = confirmation(facts.measurement, "torch")
     assert again is not None
-    rare = f"; {told_sums(first)}" if by_sums(first) else ""
+    rare = f"; {sums_text(first)}" if by_sums(first) else ""
     head = (
         f"{speedup(1 / first.ratio)} the speed of torch, {speedup(1 / again.ratio)} in a fresh process; "
         f"at least {speedup(floor(first))} is declared{rare}"
     )
-    return "\n".join([head, *_processes(told.measurement, "torch")])
+    return "\n".join([head, *_processes(facts.measurement, "torch")])
 
 
 def _processes(measurement: Measurement, against: Against) -> list[str]:
     """Both processes side by side: ratio with its interval, medians, blocks, and what noise would do."""
     heading = "time vs base" if against == "base" else "speed vs torch"
     rows = [["", f"{heading} (95%)", "kernel", against, "blocks", "p-value, at most"]]
-    for name, one in (("first", measurement), ("fresh", measurement.confirmation)):
-        comparison = one.against(against) if one is not None else None
-        rival: Arm | None = getattr(one, against) if one is not None else None
-        if one is None or comparison is None or rival is None:
+    for name, measured in (("first", measurement), ("fresh", measurement.confirmation)):
+        comparison = measured.against(against) if measured is not None else None
+        rival: Arm | None = getattr(measured, against) if measured is not None else None
+        if measured is None or comparison is None or rival is None:
             continue
         times, log_e = interval(comparison), comparison.log_e_slower
         taken = f"{len(comparison.log_ratios):,}"
         if by_sums(comparison) and comparison.sums is not None:
             sums = comparison.sums
-            told = slowdown(sums.ratio) if against == "base" else speedup(1 / sums.ratio)
-            times, log_e = f"{told} (sums)", sums.log_e_slower
+            sum_ratio = slowdown(sums.ratio) if against == "base" else speedup(1 / sums.ratio)
+            times, log_e = f"{sum_ratio} (sums)", sums.log_e_slower
             taken = counted(len(comparison.sums.log_ratios), "sum")
         rows.append(
             [
                 name,
                 times,
-                time_ns(one.kernel.median_ns_per_call),
+                time_ns(measured.kernel.median_ns_per_call),
                 time_ns(rival.median_ns_per_call),
                 taken,
                 f"{chance(log_e)}; 1 in {comparison.tests / comparison.alpha:,.0f} proves it",
@@ -394,9 +396,9 @@ def _processes(measurement: Measurement, against: Against) -> list[str]:
     ]
 
 
-def _unconfirmed(told: _TimingFacts, first: Comparison) -> str:
-    again = confirmation(told.measurement, first.against)
-    rival = told.label if first.against == "base" else "torch"
+def _unconfirmed(facts: _TimingFacts, first: Comparison) -> str:
+    again = confirmation(facts.measurement, first.against)
+    rival = facts.label if first.against == "base" else "torch"
     if again is None:
         second = "no fresh process has been asked"
     else:
@@ -406,50 +408,50 @@ def _unconfirmed(told: _TimingFacts, first: Comparison) -> str:
         if again is not None and again.sums is not None:
             second += f", {_plain_sums(again.sums)}"
         return (
-            f"{told_sums(first)}, against {rival} in {counted(len(first.sums.log_ratios), 'sum')} of one process, which would "
+            f"{sums_text(first)}, against {rival} in {counted(len(first.sums.log_ratios), 'sum')} of one process, which would "
             f"be slower, but {second}: nothing is proven\n→ run it again"
         )
     return (
-        f"{_measured(first, rival)} in {counted(len(first.log_ratios), 'block')} of one process, which would be slower, "
+        f"{_interval_text(first, rival)} in {counted(len(first.log_ratios), 'block')} of one process, which would be slower, "
         f"but {second}: nothing is proven\n→ run it again"
     )
 
 
-def _undecided(told: _TimingFacts, comparison: Comparison, rival: str) -> str:
+def _undecided(facts: _TimingFacts, comparison: Comparison, rival: str) -> str:
     if by_sums(comparison):
         assert comparison.sums is not None
         return (
-            f"undecided after {counted(len(comparison.sums.log_ratios), 'sum')}: {told_sums(comparison)}, against {rival}, "
+            f"undecided after {counted(len(comparison.sums.log_ratios), 'sum')}: {sums_text(comparison)}, against {rival}, "
             "or noise\n→ run it again while nothing else runs on the device and the host"
         )
     if lasting(comparison):
         return (
-            f"undecided: {_measured(comparison, rival)} in {counted(len(comparison.log_ratios), 'block')}, but block "
+            f"undecided: {_interval_text(comparison, rival)} in {counted(len(comparison.log_ratios), 'block')}, but block "
             "times are autocorrelated: one of the two builds has slow phases, so nothing is proven\n"
             "→ run it again while nothing else runs on the device and the host"
         )
     return (
-        f"undecided after {counted(len(comparison.log_ratios), 'block')}: {_measured(comparison, rival)}\n"
-        f"{seen(comparison)}\n→ {_budget(told, comparison)}"
+        f"undecided after {counted(len(comparison.log_ratios), 'block')}: {_interval_text(comparison, rival)}\n"
+        f"{seen(comparison)}\n→ {_budget(facts, comparison)}"
     )
 
 
-def _budget(told: _TimingFacts, comparison: Comparison) -> str:
+def _budget(facts: _TimingFacts, comparison: Comparison) -> str:
     """What would decide it the next time."""
     needed, taken = comparison.power.blocks_needed, len(comparison.log_ratios)
     if needed is None:
         return "run it again while nothing else runs on the device and the host"
-    if comparison.most_blocks < min(needed, told.gate.max_blocks):
+    if comparison.most_blocks < min(needed, facts.gate.max_blocks):
         return (
             f"record a smaller call: the {TEST_BUDGET_S:g} s time budget ends before enough blocks are taken"
         )
     if needed > comparison.most_blocks:
-        return f"take more: {told.setting(f'max_blocks: {_round(needed)}')}"
+        return f"take more: {facts.setting(f'max_blocks: {_round(needed)}')}"
     if taken < comparison.most_blocks:
         return "run it again: the test ended before all its blocks were taken"
     return (
         "its slowdown lies between tolerate and catch, or the blocks were unlucky: run it again, with more "
-        f"if it stays so: {told.setting(f'max_blocks: {_round(2 * comparison.most_blocks)}')}"
+        f"if it stays so: {facts.setting(f'max_blocks: {_round(2 * comparison.most_blocks)}')}"
     )
 
 

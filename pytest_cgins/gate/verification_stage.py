@@ -16,22 +16,22 @@ from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.process import Reply
 from pytest_cgins.run.sanitize import Sanitizers
-from pytest_cgins.verify.messages import PreparedCase, Question, RunKernel
+from pytest_cgins.verify.messages import CaseRequest, PreparedCase, RunKernel
 from pytest_cgins.verify.probes.registry import PROBE_SPECS, wrong_when
 
 _DRAWN = frozenset({"sizes", "arguments"})
 """Probes whose inputs differ from run to run in more than their numbers."""
 AFTER_TIMING = "after_timing"
-"""Probe of which one more call, in a process of its own, is a part."""
-ORDINARY = "/ordinary"
-"""Ends the role of that process."""
+"""Probe that makes one more call in a separate process."""
+UNINSTRUMENTED = "/uninstrumented"
+"""Role suffix of the process that makes this call without guards, poison or watch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A case as it was prepared."""
 
-    question: Question
+    case_request: CaseRequest
     """What it was prepared for."""
     reply: Reply[PreparedCase]
     """Its sets of inputs."""
@@ -39,7 +39,7 @@ class Prepared:
     @property
     def case(self) -> Case:
         """Which."""
-        return self.question.case
+        return self.case_request.case
 
     @property
     def pairs(self) -> list[Pair]:
@@ -134,7 +134,7 @@ class VerificationStage:
         request, role = self._request(prepared, compiled), role_of("verification", compiled)
         answers, notes = self._runs.run(role, request, prepared.pairs)
         with closing(answers):
-            correctness = self._reference.judge(prepared.question, answers)
+            correctness = self._reference.judge(prepared.case_request, answers)
         correctness = replace(correctness, notes=(*correctness.notes, *notes))
         return _with_lines(correctness, compiled), answers.output
 
@@ -161,7 +161,7 @@ class VerificationStage:
         return correctness
 
     def _wrong_elsewhere(self, prepared: Prepared, compiled: CompiledKernel) -> str:
-        role = role_of("verification", compiled) + ORDINARY
+        role = role_of("verification", compiled) + UNINSTRUMENTED
         try:
             failed = self._first_failure(role, prepared, compiled, ordinary=True)
         except EndedError as end:
@@ -184,17 +184,17 @@ class VerificationStage:
         """
         core = [pair for pair in prepared.pairs if not pair[0].probe]
         request = replace(self._request(prepared, compiled), probes=(), ordinary=ordinary)
-        with self._reference.beside_no_timing(prepared.case.device):
+        with self._reference.verification_lock(prepared.case.device):
             answers, _ = self._runs.run(role, request, core)
             with closing(answers):
-                return self._reference.first_failure(prepared.question, answers)
+                return self._reference.first_failure(prepared.case_request, answers)
 
     def _request(self, prepared: Prepared, compiled: CompiledKernel) -> RunKernel:
         return RunKernel(
             kernel=compiled,
             device=prepared.case.device,
             import_root=self._import_root,
-            probes=prepared.question.probes,
+            probes=prepared.case_request.probes,
         )
 
 

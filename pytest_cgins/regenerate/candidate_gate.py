@@ -216,7 +216,7 @@ class Bench:
             if self.target.contract == "python":
                 (case,) = selection.heaviest(evaluator.cases())[:1]
                 return disassembler.compiled_when_called(evaluator, case)
-            return disassembler.built(*copy.entry(), evaluator.supply.builds)
+            return disassembler.built(*copy.entry(), evaluator.kernel_builds.builds)
 
     def accept(self, files: Mapping[str, str], *, goal: Goal, alpha_share: float = 1.0) -> Trial:
         """The whole gate in fresh processes: all cases of all kernels that share a source, held-out inputs, times.

@@ -178,7 +178,7 @@ class ConcurrentCandidates:
             slot.files, slot.champion = dict(files), champion
             slot.checker = slot.checker or self.evaluator(slot.copy, builds, None, False)
             # The builds alone: a worker starts when it is its candidate's turn.
-            slot.checker.supply.build_ahead(map(key_of, slot.checker.cases()))
+            slot.checker.kernel_builds.build_ahead(map(key_of, slot.checker.cases()))
         for slot in self._under_way:
             slot.checked = self.pool.submit(self._tried, slot, builds, timed)
 
@@ -240,7 +240,7 @@ class ConcurrentCandidates:
         """Have the processes that a candidate needs, which import torch at the same time."""
         with ExitStack() as stack:
             with suppress(EndedError):
-                stack.enter_context(checker.beside_no_timing())
+                stack.enter_context(checker.verification_lock())
             checker.start("verification")
             if timer is not None:
                 timer.start("timing")

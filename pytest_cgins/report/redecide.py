@@ -17,8 +17,8 @@ from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate import correctness_verdict as gate
-from pytest_cgins.gate.timing_verdict import decide_timing, found, timing_numbers
-from pytest_cgins.timing.sequential import Rule, SequentialTest, with_runs
+from pytest_cgins.gate.timing_verdict import confirmed_outcome, decide_timing, timing_numbers
+from pytest_cgins.timing.sequential import Rule, SequentialTest, with_runs_test
 from pytest_cgins.timing.sum_test import SumTest, with_sums
 
 _BY_TIME = (
@@ -68,7 +68,7 @@ def _again(comparison: Comparison, tests: int, evaluation: Evaluation) -> Compar
             test.add(log_ratio)
         again = test.comparison(comparison.against)
         if comparison.runs is not None:
-            again = with_runs(again, comparison.runs)
+            again = with_runs_test(again, comparison.runs)
         if comparison.sums is not None:
             again = with_sums(again, _sums_again(comparison.sums, rule, comparison.shift))
     except ValueError as error:
@@ -102,8 +102,8 @@ def _verdict(evaluation: Evaluation, before: Measurement, after: Measurement, ba
     if old.reason is Reason.NOT_COMPARABLE:
         # The base was found wrong, and is no measure any more.
         before, after = _without_base(before), _without_base(after)
-    findings = [found(after, arm) for arm in ("base", "torch")]
-    changed = findings != [found(before, arm) for arm in ("base", "torch")]
+    findings = [confirmed_outcome(after, arm) for arm in ("base", "torch")]
+    changed = findings != [confirmed_outcome(before, arm) for arm in ("base", "torch")]
     if not changed and not any(finding in _TOLD for finding in findings):
         return kept
     then, now = (

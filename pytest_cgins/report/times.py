@@ -80,7 +80,7 @@ def time_gate(report: SessionReport) -> TimeGate | None:
     ]
     if not tested:
         return None
-    outcomes = Counter(timing_verdict.found(one, "base") for one, _ in tested)
+    outcomes = Counter(timing_verdict.confirmed_outcome(one, "base") for one, _ in tested)
     # Boole's inequality: tests of one suite share one level, suites that were merged add up.
     spent = sum(test.alpha / test.tests * (1 if test.sums is None else 2) for _, test in tested)
     level = max(test.alpha for _, test in tested)
@@ -140,7 +140,7 @@ def _evidence(evaluation: Evaluation, test: Comparison) -> float:
 
 def _found(evaluation: Evaluation, arm: Literal["base", "torch"]) -> str | None:
     timing = evaluation.measurement
-    return timing_verdict.found(timing, arm) if timing is not None else None
+    return timing_verdict.confirmed_outcome(timing, arm) if timing is not None else None
 
 
 def let_pass(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:

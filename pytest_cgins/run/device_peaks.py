@@ -35,7 +35,7 @@ class DevicePeaks:
         self._known: dict[str, MeasuredPeaks | None] = {}
         self._passed: set[str] = set()
 
-    def of(self, device: str) -> MeasuredPeaks | None:
+    def for_device(self, device: str) -> MeasuredPeaks | None:
         """Of `cpu` or `cuda:0`; None if they are neither stored nor to be measured."""
         if device not in self._known:
             found = measured_peaks.stored(self._environment(device))
@@ -49,7 +49,7 @@ class DevicePeaks:
 
         Peaks that it passes are measured again, once a run, and the larger are kept: a busy device's come out too low.
         """
-        peaks = self.of(device)
+        peaks = self.for_device(device)
         if peaks is None:
             return measurement
         drawn = draw(peaks)

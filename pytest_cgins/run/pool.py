@@ -34,11 +34,11 @@ MEASURING = frozenset({"timing"})
 """Roles whose processes are not forked. Times depend on where code and memory lie: forks have that in common, and a
 confirmation in another process is to be another draw (see `timing/process_noise.py`)."""
 
-UNCOMPARED = "/uncompared"
-"""Ends the role of a process in which a kernel is timed that no test compares with anything: a fork does."""
-ALONE = "/alone"
-"""Ends the role of a process that a kernel is never loaded in: its base is timed there, against limits that are wider than what
-forks have in common, so that it is forked."""
+UNGATED = "/ungated"
+"""Role suffix of a process that times a kernel without a sequential test, so it may be forked."""
+BASE_ONLY = "/base-only"
+"""Role suffix of a process that times the base and never loads the kernel. Its limits are wider than what forks have in common,
+so it may be forked."""
 
 Isolation = Literal["process", "none"]
 """Where services that run kernels live: in worker processes, or in this process, for debuggers."""
@@ -203,21 +203,21 @@ class WorkerPool:
             return worker
 
     def _start(self, role: str) -> WorkerProcess | LocalWorker:
-        base = role.partition("/")[0]
-        trusted = base in TRUSTED
+        service_name = role.partition("/")[0]
+        trusted = service_name in TRUSTED
         if self._isolation == "none" and not trusted:
-            return LocalWorker(self._services[base], name=role, settings=self._settings)
+            return LocalWorker(self._services[service_name], name=role, settings=self._settings)
         return WorkerProcess.start(
-            self._services[base],
+            self._services[service_name],
             name=role,
             env=self._env,
             settings={**self._settings, PARENT: os.getpid()} if trusted else self._settings,
             limits=self._limits,
             wrap=None if trusted else self._wrap,
             shielded=trusted,
-            fork=base not in MEASURING or role.endswith((ALONE, UNCOMPARED)),
+            fork=service_name not in MEASURING or role.endswith((BASE_ONLY, UNGATED)),
             imports=self._services["verification"].partition(":")[0]
-            if base != "verification" and self._shares_imports
+            if service_name != "verification" and self._shares_imports
             else "",
             start_timeout_s=self._start_timeout_s,
         )

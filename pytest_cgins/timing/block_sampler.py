@@ -1,4 +1,4 @@
-"""The course of a measurement: which blocks are taken, when it ends, and what comes out. Free of torch.
+"""Samples blocks of timings: which blocks are taken, when sampling ends, and the measurement. Free of torch.
 
 Whoever calls has the blocks taken, in this process or in a worker.
 """
@@ -16,7 +16,7 @@ from pytest_cgins.core.measurement import Arm, ArmName, Comparison, Measurement,
 from pytest_cgins.timing import clock_watch
 from pytest_cgins.timing.block import Block, draw_order
 from pytest_cgins.timing.clock_watch import Reading
-from pytest_cgins.timing.sequential import LASTING, Rule, SequentialTest, median_interval, with_runs
+from pytest_cgins.timing.sequential import LASTING, Rule, SequentialTest, median_interval, with_runs_test
 from pytest_cgins.timing.stats import chance_of_so_few_runs, quartiles
 from pytest_cgins.timing.sum_test import LEAST_CALLS, SumTest, can_prove, with_sums
 
@@ -38,8 +38,8 @@ CHUNK_S = 2.0
 """Blocks that are asked for at once take no longer, by and large."""
 
 UNSUMMED = "a call takes too long for sums of many to be tested: a cost that comes rarely is not seen"
-_TOLD = 0.8
-"""Coverage of the interval in which told ratios are taken to lie."""
+_RATIO_COVERAGE = 0.8
+"""Coverage of the interval whose upper end `upper_ratio` gives."""
 _WARM = "the tensors stay in the last-level cache between calls: times are those of a warm cache"
 
 Take = Callable[[Sequence[str]], Sequence[Block]]
@@ -72,7 +72,7 @@ class Prepared:
         return 2 * sum(self.batch_seconds[arm] for arm in arms)
 
 
-class Course:
+class BlockSampler:
     """Takes blocks until every test has ended, and enough are there to report."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Course:
             for block in self._settled(orders, take):
                 self._keep(block)
 
-    def look_on(self, take: Take) -> None:
+    def check_autocorrelation(self, take: Take) -> None:
         """Where medians are slower, take blocks beyond the proof: states of one build that last are seen by them.
 
         A build that is slow for tens of blocks, and then fast for as many, is proven slower within one state.
@@ -142,11 +142,11 @@ class Course:
         """Whether blocks are correlated where that matters."""
         return any(chance < LASTING for chance in self._runs.values())
 
-    def told(self, arm: ArmName) -> float:
+    def upper_ratio(self, arm: ArmName) -> float:
         """The highest ratio of the kernel's time to an arm's that the blocks speak for, by medians or by sums."""
         blocks = [block for block in self._blocks if block.times(arm)]
         sums = [math.fsum(block.total(name) for block in blocks) for name in ("kernel", arm)]
-        return max(math.exp(median_interval(self.log_ratios(arm), _TOLD)[2]), sums[0] / sums[1])
+        return max(math.exp(median_interval(self.log_ratios(arm), _RATIO_COVERAGE)[2]), sums[0] / sums[1])
 
     def measurement(self) -> Measurement:
         """What came out.
@@ -194,7 +194,7 @@ class Course:
     def _comparison(self, side: Literal["base", "torch"]) -> Comparison:
         comparison = self._tests[side].comparison(side)
         if (runs := self._runs.get(side)) is not None:
-            comparison = with_runs(comparison, runs)
+            comparison = with_runs_test(comparison, runs)
         superblocks = self._sums.get(side)
         return with_sums(comparison, superblocks.test.sums()) if superblocks else comparison
 

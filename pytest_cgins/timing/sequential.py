@@ -111,7 +111,7 @@ def slack(spread_upper: float) -> float:
     return SPREADS * spread_upper
 
 
-def with_runs(comparison: Comparison, runs: float) -> Comparison:
+def with_runs_test(comparison: Comparison, runs: float) -> Comparison:
     """A comparison that came out slower, with what a look at further blocks says of them: see `Comparison.runs`."""
     hangs = runs < LASTING and comparison.outcome == "slower"
     return replace(comparison, runs=runs, outcome="inconclusive" if hangs else comparison.outcome)

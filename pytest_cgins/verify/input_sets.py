@@ -17,7 +17,7 @@ from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, arranged_
 from pytest_cgins.verify.inputs import row_numbers
 from pytest_cgins.verify.random_outputs import Domain, draw
 from pytest_cgins.verify.reference import Answers, answer, answers
-from pytest_cgins.verify.semantics import of
+from pytest_cgins.verify.semantics import semantics_for
 from pytest_cgins.verify.ties import arrangement, indices_of, window_of
 
 REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
@@ -135,7 +135,7 @@ class InputSetBuilder:
         arranged = arrangement(call, first, torch_answers.answer)
         if arranged is not None:
             torch_answers, gold_of = torch_answers.arranged(arranged), arranged_gold(gold_of, arranged)
-        semantics = of(call, self.declared)
+        semantics = semantics_for(call, self.declared)
         outputs = tuple(
             _expected_output(
                 index,
@@ -169,7 +169,7 @@ class InputSetBuilder:
         self, outputs: Sequence[ExpectedOutput], call: OpCall, arguments: Mapping[str, Tensor]
     ) -> Iterator[ExpectedOutput]:
         """The outputs, those of positions with what they point into."""
-        known = of(call, self.declared).indices(call)
+        known = semantics_for(call, self.declared).indices(call)
         for output in outputs:
             said = known.get(output.index)
             if said is None or output.scale is not None or output.answer.dtype == torch.bool:

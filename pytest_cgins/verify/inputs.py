@@ -18,7 +18,7 @@ from pytest_cgins.config import Declared
 from pytest_cgins.core.layout import Layout, lay_out, rebuild
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, standard_normal
-from pytest_cgins.verify.semantics import Semantics, of
+from pytest_cgins.verify.semantics import Semantics, semantics_for
 
 # Exponents of the row scales. In fp16 products of two inputs at the upper end must stay below 65504.
 _LADDER = {torch.float16: 4}
@@ -41,7 +41,7 @@ def fresh(
         key: seed of the session and name of the trace.
         declared: what the user says of the op.
     """
-    semantics = of(call, declared)
+    semantics = semantics_for(call, declared)
     tensors = _content(semantics, recorded, key, "fresh")
     for index, tensor in data(semantics, tensors):
         lanes = lanes_of(semantics, call, index, tensor)
@@ -73,7 +73,7 @@ def edge(
         declared: what the user says of the op.
         milder: see `edge_patterns`.
     """
-    semantics = of(call, declared)
+    semantics = semantics_for(call, declared)
     tensors = _content(semantics, recorded, key, "edge")
     pointing = bool(semantics.indices(call))
     for index, tensor in data(semantics, tensors):

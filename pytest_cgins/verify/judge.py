@@ -39,6 +39,7 @@ from pytest_cgins.verify.expected import as_real, gold_order
 from pytest_cgins.verify.input_sets import InputSet, dense_meta
 from pytest_cgins.verify.messages import (
     AskOutputs,
+    CaseRequest,
     DevicePeak,
     EmptyMessage,
     FirstFailure,
@@ -52,7 +53,6 @@ from pytest_cgins.verify.messages import (
     PackedInputs,
     PreparedCase,
     PrepareOptions,
-    Question,
     Ready,
     TimedAnswer,
     TimingJudgement,
@@ -111,15 +111,15 @@ class JudgeService:
         except RuntimeError:
             return DevicePeak(None), []
 
-    @serves(Question)
-    def prepare(self, question: Question, buffers: list[Buffer]) -> tuple[PreparedCase, list[Buffer]]:
+    @serves(CaseRequest)
+    def prepare(self, case_request: CaseRequest, buffers: list[Buffer]) -> tuple[PreparedCase, list[Buffer]]:
         """Make the inputs of a case."""
         del buffers
-        prepared = self._preparation(question)
-        drift = prepared.drift(question.tolerance, question.case.device)
+        prepared = self._preparation(case_request)
+        drift = prepared.drift(case_request.tolerance, case_request.case.device)
         if drift:
             return PreparedCase(drift=drift, sets=()), []
-        own_calls = _own_calls(question, prepared)
+        own_calls = _own_calls(case_request, prepared)
         sets, contents = [], []
         for input_set in prepared.sets:
             header, content = pack(input_set.tensors())
@@ -141,12 +141,12 @@ class JudgeService:
     @serves(JudgeAnswers)
     def judge(self, request: JudgeAnswers, buffers: list[Buffer]) -> tuple[Judgement, list[Buffer]]:
         """Compare a kernel's answers."""
-        question, tolerance = request.question, request.question.tolerance
-        case, observed = question.case, request.answers.observed
-        prepared = self._preparation(question)
+        case_request, tolerance = request.case_request, request.case_request.tolerance
+        case, observed = case_request.case, request.answers.observed
+        prepared = self._preparation(case_request)
         answers = _Answers(request.answers, buffers, case.device)
-        results = _probe_results(question)
-        results.own_calls = _own_calls(question, prepared)
+        results = _probe_results(case_request)
+        results.own_calls = _own_calls(case_request, prepared)
         results.own_memory = lambda name: prepared.memory_taken(name, case.device)
         core: list[diagnosis.Answered] = []
         probes: list[diagnosis.Answered] = []
@@ -159,7 +159,7 @@ class JudgeService:
             )
             if not input_set.probe and after_timing.NAME in results.wanted and core[-1].passed:
                 right[input_set.expected.name] = answers.digest(input_set.expected.name)
-        self._right = (_key(question), right)
+        self._right = (_key(case_request), right)
         checks = diagnosis.explain(core, prepared.builder, prepared.semantics, tolerance)
         if all(answered.passed for answered in core):
             for answered in probes:
@@ -171,7 +171,7 @@ class JudgeService:
             why = "not run: the kernel has already failed"
             results.not_run |= {answered.inputs.probe: why for answered in probes if answered.checks}
         results.not_run |= prepared.not_run
-        results.not_run |= dict.fromkeys(TIMED, question.untimed)
+        results.not_run |= dict.fromkeys(TIMED, case_request.untimed)
         results.add_checks(checks)
         results.add_facts(observed)
         expected = {input_set.expected.name: input_set.expected for input_set in prepared.sets}
@@ -190,10 +190,10 @@ class JudgeService:
         self, request: JudgeAnswers, buffers: list[Buffer]
     ) -> tuple[FirstFailure, list[Buffer]]:
         """Compare a kernel's further answers to the sets that decide; what was prepared is not made again."""
-        question = request.question
-        prepared = self._preparation(question)
-        answers = _Answers(request.answers, buffers, question.case.device)
-        unwanted = replace(_probe_results(question), wanted=())
+        case_request = request.case_request
+        prepared = self._preparation(case_request)
+        answers = _Answers(request.answers, buffers, case_request.case.device)
+        unwanted = replace(_probe_results(case_request), wanted=())
         for input_set in prepared.core:
             for check in self._check(input_set, answers, unwanted)[0]:
                 if not check.passed:
@@ -212,18 +212,18 @@ class JudgeService:
         Raises:
             ProtocolError: if it is not what our own service would tell.
         """
-        question = request.question
-        prepared = self._preparation(question)
-        results = _probe_results(question)
+        case_request = request.case_request
+        prepared = self._preparation(case_request)
+        results = _probe_results(case_request)
         of, digests = self._right
-        right = dict(digests) if of == _key(question) else {}
+        right = dict(digests) if of == _key(case_request) else {}
         try:
             _take_answers(request.timing.answers, buffers, prepared, results, right)
         except (KeyError, ValueError) as error:
             raise ProtocolError(f"what was told of a timing is malformed: {error}") from error
         known = TIMED | {integrity.NAME, snooping.NAME}
         results.add_facts({key: facts for key, facts in request.timing.observed.items() if key in known})
-        device = question.case.device
+        device = case_request.case.device
         floor = _floor_ns_per_call(prepared, device, cold=request.cold, launch_ns=request.launch_ns)
         if not floor:
             results.not_run[physical_floor.NAME] = (
@@ -272,12 +272,12 @@ class JudgeService:
         outputs = answer(request.call, lay_out(tensors), request.context, request.device)
         return OutputMetas(tuple(dense_meta(output, index) for index, output in enumerate(outputs))), []
 
-    def _preparation(self, question: Question) -> Preparation:
-        case, options = question.case, question.options
-        key = (case.pack_path, case.trace_id, case.device, question.seed, options)
+    def _preparation(self, case_request: CaseRequest) -> Preparation:
+        case, options = case_request.case, case_request.options
+        key = (case.pack_path, case.trace_id, case.device, case_request.seed, options)
         if key not in self._prepared:
-            _importable(question.import_root, case.op)
-            preparation = self._prepared[key] = self._prepare(case, question.seed, options)
+            _importable(case_request.import_root, case.op)
+            preparation = self._prepared[key] = self._prepare(case, case_request.seed, options)
             self._held += preparation.nbytes
             # The case that comes next is prepared before this one is judged, unless on a GPU, whose memory is dear.
             keep = 2 if case.device == "cpu" else 1
@@ -317,9 +317,9 @@ class _OpenPack:
     traces: dict[str, Trace]
 
 
-def _own_calls(question: Question, prepared: Preparation) -> dict[str, int]:
+def _own_calls(case_request: CaseRequest, prepared: Preparation) -> dict[str, int]:
     """What torch's own op runs, if a probe wants to know."""
-    return prepared.op_calls(question.case.device) if op_callback.NAME in question.probes else {}
+    return prepared.op_calls(case_request.case.device) if op_callback.NAME in case_request.probes else {}
 
 
 def _importable(import_root: str, op: str) -> None:
@@ -339,19 +339,19 @@ def _with_row(check: Check, input_set: InputSet, semantics: Semantics) -> Check:
     return replace(check, message=f"{words} {row}{arrow}{remedy}") if row else check
 
 
-def _key(question: Question) -> tuple[Case, Tolerance, int]:
+def _key(case_request: CaseRequest) -> tuple[Case, Tolerance, int]:
     """What digests of right answers belong to."""
-    return question.case, question.tolerance, question.seed
+    return case_request.case, case_request.tolerance, case_request.seed
 
 
-def _probe_results(question: Question) -> ProbeResults:
+def _probe_results(case_request: CaseRequest) -> ProbeResults:
     """None yet, of a kernel that may do what its entry in cgins.yaml says."""
     return ProbeResults(
-        question.probes,
-        question.tolerance,
-        exceptions=question.exceptions,
-        repeatability=question.repeatability,
-        claims=question.claims,
+        case_request.probes,
+        case_request.tolerance,
+        exceptions=case_request.exceptions,
+        repeatability=case_request.repeatability,
+        claims=case_request.claims,
     )
 
 

@@ -358,7 +358,7 @@ class PrepareOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question(Document):
+class CaseRequest(Document):
     """What the reference worker must know to prepare and to judge a case."""
 
     case: Case
@@ -412,7 +412,7 @@ class PreparedCase(Document):
 class JudgeAnswers(Document):
     """Compare a kernel's answers; the buffers are those of `answers`."""
 
-    question: Question
+    case_request: CaseRequest
     """That of the preparation."""
     answers: KernelAnswers
     """Under the sets' own names."""
@@ -436,7 +436,7 @@ class FirstFailure(Document):
 class JudgeTiming(Document):
     """Judge what was seen of a kernel while it was timed; one buffer an answer."""
 
-    question: Question
+    case_request: CaseRequest
     """That of the preparation."""
     cold: bool
     """Whether inputs came from memory."""

@@ -31,7 +31,7 @@ from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.op_calls import multiplies, op_calls
 from pytest_cgins.verify.random_outputs import Domain
 from pytest_cgins.verify.reference import memory_taken
-from pytest_cgins.verify.semantics import Semantics, check_names, chooses, of
+from pytest_cgins.verify.semantics import Semantics, check_names, chooses, semantics_for
 from pytest_cgins.verify.size_search import ProbedCall
 
 _SHOWN = 4
@@ -145,7 +145,7 @@ def prepare(  # noqa: PLR0917
     """
     check_names(trace.call, options.declared)
     options = replace(options, declared=options.declared | declared_of(trace.call.op))
-    semantics, key = of(trace.call, options.declared), f"{seed}/{trace.id}"
+    semantics, key = semantics_for(trace.call, options.declared), f"{seed}/{trace.id}"
     drawn = _drawn(trace, semantics)
     builder = InputSetBuilder(
         trace,

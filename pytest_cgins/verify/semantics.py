@@ -306,7 +306,7 @@ class Semantics:
         return frozenset((*self.entry.fixed, *self.declared.fixed))
 
 
-def of(call: OpCall, declared: Declared = Declared()) -> Semantics:  # noqa: B008 - it is frozen
+def semantics_for(call: OpCall, declared: Declared = Declared()) -> Semantics:  # noqa: B008 - it is frozen
     """Semantics of a call; a backward has those of its op."""
     name = op_word(call)
     by_words: Kind = "softmax" if "softmax" in name or "softmin" in name else "other"

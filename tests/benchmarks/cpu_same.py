@@ -86,7 +86,7 @@ class Verifier(Evaluator):
         timeable = kernel_timing.timeable(prepared.reply.result.sets, prepared.reply.buffers)
         pairs = [(one, Buffer.adopt(os.dup(buffer.fileno()))) for one, buffer in timeable]
         self.ready.append(
-            Ready(case=verified.case, compiled=compiled, probes=prepared.question.probes, pairs=pairs)
+            Ready(case=verified.case, compiled=compiled, probes=prepared.case_request.probes, pairs=pairs)
         )
         return verified
 

@@ -1,4 +1,4 @@
-"""What the gate's claim on time rests on, before and after: `Course` itself on drawn blocks.
+"""What the gate's claim on time rests on, before and after: `BlockSampler` itself on drawn blocks.
 
     python tests/benchmarks/time_claims.py [--seed N] [--scale SHARE] [--json PATH] [--markdown PATH]
 
@@ -25,7 +25,7 @@ from typing import Any
 
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.block_sampler import Course, Prepared, Take
+from pytest_cgins.timing.block_sampler import BlockSampler, Prepared, Take
 from pytest_cgins.timing.process_noise import estimate
 from pytest_cgins.timing.sequential import Rule, SequentialTest, median_interval
 
@@ -45,7 +45,7 @@ def ready(call_s: float) -> Prepared:
     )  # fmt: skip
 
 
-class RedrawnCourse(Course):
+class RedrawnBlocks(BlockSampler):
     """As it had been: a block that is taken again gets a new order, and those beside it count at once."""
 
     def _settled(self, orders: Sequence[str], take: Take) -> list[Block]:
@@ -111,13 +111,13 @@ def clock(draw: random.Random, runs: int) -> list[dict[str, Any]]:
     for tests in (1, 400):
         for shift in (0.0, 0.03):
             row: dict[str, Any] = {"N": tests, "clock moved by": shift, "runs": runs}
-            for name, kind in (("before", RedrawnCourse), ("after", Course)):
+            for name, kind in (("before", RedrawnBlocks), ("after", BlockSampler)):
                 alarms = 0
                 for _ in range(runs):
                     rule = replace(RULE, tests=tests, beta=1e-9)
-                    course = kind(ready(SHORT), seed=draw.getrandbits(40), base=rule)
-                    course.run(lambda orders, shift=shift: [block(order, shift) for order in orders])  # type: ignore[misc]
-                    alarms += course.comparisons()[0].outcome == "slower"
+                    sampler = kind(ready(SHORT), seed=draw.getrandbits(40), base=rule)
+                    sampler.run(lambda orders, shift=shift: [block(order, shift) for order in orders])  # type: ignore[misc]
+                    alarms += sampler.comparisons()[0].outcome == "slower"
                 row[f"false alarms {name}"] = alarms / runs
             rows.append(row)
     return rows
@@ -165,11 +165,11 @@ def rare(draw: random.Random, runs: int) -> list[dict[str, Any]]:
             for _ in range(runs):
                 rule = replace(RULE, tests=400 if sums else 200)
                 prepared = ready(call_s)
-                course = Course(prepared, seed=draw.getrandbits(40), base=rule, sums=sums)
-                course.run(device(draw, kernel, base, prepared.calls["kernel"]))
-                (found,) = course.comparisons()
+                sampler = BlockSampler(prepared, seed=draw.getrandbits(40), base=rule, sums=sums)
+                sampler.run(device(draw, kernel, base, prepared.calls["kernel"]))
+                (found,) = sampler.comparisons()
                 outcomes[found.outcome] += 1
-                blocks.append(len(course.measurement().orders.split()))
+                blocks.append(len(sampler.measurement().orders.split()))
                 superblocks.append(len(found.sums.log_ratios) if found.sums else 0)
             label = "after" if sums else "before"
             row[label] = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
@@ -286,11 +286,11 @@ def looked_at(draw: random.Random, ratios: Ratios, rule: Rule) -> tuple[bool, bo
             for order, ratio in zip(orders, ratios, strict=False)
         ]
 
-    course = Course(ready(SHORT), seed=draw.getrandbits(40), base=rule)
-    course.run(take)
-    slower = course.comparisons()[0].outcome == "slower"
-    course.look_on(take)
-    return slower, slower and course.comparisons()[0].outcome == "slower"
+    sampler = BlockSampler(ready(SHORT), seed=draw.getrandbits(40), base=rule)
+    sampler.run(take)
+    slower = sampler.comparisons()[0].outcome == "slower"
+    sampler.check_autocorrelation(take)
+    return slower, slower and sampler.comparisons()[0].outcome == "slower"
 
 
 def interval(draw: random.Random, runs: int) -> list[dict[str, Any]]:

@@ -131,8 +131,8 @@ def made(project: Path) -> Iterator[Made]:
 
 
 def head(project: Path, implementation: str) -> CompiledKernel:
-    with closing(KernelBuilds(config_of(project))) as supply:
-        return supply.kernel("scale", implementation, "cpu")
+    with closing(KernelBuilds(config_of(project))) as kernel_builds:
+        return kernel_builds.kernel("scale", implementation, "cpu")
 
 
 @pytest.fixture
@@ -394,7 +394,7 @@ def test_what_changed_is_built_ahead(project: Path) -> None:
     kernels.build_ahead(names)
     found = kernels.of(*names[0], head(project, "cpp"))
     assert found.state == "changed"
-    assert kernels._ahead.progress().total == 1
+    assert kernels._build_queue.progress().total == 1
     assert builds.progress().total == 0
     kernels.close()
     builds.close()

@@ -92,7 +92,7 @@ class Pool:
         self._blocks_run = 0
 
     def discard(self, role: str) -> None:
-        if role == "timing/alone":
+        if role == "timing/base-only":
             return
         assert role == "timing"
         self._now = min(self._now + 1, len(self._workers) - 1)
@@ -106,13 +106,13 @@ class Pool:
         self, role: str, method: str, params: dict[str, Any], buffers: Sequence[Buffer], *, timeout_s: float,
         kernel: str,
     ) -> Reply:  # fmt: skip
-        assert (role.removesuffix("/alone"), kernel) == ("timing", "k")
+        assert (role.removesuffix("/base-only"), kernel) == ("timing", "k")
         assert self.held is (method != "ready"), "nobody else may time meanwhile; nobody waits for a start"
         if method == "ready":
             assert params == {"device": "cuda:0"}
             return Reply({}, ())
         worker = self._workers[self._now]
-        if role == "timing/alone":
+        if role == "timing/base-only":
             assert (
                 (params["kernel"]["key"], params["base"]) == ("b", None)
                 if method == "open"

@@ -382,7 +382,7 @@ def test_what_was_verified_survives_a_failure_while_timed(project: Path, evaluat
 
 
 @pytest.mark.parametrize(
-    ("gate", "role"), [("", "timing/uncompared"), (", gate: {floor_vs_torch: 0.001}", "timing")]
+    ("gate", "role"), [("", "timing/ungated"), (", gate: {floor_vs_torch: 0.001}", "timing")]
 )
 def test_what_is_compared_is_timed_in_a_program_of_its_own(
     project: Path, evaluators: Evaluators, gate: str, role: str

@@ -15,7 +15,15 @@ from pytest_cgins.config import TimingGate
 from pytest_cgins.core.measurement import Comparison, Measurement
 from pytest_cgins.core.number_text import percent
 from pytest_cgins.core.verdict import Reason, Status, Verdict
-from pytest_cgins.gate.timing_verdict import NOT_HELD, chance, confirmation, decide_timing, fails, found, seen
+from pytest_cgins.gate.timing_verdict import (
+    NOT_HELD,
+    chance,
+    confirmation,
+    confirmed_outcome,
+    decide_timing,
+    fails,
+    seen,
+)
 
 RIGHT = Verdict(status=Status.PASSED, reason=Reason.OK, message="", numbers={"error_share_of_tolerance": 0.5})
 WEAK = Verdict(status=Status.WEAK, reason=Reason.NO_POWER, message="zeros would pass too", numbers={})
@@ -81,7 +89,7 @@ def test_each_outcome_has_its_verdict(
 def test_a_confirmation_without_that_comparison_confirms_nothing() -> None:
     """A fresh process that was asked about torch alone says nothing of the base."""
     one = measured(base(SLOW), torch(0.2), again=[torch(0.2)])
-    assert found(one, "base") == "unconfirmed"
+    assert confirmed_outcome(one, "base") == "unconfirmed"
     assert of(decided(one)) == (Status.BELOW_FLOOR, Reason.BELOW_TORCH_FLOOR)
 
 

@@ -13,7 +13,7 @@ import torch
 from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.timing import environment
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.block_sampler import Course, Prepared
+from pytest_cgins.timing.block_sampler import BlockSampler, Prepared
 from pytest_cgins.timing.cpu_timer import HostTimer
 from pytest_cgins.timing.cuda_timer import (
     TARGET_S,
@@ -72,14 +72,14 @@ def measure(arms: Arms, rotation: Rotation = ONE_COPY) -> Measurement:
         cold=rotation.is_cold(timer.distinct_calls),
         notes=notes,
     )
-    course = Course(prepared, seed=1, base=RULE if "base" in arms else None)
-    course.run(
+    sampler = BlockSampler(prepared, seed=1, base=RULE if "base" in arms else None)
+    sampler.run(
         lambda orders: [
             Block(order=order, ns_per_call=tuple(times))
             for order, times in zip(orders, timer.blocks(map(names, orders)), strict=True)
         ]
     )
-    return course.measurement()
+    return sampler.measurement()
 
 
 def names(order: str) -> Order:

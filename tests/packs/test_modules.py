@@ -20,7 +20,7 @@ from pytest_cgins.packs.values import encode
 from pytest_cgins.recording.record import record
 from pytest_cgins.verify.prepare import prepare
 from pytest_cgins.verify.reference import answers
-from pytest_cgins.verify.semantics import of
+from pytest_cgins.verify.semantics import semantics_for
 
 TIERS = ["recipe", "full"]
 HEAD = "import torch, pytest_cgins\nfrom torch import nn\nimport torch.nn.functional as F\n"
@@ -514,7 +514,7 @@ def test_weights_of_modules_are_drawn_as_weights(project, recorded) -> None:
         "    def forward(self, x):\n        return self.norm(x @ self.table)\n"
     )
     (trace,) = recorded(lambda: source.Odd()(torch.randn(3, 4)), ops=[f"{source.__name__}.Odd"]).traces
-    semantics = of(trace.call)
+    semantics = semantics_for(trace.call)
     roles = {name: semantics.role(index, trace.tensors[index]) for index, name in semantics.names.items()}
     assert roles["x"] == "data"
     assert roles["self.table"] == "weight"

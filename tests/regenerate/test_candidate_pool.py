@@ -175,7 +175,7 @@ def test_processes_start_while_candidates_are_checked(
         caplog.clear()
         bench.times(files, None)
     assert [record.getMessage() for record in caplog.records if " started for " in record.getMessage()] == []
-    assert any("timing/alone: -> " in record.getMessage() for record in caplog.records)
+    assert any("timing/base-only: -> " in record.getMessage() for record in caplog.records)
 
 
 def test_the_end_does_not_wait_for_a_kernel_that_hangs(

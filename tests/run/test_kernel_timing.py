@@ -18,7 +18,7 @@ from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import Correctness, Probe, Reason
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.block_sampler import Course
+from pytest_cgins.timing.block_sampler import BlockSampler
 from pytest_cgins.verify.messages import Opened, PackedInputs, TimedAnswer, TimingJudgement, read
 from tests.whole_timing import RULE
 
@@ -245,7 +245,7 @@ def test_whatever_is_told_is_refused_or_can_be_reported(data: st.DataObject) -> 
     told = ready(**{key: data.draw(anything)}) if data.draw(st.booleans()) else ready()
     try:
         prepared = read(Opened, told)
-        course = Course(prepared, seed=1, base=RULE if "base" in prepared.arms else None)
+        sampler = BlockSampler(prepared, seed=1, base=RULE if "base" in prepared.arms else None)
 
         def take(orders: Any) -> Any:
             ns = data.draw(times)
@@ -253,10 +253,10 @@ def test_whatever_is_told_is_refused_or_can_be_reported(data: st.DataObject) -> 
             blocks = [block(order, ns_per_call=ns[: len(order)], sm_mhz=mhz) for order in orders]
             return kernel_timing.read_blocks({"blocks": blocks}, orders)
 
-        course.run(take)
+        sampler.run(take)
     except ValueError:
         return
-    found = course.measurement()
+    found = sampler.measurement()
     assert documents.load(Measurement, documents.dump(found)) == found
 
 
@@ -265,7 +265,7 @@ def test_whatever_is_told_is_refused_or_can_be_reported(data: st.DataObject) -> 
 def test_any_times_that_are_taken_make_a_report(data: st.DataObject) -> None:
     """Up to the bounds of what is believed, in whatever order."""
     prepared = read(Opened, ready(calls=dict.fromkeys(("kernel", "base", "torch"), 10**9)))
-    course = Course(
+    sampler = BlockSampler(
         prepared, seed=1, base=replace(RULE, most_blocks=10), floor=(replace(RULE, most_blocks=10), 1e-3)
     )
     believed = st.sampled_from([1e-9, 1e-8, 1.0, 1e17, 1e18])
@@ -274,6 +274,6 @@ def test_any_times_that_are_taken_make_a_report(data: st.DataObject) -> None:
         blocks = [block(order, ns_per_call=[data.draw(believed) for _ in order]) for order in orders]
         return kernel_timing.read_blocks({"blocks": blocks}, orders)
 
-    course.run(take)
-    found = course.measurement()
+    sampler.run(take)
+    found = sampler.measurement()
     assert documents.load(Measurement, documents.dump(found)) == found

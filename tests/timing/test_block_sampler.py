@@ -1,4 +1,4 @@
-"""The course of a measurement, on blocks that are drawn instead of timed."""
+"""Sampling of blocks, on blocks that are drawn instead of timed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_cgins.timing.block_sampler import (
     REPORT_BLOCKS,
     REPORT_BUDGET_S,
     TEST_BUDGET_S,
-    Course,
+    BlockSampler,
     Prepared,
 )
 from pytest_cgins.timing.clock_watch import FREE_REDOS
@@ -73,13 +73,13 @@ class Device:
         return Block(order=order, ns_per_call=tuple(times), sm_mhz=mhz, throttled=throttled)
 
 
-def run(course: Course, device: Device) -> Measurement:
-    course.run(device.take)
-    return course.measurement()
+def run(sampler: BlockSampler, device: Device) -> Measurement:
+    sampler.run(device.take)
+    return sampler.measurement()
 
 
 def against_base(device: Device, *arms: ArmName, rule: Rule = RULE, seed: int = 1) -> Measurement:
-    return run(Course(prepared(*(arms or KB)), seed=seed, base=rule), device)
+    return run(BlockSampler(prepared(*(arms or KB)), seed=seed, base=rule), device)
 
 
 def test_an_unchanged_kernel_is_clean_after_nine_blocks() -> None:
@@ -135,14 +135,14 @@ def test_torch_is_timed_in_the_first_blocks_only() -> None:
 def test_without_a_base_there_are_only_reports() -> None:
     """As many as their time allows, and all of them have both arms."""
     device = Device(kernel=1000, torch=2500)
-    found = run(Course(prepared(*KT), seed=1), device)
+    found = run(BlockSampler(prepared(*KT), seed=1), device)
     assert found.comparisons == ()
     assert found.base is None
     orders = found.orders.split()
     assert len(orders) == min(MOST_REPORT_BLOCKS, int(REPORT_BUDGET_S / (4 * 300e-6)))
     assert set(orders) == {"KTTK", "TKKT"}
     assert found.speedup_vs_torch == pytest.approx(2.5, rel=0.02)
-    slow = run(Course(prepared(*KT, batch_s=0.1), seed=1), Device(kernel=1e8, torch=2e8))
+    slow = run(BlockSampler(prepared(*KT, batch_s=0.1), seed=1), Device(kernel=1e8, torch=2e8))
     assert len(slow.orders.split()) == LEAST_BLOCKS
 
 
@@ -169,7 +169,7 @@ def test_a_compiled_arm_is_reported() -> None:
 def test_a_floor_is_a_test_against_torch(torch_ns: float, floor: float, outcome: str) -> None:
     """Of the kernel's time times the least speed, against torch's; the record keeps times over times."""
     device = Device(kernel=1000, torch=torch_ns)
-    found = run(Course(prepared(*KT), seed=1, floor=(RULE, floor)), device)
+    found = run(BlockSampler(prepared(*KT), seed=1, floor=(RULE, floor)), device)
     (comparison,) = found.comparisons
     assert comparison.outcome == outcome
     assert comparison.against == "torch"
@@ -180,7 +180,7 @@ def test_a_floor_is_a_test_against_torch(torch_ns: float, floor: float, outcome:
 def test_a_floor_and_a_base_are_tested_side_by_side() -> None:
     """The one that ends first is left alone, and every block of a test counts for it while it is open."""
     device = Device(kernel=1000, base=1000, torch=965)
-    found = run(Course(prepared(*KB), seed=2, base=RULE, floor=(RULE, 1.0)), device)
+    found = run(BlockSampler(prepared(*KB), seed=2, base=RULE, floor=(RULE, 1.0)), device)
     base, floor = found.against("base"), found.against("torch")
     assert base is not None
     assert floor is not None
@@ -192,7 +192,7 @@ def test_a_floor_and_a_base_are_tested_side_by_side() -> None:
 def test_torch_is_kept_apart_by_the_base() -> None:
     """Beside twins its graph may hold part of a turn: no two of its batches follow each other to the end."""
     device = Device(kernel=1000, base=1000, torch=965)
-    found = run(Course(prepared(*KB), seed=2, base=RULE, floor=(RULE, 1.0)), device)
+    found = run(BlockSampler(prepared(*KB), seed=2, base=RULE, floor=(RULE, 1.0)), device)
     row = found.orders.replace(" ", "")
     assert len(row) > 9 * 6
     assert not [1 for one, following in pairwise(row) if one == following == "T"]
@@ -202,7 +202,7 @@ def test_the_record_is_what_was_taken() -> None:
     """Samples, orders, ratios and times of a measurement are those of its blocks, in their order."""
     device = Device(kernel=1040, base=1000, torch=3000)
     ready = prepared(*KB, host={"kernel": 5000.0})
-    found = run(Course(ready, seed=3, base=RULE), device)
+    found = run(BlockSampler(ready, seed=3, base=RULE), device)
     blocks = device.given
     assert found.orders.split() == [one.order for one in blocks]
     for arm in (found.kernel, found.base, found.torch):
@@ -241,11 +241,13 @@ def test_the_seed_repeats_the_orders() -> None:
 def test_a_slow_call_has_fewer_blocks() -> None:
     """As many as the time for a test holds, fixed before the first is seen; the record says how many."""
     device = Device(kernel=1030, base=1000, torch=1, sigma=0.2)
-    found = run(Course(prepared(*KB, batch_s=0.1), seed=1, base=RULE), device)
+    found = run(BlockSampler(prepared(*KB, batch_s=0.1), seed=1, base=RULE), device)
     (comparison,) = found.comparisons
     assert comparison.most_blocks == len(comparison.log_ratios) == int(TEST_BUDGET_S / 0.4)
     assert comparison.outcome == "inconclusive"
-    slower = run(Course(prepared(*KB, batch_s=30.0), seed=1, base=RULE), Device(kernel=2, base=1, torch=1))
+    slower = run(
+        BlockSampler(prepared(*KB, batch_s=30.0), seed=1, base=RULE), Device(kernel=2, base=1, torch=1)
+    )
     assert (slower.comparisons[0].most_blocks, slower.comparisons[0].outcome) == (
         LEAST_BLOCKS,
         "inconclusive",
@@ -257,7 +259,7 @@ def test_a_slow_call_has_fewer_blocks() -> None:
 def test_no_request_takes_long(batch_s: float) -> None:
     """What is asked for at once fits the limit of one request, or is a single block."""
     device = Device(kernel=1030, base=1000, torch=1, sigma=0.2)
-    run(Course(prepared(*KB, batch_s=batch_s), seed=1, base=RULE), device)
+    run(BlockSampler(prepared(*KB, batch_s=batch_s), seed=1, base=RULE), device)
     for orders in device.asked:
         assert len(orders) == 1 or sum(map(len, orders)) * batch_s <= CHUNK_S * (1 + 1e-9)
 
@@ -279,10 +281,10 @@ def test_every_course_ends_with_no_block_too_many(
     rule = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=20, most_blocks=most)
     arms: tuple[ArmName, ...] = (*KB, "compile") if compiled else KB
     device = Device(kernel=1000 * ratio, base=1000, torch=1500, compile=1200, sigma=sigma, seed=seed)
-    course = Course(
+    sampler = BlockSampler(
         prepared(*arms, batch_s=batch_s), seed=seed, base=rule, floor=(rule, speed) if speed else None
     )
-    found = run(course, device)
+    found = run(sampler, device)
     blocks = found.orders.split()
     assert [one.order for one in device.given] == blocks
     for one in found.comparisons:
@@ -332,7 +334,7 @@ def test_a_kernel_that_moves_the_clock_has_no_more_false_alarms(shift: str, agai
     ready = prepared("kernel", "torch", *(["base"] if against == "base" else []))
     alarms = 0
     for seed in range(60):
-        course = Course(
+        sampler = BlockSampler(
             ready, seed=seed, base=rule if against == "base" else None,
             floor=(rule, 1.0) if against == "torch" else None,
         )  # fmt: skip
@@ -340,8 +342,8 @@ def test_a_kernel_that_moves_the_clock_has_no_more_false_alarms(shift: str, agai
         def take(orders: Sequence[str]) -> list[Block]:
             return [ordered(order, *CLOCK_SHIFTS[shift](order[-1])) for order in orders]
 
-        course.run(take)
-        alarms += course.comparisons()[0].outcome == "slower"
+        sampler.run(take)
+        alarms += sampler.comparisons()[0].outcome == "slower"
     assert alarms <= 9  # 3 are allowed on average
 
 
@@ -365,8 +367,8 @@ def test_a_throttled_block_is_taken_again() -> None:
 def test_reports_that_are_taken_again_have_all_arms(arms: tuple[ArmName, ...]) -> None:
     """A GPU that wakes up in the first blocks leaves torch with as many blocks as ever."""
     device = Device(kernel=1000, base=1000, torch=3000, compile=2000, clock=moved(0, 1, 2))
-    course = Course(prepared(*arms), seed=1, base=RULE if "base" in arms else None)
-    found = run(course, device)
+    sampler = BlockSampler(prepared(*arms), seed=1, base=RULE if "base" in arms else None)
+    found = run(sampler, device)
     assert found.clocks is not None
     assert len(found.clocks.redone) == 3
     wanted = REPORT_BLOCKS if "base" in arms else MOST_REPORT_BLOCKS
@@ -383,9 +385,9 @@ def test_times_never_have_a_block_taken_again() -> None:
         slow = tuple(10 * one for one in blocks[0].ns_per_call)
         return [Block(order=blocks[0].order, ns_per_call=slow, sm_mhz=1980), *blocks[1:]]
 
-    course = Course(prepared(*KB), seed=1, base=RULE)
-    course.run(take)
-    found = course.measurement()
+    sampler = BlockSampler(prepared(*KB), seed=1, base=RULE)
+    sampler.run(take)
+    found = sampler.measurement()
     assert found.clocks is not None
     assert found.clocks.redone == ()
     assert max(found.kernel.samples_ns_per_call) > 5000
@@ -417,8 +419,8 @@ def test_without_a_management_library_there_are_no_clocks() -> None:
 )
 def test_a_warm_cache_is_said(cold: bool, wanted: bool, notes: int) -> None:
     """Unless it is what was asked for."""
-    course = Course(prepared(*KT, cold=cold), seed=1, warm_wanted=wanted)
-    found = run(course, Device(kernel=1000, torch=1000))
+    sampler = BlockSampler(prepared(*KT, cold=cold), seed=1, warm_wanted=wanted)
+    found = run(sampler, Device(kernel=1000, torch=1000))
     assert found.cache == ("cold" if cold else "warm")
     assert len(found.notes) == notes
     assert any("warm cache" in note for note in found.notes) == (notes == 2)
@@ -427,7 +429,7 @@ def test_a_warm_cache_is_said(cold: bool, wanted: bool, notes: int) -> None:
 def test_nothing_is_known_before_it_ran() -> None:
     """An error in words, not an empty record."""
     with pytest.raises(ValueError, match="at least one sample"):
-        Course(prepared(*KT), seed=1).measurement()
+        BlockSampler(prepared(*KT), seed=1).measurement()
 
 
 def test_pytest_s_process_needs_no_torch_for_it() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cgins.core.measurement import Comparison
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.block_sampler import LOOK_BLOCKS, Course, Prepared
+from pytest_cgins.timing.block_sampler import LOOK_BLOCKS, BlockSampler, Prepared
 from pytest_cgins.timing.sequential import LASTING, Rule
 from pytest_cgins.timing.stats import chance_of_so_few_runs
 
@@ -58,12 +58,12 @@ def compared(ratios: Ratios, seed: int, rule: Rule = RULE) -> tuple[Comparison, 
             for order, ratio in zip(orders, map(math.exp, drawn), strict=False)
         ]
 
-    course = Course(READY, seed=seed, base=rule)
-    course.run(take)
-    (proven,) = course.comparisons()
-    course.look_on(take)
-    (found,) = course.comparisons()
-    assert course.lasting == (found.runs is not None and found.runs < LASTING)
+    sampler = BlockSampler(READY, seed=seed, base=rule)
+    sampler.run(take)
+    (proven,) = sampler.comparisons()
+    sampler.check_autocorrelation(take)
+    (found,) = sampler.comparisons()
+    assert sampler.lasting == (found.runs is not None and found.runs < LASTING)
     return proven, found
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pytest_cgins.core import documents
 from pytest_cgins.core.measurement import ArmName, Comparison, Measurement
 from pytest_cgins.timing.block import LETTER_ARMS, Block
-from pytest_cgins.timing.block_sampler import UNSUMMED, Course, Prepared
+from pytest_cgins.timing.block_sampler import UNSUMMED, BlockSampler, Prepared
 from pytest_cgins.timing.sequential import Rule, SequentialTest
 from pytest_cgins.timing.sum_test import LEAST_CALLS, SumTest, can_prove, with_sums
 
@@ -85,11 +85,11 @@ def measured(
         arms=arms, method="perf-counter", calls=dict.fromkeys(arms, loops * calls),
         batch_seconds=dict.fromkeys(arms, batch_s), host_ns_per_call={}, cold=True,
     )  # fmt: skip
-    course = Course(
+    sampler = BlockSampler(
         prepared, seed=seed, sums=True, base=None if floor else rule, floor=(rule, floor) if floor else None
     )
-    course.run(device.take)
-    return course.measurement(), device
+    sampler.run(device.take)
+    return sampler.measurement(), device
 
 
 def compared(kernel: Call, base: Call = plain, **changes: object) -> Comparison:

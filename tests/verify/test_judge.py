@@ -24,7 +24,7 @@ from pytest_cgins.core.verdict import PROBES, Check, Correctness, Reason
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.store import MANIFEST, open_pack
 from pytest_cgins.verify.judge import JudgeService
-from pytest_cgins.verify.messages import Question, read
+from pytest_cgins.verify.messages import CaseRequest, read
 from pytest_cgins.verify.probes import memory_use
 from tests.verify.helpers import call_of, normal
 
@@ -67,7 +67,7 @@ def judged(
     prepared, buffers = service.prepare(params, [])
     answers, contents = answered(prepared["sets"], buffers, kernel)
     # Through JSON, as between processes.
-    request = {"question": params, "answers": {"sets": answers, "observed": observed or {}}}
+    request = {"case_request": params, "answers": {"sets": answers, "observed": observed or {}}}
     reply, _ = service.judge(json.loads(json.dumps(request)), contents)
     return prepared, documents.load_python(Correctness, json.loads(json.dumps(reply["correctness"])))
 
@@ -158,7 +158,7 @@ def test_naive_softmax_fails_on_inputs_that_were_not_recorded(service: JudgeServ
 def test_set_without_an_answer_fails(service: JudgeService, softmax: Case) -> None:
     """Leaving a set out is not passing it."""
     params = parameters(softmax)
-    reply, _ = service.judge({"question": params, "answers": {"sets": []}}, [])
+    reply, _ = service.judge({"case_request": params, "answers": {"sets": []}}, [])
     correctness = documents.load_python(Correctness, reply["correctness"])
     assert [check.message for check in correctness.checks] == [
         f"the kernel gave no answer ({name} inputs)." for name in ("recorded", "fresh", "edge")
@@ -182,7 +182,7 @@ def test_further_answers_are_held_against_what_was_prepared(
     core = [one for one in prepared["sets"] if not one["probe"]]
     assert len(prepared["sets"]) > len(core) == 3
     answers, contents = answered(core[:asked], buffers[:asked], kernel)
-    reply, _ = service.first_failure({"question": params, "answers": {"sets": answers}}, contents)
+    reply, _ = service.first_failure({"case_request": params, "answers": {"sets": answers}}, contents)
     assert len(service._prepared) == 1
     if reason is None:
         assert reply["check"] is None
@@ -207,7 +207,7 @@ def test_conduct_that_the_worker_saw_fails(
     prepared, buffers = service.prepare(params, [])
     header, content = pack([unpack(prepared["sets"][0]["tensors"], buffers[0], "cpu")[0].softmax(-1)])
     answer = {"name": "recorded", "tensors": header, **conduct}
-    reply, _ = service.judge({"question": params, "answers": {"sets": [answer]}}, [content])
+    reply, _ = service.judge({"case_request": params, "answers": {"sets": [answer]}}, [content])
     correctness = documents.load_python(Correctness, reply["correctness"])
     assert reason in {correctness.checks[0].reason, *(probe.reason for probe in correctness.tripped)}
     assert not correctness.passed
@@ -304,13 +304,15 @@ def test_preparation_is_shared_and_bounded(softmax: Case, tmp_path: Path) -> Non
     ]
     service = JudgeService({"cache_bytes": 1})
     service.prepare(parameters(softmax), [])
-    first = service._preparation(read(Question, parameters(softmax)))
-    assert service._preparation(read(Question, parameters(replace(softmax, implementation="cuda")))) is first
+    first = service._preparation(read(CaseRequest, parameters(softmax)))
+    assert (
+        service._preparation(read(CaseRequest, parameters(replace(softmax, implementation="cuda")))) is first
+    )
     service.prepare(parameters(others[0]), [])
-    assert service._preparation(read(Question, parameters(softmax))) is first
+    assert service._preparation(read(CaseRequest, parameters(softmax))) is first
     for other in others:
         service.prepare(parameters(other), [])
-    assert service._preparation(read(Question, parameters(softmax))) is not first
+    assert service._preparation(read(CaseRequest, parameters(softmax))) is not first
 
 
 def test_seed_changes_fresh_inputs_only(service: JudgeService, softmax: Case) -> None:
@@ -369,14 +371,14 @@ def logsumexp(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, A
     """
     x = torch.randn(1, 8).expand(2**22, 8)  # exp of it is made
     case = record(tmp_path_factory.mktemp("pack"), lambda: torch.logsumexp(x, (0, 1)), op="torch.logsumexp")
-    question = {**parameters(case), "probes": [memory_use.NAME]}
+    case_request = {**parameters(case), "probes": [memory_use.NAME]}
     service = JudgeService({})
-    prepared, buffers = service.prepare(question, [])
+    prepared, buffers = service.prepare(case_request, [])
     answers, contents = answered(prepared["sets"], buffers, None)
 
     def judge(observed: dict[str, Any]) -> Correctness:
         reply, _ = service.judge(
-            {"question": question, "answers": {"sets": answers, "observed": observed}}, contents
+            {"case_request": case_request, "answers": {"sets": answers, "observed": observed}}, contents
         )
         return documents.load_python(Correctness, reply["correctness"])
 

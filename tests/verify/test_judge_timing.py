@@ -45,7 +45,7 @@ class Timed:
         timing = {"answers": entries, "observed": {}}
         timing |= {key: told.pop(key) for key in timing.keys() & told.keys()}
         request = {
-            "question": self.params, "cold": False, "median_ns_per_call": 9e6, "launch_ns": 0.0, "timing": timing, **told,
+            "case_request": self.params, "cold": False, "median_ns_per_call": 9e6, "launch_ns": 0.0, "timing": timing, **told,
         }  # fmt: skip
         result, _ = self.service.judge_timed(request, buffers)
         probes = [documents.load_python(Probe, one) for one in result["probes"]]
@@ -94,7 +94,7 @@ def test_what_was_found_right_is_known_by_its_bytes(timed: Timed) -> None:
         header, buffer = pack([answer])
         sets.append({"name": name, "tensors": header, "devices": ["cpu"], "error": None})
         buffers.append(buffer)
-    timed.service.judge({"question": timed.params, "answers": {"sets": sets}}, buffers)
+    timed.service.judge({"case_request": timed.params, "answers": {"sets": sets}}, buffers)
     probes, _ = timed.judge({("recorded", "last"): right["recorded"], ("fresh", "last"): right["fresh"]})
     assert probes["after_timing"].outcome == "held"
     probes, _ = timed.judge({("fresh", "last"): right["recorded"]})

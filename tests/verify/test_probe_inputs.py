@@ -93,7 +93,7 @@ class Gate:
                 {"name": one["name"], "tensors": header, "devices": ["cpu"] * len(outputs), "error": error}
             )
             contents.append(content)
-        reply, _ = self._service.judge({"question": self._params, "answers": {"sets": answers}}, contents)
+        reply, _ = self._service.judge({"case_request": self._params, "answers": {"sets": answers}}, contents)
         return documents.load_python(Correctness, reply["correctness"])
 
 

@@ -14,7 +14,7 @@ import torch
 from pytest_cgins.config import declared
 from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.verify import inputs
-from pytest_cgins.verify.semantics import FILE, chooses, facts_of, lane_dims, of
+from pytest_cgins.verify.semantics import FILE, chooses, facts_of, lane_dims, semantics_for
 
 
 def call(op: str, *names: str) -> OpCall:
@@ -39,12 +39,12 @@ LAYER_NORM = call(
 
 def test_a_backward_has_the_roles_of_its_op_and_a_gradient_that_is_data() -> None:
     """Also where the gradient has one dimension, or its op takes positive numbers only."""
-    semantics = of(LAYER_NORM)
+    semantics = semantics_for(LAYER_NORM)
     roles = [semantics.role(index, meta(*shape)) for index, shape in enumerate([(4, 8), (8,), (4, 8)])]
     assert roles == ["data", "parameter", "data"]
     assert [semantics.is_gradient(index) for index in range(3)] == [False, False, True]
-    assert of(call("torch.log@backward(input)", "input", "grad_output")).role(1, meta(8)) == "data"
-    assert of(call("torch.max@backward(input)", "input", "grad_outputs.0")).is_gradient(1)
+    assert semantics_for(call("torch.log@backward(input)", "input", "grad_output")).role(1, meta(8)) == "data"
+    assert semantics_for(call("torch.max@backward(input)", "input", "grad_outputs.0")).is_gradient(1)
 
 
 def test_rows_of_a_backward_are_those_of_its_op() -> None:
@@ -85,8 +85,8 @@ def test_constant_under_a_root_is_known_by_whole_words() -> None:
     steps = Argument(name="n_steps", value=Value(kind="float", value=(3.0).hex()), passed="keyword")
     eps = Argument(name="norm_eps", value=Value(kind="float", value=(0.5).hex()), passed="keyword")
     both = OpCall(op="project.my_norm", arguments=(steps, eps))
-    assert (of(both).kind, of(both).eps) == ("norm", 0.5)
-    assert of(OpCall(op="project.my_norm", arguments=(steps,))).kind == "other"
+    assert (semantics_for(both).kind, semantics_for(both).eps) == ("norm", 0.5)
+    assert semantics_for(OpCall(op="project.my_norm", arguments=(steps,))).kind == "other"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_the_user_says_comes_first() -> None:
             "domain": {"weight": [0, 2]},
         }
     )
-    semantics = of(call("project.mix", "x", "weight"), said)
+    semantics = semantics_for(call("project.mix", "x", "weight"), said)
     assert semantics.kind == "softmax"
     assert (semantics.role(0, meta(4, 8)), semantics.kept(0, meta(4, 8))) == ("keep", "mask")
     assert semantics.role(1, meta(4, 8)) == "data"

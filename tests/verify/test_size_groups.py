@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.verify.semantics import of
+from pytest_cgins.verify.semantics import semantics_for
 from pytest_cgins.verify.size_groups import resized, stride_like
 from pytest_cgins.verify.size_search import prime_below
 from tests.verify.helpers import call_of, normal
@@ -33,7 +33,7 @@ def test_dimensions_keep_order_and_gaps(
 
 def changed(tensor: torch.Tensor, shape: tuple[int, ...], moves: dict[int, int]) -> torch.Tensor:
     call, tensors = call_of("torch.neg", torch.neg, tensor)
-    return resized(tensors, lay_out(tensors).metas, [shape], moves, of(call))[0]
+    return resized(tensors, lay_out(tensors).metas, [shape], moves, semantics_for(call))[0]
 
 
 def test_what_is_beyond_repeats_the_beginning() -> None:
@@ -72,6 +72,6 @@ def test_nothing_keeps_the_form_of_what_there_was() -> None:
     assert stride_like(lay_out([torch.zeros(4, 6)]).metas[0], (0, 6)) == (6, 1)
     recorded = [torch.zeros(4, 6), torch.zeros(6).expand(4, 6), torch.arange(4)]
     metas = lay_out(recorded).metas
-    semantics = of(call_of("project.op", lambda x, y, i: (x, y, i), *recorded)[0])
+    semantics = semantics_for(call_of("project.op", lambda x, y, i: (x, y, i), *recorded)[0])
     made = resized(recorded, metas, [(0, 6), (0, 6), (0,)], {4: 0}, semantics)
     assert [tuple(one.shape) for one in made] == [(0, 6), (0, 6), (0,)]

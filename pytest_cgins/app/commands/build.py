@@ -78,20 +78,20 @@ def run_build(arguments: argparse.Namespace) -> int:
                 )
     config = load_without_traces(arguments.config)
     chosen = select(config, arguments.kernels)
-    with closing(BuildQueue(jobs=arguments.jobs, timeout_s=arguments.timeout)) as ahead:
+    with closing(BuildQueue(jobs=arguments.jobs, timeout_s=arguments.timeout)) as build_queue:
         if not arguments.arch:
             wanted = list(_implementations(chosen, arguments.device))
-            return _build(config, wanted, ahead)
+            return _build(config, wanted, build_queue)
         status = 0
         if arguments.device != "cpu":
-            status = _compile(config, chosen, arguments, ahead)
+            status = _compile(config, chosen, arguments, build_queue)
         if arguments.all or arguments.device == "cpu":
             others = [
                 pair
                 for pair in _implementations(chosen, arguments.device)
                 if pair[1].device == "cpu" or pair[1].contract == "python"
             ]
-            status = max(status, _build(config, others, ahead, to_stderr=arguments.json))
+            status = max(status, _build(config, others, build_queue, to_stderr=arguments.json))
         return status
 
 
@@ -107,7 +107,7 @@ def _implementations(
 def _build(
     config: Config,
     chosen: list[tuple[KernelEntry, Implementation]],
-    ahead: BuildQueue,
+    build_queue: BuildQueue,
     *,
     to_stderr: bool = False,
 ) -> int:
@@ -119,14 +119,14 @@ def _build(
             sources.append(find(config, kernel, implementation))
         except CginsError as error:
             sources.append(error)
-    ahead.add(source for source in sources if isinstance(source, KernelSource))
+    build_queue.add(source for source in sources if isinstance(source, KernelSource))
     failures: list[CginsError] = []
     for (kernel, implementation), wanted in zip(chosen, sources, strict=True):
         label = f"{kernel.name}/{implementation.name} ({implementation.device})"
         try:
             if isinstance(wanted, CginsError):
                 raise wanted
-            compiled = ahead.result(wanted)
+            compiled = build_queue.result(wanted)
         except CginsError as error:
             failures.append(error)
             print(f"{label:40} {'FAILED':>9}", file=out)
@@ -140,7 +140,7 @@ def _build(
 
 
 def _compile(
-    config: Config, chosen: list[KernelEntry], arguments: argparse.Namespace, ahead: BuildQueue
+    config: Config, chosen: list[KernelEntry], arguments: argparse.Namespace, build_queue: BuildQueue
 ) -> int:
     """Build for the architectures that are named; a line a build."""
     from pytest_cgins.gate.compilation import Compiler
@@ -149,7 +149,7 @@ def _compile(
     started_at, started = datetime.now(timezone.utc), time.monotonic()
     archs = [arch.strip() for arch in arguments.arch.split(",") if arch.strip()]
     compiler = Compiler(
-        config, archs=archs, baseline=arguments.baseline, ahead=ahead,
+        config, archs=archs, baseline=arguments.baseline, build_queue=build_queue,
         instructions=arguments.resources or arguments.json,
     )  # fmt: skip
     with closing(compiler):

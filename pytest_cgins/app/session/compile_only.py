@@ -49,7 +49,7 @@ class CompileOnly:
                 config,
                 archs=self._archs,
                 baseline=self._baseline or config.baseline or BASELINE,
-                ahead=self._builds.ahead,
+                build_queue=self._builds.ahead,
                 on_wait=self._builds.show,
             )
             compiler.revision()

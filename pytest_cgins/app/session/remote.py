@@ -151,7 +151,7 @@ class RemoteKernel:
                 f"kernel {self._entry.name!r} has no implementation{asked} for {device}, where the tensors are",
                 remedy=f"move the tensors to {self._chosen()[0].device}",
             )
-        return self._evaluator.supply.kernel(self._entry.name, fitting[0], device)
+        return self._evaluator.kernel_builds.kernel(self._entry.name, fitting[0], device)
 
 
 def remote_kernel(request: pytest.FixtureRequest) -> RemoteKernel:

@@ -24,7 +24,7 @@ from pytest_cgins.recording.intercept import Interceptor, marked
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.block import LETTER_ARMS, Block
-from pytest_cgins.timing.block_sampler import Course, Prepared
+from pytest_cgins.timing.block_sampler import BlockSampler, Prepared
 from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.sequential import Rule
@@ -131,7 +131,7 @@ class Pair:
                 tolerate=gate.tolerate, catch=gate.catch, alpha=gate.alpha, beta=gate.beta, tests=1,
                 most_blocks=gate.max_blocks,
             )  # fmt: skip
-            course = Course(prepared, seed=seed, floor=(rule, 1.0), warm_wanted=True)
+            sampler = BlockSampler(prepared, seed=seed, floor=(rule, 1.0), warm_wanted=True)
             watch = ClockWatch(self._device.clocks())
 
             def take(orders: Sequence[str]) -> list[Block]:
@@ -146,8 +146,8 @@ class Pair:
                     )  # fmt: skip
                 return blocks
 
-            course.run(take)
-        return course.measurement()
+            sampler.run(take)
+        return sampler.measurement()
 
     def _require_replays(self) -> None:
         """Hold a CUDA graph of the swapped model against a run of it, on other numbers.

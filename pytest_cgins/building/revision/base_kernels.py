@@ -64,7 +64,9 @@ class BaseKernels:
     ) -> None:
         self._config = config
         self._sources = BaseSources(config, wanted)
-        self._ahead = BuildQueue(cache=cache, beside=builds, jobs=builds.jobs if builds is not None else 0)
+        self._build_queue = BuildQueue(
+            cache=cache, beside=builds, jobs=builds.jobs if builds is not None else 0
+        )
         self._own = {name: one for name, (_, one) in config.implementations.items()}
         # Asked for while the files are written, whose lock `may_differ` waits for.
         self._touched: dict[Name, bool] = {}
@@ -125,7 +127,7 @@ class BaseKernels:
                 return
             if self.is_touched(*name) and isinstance(found, KernelSource) and found.contract != "python":
                 sources.append(replace(found, archs=one.archs))
-        self._ahead.add(sources)
+        self._build_queue.add(sources)
 
     def is_touched(self, kernel: str, implementation: str, device: str) -> bool:
         """Whether an implementation may be another than at the base revision, as far as the names of changed files tell."""
@@ -184,7 +186,7 @@ class BaseKernels:
             built = replace(compiled, source=source, key=f"{compiled.key}-{TWIN}")
         else:
             try:
-                built = unaltered(self._ahead, replace(source, flags=(*source.flags, f"-D{TWIN}=1")))
+                built = unaltered(self._build_queue, replace(source, flags=(*source.flags, f"-D{TWIN}=1")))
                 why = shared_names.obstacle_of_library(built)
             except (CginsError, OSError) as error:
                 why = self._sources.short(str(error).partition("\n")[0])
@@ -195,7 +197,7 @@ class BaseKernels:
     def close(self) -> None:
         """Remove the base revision's files; builds of them that are under way are not waited for."""
         self._writer.shutdown(cancel_futures=True)
-        self._ahead.close()
+        self._build_queue.close()
         self._sources.close()
 
     def may_differ(self) -> bool:
@@ -230,7 +232,7 @@ class BaseKernels:
         if why:
             return self._refused(why)
         try:
-            built = unaltered(self._ahead, source)
+            built = unaltered(self._build_queue, source)
             if built.key == compiled.key:
                 return BaseKernel(state="unchanged")
             why = shared_names.obstacle_of_library(built)

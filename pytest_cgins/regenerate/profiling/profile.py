@@ -194,7 +194,7 @@ class Profiler:
     def _without_device(self, case: Case) -> evidence_documents.CaseProfile:
         """The compiler's report alone."""
         try:
-            compiled = self.evaluator.supply.kernel(case.kernel, case.implementation, "cuda")
+            compiled = self.evaluator.kernel_builds.kernel(case.kernel, case.implementation, "cuda")
         except CginsError as error:
             return _nothing(
                 case, NO_DEVICE, f"machine code: it cannot be built here: {str(error).partition(chr(10))[0]}"

@@ -42,7 +42,7 @@ class Origins:
         self._kinds: dict[str, Kind] = {}
 
     @classmethod
-    def of(cls, request: KernelRequest) -> Origins:
+    def for_request(cls, request: KernelRequest) -> Origins:
         """Those of the kernel of a request."""
         source = request.kernel.source
         return cls(source.files, {request.import_root, source.import_root})

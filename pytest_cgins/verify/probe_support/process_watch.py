@@ -43,7 +43,9 @@ class Watch:
     def __init__(self, wanted: frozenset[str], request: KernelRequest) -> None:
         floating_point.restore()
         floating_point.start_threads()
-        origins = Origins.of(request) if wanted & {integrity.NAME, snooping.NAME} else Origins((), ())
+        origins = (
+            Origins.for_request(request) if wanted & {integrity.NAME, snooping.NAME} else Origins((), ())
+        )
         self._integrity = Integrity(origins) if integrity.NAME in wanted else None
         if self._integrity is None:
             integrity.doubt()

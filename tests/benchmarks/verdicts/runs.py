@@ -18,7 +18,7 @@ import torch
 from subjects import Library, Subject, make_subjects, timer_of
 
 from pytest_cgins.timing.block import LETTER_ARMS, Block
-from pytest_cgins.timing.block_sampler import Course, Prepared
+from pytest_cgins.timing.block_sampler import BlockSampler, Prepared
 from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.cuda_timer import GraphTimer
 from pytest_cgins.timing.nvml import Gpu
@@ -95,10 +95,10 @@ def _verdict(timer: GraphTimer, rule: Rule, clock: ClockWatch, seed: int) -> dic
         cold=True,
     )
     started = time.perf_counter()
-    course = Course(prepared, seed=seed, base=rule)
-    course.run(take)
+    sampler = BlockSampler(prepared, seed=seed, base=rule)
+    sampler.run(take)
     wall = time.perf_counter() - started
-    (found,) = course.comparisons()
+    (found,) = sampler.comparisons()
     calls = timer.calls["kernel"]
     return {
         "outcome": found.outcome,
