@@ -109,13 +109,13 @@ class Matched:
     pairs: tuple[tuple[KernelResources, KernelResources], ...]
     """Today's and the base's."""
     appeared: tuple[KernelResources, ...]
-    """Without a counterpart at the base."""
+    """Functions without a counterpart at the base."""
     vanished: tuple[KernelResources, ...]
-    """Of the base, without a counterpart today."""
+    """Functions of the base without a counterpart today."""
 
 
 def decide_resources(
-    found: tuple[KernelResources, ...],
+    functions: tuple[KernelResources, ...],
     base: tuple[KernelResources, ...],
     *,
     revision: str,
@@ -124,7 +124,7 @@ def decide_resources(
     """Judge what a build takes against what it took at the base revision.
 
     Args:
-        found: every function of the build.
+        functions: every function of the build.
         base: every function of the base's build for the same architecture.
         revision: of the base, for messages.
         limits: growth that is accepted.
@@ -134,8 +134,8 @@ def decide_resources(
         therefore fit on a multiprocessor, and the limits do not allow it; else `PASSED`. Spills come first, then
         the greatest growth.
     """
-    numbers = resource_numbers(found, base)
-    matched = match(found, base)
+    numbers = resource_numbers(functions, base)
+    matched = match(functions, base)
     growths = [growth for now, then in matched.pairs for growth in _growths(now, then, limits, revision)]
     growths.sort(
         key=lambda growth: (growth.reason is not Reason.SPILLS_GREW, -growth.amount, growth.function)
@@ -156,13 +156,13 @@ def decide_resources(
     )
 
 
-def match(found: Iterable[KernelResources], base: Iterable[KernelResources]) -> Matched:
+def match(functions: Iterable[KernelResources], base: Iterable[KernelResources]) -> Matched:
     """Pair functions by name, template arguments and parameters included; static ones of two files share one.
 
     What is left is paired by its plain name, where both sides have as many of it: a new parameter makes no new
     function. Of several with one name, what takes least goes with what took least.
     """
-    now, then = (sorted(side, key=_taken) for side in (found, base))
+    now, then = (sorted(side, key=_taken) for side in (functions, base))
     pairs: list[tuple[KernelResources, KernelResources]] = []
     for name in sorted({one.function for one in now}):
         new, old = ([one for one in side if one.function == name] for side in (now, then))
@@ -178,13 +178,13 @@ def match(found: Iterable[KernelResources], base: Iterable[KernelResources]) -> 
     return Matched(pairs=tuple(pairs), appeared=appeared, vanished=vanished)
 
 
-def _taken(one: KernelResources) -> tuple[int, int, str]:
-    return spilled_nbytes(one), one.registers_per_thread, one.function
+def _taken(function: KernelResources) -> tuple[int, int, str]:
+    return spilled_nbytes(function), function.registers_per_thread, function.function
 
 
-def _among(one: KernelResources, pairs: Iterable[tuple[KernelResources, KernelResources]]) -> bool:
+def _among(function: KernelResources, pairs: Iterable[tuple[KernelResources, KernelResources]]) -> bool:
     """Whether this very object is of a pair: functions of two files may be equal in all that is known."""
-    return any(one is member for pair in pairs for member in pair)
+    return any(function is member for pair in pairs for member in pair)
 
 
 def plain_name(function: str) -> str:
@@ -211,27 +211,25 @@ def resident_warps(registers_per_thread: int, arch: str) -> int:
     return min(by_registers, most)
 
 
-def spilled_nbytes(one: KernelResources) -> int:
+def spilled_nbytes(function: KernelResources) -> int:
     """Bytes a thread writes to and reads from local memory for want of registers."""
-    return one.spill_store_nbytes + one.spill_load_nbytes
+    return function.spill_store_nbytes + function.spill_load_nbytes
 
 
 def resource_numbers(
-    found: tuple[KernelResources, ...], base: tuple[KernelResources, ...] = ()
+    functions: tuple[KernelResources, ...], base: tuple[KernelResources, ...] = ()
 ) -> dict[str, float]:
     """The greatest of each resource over the functions, today and at the base."""
     numbers: dict[str, float] = {}
-    for prefix, functions in (("", found), ("base_", base)):
-        if functions:
-            numbers[f"{prefix}registers_per_thread"] = max(
-                function.registers_per_thread for function in functions
-            )
-            numbers[f"{prefix}spill_nbytes_per_thread"] = max(map(spilled_nbytes, functions))
+    for prefix, side in (("", functions), ("base_", base)):
+        if side:
+            numbers[f"{prefix}registers_per_thread"] = max(function.registers_per_thread for function in side)
+            numbers[f"{prefix}spill_nbytes_per_thread"] = max(map(spilled_nbytes, side))
             numbers[f"{prefix}stack_nbytes_per_thread"] = max(
-                function.stack_nbytes_per_thread for function in functions
+                function.stack_nbytes_per_thread for function in side
             )
             numbers[f"{prefix}static_shared_nbytes_per_block"] = max(
-                function.static_shared_nbytes_per_block for function in functions
+                function.static_shared_nbytes_per_block for function in side
             )
     return numbers
 
@@ -250,7 +248,9 @@ def _growths(
         )
     if spilled < before:
         return  # registers are what that was bought with
-    warps, warps_before = (resident_warps(one.registers_per_thread, one.arch) for one in (now, then))
+    warps, warps_before = (
+        resident_warps(function.registers_per_thread, function.arch) for function in (now, then)
+    )
     if warps < warps_before and now.registers_per_thread > (limits.registers or 0):
         yield Growth(
             function=now.function,

@@ -136,14 +136,14 @@ def _rule(
     ]
     # Where a value is wrong its index is as well, mostly: the value is what is shown.
     worst = max(findings, key=lambda finding: (not finding.passed, finding.reason is None, finding.share))
-    passed, place = worst.passed, worst.place()
+    passed, map_text = worst.passed, worst.place()
     reason = worst.reason or (Reason.GOLD_MISMATCH if rule == "gold" else Reason.REFERENCE_MISMATCH)
     message = ""
     if not passed:
         drawn = worst.output.draws is not None
         differs = "is not distributed like torch's" if drawn else f"differs from the {_RULES[rule]}"
         differs = "is wrong" if worst.reason else differs
-        message = f"{subject(worst.output.index, len(got))} {differs} on the {expected.name} inputs: {_what(worst, place)}"
+        message = f"{subject(worst.output.index, len(got))} {differs} on the {expected.name} inputs: {_what(worst, map_text)}"
         if worst.output.scale is None and worst.output.indices is None and not drawn:
             message += _as_positions(worst.output, got[worst.output.index], expected.arguments)
     return Check(
@@ -157,7 +157,7 @@ def _rule(
         wrong=sum(int(finding.wrong.sum()) for finding in findings if finding.wrong is not None),
         compared=sum(finding.compared for finding in findings),
         worst=worst.worst,
-        map=place,
+        map=map_text,
     )
 
 
@@ -172,7 +172,7 @@ def _as_positions(output: ExpectedOutput, got: Tensor, arguments: Mapping[str, T
     return ""
 
 
-def _what(finding: _Finding, place: str) -> str:
+def _what(finding: _Finding, map_text: str) -> str:
     """How many elements are wrong, the worst of them, and where they are."""
     if finding.note or finding.worst is None or finding.wrong is None:
         return finding.note
@@ -185,7 +185,7 @@ def _what(finding: _Finding, place: str) -> str:
     )
     return (
         f"{beyond}. Worst is {list(worst.index)}: expected {worst.expected}, got {worst.got}, allowed "
-        f"±{worst.tolerance:.3g}. Where: {place.splitlines()[0]}."
+        f"±{worst.tolerance:.3g}. Where: {map_text.splitlines()[0]}."
     )
 
 
@@ -201,8 +201,8 @@ def _measure(rule: str, output: ExpectedOutput, answer: Tensor, tolerance: Toler
         fault = output.indices.fault(answer, expected)
         if fault is None:
             return _Finding(output=output, compared=flat.numel())
-        found = _exact(output, fault.wrong, expected, flat)
-        return replace(found, note=fault.what, reason=fault.reason)
+        finding = _exact(output, fault.wrong, expected, flat)
+        return replace(finding, note=fault.message, reason=fault.reason)
     if rule == "reference" or gold is None:
         if output.scale is None:
             own = output.answer.reshape(-1)
@@ -268,21 +268,21 @@ def _bounded(
 def check_form(inputs: str, expected: Sequence[ExpectedOutput], got: Sequence[Tensor]) -> Check:
     """The first thing wrong with the form of the outputs, or a passing check."""
     if len(got) != len(expected):
-        what = f"the kernel gave {counted(len(got), 'output tensor')}, the op gives {len(expected)}"
-        return failed_form(inputs, Reason.OUTPUT_COUNT, what)
+        problem = f"the kernel gave {counted(len(got), 'output tensor')}, the op gives {len(expected)}"
+        return failed_form(inputs, Reason.OUTPUT_COUNT, problem)
     for output, answer in zip(expected, got, strict=True):
         form = _Form(inputs, subject(output.index, len(expected)), output, answer)
-        found = form.layout() or form.unwritten_integers() or form.patterns()
-        if found is not None:
-            return found
+        failure = form.layout() or form.unwritten_integers() or form.patterns()
+        if failure is not None:
+            return failure
     empty = bool(expected) and all(output.answer.numel() == 0 for output in expected)
     stated = "the outputs are empty, as those of the op are: nothing was compared" if empty else ""
     return Check(rule="form", inputs=inputs, passed=True, reason=Reason.OK, message=stated, share=None)
 
 
-def failed_form(inputs: str, reason: Reason, what: str) -> Check:
+def failed_form(inputs: str, reason: Reason, problem: str) -> Check:
     """A failed check of form on a set of inputs, without elements."""
-    message = f"{what} ({inputs} inputs)."
+    message = f"{problem} ({inputs} inputs)."
     return Check(rule="form", inputs=inputs, passed=False, reason=reason, message=message, share=None)
 
 
@@ -300,22 +300,22 @@ class _Form:
         answer, expected = self.answer, self.output
         shape, strides = tuple(answer.shape), tuple(answer.stride())
         if answer.numel() == 0 and expected.answer.numel() != 0:
-            what = f"is empty, shape {shape}; expected is shape {expected.shape}"
-            return failed_form(self.inputs, Reason.EMPTY, f"{self.subject} {what}")
+            problem = f"is empty, shape {shape}; expected is shape {expected.shape}"
+            return failed_form(self.inputs, Reason.EMPTY, f"{self.subject} {problem}")
         if shape != expected.shape:
-            what = f"has shape {shape}, expected is {expected.shape}; shapes are never broadcast"
-            return failed_form(self.inputs, Reason.SHAPE, f"{self.subject} {what}")
+            problem = f"has shape {shape}, expected is {expected.shape}; shapes are never broadcast"
+            return failed_form(self.inputs, Reason.SHAPE, f"{self.subject} {problem}")
         if answer.dtype != expected.answer.dtype:
-            what = f"is {answer.dtype}, expected is {expected.answer.dtype}".replace("torch.", "")
-            return failed_form(self.inputs, Reason.DTYPE, f"{self.subject} {what}")
+            problem = f"is {answer.dtype}, expected is {expected.answer.dtype}".replace("torch.", "")
+            return failed_form(self.inputs, Reason.DTYPE, f"{self.subject} {problem}")
         # Strides of dimensions of size 1 mean nothing.
         telling = [
             tuple(s for s, size in zip(one, shape, strict=True) if size > 1)
             for one in (strides, expected.stride, expected.own_stride)
         ]
         if telling[0] not in telling[1:] and not answer.is_contiguous():
-            what = f"has strides {strides}; expected are the gold's {expected.stride}, or contiguous ones"
-            return failed_form(self.inputs, Reason.STRIDE, f"{self.subject} {what}")
+            problem = f"has strides {strides}; expected are the gold's {expected.stride}, or contiguous ones"
+            return failed_form(self.inputs, Reason.STRIDE, f"{self.subject} {problem}")
         return None
 
     def unwritten_integers(self) -> Check | None:
@@ -367,17 +367,17 @@ class _Form:
                 return self._elements(Reason.INFINITE_PATTERN, _unlike("infinite", here, wrong), wrong)
         return None
 
-    def _elements(self, reason: Reason, what: str, wrong: Tensor) -> Check:
+    def _elements(self, reason: Reason, problem: str, wrong: Tensor) -> Check:
         """A failed check with the first wrong element and the map of all; `wrong` is flat."""
         output, count, first = self.output, int(wrong.sum()), int(wrong.to(torch.uint8).argmax())
-        place = describe(wrong.reshape(output.shape))
+        map_text = describe(wrong.reshape(output.shape))
         reference = output.answer if output.scale is None else output.scale.reference
         texts = (number(one.reshape(-1)[first].item(), one.dtype) for one in (reference, self.answer))
         worst = output.element(first, *texts, tolerance=0.0)
         message = (
-            f"{self.subject}: {count} of {counted(wrong.numel(), 'element')} {'is' if count == 1 else 'are'} {what} ({self.inputs} inputs). First is "
+            f"{self.subject}: {count} of {counted(wrong.numel(), 'element')} {'is' if count == 1 else 'are'} {problem} ({self.inputs} inputs). First is "
             f"{list(worst.index)}: expected {worst.expected}, got {worst.got}. "
-            f"Where: {place.splitlines()[0]}."
+            f"Where: {map_text.splitlines()[0]}."
         )
         return Check(
             rule="form",
@@ -389,7 +389,7 @@ class _Form:
             wrong=count,
             compared=wrong.numel(),
             worst=worst,
-            map=place,
+            map=map_text,
         )
 
 

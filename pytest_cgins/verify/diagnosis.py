@@ -79,14 +79,14 @@ def explain(
 ) -> list[Check]:
     """All checks, the failed ones with the mistake that explains all of them, if there is one."""
     checks = [check for one in answered for check in one.checks]
-    found = diagnose(answered, builder, semantics, tolerance)
-    if found is None:
+    cause = diagnose(answered, builder, semantics, tolerance)
+    if cause is None:
         return checks
-    words = f"{found.words}\n→ {found.remedy}" if found.remedy else found.words
+    words = f"{cause.words}\n→ {cause.remedy}" if cause.remedy else cause.words
     return [
         check
         if check.passed
-        else replace(check, reason=found.reason or check.reason, message=f"{check.message} {words}")
+        else replace(check, reason=cause.reason or check.reason, message=f"{check.message} {words}")
         for check in checks
     ]
 
@@ -95,16 +95,16 @@ def diagnose(
     answered: Sequence[Answered], builder: InputSetBuilder, semantics: Semantics, tolerance: Tolerance
 ) -> Diagnosis | None:
     """What explains a wrong answer; None if nothing does, or several things do."""
-    failed = [one for one in answered if not one.passed]
-    reasons = {check.reason for one in failed for check in one.checks if not check.passed}
+    failed = [answer for answer in answered if not answer.passed]
+    reasons = {check.reason for answer in failed for check in answer.checks if not check.passed}
     comparable = all(
-        one.got and all(o.draws is None for o in one.inputs.expected.outputs) for one in answered
+        answer.got and all(o.draws is None for o in answer.inputs.expected.outputs) for answer in answered
     )
     if not failed or not comparable or not reasons <= {*_EXPLAINED}:
         return None
-    told = _of_itself(failed)
-    if told:
-        return Diagnosis(words=told)
+    observation = _of_itself(failed)
+    if observation:
+        return Diagnosis(words=observation)
     fits = sorted(_fits(answered, failed, builder, semantics), key=lambda fit: fit[0])
     if fits:
         distance, best = fits[0]
@@ -118,28 +118,28 @@ def diagnose(
     if bits:
         how = _Imprecision(words=f"Every element has at most {bits}", remedy=_IN_FP32)
         return _imprecise(how, answered, builder, tolerance)
-    told = _rearranged(failed)
-    return Diagnosis(words=told) if told else None
+    observation = _rearranged(failed)
+    return Diagnosis(words=observation) if observation else None
 
 
 def explain_probe(
-    one: Answered, builder: InputSetBuilder, semantics: Semantics, tolerance: Tolerance
+    answered: Answered, builder: InputSetBuilder, semantics: Semantics, tolerance: Tolerance
 ) -> Diagnosis | None:
     """What explains a wrong answer to a probe's set by a kernel that is right on the sets that decide.
 
     Args:
-        one: the answer.
+        answered: the answer.
         builder: of the trace.
         semantics: of its call.
         tolerance: of the case.
     """
-    if one.inputs.origin is None:
-        return diagnose([one], builder, semantics, tolerance)
-    for mistake in as_before(one.inputs, one.inputs.origin):
-        if one.got and _would_pass(one, mistake, builder.device):
+    if answered.inputs.origin is None:
+        return diagnose([answered], builder, semantics, tolerance)
+    for mistake in as_before(answered.inputs, answered.inputs.origin):
+        if answered.got and _would_pass(answered, mistake, builder.device):
             words = f"It is the right answer to the same call {mistake.words}."
             return Diagnosis(words=words, reason=Reason.ARGUMENT_IGNORED)
-    return Diagnosis(words="", reason=next(check.reason for check in one.checks if not check.passed))
+    return Diagnosis(words="", reason=next(check.reason for check in answered.checks if not check.passed))
 
 
 # ---- mistakes that torch can make
@@ -172,9 +172,9 @@ def _fits(
     for mistake in mistakes(failed[0].inputs, semantics, device):
         # One set tells most of them apart from the kernel's.
         distance = _greatest_distance(failed, partial(_with_mistake, mistake=mistake, device=device))
-        if distance <= 1 / NEARER and all(_would_pass(one, mistake, device) for one in answered):
+        if distance <= 1 / NEARER and all(_would_pass(answer, mistake, device) for answer in answered):
             yield distance, mistake
-    if any(check.rule == "form" and not check.passed for one in failed for check in one.checks):
+    if any(check.rule == "form" and not check.passed for answer in failed for check in answer.checks):
         return  # fewer bits make no NaN
     for how in _imprecisions(failed[0].inputs, builder):
         distance = _greatest_distance(failed, partial(_with_imprecision, how=how, device=device))
@@ -188,9 +188,9 @@ Outputs = tuple[Tensor, ...] | None
 def _greatest_distance(failed: Sequence[Answered], answer: Callable[[InputSet], Outputs]) -> float:
     """Of the sets, up to the first that is too far."""
     greatest = 0.0
-    for one in failed:
-        outputs = answer(one.inputs)
-        greatest = max(greatest, math.inf if outputs is None else _distance(one, outputs))
+    for failure in failed:
+        outputs = answer(failure.inputs)
+        greatest = max(greatest, math.inf if outputs is None else _distance(failure, outputs))
         if greatest > 1 / NEARER:
             break
     return greatest
@@ -221,10 +221,10 @@ def _with_mistake(
     return _attempt(run, input_set)
 
 
-def _distance(one: Answered, outputs: tuple[Tensor, ...]) -> float:
+def _distance(answered: Answered, outputs: tuple[Tensor, ...]) -> float:
     """How far an answer is from `outputs`, as a share of how far it is from the right ones, where all are finite."""
     to_these, to_right, patterns_differ = 0.0, 0.0, False
-    for got, other, output in zip(one.got, outputs, one.inputs.expected.outputs, strict=True):
+    for got, other, output in zip(answered.got, outputs, answered.inputs.expected.outputs, strict=True):
         if output.scale is None:
             continue
         right = output.scale.reference
@@ -250,14 +250,14 @@ def _unit_at(p: Tensor, output: ExpectedOutput) -> Tensor:
     return output.scale.unit.clamp_min(least) + torch.where(growth > 2, ulp, torch.zeros_like(ulp))
 
 
-def _would_pass(one: Answered, mistake: Mistake, device: str) -> bool:
+def _would_pass(answered: Answered, mistake: Mistake, device: str) -> bool:
     """Whether a kernel's answer is right for the call with the mistake."""
-    outputs = _with_mistake(one.inputs, mistake, device)
+    outputs = _with_mistake(answered.inputs, mistake, device)
     if outputs is None:
         return False
-    single = _with_mistake(one.inputs, mistake, device, torch.float32) or outputs
+    single = _with_mistake(answered.inputs, mistake, device, torch.float32) or outputs
     expected = []
-    for output, reference, narrow in zip(one.inputs.expected.outputs, outputs, single, strict=True):
+    for output, reference, narrow in zip(answered.inputs.expected.outputs, outputs, single, strict=True):
         reference, narrow = as_real(reference), as_real(narrow)  # noqa: PLW2901
         answer, scale = narrow.to(output.answer.dtype), None
         if output.scale is not None:
@@ -269,7 +269,7 @@ def _would_pass(one: Answered, mistake: Mistake, device: str) -> bool:
                 constants=output.scale.constants,
             )
         expected.append(replace(output, answer=answer.contiguous(), scale=scale, gold=None))
-    return accepts(replace(one.inputs.expected, outputs=tuple(expected)), one.got, Tolerance())
+    return accepts(replace(answered.inputs.expected, outputs=tuple(expected)), answered.got, Tolerance())
 
 
 # ---- arithmetic of fewer bits
@@ -334,8 +334,8 @@ def _imprecise(
 def _passes_with_tf32(answered: Sequence[Answered], builder: InputSetBuilder, tolerance: Tolerance) -> bool:
     """Whether `precision: {allow_tf32: true}` lets every answer pass."""
     allowing = replace(builder, tf32=True)
-    for one in answered:
-        input_set = one.inputs
+    for answer in answered:
+        input_set = answer.inputs
         try:
             if not multiply(operators(input_set.call, input_set.layout, input_set.context, builder.device)):
                 return False
@@ -344,7 +344,7 @@ def _passes_with_tf32(answered: Sequence[Answered], builder: InputSetBuilder, to
             expected = allowing.make(input_set.expected.name, tensors, gold, call=input_set.call).expected
         except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
             return False
-        if not accepts(expected, one.got, tolerance):
+        if not accepts(expected, answer.got, tolerance):
             return False
     return True
 
@@ -352,8 +352,8 @@ def _passes_with_tf32(answered: Sequence[Answered], builder: InputSetBuilder, to
 def _representable(failed: Sequence[Answered]) -> str:
     """The bits of half precision that all elements of wrong fp32 answers have, and the expected ones have not."""
     for name, dtype in ((_EIGHT, torch.bfloat16), (_ELEVEN, torch.float16)):
-        found = [_has_few_bits(got, output, dtype) for one in failed for got, output in _floats(one)]
-        if found and all(found):
+        short = [_has_few_bits(got, output, dtype) for answer in failed for got, output in _floats(answer)]
+        if short and all(short):
             return name
     return ""
 
@@ -376,19 +376,19 @@ def _has_few_bits(got: Tensor, output: ExpectedOutput, dtype: torch.dtype) -> bo
 # ---- what is seen of the answer itself
 
 
-def _floats(one: Answered) -> Iterator[tuple[Tensor, ExpectedOutput]]:
-    for got, output in zip(one.got, one.inputs.expected.outputs, strict=True):
+def _floats(answered: Answered) -> Iterator[tuple[Tensor, ExpectedOutput]]:
+    for got, output in zip(answered.got, answered.inputs.expected.outputs, strict=True):
         if output.scale is not None and got.numel():
             yield got, output
 
 
 def _of_itself(failed: Sequence[Answered]) -> str:
     """What needs no trial: nothing but zeros, or a copy of an argument."""
-    answers = [(one, got) for one in failed for got in one.got]
+    answers = [(failure, got) for failure in failed for got in failure.got]
     if answers and all(got.numel() and not bool(got.any()) for _, got in answers):
         return "Every element is zero."
     for name in failed[0].inputs.expected.arguments:
-        copies = [one.inputs.expected.arguments.get(name) for one, _ in answers]
+        copies = [failure.inputs.expected.arguments.get(name) for failure, _ in answers]
         if all(
             copy is not None
             and copy.shape == got.shape

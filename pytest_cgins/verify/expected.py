@@ -199,7 +199,7 @@ def _drifted(output: ExpectedOutput, tolerance: Tolerance) -> str:
         )
     if output.indices is not None:
         fault = output.indices.fault(output.answer, output.recorded)
-        return f"{fault.what} Record the pack again" if fault else ""
+        return f"{fault.message} Record the pack again" if fault else ""
     answer = _sampled(output.answer.reshape(-1), gold.positions)
     if scale is None:
         different, differ = int((answer != gold.values).sum()), ("element differs", "elements differ")

@@ -153,9 +153,9 @@ class JudgeService:
         right: dict[str, str] = {}
         for input_set in prepared.sets:
             checked, got = self._check(input_set, answers, results)
-            told = [_with_row(check, input_set, prepared.semantics) for check in checked]
+            checked_rows = [_with_row(check, input_set, prepared.semantics) for check in checked]
             (probes if input_set.probe else core).append(
-                diagnosis.Answered(inputs=input_set, got=got, checks=told)
+                diagnosis.Answered(inputs=input_set, got=got, checks=checked_rows)
             )
             if not input_set.probe and after_timing.NAME in results.wanted and core[-1].passed:
                 right[input_set.expected.name] = answers.digest(input_set.expected.name)
@@ -230,7 +230,7 @@ class JudgeService:
                 "no lower bound on time is known: the op returns no new memory"
             )
         results.trip(physical_floor.NAME, physical_floor.judge(request.median_ns_per_call, floor))
-        probes = (one for one in results.probes() if one.name in TIMED or one.outcome == "tripped")
+        probes = (probe for probe in results.probes() if probe.name in TIMED or probe.outcome == "tripped")
         return TimingJudgement(tuple(probes), floor), []
 
     def _check(
@@ -250,14 +250,14 @@ class JudgeService:
         results.add_conduct(first, expected.name, list(expected.arguments))
         for index, device in enumerate(first.devices):
             if device != torch_device(answers.device):
-                what = f"output {index} is on {device}, expected is {answers.device}"
-                return (failed_form(expected.name, Reason.DEVICE, what),), []
+                problem = f"output {index} is on {device}, expected is {answers.device}"
+                return (failed_form(expected.name, Reason.DEVICE, problem),), []
         got = answers.tensors(expected.name)
         for output, tensor in zip(expected.outputs, got, strict=False):
             if tensor.is_complex() != output.complex:  # afterwards both are pairs of real numbers
                 names = {True: "complex", False: "real"}
-                what = f"output {output.index} is {names[tensor.is_complex()]}, expected is {names[output.complex]}"
-                return (failed_form(expected.name, Reason.DTYPE, what),), []
+                problem = f"output {output.index} is {names[tensor.is_complex()]}, expected is {names[output.complex]}"
+                return (failed_form(expected.name, Reason.DTYPE, problem),), []
         real = [as_real(tensor) for tensor in got]
         if input_set.probe in (layouts.NAME, arguments.NAME):
             # How answers lie to inputs that lie elsewhere, or along another axis, is the kernel's choice.

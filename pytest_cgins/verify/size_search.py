@@ -236,7 +236,7 @@ class SizeSearch:
         What torch refuses of the first argument is tried with a switch of the call on, and twice the size: more heads of queries
         than of keys.
         """
-        found = 0
+        count = 0
         for size in self.places.sizes if self._is_torchs_own else ():
             now = self.small.get(size, size)
             for choice in self._choices(size):
@@ -246,8 +246,8 @@ class SizeSearch:
                     input_set = input_set or self._moved_alone(call, choice, 2 * now)
                 if input_set is not None:
                     yield input_set
-                    found += 1
-                if found == _APART:
+                    count += 1
+                if count == _APART:
                     return
 
     def _choices(self, size: int) -> list[tuple[Spot, ...]]:
@@ -278,7 +278,7 @@ class SizeSearch:
         spots = self.places.spots() - {spot for input_set in other_sets for spot in self._moved(input_set)}
         there = {self.places.metas[index].shape[dim] for index, dim in spots}
         left = sorted((size for size in self.places.sizes if size in there), reverse=True)
-        ones = [
+        unit_dimensions = [
             [dict.fromkeys(choice, 2) for choice in choices]
             for choices in self.places.ones(self._semantics)
             if spots & set(choices[0])
@@ -295,7 +295,7 @@ class SizeSearch:
             candidate = self._taken(self._shapes(tried), tried)
             if candidate is not None:
                 moves, input_set = tried, candidate
-        for choices in ones:
+        for choices in unit_dimensions:
             for choice in choices:
                 candidate = self._taken(self._shapes(moves, {**overlay, **choice}), moves)
                 if candidate is not None:
@@ -452,8 +452,8 @@ def _nbytes(metas: Sequence[TensorMeta]) -> int:
 def _is_doubtful(input_set: InputSet) -> bool:
     """Whether torch makes NaN of nothing, as a mean does, or a state that nothing came to could also be NaN."""
     answers = [output.answer for output in input_set.expected.outputs]
-    nan = any(bool(torch.isnan(one).any()) for one in answers if one.is_floating_point())
-    return nan or any(one.numel() for one in answers[len(input_set.outputs) :])
+    nan = any(bool(torch.isnan(tensor).any()) for tensor in answers if tensor.is_floating_point())
+    return nan or any(tensor.numel() for tensor in answers[len(input_set.outputs) :])
 
 
 def _shown(shape: Sequence[int]) -> str:

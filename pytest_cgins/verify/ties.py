@@ -30,7 +30,7 @@ class IndexFault:
     """What is wrong with positions."""
 
     reason: Reason
-    what: str
+    message: str
     """A sentence without its subject."""
     wrong: Tensor
     """True where positions are wrong, flat."""
@@ -72,24 +72,26 @@ class Indices:
         outside = torch.where(nowhere, got != right, (got < 0) | (got >= size))
         if bool(outside.any()):
             within = f"0 to {size - 1}" if size else "nothing"
-            what = f"{{count}} indices point outside of {self._target()}, which has {within}"
-            return self._fault(Reason.INDEX_OUT_OF_RANGE, what, outside, got, right)
+            message = f"{{count}} indices point outside of {self._target()}, which has {within}"
+            return self._fault(Reason.INDEX_OUT_OF_RANGE, message, outside, got, right)
         pointed, wanted = (
             self.values.gather(1, at.clamp(0, size - 1)) if size else at for at in (got, right)
         )
         other = ~(equal(pointed, wanted) | nowhere)
         if bool(other.any()):
-            what = f"{{count}} indices point at another value of {self._target()} than the op's"
-            return self._fault(Reason.INDEX_MISMATCH, what, other, got, right)
+            message = f"{{count}} indices point at another value of {self._target()} than the op's"
+            return self._fault(Reason.INDEX_MISMATCH, message, other, got, right)
         if self.window is not None and bool((missed := ~self.window(got) & ~nowhere).any()):
-            what = f"{{count}} indices point at an equal value of {self._target()} where the op does not look"
-            return self._fault(Reason.INDEX_MISMATCH, what, missed, got, right)
+            message = (
+                f"{{count}} indices point at an equal value of {self._target()} where the op does not look"
+            )
+            return self._fault(Reason.INDEX_MISMATCH, message, missed, got, right)
         if self.distinct and bool((again := _repeated(got) & ~nowhere).any()):
-            what = f"{{count}} indices come a second time in their row of {self._target()}, and the op gives each once"
-            return self._fault(Reason.INDEX_REPEATED, what, again, got, right)
+            message = f"{{count}} indices come a second time in their row of {self._target()}, and the op gives each once"
+            return self._fault(Reason.INDEX_REPEATED, message, again, got, right)
         if self.declared.stable and bool((moved := got != right).any()):
-            what = f"{{count}} indices of equal values of {self._target()} are not in the order that the op promises"
-            return self._fault(Reason.UNSTABLE_ORDER, what, moved, got, right)
+            message = f"{{count}} indices of equal values of {self._target()} are not in the order that the op promises"
+            return self._fault(Reason.UNSTABLE_ORDER, message, moved, got, right)
         return None
 
     def rows(self, indices: Tensor) -> Tensor:
@@ -102,7 +104,7 @@ class Indices:
         dims = ", ".join(map(str, self.declared.dims))
         return f"`{self.declared.into}` along {'dimension' if len(self.declared.dims) == 1 else 'dimensions'} {dims}"
 
-    def _fault(self, reason: Reason, what: str, wrong: Tensor, got: Tensor, right: Tensor) -> IndexFault:
+    def _fault(self, reason: Reason, message: str, wrong: Tensor, got: Tensor, right: Tensor) -> IndexFault:
         flat = torch.zeros(math.prod(self.shape), dtype=torch.bool, device=wrong.device)
         flat[self.order[wrong]] = True
         first = int(flat.to(torch.uint8).argmax())
@@ -113,8 +115,8 @@ class Indices:
             for one in (got, right)
         ).rstrip(";")
         count, at = f"{int(flat.sum())} of {flat.numel()}", list(position(first, self.shape))
-        what = f"{what.format(count=count)}. First is {at}: {shown}."
-        return IndexFault(reason=reason, what=what, wrong=flat)
+        message = f"{message.format(count=count)}. First is {at}: {shown}."
+        return IndexFault(reason=reason, message=message, wrong=flat)
 
     def _value(self, row: int, index: int) -> str:
         if not 0 <= index < self.values.shape[1]:
@@ -277,31 +279,31 @@ def candidates(number: int, arguments: Mapping[str, Tensor], answer: Tensor) -> 
         for dims in (*((dim,) for dim in range(-1, -argument.ndim - 1, -1)), ()):
             declared = IndexOutput(number=number, into=name, dims=dims)
             try:
-                found = indices_of(declared, "", argument, answer)
+                target = indices_of(declared, "", argument, answer)
             except ConfigError:
                 continue
-            own = found.rows(answer)
-            if own.numel() and bool(((own >= 0) & (own < found.values.shape[1])).all()):
-                yield found
+            own = target.rows(answer)
+            if own.numel() and bool(((own >= 0) & (own < target.values.shape[1])).all()):
+                yield target
 
 
-def chooses_extremes(found: Indices, answers: Sequence[Tensor]) -> bool:
+def chooses_extremes(target: Indices, answers: Sequence[Tensor]) -> bool:
     """Whether positions are such as an op chooses: its other output holds the values there, or they are in order.
 
     Args:
-        found: what the positions may point into.
+        target: what the positions may point into.
         answers: all outputs of the op.
     """
-    own = found.rows(answers[found.declared.number])
-    values = found.values.gather(1, own)
+    own = target.rows(answers[target.declared.number])
+    values = target.values.gather(1, own)
     for other in answers:
-        alike = other.dtype == values.dtype and tuple(other.shape) == found.shape
-        if alike and bool(equal(other.reshape(-1)[found.order], values).all()):
+        alike = other.dtype == values.dtype and tuple(other.shape) == target.shape
+        if alike and bool(equal(other.reshape(-1)[target.order], values).all()):
             return True
     if values.shape[1] == 1:
-        return any(bool(equal(values, end(found.values, 1, True)).all()) for end in (torch.amax, torch.amin))
+        return any(bool(equal(values, end(target.values, 1, True)).all()) for end in (torch.amax, torch.amin))
     down, up = (bool(one.all()) for one in (values[:, 1:] <= values[:, :-1], values[:, 1:] >= values[:, :-1]))
-    return found.distinct and (down or up)
+    return target.distinct and (down or up)
 
 
 Arrangement = Callable[[Sequence[Tensor]], list[Tensor]]

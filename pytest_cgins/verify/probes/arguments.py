@@ -262,9 +262,9 @@ def _other_axes(extra_dimension: InputSet) -> Iterator[list[Change]]:
         elif argument.name == "normalized_shape" and len(argument.value.items) == 1 and tensors[0].ndim > 1:
             shape = tuple(tensors[0].shape[-2:])
             wide = [
-                (one, tensors[int(one.value.value or 0)].expand(shape).contiguous())
-                for one in extra_dimension.call.arguments
-                if one.name in _VECTORS and one.value.kind == "tensor"
+                (argument, tensors[int(argument.value.value or 0)].expand(shape).contiguous())
+                for argument in extra_dimension.call.arguments
+                if argument.name in _VECTORS and argument.value.kind == "tensor"
             ]
             yield [
                 (replace(argument, value=replace(argument.value, items=_whole_numbers(shape))), None),
@@ -334,7 +334,9 @@ class _ValueSearch:
                 tensors.append(tensor)
             news[argument.name] = argument
         call = self._base.call
-        return replace(call, arguments=tuple(news.get(one.name, one) for one in call.arguments)), tensors
+        return replace(
+            call, arguments=tuple(news.get(argument.name, argument) for argument in call.arguments)
+        ), tensors
 
     def answer(self, changes: Sequence[Change], seed: int | None = None) -> list[Tensor]:
         call, tensors = self._changed(changes)
@@ -344,7 +346,8 @@ class _ValueSearch:
     def _made(self, changes: Sequence[Change]) -> InputSet:
         call, tensors = self._changed(changes)
         shown = ", ".join(
-            f"{one.name}={_shown(one.value) if tensor is None else 'tensor'}" for one, tensor in changes
+            f"{argument.name}={_shown(argument.value) if tensor is None else 'tensor'}"
+            for argument, tensor in changes
         )
         input_set = self._maker.make(f"other {shown}", tensors, probe=NAME, call=call)
         return replace(input_set, origin=self._base)
@@ -437,16 +440,16 @@ class _ValueSearch:
 
 def _counts(answers: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
     """Whether answers are other ones of the same kind, and as finite."""
-    if [one.dtype for one in answers] != [one.dtype for one in before] or _equal(answers, before):
+    if [answer.dtype for answer in answers] != [answer.dtype for answer in before] or _equal(answers, before):
         return False
-    finite = [all(bool(one.isfinite().all()) for one in some) for some in (answers, before)]
-    return all(one.numel() for one in answers) and finite[0] >= finite[1]
+    finite = [all(bool(answer.isfinite().all()) for answer in some) for some in (answers, before)]
+    return all(answer.numel() for answer in answers) and finite[0] >= finite[1]
 
 
 def _equal(answers: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
     return all(
-        one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
-        for one, other in zip(answers, others, strict=True)
+        tensor.shape == other.shape and torch.equal(tensor.nan_to_num(), other.nan_to_num())
+        for tensor, other in zip(answers, others, strict=True)
     )
 
 
