@@ -84,7 +84,7 @@ class KernelSource(Document):
 
     @property
     def name(self) -> str:
-        """As messages name it: `kernel/implementation`."""
+        """The name in messages: `kernel/implementation`."""
         return f"{self.kernel}/{self.implementation}"
 
 
@@ -103,7 +103,7 @@ class CompiledKernel(Document):
     cached: bool
     """Whether it came from the cache."""
     sha256: str = ""
-    """Of the library as it was built: a worker loads no other; "" for contract `python`."""
+    """Digest of the library as it was built: a worker loads no other; "" for contract `python`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class KernelResources(Document):
     """
 
     function: str
-    """Its name, demangled."""
+    """The function's name, demangled."""
     arch: str
     """Architecture of the machine code, such as `sm_90a`."""
     registers_per_thread: int
@@ -157,7 +157,7 @@ class Case(Document):
     call: OpCall | None = None
     """The recorded call; None in reports from before they had it."""
     tensors: tuple[TensorMeta, ...] = ()
-    """Its argument tensors."""
+    """Argument tensors of the call."""
 
     @property
     def name(self) -> str:

@@ -33,19 +33,19 @@ class Device(ABC):
 
     name: ClassVar[DeviceName]
     is_accelerator: ClassVar[bool] = False
-    """It has memory and streams of its own: its work may go on after a call has returned, and may end its context."""
+    """Whether it has memory and streams of its own: its work may go on after a call has returned, and may end its context."""
     is_cuda: ClassVar[bool] = False
     """CUDA's driver and tools reach it: sanitizers, profilers, graphs, probes of its memory and caches."""
     suffixes: ClassVar[tuple[str, ...]]
-    """Of a launcher's main source."""
+    """File suffixes of a launcher's main source."""
     languages: ClassVar[tuple[str, ...]]
-    """In which regeneration writes kernels for it."""
+    """Languages in which regeneration writes kernels for it."""
     backend: ClassVar[str]
     """torch's dispatch key."""
 
     @property
     def case_name(self) -> str:
-        """As cases and messages name it: `cpu`, `cuda:0`."""
+        """The name in cases and messages: `cpu`, `cuda:0`."""
         return f"{self.name}:{self.index}" if self.is_accelerator else self.name
 
     @property
@@ -106,7 +106,7 @@ class Device(ABC):
 
     @abstractmethod
     def random_states(self) -> list[bytes]:
-        """Of torch's generators that an op on it may draw from."""
+        """States of torch's generators that an op on it may draw from."""
 
     def mark(self) -> Any:
         """A point of time in the current stream, for `seconds_between`."""

@@ -54,7 +54,7 @@ def dump(document: object, *, indent: int | None = None) -> str:
 
 
 def dump_python(document: object) -> Any:
-    """The same as plain dicts, lists, strings and numbers."""
+    """The document as plain dicts, lists, strings and numbers."""
     return _adapter(type(document)).dump_python(document, mode="json")
 
 
@@ -118,7 +118,7 @@ def _spelled(text: str) -> str:
 
 
 def published_schema(cls: type[T]) -> dict[str, Any]:
-    """The same as `json_schema`, and which dialect it is in."""
+    """The `json_schema` of a class, with its dialect."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **json_schema(cls)}
 
 

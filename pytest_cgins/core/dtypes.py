@@ -12,17 +12,17 @@ class Dtype:
     name: str
     """torch's."""
     short: str
-    """In signatures: `f32`."""
+    """Name in signatures: `f32`."""
     nbytes: int
-    """Of an element."""
+    """Bytes of an element."""
     dlpack: int | None = None
     """DLPack's code, by which launchers are told it; None if they take none."""
     element: int | None = None
-    """Its number in `cgins_launch.h`, by which device kernels are."""
+    """The dtype's number in `cgins_launch.h`, by which device kernels are."""
     cpp: str = ""
-    """In a launch line, as `dtype(x)`; "" if it is no template argument."""
+    """C++ type in a launch line, as `dtype(x)`; "" if it is no template argument."""
     cuda: str = ""
-    """In a launch line, as CUDA's own type, where that is another."""
+    """CUDA's own type in a launch line, where that is another."""
     generated: bool = True
     """Recipes can make it; storages of others keep their bytes."""
     lowest: float | None = None
@@ -61,7 +61,7 @@ DTYPES: dict[str, Dtype] = {
         Dtype("float8_e8m0fnu", "f8e8m0fnu", 1, generated=False),
     )
 }
-"""By torch's name."""
+"""All dtypes by torch's name."""
 
 ITEMSIZE = {name: dtype.nbytes for name, dtype in DTYPES.items()}
 SHORT = {name: dtype.short for name, dtype in DTYPES.items()}

@@ -1,4 +1,4 @@
-"""Which times may be held against each other, and which ratios: the keys of an environment.
+"""Keys of an environment: they tell which times are comparable, and which ratios.
 
 A time depends on all of the hard key. The ratio of two times that were taken side by side holds for longer, but not
 over a change of the soft key: another driver or library may make one arm faster and not the other.

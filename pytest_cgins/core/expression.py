@@ -37,11 +37,11 @@ class TensorFacts:
     """What an expression may know of a tensor."""
 
     name: str
-    """As the schema line or the op's signature has it."""
+    """Name in the schema line or the op's signature."""
     shape: tuple[int, ...]
     """Sizes."""
     stride: tuple[int, ...]
-    """In elements."""
+    """Strides in elements."""
     dtype: str
     """Torch's name without prefix."""
     element_nbytes: int
@@ -80,7 +80,7 @@ class Passed:
     """A tensor as an argument, in another way than its plain name."""
 
     tensor: TensorFacts
-    """Which one."""
+    """The tensor."""
     how: Literal["data", "view"]
     """`data`: its pointer, whatever its strides; `view`: a struct with sizes and strides."""
     offset_nbytes: int = 0
@@ -92,7 +92,7 @@ class Expression:
     """A parsed expression."""
 
     text: str
-    """As written."""
+    """The expression as written."""
     tree: ast.expr
     """What Python's parser made of it, checked against the allow-list."""
 

@@ -83,7 +83,7 @@ def try_lock(path: Path) -> int | None:
 
 
 def acquire(path: Path, timeout_s: float, what: str = "") -> int | None:
-    """As `try_lock`, again and again for `timeout_s`; where there are no locks, a descriptor that locks nothing.
+    """Call `try_lock` repeatedly for `timeout_s`; where there are no locks, a descriptor that locks nothing.
 
     Args:
         path: of the file.

@@ -70,7 +70,7 @@ class Sums(Document):
     """The test on sums of calls: a cost that comes rarely is in them, and not in the median of blocks."""
 
     calls: int
-    """Of each arm in a sum, at least: what comes less often than once in so many calls is not seen."""
+    """Fewest calls of each arm in a sum: what comes less often than once in so many calls is not seen."""
     most: int
     """After so many sums the test ends."""
     log_ratios: tuple[float, ...]
@@ -80,7 +80,7 @@ class Sums(Document):
     log_e_slower: float
     """Natural logarithm of the e-value against "not slower than `tolerate`"."""
     log_e_faster: float
-    """The same against "not faster than `tolerate`"."""
+    """Natural logarithm of the e-value against "not faster than `tolerate`"."""
     outcome: SumOutcome
     """What is proven; `maybe-…`: suspected when it ended; `alike`: there was no reason to go on."""
 
@@ -92,11 +92,11 @@ class Comparison(Document):
     against: Literal["base", "torch"]
     """`base` gates the regression; `torch` a declared floor."""
     log_ratios: tuple[float, ...]
-    """One a block: ½(ln k₁ + ln k₂ − ln b₁ − ln b₂), natural logarithm."""
+    """Log ratio of each block: ½(ln k₁ + ln k₂ − ln b₁ − ln b₂), natural logarithm."""
     shift: float = 0.0
     """What is added to each before the test: ln(floor) where `against` is torch."""
     tolerate: float
-    """δ₀: slowdown that is let pass, as it was used: 0.02 is 2%. What cgins.yaml tolerates, and 2.5 times the upper
+    """δ₀: slowdown that passes, as it was used: 0.02 is 2%. What cgins.yaml tolerates, and 2.5 times the upper
     bound of the spread between processes."""
     catch: float
     """δ₁: slowdown that must be found."""
@@ -111,9 +111,9 @@ class Comparison(Document):
     log_e_slower: float
     """Natural logarithm of the e-value against "not slower than `tolerate`"."""
     log_e_clean: float
-    """The same against "slower"."""
+    """Natural logarithm of the e-value against "slower"."""
     log_e_faster: float
-    """The same against "not faster than `tolerate`"."""
+    """Natural logarithm of the e-value against "not faster than `tolerate`"."""
     outcome: Literal["slower", "clean", "faster", "inconclusive"]
     """What is proven; `clean`: not slower. `log_e_…` are of the medians: where `sums` prove something else, that stands."""
     ratio: float
@@ -126,8 +126,8 @@ class Comparison(Document):
     power: Power
     """What the observed noise allows."""
     runs: float | None = None
-    """Where the medians were slower: the chance that independent blocks change sides of δ₀ as seldom as these and some
-    further ones did. Below 1% one build has states that last, and nothing is proven; None where that was not asked."""
+    """p-value of a runs test, where the medians were slower: the chance that independent blocks change sides of δ₀ as rarely
+    as these did. Below 1% blocks are autocorrelated, and nothing is proven; None where it was not tested."""
     sums: Sums | None = None
     """The second test; None where there was none, as in older reports."""
 
@@ -141,17 +141,17 @@ class Roofline(Document):
     flops: int
     """Floating-point operations, a multiply-add being two; 0 where nobody knows."""
     source: Literal["signature", "declared"]
-    """From the op's signature, or from `work` in cgins.yaml."""
+    """Where the work is known from: the op's signature, or `work` in cgins.yaml."""
     peak_bytes_per_s: float
     """Measured: a copy of memory, bytes read and written."""
     peak_flops_per_s: float
     """Measured: a product of matrices of the case's dtype; 0 where none was measured."""
     share_of_bandwidth: float
-    """Of `peak_bytes_per_s`; above 1 the data came from a cache."""
+    """Share of `peak_bytes_per_s`; above 1 the data came from a cache."""
     share_of_compute: float
-    """Of `peak_flops_per_s`."""
+    """Share of `peak_flops_per_s`."""
     bound: Literal["memory", "compute"]
-    """Which of both takes longer at its peak."""
+    """The resource that takes longer at its peak."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ class Measurement(Document):
     speedup_high: float
     """Third quartile of the same over blocks."""
     speedup_vs_compile: float | None = None
-    """The same median against torch.compile."""
+    """Median speed against torch.compile."""
     comparisons: tuple[Comparison, ...] = ()
     """Sequential tests that were made: against the base revision, and against torch where a floor is declared."""
     clocks: Clocks | None = None
@@ -195,7 +195,7 @@ class Measurement(Document):
     seconds: float = 0.0
     """Wall time of the measurement, copies, warm-up and capture included."""
     confirmation: Measurement | None = None
-    """The same in a fresh process, where the first one found it slower or below its floor."""
+    """Measurement in a fresh process, where the first one found the kernel slower or below its floor."""
     notes: tuple[str, ...] = ()
     """What a reader must know: a fallback that was taken, a warm cache."""
 

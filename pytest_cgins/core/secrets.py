@@ -1,4 +1,4 @@
-"""Which variables of the environment look like secrets.
+"""Finds variables of the environment that look like secrets.
 
 Names alone decide, and addresses with a password in them: a secret with a harmless name gets through.
 """

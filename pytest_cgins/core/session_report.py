@@ -34,7 +34,7 @@ class Environment(Document):
     host_cores: int = 0
     """Cores that the process may use."""
     device_uuid: str = ""
-    """Of the GPU or the part of one, as NVML writes it: `GPU-…`, `MIG-…`; "" for a CPU."""
+    """UUID of the GPU or the part of one, as NVML writes it: `GPU-…`, `MIG-…`; "" for a CPU."""
     sm_count: int = 0
     """Multiprocessors of the GPU; 0 for a CPU."""
     memory_nbytes: int = 0
@@ -61,17 +61,17 @@ class Tested(Document):
     """
 
     sources: str
-    """Of the kernel's sources and how they are built, as `Evaluation.kernel_digest`."""
+    """Digest of the kernel's sources and how they are built, as `Evaluation.kernel_digest`."""
     build: str
     """Build key: over the sources, the headers that they include, flags and compiler."""
     library: str
-    """Of the file that the workers loaded, read when it was handed to them; "" for contract `python`."""
+    """Digest of the file that the workers loaded, read when it was handed to them; "" for contract `python`."""
     trace: str
     """Id of the trace."""
     pack: str
-    """Of the pack's `manifest.json`; "" if it could not be read."""
+    """Digest of the pack's `manifest.json`; "" if it could not be read."""
     config: str
-    """Of what cgins.yaml says of this implementation: op, tolerance, exceptions, claims, flags."""
+    """Digest of what cgins.yaml says of this implementation: op, tolerance, exceptions, claims, flags."""
     cgins: str
     """Version of pytest-cgins."""
     seed: int
@@ -83,7 +83,7 @@ class Evaluation(Document):
     """All that is known of one case after it ran."""
 
     case: Case
-    """Which."""
+    """The case."""
     verdict: Verdict
     """The outcome."""
     kernel_digest: str
@@ -128,7 +128,7 @@ class Compilation(Document):
     resources: tuple[KernelResources, ...]
     """One a `__global__` function, by name; () if it was not built."""
     base: tuple[KernelResources, ...]
-    """The same at the base revision; () if there is none."""
+    """Functions of the build at the base revision; () if there is none."""
     base_revision: str
     """Commit that it was compared with; "" if with none."""
     build_seconds: float
@@ -148,10 +148,10 @@ class Compilation(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard(Document):
-    """Which part of a suite a run was: `--cgins-shard`."""
+    """The part of a suite that was run: `--cgins-shard`."""
 
     number: int
-    """From 1 on."""
+    """Number of the part, from 1."""
     count: int
     """How many parts the suite has."""
 
@@ -165,17 +165,17 @@ class MergedRun(Document):
     """One of the runs that a merged report was made of."""
 
     seed: int
-    """As in `SessionReport`."""
+    """The value in `SessionReport`."""
     started_at: str
-    """As in `SessionReport`."""
+    """The value in `SessionReport`."""
     exit_status: int
-    """As the run ended by itself."""
+    """Exit status with which the run ended by itself."""
     tests: int
     """N by which the run judged its times; 0 if it made no test."""
     devices: tuple[str, ...]
     """Models of the devices that it used."""
     shard: Shard | None = None
-    """Which part of a suite it was; None if it was no numbered one."""
+    """The part of a suite that was run; None if it was no numbered one."""
     digest: str = ""
     """sha256 of its report, in hex: no two runs share it."""
 

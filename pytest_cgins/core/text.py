@@ -61,7 +61,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def nearest_path(path: Path, shown: str) -> str:
-    """The same for the most similar name in the folder of a path, written as the path is `shown`."""
+    """`did you mean "…"?` for the most similar name in the folder of a path, written as the path is `shown`."""
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except (OSError, ValueError):

@@ -210,7 +210,7 @@ class Correctness(Document):
     """All that was checked of a kernel's answers on one case."""
 
     checks: tuple[Check, ...]
-    """In the order in which they were made."""
+    """Checks in the order in which they were made."""
     power: tuple[ForgeryCheck, ...]
     """One a forgery that can be made for this case."""
     notes: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ class Waited:
     why: str
     """Who had it, or what went wrong, when that was last said; "" if it never was or nobody knows."""
     seconds: float
-    """In sum; waits of several threads at the same time count once."""
+    """Seconds in all; waits of several threads at the same time count once."""
     waits: int
     """How many there were."""
 
@@ -120,7 +120,7 @@ class Wait:
         time.sleep(left)
 
     def end(self) -> None:
-        """It is there, or given up."""
+        """End the wait: the device is there, or the wait was given up."""
         row, self._row = self._row, None
         if row is None:
             return
@@ -206,7 +206,7 @@ def _printable(text: str) -> str:
 
 
 def _after_fork() -> None:
-    """In the new process: other threads, and what they held, are gone."""
+    """Forget other threads and what they held, in a forked process."""
     global _guard  # noqa: PLW0603
     _guard = threading.Lock()
     _rows.clear()

@@ -47,9 +47,9 @@ class Plan:
     processes: int = 10
     """Fresh ones."""
     blocks: int = 64
-    """Of each case in each."""
+    """Blocks of each case in each process."""
     cases_per_class: int = 2
-    """Of each size class, of different kernels where there are such."""
+    """Cases of each size class, from different kernels where there are several."""
 
 
 @dataclass(slots=True, kw_only=True)

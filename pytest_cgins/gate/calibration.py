@@ -100,7 +100,7 @@ class Calibration(Document):
     seconds: float
     """How long it took."""
     classes: tuple[SizeClass, ...]
-    """Those of which there was a kernel, from short calls to long ones."""
+    """The size classes that had a kernel, from short calls to long ones."""
 
     def __post_init__(self) -> None:
         if self.version != CALIBRATION_VERSION:
@@ -159,7 +159,7 @@ def stands_in(calibration: Calibration, name: str) -> SizeClass:
 
 
 def noise_of(found: Found) -> NoiseOf:
-    """Of calls of any length, by their class or what stands in for it."""
+    """The noise of calls of any length, from their class or a substitute for it."""
     calibration = found.calibration
     if calibration is None:
         return lambda ns: Noise(spread_upper=ASSUMED_SPREADS[size_class(ns)], why=found.why)

@@ -77,13 +77,13 @@ class TimingTask:
     """What is to be timed, and how it is judged."""
 
     role: str
-    """Of the worker."""
+    """Role of the worker."""
     request: OpenTiming
     """Without sets."""
     pairs: Sequence[Pair]
     """Sets of inputs with their buffers, as of `kernel_timing.timeable`."""
     seed: int
-    """Of the orders of blocks. The worker is not told: whoever knows it knows the order of the next block."""
+    """Seed of the orders of blocks. The worker is not told: whoever knows it knows the order of the next block."""
     gate: TimingGate
     """The kernel's."""
     tests: int
@@ -114,9 +114,9 @@ class Sample:
     """Blocks of one case in one process."""
 
     ns_per_call: float
-    """Of the kernel, about."""
+    """Approximate time of a call of the kernel."""
     log_ratios: tuple[float, ...]
-    """Of the kernel against its base, one a block; () without a base."""
+    """Log ratios of the kernel to its base, one a block; () without a base."""
     refused: Mapping[ArmName, str]
     """Why arms are not there."""
 
@@ -166,7 +166,7 @@ class CaseTiming:
         return timed
 
     def _afresh(self, task: TimingTask, before: Timed) -> Timed:
-        """The same in a fresh process."""
+        """Time the kernel again in a fresh process."""
         logger.info("slower, or told falsely: timed again in a fresh process")
         self._runs.renew(task.role)
         if before.disputed:

@@ -48,7 +48,7 @@ class OutsideClock:
     repeat: Repeat
 
     def ns_per_call(self, arm: ArmName) -> tuple[float, float]:
-        """Of one repetition, and the share of it for which other threads of the worker were busy."""
+        """Time of one call, and the share of it for which other threads of the worker were busy."""
         batch = self.prepared.calls[arm]
         calls = max(1, math.ceil(CALLED_S * batch / self.prepared.batch_seconds[arm]))
         calls = min(calls, MOST_CALLS)

@@ -42,7 +42,7 @@ class Target:
     """One implementation and one architecture."""
 
     kernel: KernelEntry
-    """Its kernel."""
+    """The kernel that it builds."""
     implementation: Implementation
     """What is built."""
     arch: str
@@ -50,11 +50,11 @@ class Target:
     skip: str = ""
     """Why it is not built; "" if it is."""
     skip_reason: Reason = Reason.OK
-    """The same as a code."""
+    """Reason code of the skip."""
 
     @property
     def name(self) -> str:
-        """As `Compilation.name`."""
+        """The target's name, as in `Compilation.name`."""
         return _compilation(self, _verdict(Status.SKIPPED, Reason.OK, "")).name
 
 

@@ -1,4 +1,4 @@
-"""From what was measured to a verdict."""
+"""Turns the checks of a kernel's answers into a verdict."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Growth:
     """One function that takes more than at the base revision."""
 
     function: str
-    """Its name today."""
+    """The function's name today."""
     reason: Reason
     """`spills-grew` or `registers-grew`."""
     message: str

@@ -447,7 +447,7 @@ class Evaluator:
             yield
 
     def _timed(self, verified: Evaluation, compiled: CompiledKernel, prepared: Prepared) -> Evaluation:
-        """With timings; what was verified stays known if the kernel fails while it is timed."""
+        """The evaluation with timings; the verification's results stay if the kernel fails while it is timed."""
         assert verified.correctness is not None
         case = verified.case
         pairs = kernel_timing.timeable(prepared.reply.result.sets, prepared.reply.buffers)
@@ -490,7 +490,7 @@ class Evaluator:
 
 
 def _fence(sandbox: Sandbox, config: Config, builds: Path, bases: BaseKernels) -> Sandbox:
-    """With what the kernels of a project need, and without what they are judged by."""
+    """The sandbox, showing what a project's kernels need and hiding what they are judged by."""
     base = (bases.root,) if bases.root is not None else ()
     builds.mkdir(parents=True, exist_ok=True)  # what is not there when a worker starts, it will never see
     implementations = (made for entry in config.kernels for made in entry.implementations)

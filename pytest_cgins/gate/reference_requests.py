@@ -19,9 +19,9 @@ class ReferenceRequests:
     config: Config
     """The loaded file."""
     seed: int
-    """Of the fresh inputs."""
+    """Seed of the fresh inputs."""
     level: str
-    """Of the probes."""
+    """Level of the probes."""
     sanitize: tuple[str, ...]
     """Tools that CUDA kernels are run under."""
     import_root: Path
@@ -52,7 +52,7 @@ class ReferenceRequests:
         return next(entry for entry in self.config.kernels if entry.name == case.kernel)
 
     def probes(self, case: Case) -> tuple[str, ...]:
-        """Those that are switched on."""
+        """The probes that are switched on for a case."""
         excused = [exception.probe for exception in self.entry(case).exceptions]
         if self.is_interpreted(case):
             # Triton's interpreter itself keeps some memory of every call.

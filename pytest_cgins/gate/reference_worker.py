@@ -67,7 +67,7 @@ class ReferenceWorker:
         return self.known
 
     def environment_of(self, device: str) -> Environment:
-        """Of a device, after `describe`."""
+        """The environment of a device, after `describe`."""
         return self.known[device_of(device).name]
 
     def lock_key(self, device: str) -> str:

@@ -11,15 +11,15 @@ from pytest_cgins.building.revision.merge_base import Revision, changes, text_of
 SETTINGS = frozenset({
     "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg"
 })  # fmt: skip
-"""From which pytest takes its settings."""
+"""Files from which pytest takes its settings."""
 DECISIVE = ("addopts", "norecursedirs", "testpaths", "python_files", "python_classes", "python_functions")
-"""Those of its settings that decide what is collected and run, and how."""
+"""Settings of pytest that decide what is collected and run, and how."""
 PIPELINES = (
     ":(glob).github/workflows/*", ":(glob).github/actions/**", ":(glob)**/action.yml", ":(literal).gitlab-ci.yml",
     ":(literal)Jenkinsfile", ":(literal)azure-pipelines.yml", ":(literal)bitbucket-pipelines.yml",
     ":(glob).circleci/*", ":(glob).buildkite/**",
 )  # fmt: skip
-"""Where services of continuous integration look for what to start, as git's pathspecs."""
+"""Git pathspecs of the files in which CI services look for pipelines."""
 GATE = "cgins"
 """What a pipeline that starts the gate has in its text."""
 

@@ -256,7 +256,7 @@ class TimingStage:
         return decided
 
     def decide_without_base(self, verdict: Verdict, case: Case, outcome: Outcome, why: str) -> Verdict:
-        """The same for a kernel that is slower than a base whose answers are wrong: it cannot be held against that."""
+        """Judge a kernel without its base, because it is slower than a base whose answers are wrong."""
         measured = outcome.timing.measurement
         others = tuple(test for test in measured.comparisons if test.against != "base")
         stripped = replace(outcome.timing, measurement=replace(measured, comparisons=others))

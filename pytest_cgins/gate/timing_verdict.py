@@ -1,4 +1,4 @@
-"""From timings to a verdict: what the sequential tests prove of a right kernel, and how it is told."""
+"""Turns timings into a verdict: what the sequential tests prove of a right kernel, and the message."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def confirmed_outcome(measurement: Measurement, against: Against) -> ConfirmedOu
 
 
 def confirmation(measurement: Measurement, against: Against) -> Comparison | None:
-    """The same comparison in the fresh process."""
+    """The comparison with the same arm in the fresh process."""
     return measurement.confirmation.against(against) if measurement.confirmation is not None else None
 
 
@@ -121,7 +121,7 @@ def timing_numbers(measurement: Measurement) -> dict[str, float]:
 
 
 def _test_numbers(comparison: Comparison, again: Comparison | None) -> dict[str, float]:
-    """Those of the test against the base have plain names, those of the test against torch begin with `floor_`."""
+    """Numbers of one test; names of the test against torch begin with `floor_`."""
     prefix = "" if comparison.against == "base" else "floor_"
     numbers = {
         f"ratio_to_{comparison.against}": comparison.ratio,
@@ -178,7 +178,7 @@ class _TimingFacts:
     kernel: str
 
     def setting(self, text: str) -> str:
-        """Where a setting belongs."""
+        """A setting with the place in cgins.yaml where it belongs."""
         return f"gate: {{{text}}} under {self.kernel} in cgins.yaml"
 
 
@@ -258,7 +258,7 @@ def interval(comparison: Comparison) -> str:
 
 
 def _interval_text(comparison: Comparison, label: str) -> str:
-    """The same as a part of a sentence."""
+    """The interval as a part of a sentence."""
     return f"{interval(comparison)} the {'time' if comparison.against == 'base' else 'speed'} of {label}"
 
 
@@ -308,18 +308,14 @@ def _seen_in(comparison: Comparison) -> str:
 def seen(comparison: Comparison) -> str:
     """What a test that ended undecided could have seen, and what would decide it; one line."""
     power = comparison.power
-    seeable = (
-        f"detect {percent(power.detectable)}"
-        if power.detectable is not None
-        else "would not detect even a doubled time"
-    )
+    detected = percent(power.detectable) if power.detectable is not None else "not even a doubled time"
     needed = (
         f"about {counted(power.blocks_needed, 'block is', 'blocks are', grouped=True)} needed"
         if power.blocks_needed is not None
         else "no number of blocks is enough"
     )
     return (
-        f"block noise is {percent(power.sigma)}: {comparison.most_blocks:,} blocks {seeable}, "
+        f"block noise is {percent(power.sigma)}: {counted(comparison.most_blocks, 'block detects', 'blocks detect', grouped=True)} {detected}, "
         f"the target is {percent(comparison.catch)}; {needed}"
     )
 

@@ -34,11 +34,11 @@ class Prepared:
     case_request: CaseRequest
     """What it was prepared for."""
     reply: Reply[PreparedCase]
-    """Its sets of inputs."""
+    """The case's sets of inputs."""
 
     @property
     def case(self) -> Case:
-        """Which."""
+        """The case."""
         return self.case_request.case
 
     @property
@@ -107,7 +107,7 @@ class VerificationStage:
         return replace(correctness, probes=(*judged, *sanitized)), output
 
     def wrong_at_base(self, prepared: Prepared, base: CompiledKernel) -> str:
-        """Which check the base's answers fail; "" if they are right. A base that is wrong may well be faster."""
+        """The check that the base's answers fail; "" if they are right. A base that is wrong may well be faster."""
         try:
             failed = self._first_failure(role_of("verification", base), prepared, base)
         except EndedError:
@@ -117,7 +117,7 @@ class VerificationStage:
     def called_elsewhere(
         self, correctness: Correctness, prepared: Prepared, compiled: CompiledKernel
     ) -> Correctness:
-        """With what the kernel gives after all in a process as a user's own would be, where nothing shows that it is gated."""
+        """The correctness with one more call in an ordinary process, in which nothing shows that the kernel is gated."""
         held = next((probe for probe in correctness.probes if probe.name == AFTER_TIMING), None)
         if held is None or held.outcome != "held" or not self._isolated:
             return correctness
@@ -209,7 +209,7 @@ def role_of(role: str, compiled: CompiledKernel) -> str:
 
 
 def _with_lines(correctness: Correctness, compiled: CompiledKernel) -> Correctness:
-    """With the lines of the source that probably take a kernel off its stream, where that was seen."""
+    """The correctness with the source lines that probably take a kernel off its stream, if a probe saw that."""
     lines = stream_lines.suspect(compiled.source.files)
     return replace(
         correctness,

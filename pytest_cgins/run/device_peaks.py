@@ -36,7 +36,7 @@ class DevicePeaks:
         self._passed: set[str] = set()
 
     def for_device(self, device: str) -> MeasuredPeaks | None:
-        """Of `cpu` or `cuda:0`; None if they are neither stored nor to be measured."""
+        """The peaks of `cpu` or `cuda:0`; None if they are neither stored nor to be measured."""
         if device not in self._known:
             found = measured_peaks.stored(self._environment(device))
             self._known[device] = found if found is not None else self.measure(device)

@@ -21,7 +21,7 @@ class EndedError(Exception):
         self.output = output
 
     def with_more(self, lines: Sequence[str]) -> EndedError:
-        """The same, with more in its message."""
+        """A copy of this error with more lines in its message."""
         verdict = self.verdict
         message = "\n".join((verdict.message, *lines))
         return EndedError(verdict.status, verdict.reason, message, self.output)

@@ -136,7 +136,7 @@ class ForkServer:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The worker's process id."""
         return self._process.pid
 
     @property
@@ -217,7 +217,7 @@ class ForkServer:
 
 
 class _Servers:
-    """Those of this process, by all that a worker would inherit."""
+    """The fork servers of this process, keyed by all that a worker would inherit."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

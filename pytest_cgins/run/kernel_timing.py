@@ -63,7 +63,7 @@ def timeable(sets: Sequence[PackedInputs], buffers: Sequence[Buffer]) -> list[tu
 
 
 def request_sets(sets: Iterable[PackedInputs]) -> tuple[PackedInputs, ...]:
-    """These sets as the timing worker gets them: numbers for names, which tell it nothing."""
+    """The sets for the timing worker, with numbers for names, which reveal nothing."""
     return tuple(_as_timed(inputs, str(index)) for index, inputs in enumerate(sets))
 
 

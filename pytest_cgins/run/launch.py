@@ -32,7 +32,7 @@ class Started(Protocol):
 
     @property
     def returncode(self) -> int | None:
-        """As of `subprocess.Popen`, once `wait` has returned True."""
+        """The exit status as in `subprocess.Popen`, once `wait` has returned True."""
 
     def is_running(self) -> bool:
         """Whether it has not ended; does not reap it."""
@@ -78,7 +78,7 @@ class Ends:
     """What a worker gets of the connections to its parent."""
 
     connection: socket.socket
-    """Its end of a socket pair."""
+    """The parent's end of a socket pair."""
     stdout: int
     """The write end of a pipe."""
     stderr: int

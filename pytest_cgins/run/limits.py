@@ -47,7 +47,7 @@ class Limits:
     output_bytes: int = 64 * 2**20
     """What it prints to stdout and stderr during one request."""
     processes: int = 128
-    """Its descendants that live at the same time."""
+    """Most descendants of the worker that live at the same time."""
     threads: int = 8192
     """Threads of the worker and its descendants."""
 

@@ -20,7 +20,7 @@ class LocalWorker:
     """A service object that is called as a worker is. It is made, and torch imported, at the first call."""
 
     alive = True
-    """It cannot be lost without pytest."""
+    """The service always lives: it ends only with pytest."""
 
     def __init__(self, service: str, *, name: str, settings: Mapping[str, Any] | None = None) -> None:
         self.name = name
@@ -29,7 +29,7 @@ class LocalWorker:
 
     @property
     def pid(self) -> int:
-        """That of pytest itself."""
+        """The process id of pytest itself."""
         return os.getpid()
 
     def call(

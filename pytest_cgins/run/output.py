@@ -21,7 +21,7 @@ class Printed:
     stdout: str = ""
     """End of its stdout, with a first line for what was dropped."""
     stderr: str = ""
-    """The same of stderr."""
+    """The end of stderr."""
 
     @property
     def text(self) -> str:

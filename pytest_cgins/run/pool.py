@@ -129,7 +129,7 @@ class WorkerPool:
         return self._kernels.get(role) == kernel and worker is not None and worker.alive
 
     def start_for(self, role: str, kernel: str) -> None:
-        """As `warm` for one role; a process that has run another kernel is ended before."""
+        """Start one role as `warm` does; a process that has run another kernel is ended first."""
         with self._turn(role):
             if self._kernels.get(role, kernel) != kernel:
                 self.discard(role)
@@ -146,7 +146,7 @@ class WorkerPool:
             self._worker(role)
 
     def start(self, role: str) -> None:
-        """As `warm` for one role, and wait for its imports; errors are those of `call`."""
+        """Start one role as `warm` does and wait for its imports; errors are those of `call`."""
         with self._turn(role):
             worker = self._worker(role)
             if isinstance(worker, WorkerProcess):

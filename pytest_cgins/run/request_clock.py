@@ -14,7 +14,7 @@ class RequestTime:
     """The time between a request and its answer."""
 
     wall_ns: int
-    """By the parent's clock."""
+    """Time by the parent's clock."""
     waited_ns: int
     """For which the worker's first thread, or the parent whom it waits for, could have run and had no processor."""
     own_ns: int

@@ -66,9 +66,9 @@ class Sanitizers:
         self._folder = tempfile.TemporaryDirectory(prefix="cgins-sanitizer-") if tools else None
         self._workers: dict[str, tuple[WorkerPool, KernelRuns]] = {}
         self._reports: dict[str, int] = {}
-        """By tool, how many its present worker has logged."""
+        """Number of reports that each tool's present worker has logged."""
         self._read: dict[Path, int] = {}
-        """By log, how much of it was looked at."""
+        """Number of bytes read of each log."""
 
     def probes(
         self,

@@ -39,7 +39,7 @@ class Finding:
     """One report of compute-sanitizer."""
 
     what: str
-    """Its first line: `Invalid __global__ write of size 4 bytes`."""
+    """The report's first line: `Invalid __global__ write of size 4 bytes`."""
     function: str
     """Device function, demangled; "" if it says none."""
     place: str

@@ -1,4 +1,4 @@
-"""Which CPUs a timed process runs on."""
+"""Chooses the CPUs that a timed process runs on."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Block:
     ns_per_call: tuple[float, ...]
     """One a letter."""
     mean_ns_per_call: tuple[float, ...] = ()
-    """The same over all calls of a batch, where `ns_per_call` is of its middle loop; () if they are the same."""
+    """Mean over all calls of a batch, where `ns_per_call` covers only the middle loop; () if both cover the same calls."""
     sm_mhz: int | None = None
     """Clock of the multiprocessors at its end; None where nobody tells."""
     throttled: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Block:
             raise ValueError(f"a time must be finite and above 0: {times}")
 
     def times(self, arm: ArmName) -> tuple[float, ...]:
-        """Of an arm's batches, in nanoseconds a call; () if it has none."""
+        """Times of an arm's batches, in nanoseconds a call; () if it has none."""
         letter = ARM_LETTERS[arm]
         return tuple(time for own, time in zip(self.order, self.ns_per_call, strict=True) if own == letter)
 

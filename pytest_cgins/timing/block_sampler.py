@@ -30,7 +30,7 @@ TEST_BUDGET_S = 12.0
 """Time for the blocks of a test: a call that takes so long that this holds fewer of them than the rule allows ends
 undecided sooner."""
 SUMS_BUDGET_S = 60.0
-"""The same for the test of sums, which few calls need more than one sum of."""
+"""Time for the sums of a test; most calls need only one sum."""
 MOST_SUMS = 64
 LOOK_BLOCKS = 64
 """So many blocks show states that last, of up to thirty blocks or so."""
@@ -183,7 +183,7 @@ class BlockSampler:
         )
 
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Of the tests, as far as they have come.
+        """The comparisons of all tests so far.
 
         Raises:
             ValueError: before `run`.
@@ -199,7 +199,7 @@ class BlockSampler:
         return with_sums(comparison, superblocks.test.sums()) if superblocks else comparison
 
     def log_ratios(self, against: ArmName) -> list[float]:
-        """Of the kernel against another arm, one a block that has both."""
+        """Log ratios of the kernel to another arm, one a block that has both."""
         ratios = (block.log_ratio("kernel", against) for block in self._blocks)
         return [ratio for ratio in ratios if ratio is not None]
 

@@ -1,4 +1,4 @@
-"""Which blocks are timed anew, by the GPU's clock alone: never by how long they took.
+"""Decides which blocks are timed again, by the GPU's clock alone: never by how long they took.
 
 A block during which the clock changed compares a kernel with another one at another clock. To look at the times for
 that would be to choose the samples; what the management library told is none of them.

@@ -16,7 +16,7 @@ from pytest_cgins.timing.timer import Arms, Order, calls_for, mark
 TARGET_S = 1e-3
 """Least length of a batch."""
 FENCED_TARGET_S = 5e-3
-"""The same on a GPU: waiting for it takes about 10 µs, a hundredth of each loop."""
+"""Length of a loop on a GPU: waiting for it takes about 10 µs, a hundredth of each loop."""
 LOOPS = 5
 """In one batch, of 0.2 ms and more each: a thousand times what reading the clock takes."""
 

@@ -1,4 +1,4 @@
-"""Which of many tests to list, so that few of the listed ones are false alarms: e-Benjamini-Hochberg."""
+"""Chooses which of many tests to list, so that few of the listed ones are false alarms: e-Benjamini-Hochberg."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def least(call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[TensorM
 
 
 def _product_flops(factors: Sequence[TensorMeta], outputs: Sequence[TensorMeta]) -> int:
-    """Of a product of matrices, less what algorithms like Strassen's save: at no size in use a half."""
+    """Operations of a matrix product, less what algorithms like Strassen's save: at no size in use a half."""
     if not outputs or any(not factor.shape or _repeats(factor) for factor in factors):
         return 0
     return outputs[0].numel * factors[0].shape[-1]
@@ -86,7 +86,7 @@ def _convolution_flops(tensors: Sequence[TensorMeta], output: TensorMeta) -> int
 
 
 def _attention_flops(call: OpCall, tensors: Sequence[TensorMeta]) -> int:
-    """Of both products, half of them for a causal mask; none with a mask, which may hide all keys."""
+    """Operations of both products, half of them for a causal mask; none with a mask, which may hide all keys."""
     given = {argument.name: argument.value for argument in call.arguments}
     query, key, value = tensors[:3]
     if _is_given(given.get("attn_mask")) or min(len(meta.shape) for meta in tensors[:3]) < 2:
@@ -117,5 +117,5 @@ def _touched(tensors: Sequence[TensorMeta]) -> int:
 
 
 def nbytes(meta: TensorMeta) -> int:
-    """Of all elements of a tensor."""
+    """Bytes of all elements of a tensor."""
     return meta.numel * ITEMSIZE[meta.dtype]

@@ -30,7 +30,7 @@ class MeasuredPeaks(Document):
     """One measurement of one device."""
 
     key: Key
-    """Of which device, driver and torch it is."""
+    """The device, driver and torch that the peaks belong to."""
     copy_bytes_per_s: float
     """A copy between two buffers beyond the last-level cache, bytes read and written."""
     matmul_flops_per_s: dict[str, float]
@@ -65,7 +65,7 @@ class MeasuredPeaks(Document):
         )
 
     def flops_per_s_of(self, dtype: str, *, tf32: bool = False) -> float:
-        """Of products in a dtype by torch's name, 0 where none was measured.
+        """Peak operations a second of products in a dtype by torch's name, 0 where none was measured.
 
         At least what float32 reaches, since a kernel may convert: a library's product of a type that the CPU has no
         arithmetic for can take a hundred times as long.

@@ -32,7 +32,7 @@ _PER_OUTPUT = {
     "selu": 4, "celu": 4, "hardsigmoid": 4, "hardswish": 5, "gelu": 5, "mish": 5, "glu": 4,
     "softmax": 5, "softmin": 6, "logsoftmax": 5,
 }  # fmt: skip
-"""By element of the output. Softmax: maximum, difference, exp, sum, quotient."""
+"""Operations for each element of the output. Softmax: maximum, difference, exp, sum, quotient."""
 _PER_INPUT = {
     **dict.fromkeys(
         ("sum", "mean", "prod", "cumsum", "cumprod", "max", "min", "amax", "amin", "argmax", "argmin", "avgpool",
@@ -42,7 +42,7 @@ _PER_INPUT = {
     "binarycrossentropy": 7, "binarycrossentropywithlogits": 8,
     "layernorm": 5, "nativelayernorm": 5, "groupnorm": 5, "instancenorm": 5, "batchnorm": 5, "rmsnorm": 3,
 }  # fmt: skip
-"""By element of the first tensor. Norms: sum, difference, square and sum, product; weight and bias come on top."""
+"""Operations for each element of the first tensor. Norms: sum, difference, square and sum, product; weight and bias come on top."""
 _AFFINE = frozenset(["layernorm", "nativelayernorm", "groupnorm", "instancenorm", "batchnorm", "rmsnorm"])
 _PRODUCTS = frozenset(["matmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "linear"])
 _ADDED_PRODUCTS = frozenset(["addmm", "baddbmm", "addbmm", "addmv"])
@@ -189,7 +189,7 @@ def _not_read(called: _Called, changed: Sequence[TensorMeta]) -> list[TensorMeta
 
 
 def _read_nbytes(called: _Called, meta: TensorMeta) -> int:
-    """Of a tensor that is looked up by index, no more than what is taken from it."""
+    """Bytes read of a tensor; of one that is looked up by index, no more than what is taken from it."""
     whole = unique_nbytes(meta)
     if called.word not in _LOOKUPS or called.wanted or not called.operands:
         return whole

@@ -18,7 +18,7 @@ from pytest_cgins.timing.measured_peaks import MeasuredPeaks, key
 
 MIB = 1 << 20
 GPU_BUDGET_S, CPU_BUDGET_S = 0.03, 0.1
-"""Of each quantity, after its warm-up."""
+"""Time to measure each quantity, after its warm-up."""
 FEWEST_RUNS = 3
 CACHES = 8
 """How many times a GPU's last-level cache one buffer of the copy holds."""
@@ -64,7 +64,7 @@ def _copy_nbytes(device: TimedDevice) -> int:
 
 
 def _matmul_flops_per_s(device: TimedDevice, name: str) -> float:
-    """Of the least square matrices that keep the device busy; 0 if its memory does not hold them."""
+    """Operations a second with the smallest square matrices that keep the device busy; 0 if its memory does not hold them."""
     size, largest, busy_s = (1024, 8192, 2e-3) if device.is_accelerator else (512, 2048, 1e-2)
     with _tf32(name == "tf32"):
         try:
@@ -104,7 +104,7 @@ def _best(run: Callable[[], object], device: TimedDevice) -> float:
 
 
 def _seconds_of(run: Callable[[], object], device: TimedDevice) -> float:
-    """Of a run, which an accelerator begins behind another one: it is busy while the host catches up."""
+    """Seconds of a run, which an accelerator begins behind another one: it is busy while the host catches up."""
     with device.current():
         if device.is_accelerator:
             run()

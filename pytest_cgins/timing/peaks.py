@@ -19,7 +19,7 @@ class Peaks:
     """Upper bounds of one device."""
 
     memory_bytes_per_s: float
-    """Of its memory; infinite if unknown."""
+    """Bandwidth of the device's memory; infinite if unknown."""
     cache_bytes_per_s: float
     """Between its cores and the nearest cache."""
     flops_per_s: float
@@ -28,7 +28,7 @@ class Peaks:
     """Size of the last-level cache of a GPU; 0 on a CPU."""
 
     def flops_per_s_of(self, dtype: str) -> float:
-        """By type of number. fp32 is let pass at half of half precision's, as if it were TF32, and fp8 at twice."""
+        """Peak operations a second in a dtype. fp32 counts half of half precision's, as TF32 would reach, and fp8 twice."""
         if dtype in ("float16", "bfloat16"):
             return self.flops_per_s
         return self.flops_per_s * (2 if "float8" in dtype or "int8" in dtype else 0.5)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from statistics import NormalDist
 
 CONFIDENCE = 0.95
-"""Of the upper bound of a spread, and that a correlation is above zero."""
+"""Confidence of a spread's upper bound, and of the finding that a correlation is above zero."""
 LEAST_PROCESSES = 3
 LEAST_BLOCKS = 3
 ALARMING = 0.05

@@ -70,12 +70,12 @@ class Rule:
 
     @property
     def slower_bound(self) -> float:
-        """Of log ratios: above it a block speaks for "slower"."""
+        """Log ratio above which a block counts for "slower"."""
         return math.log1p(self.tolerate)
 
     @property
     def clean_bound(self) -> float:
-        """Of log ratios: below it a block speaks for "clean"."""
+        """Log ratio below which a block counts for "clean"."""
         return (math.log1p(self.tolerate) + math.log1p(self.catch)) / 2
 
     @property
@@ -89,7 +89,7 @@ class Rule:
         return -math.log(self.beta)
 
     def beside_spread(self, spread_upper: float) -> Rule:
-        """The same with δ₀ and δ₁ moved up by what processes differ by: a kernel on δ₀ is one in its own processes.
+        """The rule with δ₀ and δ₁ moved up by the spread between processes: a kernel on δ₀ is one in its own processes.
 
         Args:
             spread_upper: upper bound at 95% of the spread between processes.

@@ -66,7 +66,7 @@ def speedup(times: Sequence[float], reference_times: Sequence[float]) -> Quartil
 
 
 def chance_of_so_few_runs(signs: Sequence[bool]) -> float:
-    """That independent signs, as many of each, change sides as seldom as these do (Wald and Wolfowitz, 1940)."""
+    """The chance that independent signs, as many of each, change sides as seldom as these do (Wald and Wolfowitz, 1940)."""
     n, m = sum(signs), len(signs) - sum(signs)
     if not n or not m:
         return 1.0

@@ -18,7 +18,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.timing.sequential import Bet, Outcome, Rule, log_e
 
 LEAST_CALLS = 32
-"""Of each arm in a superblock."""
+"""Fewest calls of each arm in a superblock."""
 GIVE_UP = math.log(0.25)
 """Ln of the e-value below which nothing more is taken: what one superblock said, three others denied."""
 

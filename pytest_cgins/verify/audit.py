@@ -85,7 +85,7 @@ class Filter(Document):
     """One of robust-kbench's filters on one trace."""
 
     name: FilterName
-    """Which."""
+    """The filter."""
     value: float | None
     """What is compared with 0.01: greatest magnitude, greatest standard deviation, least over the axes of
     the greatest standard deviation along one, greatest movement. None if it does not apply."""
@@ -122,11 +122,11 @@ class TraceAudit(Document):
     """What one trace can tell."""
 
     trace: str
-    """Its id."""
+    """The trace's id."""
     op: str
     """Qualified name of its op."""
     signature: str
-    """Its signature."""
+    """The trace's signature."""
     filters: tuple[Filter, ...]
     """All five, at their own threshold."""
     accepted: tuple[Accepted, ...]
@@ -345,7 +345,7 @@ def _filter(name: FilterName, value: float | None) -> Filter:
 
 
 def _finite(answer: Tensor) -> Tensor:
-    """In fp64, with zeros where it is not finite: a mask's infinities are the same in all draws."""
+    """The answer in fp64, with zeros where it is not finite: a mask's infinities are the same in all draws."""
     wide = as_real(answer).to(torch.float64)
     return wide.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 

@@ -49,7 +49,7 @@ class ExpectedSet:
         return sum(output.nbytes for output in self.outputs) + sum(a.nbytes for a in self.arguments.values())
 
     def looser(self, times: float, *, rms_times: float = 1.0) -> ExpectedSet:
-        """The same with so many times the limits: of single elements, and of all together."""
+        """A copy with so many times the limits of single elements and of all together."""
         outputs = tuple(
             output if output.scale is None else replace(output, scale=output.scale.looser(times, rms_times))
             for output in self.outputs

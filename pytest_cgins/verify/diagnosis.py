@@ -54,7 +54,7 @@ class Answered:
     got: Sequence[Tensor]
     """The answer, complex tensors as pairs; () if it could not be compared."""
     checks: Sequence[Check]
-    """Of the answer."""
+    """Checks of the answer."""
 
     @property
     def passed(self) -> bool:
@@ -186,7 +186,7 @@ Outputs = tuple[Tensor, ...] | None
 
 
 def _greatest_distance(failed: Sequence[Answered], answer: Callable[[InputSet], Outputs]) -> float:
-    """Of the sets, up to the first that is too far."""
+    """The greatest distance over the sets, up to the first that is too far."""
     greatest = 0.0
     for failure in failed:
         outputs = answer(failure.inputs)
@@ -280,7 +280,7 @@ _EIGHT = "8 significant bits, as bf16 has"
 
 
 def _imprecisions(input_set: InputSet, builder: InputSetBuilder) -> Iterator[_Imprecision]:
-    """Those that a kernel for this call may have, and that are not allowed."""
+    """The imprecisions that a kernel for this call may have although they are not allowed."""
     try:
         products = multiply(operators(input_set.call, input_set.layout, input_set.context, builder.device))
     except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
@@ -438,7 +438,7 @@ _REARRANGED: tuple[tuple[str, Callable[[Tensor, ExpectedOutput], Tensor]], ...] 
 
 
 def _factor(got: Tensor, output: ExpectedOutput) -> float:
-    """By which an answer is the right one most nearly; 1 if that is hardly another number."""
+    """The factor that brings the right answer closest to this one; 1 if it is close to 1."""
     assert output.scale is not None
     y, r = got.to(torch.float64).reshape(-1), output.scale.reference.to(torch.float64).reshape(-1)
     regular = torch.isfinite(y) & torch.isfinite(r)

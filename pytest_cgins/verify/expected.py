@@ -36,7 +36,7 @@ class GoldElements:
     positions: Tensor | None
     """Their row-major numbers, int64; None if they are all elements in order."""
     statistics: Statistics
-    """Of the whole output, as it was recorded."""
+    """Statistics of the whole output, as recorded."""
     shape: tuple[int, ...]
     """Sizes of the whole output."""
 

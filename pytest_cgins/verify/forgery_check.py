@@ -193,7 +193,7 @@ def _row(pattern: tuple[float, float]) -> str:
 
 
 def _dtype(input_set: InputSet, semantics: Semantics) -> torch.dtype:
-    """Of the data that the rows are in."""
+    """Dtype of the data that the rows are in."""
     data = inputs.data(semantics, input_set.tensors())
     return data[0][1].dtype if data else torch.float32
 

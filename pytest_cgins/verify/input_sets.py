@@ -39,7 +39,7 @@ class InputSet:
     call: OpCall
     """The call, with device arguments set to the case's device."""
     context: Context
-    """Its context."""
+    """The context of the call."""
     probe: str = ""
     """The probe that it is there for; "" if it decides whether the kernel is right."""
     origin: InputSet | None = None
@@ -76,7 +76,7 @@ class InputSetBuilder:
     trace: Trace
     """The trace."""
     call: OpCall
-    """Its call, with device arguments set to the device."""
+    """The trace's call, with device arguments set to the device."""
     device: str
     """`cpu` or `cuda:0`."""
     tf32: bool = False

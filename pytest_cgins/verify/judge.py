@@ -93,7 +93,7 @@ class JudgeService:
 
     @serves(EmptyMessage)
     def describe(self, request: EmptyMessage, buffers: list[Buffer]) -> tuple[Machine, list[Buffer]]:
-        """Which devices there are."""
+        """The devices of this machine."""
         del request, buffers
         kinds = [kind for kind in DEVICES if device_of(kind).count()]
         names = [f"{kind}:{index}" for kind in kinds for index in range(device_of(kind).count())]
@@ -374,7 +374,7 @@ class _Answers:
         return unpack(self.first[name].tensors, self._buffers[name], self.device)
 
     def digest(self, name: str) -> str:
-        """Of the first answer to a set."""
+        """Digest of the first answer to a set."""
         return _digest(self.first[name].tensors, self._buffers[name])
 
     def seconds(self, expected: dict[str, ExpectedSet]) -> Iterator[DeviatingAnswer]:
@@ -392,7 +392,7 @@ class _Answers:
 
 
 def _digest(header: Header, buffer: Buffer) -> str:
-    """Of an answer: how its tensors lie, and all their bytes."""
+    """Digest of an answer: how its tensors lie, and all their bytes."""
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     if buffer.nbytes:
         digest.update(buffer.view())

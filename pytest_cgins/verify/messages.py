@@ -107,7 +107,7 @@ class PackedInputs(Document):
     call: OpCall
     """The call."""
     tensors: Header
-    """Its argument tensors."""
+    """Layout of the set's argument tensors."""
     outputs: tuple[TensorMeta, ...]
     """What a launcher's outputs are allocated by."""
     context: Context = field(default_factory=Context)
@@ -140,7 +140,7 @@ class KernelRequest(Document):
     import_root: str = ""
     """Folder that the op's module is imported from."""
     probes: tuple[str, ...] = ()
-    """Those that are switched on."""
+    """Probes that are switched on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class RaisedError(Document):
     kind: _Text
     """Class of the exception."""
     message: _Text
-    """Its text."""
+    """The error's text."""
     remedy: _Text = ""
     """What to do about an error of ours."""
     trace: _Text = ""
@@ -309,7 +309,7 @@ class RepeatCalls(Document):
     """Call an arm in a row, for whoever times it from outside."""
 
     arm: ArmName
-    """Which."""
+    """The arm."""
     calls: int
     """How often."""
 
@@ -321,7 +321,7 @@ class TimedAnswer(Document):
     name: str
     """The set."""
     when: When
-    """Which of its calls."""
+    """The call that gave the answer."""
     tensors: Header
     """Outputs, and after them the mutated inputs."""
     error: RaisedError | None = None
@@ -333,7 +333,7 @@ class FinishedTiming(Document):
     """What there is to judge after a kernel was timed; one buffer an answer."""
 
     answers: tuple[TimedAnswer, ...]
-    """Of the last calls, and of some afterwards."""
+    """Answers of the last calls, and of some afterwards."""
     observed: Facts
     """What probes saw."""
 
@@ -346,7 +346,7 @@ class PrepareOptions:
     """What a kernel's entry in cgins.yaml asks of the preparation of a trace; kernels with equal ones share it."""
 
     probes: frozenset[str] = frozenset()
-    """Those of `PREPARED` that are switched on."""
+    """Probes of `PREPARED` that are switched on."""
     claims: tuple[str, ...] = ()
     """What the kernel is said to take beyond what was recorded."""
     declared: Declared = field(default_factory=Declared)
@@ -362,15 +362,15 @@ class CaseRequest(Document):
     """What the reference worker must know to prepare and to judge a case."""
 
     case: Case
-    """Which."""
+    """The case."""
     tolerance: Tolerance
     """The kernel's."""
     seed: int
-    """Of the fresh inputs."""
+    """Seed of the fresh inputs."""
     import_root: str = ""
     """Folder that the op's module is imported from."""
     probes: tuple[str, ...] = ALWAYS
-    """Those that are switched on."""
+    """Probes that are switched on."""
     exceptions: tuple[ProbeException, ...] = ()
     """What the kernel is excused from."""
     repeatability: Repeatability = field(default_factory=Repeatability)
@@ -405,7 +405,7 @@ class PreparedCase(Document):
     drift: str | None
     """How torch no longer gives what was recorded; then there are no sets."""
     sets: tuple[PackedInputs, ...]
-    """Those that decide, and those of probes."""
+    """The deciding sets and the probes' sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,7 +413,7 @@ class JudgeAnswers(Document):
     """Compare a kernel's answers; the buffers are those of `answers`."""
 
     case_request: CaseRequest
-    """That of the preparation."""
+    """The request that the case was prepared with."""
     answers: KernelAnswers
     """Under the sets' own names."""
 
@@ -437,11 +437,11 @@ class JudgeTiming(Document):
     """Judge what was seen of a kernel while it was timed; one buffer an answer."""
 
     case_request: CaseRequest
-    """That of the preparation."""
+    """The request that the case was prepared with."""
     cold: bool
     """Whether inputs came from memory."""
     median_ns_per_call: float
-    """Of the kernel."""
+    """Median time of the kernel."""
     launch_ns: float
     """What the launch of a kernel that does nothing takes."""
     timing: FinishedTiming
@@ -478,10 +478,10 @@ class OutputMetas(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine(Document):
-    """Which devices there are."""
+    """The devices of this machine."""
 
     environments: dict[str, Environment]
-    """By `cpu` and `cuda`."""
+    """Environments by `cpu` and `cuda`."""
     devices: tuple[str, ...]
     """`cpu`, `cuda:0`, …"""
     locks: dict[str, str]

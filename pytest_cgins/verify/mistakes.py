@@ -33,7 +33,7 @@ _WHOLE = ("weight", "var", "scale", "gamma")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """One of them."""
+    """A mistake that a kernel may make in a call."""
 
     words: str
     """What the other call is like: `without bias`."""

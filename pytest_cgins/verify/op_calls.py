@@ -1,4 +1,4 @@
-"""Which operators of torch an op consists of: what a kernel that replaces it must not call, and what it may differ in."""
+"""Finds the operators of torch that an op consists of: what a kernel that replaces it must not call, and what it may differ in."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Preparation:
     builder: InputSetBuilder
     """Made the sets, and makes torch's answers to others."""
     semantics: Semantics
-    """Of the call."""
+    """Semantics of the call."""
     at_origin: Callable[[], tuple[ExpectedOutput, ...]]
     """What is expected of the recorded inputs on the type of device that recorded them."""
     not_run: Mapping[str, str] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Preparation:
         return gold_drift(outputs, tolerance, self.trace.origin, device, self.at_origin)
 
     def op_calls(self, device: str) -> dict[str, int]:
-        """Which operators torch's own op runs on the first set; none if they cannot be seen."""
+        """The operators that torch's own op runs on the first set; none if they cannot be seen."""
         if not self.calls:
             try:
                 self.calls.append(op_calls(self.call, self.sets[0].layout, self.context, device))

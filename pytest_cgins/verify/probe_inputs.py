@@ -13,7 +13,7 @@ from pytest_cgins.verify.probes import arguments, layouts, second_precision, siz
 from pytest_cgins.verify.size_search import ProbedCall
 
 Maker = Callable[[ProbedCall, str], tuple[list[InputSet], str]]
-"""Of the call and the key of a draw: sets, or none and why."""
+"""Takes a call and the key of a draw; gives sets, or none and why."""
 
 
 def make(probed_call: ProbedCall, wanted: Container[str]) -> tuple[list[InputSet], dict[str, str], list[str]]:

@@ -1,4 +1,4 @@
-"""From what probes saw, and from the answers to their sets of inputs, to what a kernel fails with."""
+"""Turns what probes saw, and the answers to their sets of inputs, into the probes' results."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class DeviatingAnswer:
     error: str
     """What the kernel raised instead; "" if nothing."""
     reused: bool = False
-    """Of `late_work`: a later call's answer lies on the same memory. Of `fresh_memory`: see `verify.probes.fresh_memory`."""
+    """For `late_work`: a later call's answer lies on the same memory. For `fresh_memory`: see `verify.probes.fresh_memory`."""
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Context
 
 DRAWS = 32
-"""Of torch, each with another seed."""
+"""Number of torch's draws, each with another seed."""
 _LIMIT = 8.0
 """Standard deviations, of as many draws: reached by chance once in a thousand million."""
 _CLIP = 3.0
@@ -25,7 +25,7 @@ _CLIP = 3.0
 _SAMPLED = 1 << 14
 """Elements that numbers are taken of, half of them the first ones and half the last."""
 _ROUNDINGS = 8.0
-"""By so many of the dtype's roundings one of two values may be missed."""
+"""Number of the dtype's roundings by which one of two values may be missed."""
 _STATISTICS = ("level", "magnitude", "spread", "dependence of neighbours", "dependence of rows")
 
 Domain = tuple[float, float]

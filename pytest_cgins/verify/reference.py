@@ -45,7 +45,7 @@ class Answers:
     """How the reference was made where float64 was not to be had; "" otherwise."""
 
     def arranged(self, arrange: Callable[[Sequence[Tensor]], list[Tensor]]) -> Answers:
-        """These in the form in which answers are compared."""
+        """The answers in the form in which they are compared."""
         names = ("answer", "answer32", "reference", "perturbed", "rounded")
         parts = ((name, getattr(self, name)) for name in names)
         arranged: dict[str, Any] = {name: part and tuple(arrange(part)) for name, part in parts}
@@ -218,12 +218,12 @@ def _changed(inputs: Layout, after: Sequence[Tensor], device: str) -> tuple[int,
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    """Its bytes in row-major order: unlike numbers, they are equal where NaN is."""
+    """The tensor's bytes in row-major order: unlike numbers, they are equal where NaN is."""
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
 def widen(inputs: Layout, dtype: torch.dtype) -> Layout:
-    """The same tensors with floating and complex ones widened to `dtype`; strides and aliases are kept.
+    """The tensors with floating and complex ones widened to `dtype`; strides and aliases are kept.
 
     A storage that tensors of several dtypes share is split, one storage a tensor: bytes that are two
     things at once cannot be widened as both.

@@ -15,7 +15,7 @@ from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 TF32_BITS = 10
 """Stored bits of a TF32 fraction; 11 are significant."""
 BF16_BITS = 7
-"""Those of bf16; 8 are significant."""
+"""Stored mantissa bits of bf16; 8 are significant."""
 _INTEGERS = {torch.float32: torch.int32, torch.float64: torch.int64}
 _MOST_STEPS = 1 << 27
 """Products that are added up one by one; more would take longer than a second or two."""

@@ -42,7 +42,7 @@ class OpFacts:
 
 
 def _ends(low: float | None, high: float | None) -> tuple[float, float]:
-    """Of a domain: infinite where an end is open."""
+    """Ends of a domain: infinite where an end is open."""
     return -math.inf if low is None else float(low), math.inf if high is None else float(high)
 
 
@@ -84,7 +84,7 @@ class Entry:
     """What is known of one op."""
 
     kind: Kind = "other"
-    """Which edge rows it gets."""
+    """The kind of edge rows it gets."""
     real: bool = False
     """Whether any real number is a legal input; otherwise fresh inputs keep the recorded sign."""
     lanes: Lanes = "last"
@@ -147,7 +147,7 @@ ENTRIES: Mapping[str, Entry] = {
         Entry(chooses=True),
     ),
 }
-"""By the word that `call.word` takes from an op's name. Ops that are missing here are recognised by their words."""
+"""Semantics by the word that `op_word` takes from an op's name. Ops that are missing here are recognised by their words."""
 
 _UNIT = (0.0, 1.0)
 _ANY = (-math.inf, math.inf)

@@ -1,4 +1,4 @@
-"""Which sizes of a call may change, together or alone, and argument tensors of other sizes.
+"""Finds which sizes of a call may change, together or alone, and argument tensors of other sizes.
 
 What was recorded is repeated where it must stay as it is.
 """
@@ -29,7 +29,7 @@ Spot = tuple[int, int]
 
 
 class Places:
-    """Which sizes of a call may move: those within rows of the data first, then all others."""
+    """The sizes of a call that may move: those within rows of the data first, then all others."""
 
     def __init__(self, call: OpCall, semantics: Semantics, recorded: Sequence[torch.Tensor]) -> None:
         layout = lay_out(recorded, copy=False)

@@ -74,11 +74,11 @@ class ProbedCall:
     """A recorded call from which probes make further sets of inputs."""
 
     builder: InputSetBuilder
-    """Of the trace."""
+    """Builder of the trace's sets."""
     semantics: Semantics
-    """Of its call."""
+    """Semantics of the call."""
     recorded: Sequence[torch.Tensor]
-    """Its argument tensors, on the CPU."""
+    """Recorded argument tensors, on the CPU."""
     reference_set: InputSet
     """The deciding set from whose numbers the probes' sets are made."""
     key: str
@@ -136,7 +136,7 @@ class SizeSearch:
         return [] if gold is None else [tensor.meta for tensor in gold.tensors]
 
     def nbytes(self, moves: Moves) -> int:
-        """Of all arguments after moves."""
+        """Bytes of all arguments after moves."""
         return sum(
             math.prod(self.places.shape(index, moves)) * ITEMSIZE[meta.dtype]
             for index, meta in enumerate(self.places.metas)
@@ -357,7 +357,7 @@ class SizeSearch:
             yield from ((index, dim) for dim, size in enumerate(shape) if meta.shape[dim] != size)
 
     def _shapes(self, moves: Moves, overlay: Mapping[Spot, int] = _NOTHING) -> list[tuple[int, ...]]:
-        """Those of all tensors after moves, and with some dimensions replaced."""
+        """The shapes of all tensors after moves, with some dimensions replaced."""
         return [
             tuple(overlay.get((index, dim), size) for dim, size in enumerate(self.places.shape(index, moves)))
             for index in range(len(self._recorded))

@@ -22,7 +22,7 @@ from pytest_cgins.verify.locate import number, position
 from pytest_cgins.verify.semantics import integer_of, is_true, op_word
 
 Window = Callable[[Tensor], Tensor]
-"""From positions (rows, positions of a row) to whether each lies where the op looks."""
+"""Maps positions (rows, positions of a row) to whether each lies where the op looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class Indices:
     """What an output of positions is held against."""
 
     declared: IndexOutput
-    """Which argument they point into."""
+    """The argument that the positions point into."""
     values: Tensor
-    """That argument, (rows, values of a row)."""
+    """Values of that argument, (rows, values of a row)."""
     order: Tensor
     """Row-major numbers of the output's elements, (rows, positions of a row)."""
     shape: tuple[int, ...]
@@ -307,7 +307,7 @@ def chooses_extremes(target: Indices, answers: Sequence[Tensor]) -> bool:
 
 
 Arrangement = Callable[[Sequence[Tensor]], list[Tensor]]
-"""From an answer to the form in which answers are compared."""
+"""Maps an answer to the form in which answers are compared."""
 
 
 def arrangement(call: OpCall, argument: Tensor | None, own: Sequence[Tensor]) -> Arrangement | None:

@@ -95,7 +95,7 @@ class Scale:
     """C and c."""
 
     def looser(self, times: float, rms_times: float = 1.0) -> Scale:
-        """The same with so many times the limit of single elements, and of all together."""
+        """A copy with so many times the limit of single elements, and of all together."""
         constants = self.constants
         return replace(
             self,

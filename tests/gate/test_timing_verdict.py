@@ -268,7 +268,7 @@ def test_noise_that_no_budget_overcomes_has_another_remedy() -> None:
     verdict = decided(measured(base(0.0, 3.0)))
     _, could, remedy = verdict.message.splitlines()
     assert could == (
-        "block noise is 250%: 64 blocks would not detect even a doubled time, the target is 5%; no number of blocks "
+        "block noise is 250%: 64 blocks detect not even a doubled time, the target is 5%; no number of blocks "
         "is enough"
     )
     assert remedy == "→ run it again while nothing else runs on the device and the host"

@@ -1,4 +1,4 @@
-"""The same sandbox by bubblewrap, which some systems allow where they forbid others to make namespaces."""
+"""Builds the sandbox with bubblewrap, which some systems allow to make namespaces although they forbid others."""
 
 from __future__ import annotations
 

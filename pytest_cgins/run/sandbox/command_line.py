@@ -29,9 +29,9 @@ class Fence:
         self.bwrap = ""
         """Path of bubblewrap; "" to make the namespaces ourselves."""
         self.paths: dict[str, list[str]] = {name: [] for name in PATHS}
-        """By name, in the order given."""
+        """Paths by the name of their option, in the order given."""
         self.numbers: dict[str, int] = {}
-        """By name; what is absent is not limited."""
+        """Limits by name; an absent one is not limited."""
         for word in self.words:
             name, _, value = word.partition("=")
             if name in self.paths:

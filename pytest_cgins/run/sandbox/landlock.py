@@ -19,7 +19,7 @@ _SCOPES = 3
 
 
 def version() -> int:
-    """Of Landlock's interface; 0 where there is none."""
+    """The version of Landlock's interface; 0 where there is none."""
     found: int = system.libc.syscall(_CREATE, None, 0, _VERSION)
     return max(0, found)
 

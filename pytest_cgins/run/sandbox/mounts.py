@@ -73,7 +73,7 @@ def seal(path: str) -> None:
 
 
 def _seal_one_by_one(path: str) -> None:
-    """As `seal`, for kernels before 5.12, or where one of many mounts refuses."""
+    """Seal mount by mount, for kernels before 5.12, or where one of many mounts refuses."""
     with open(f"{_OLD}/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
         lines = [line.split() for line in file]
     for fields in lines:

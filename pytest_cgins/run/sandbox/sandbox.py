@@ -111,7 +111,7 @@ class Sandbox:
         return ["/usr/bin/env", *unset, *variables, *launcher, *words]
 
     def around(self, *, visible: Iterable[Path], hidden: Iterable[Path]) -> Sandbox:
-        """The same, showing and hiding more."""
+        """A copy of this sandbox that shows and hides more."""
         return replace(self, visible=(*self.visible, *visible), hidden=(*self.hidden, *hidden))
 
     def available(self) -> str:
@@ -119,7 +119,7 @@ class Sandbox:
         return _trouble(self.way) if self.way else "" if _found_way() else _why_not()
 
     def for_tool(self, *, writable: Path) -> Sandbox:
-        """The same for a tool that starts the worker and writes into a folder, which the worker does not.
+        """A sandbox for a tool that starts the worker and writes into a folder, which the worker does not.
 
         The scratch folder is another one than where temporary folders are made: Landlock allows all below a folder.
         """

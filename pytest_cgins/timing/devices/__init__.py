@@ -33,7 +33,7 @@ class TimedDevice(Device):
 
     @abstractmethod
     def matmul_dtypes(self) -> tuple[str, ...]:
-        """Of `measured_peaks.MATMUL_DTYPES` what it multiplies by itself: emulated types are no peak."""
+        """The dtypes of `measured_peaks.MATMUL_DTYPES` that it multiplies in hardware: emulated types are no peak."""
 
     @abstractmethod
     def make_timer(
@@ -73,7 +73,7 @@ class TimedDevice(Device):
 
 
 def timed_device(name: str) -> TimedDevice:
-    """As `device_of`."""
+    """The device of a name, as `device_of` finds it, if it can be timed."""
     device = device_of(name)
     assert isinstance(device, TimedDevice)
     return device

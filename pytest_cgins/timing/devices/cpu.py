@@ -16,7 +16,7 @@ from pytest_cgins.timing.peaks import Peaks
 from pytest_cgins.timing.timer import Arms, Timer
 
 COPIES_NBYTES = 2**31
-"""Of the host's memory that tensors may take."""
+"""Most of the host's memory that copies of tensors may take."""
 HZ = 6e9
 NBYTES_PER_CYCLE = 192
 FLOPS_PER_CYCLE = 4096
@@ -39,7 +39,7 @@ class Cpu(TimedDevice):
         return 1
 
     def model(self) -> str:
-        """As the kernel or the platform gives it; "unknown CPU" if neither does."""
+        """The CPU's name from the kernel or the platform; "unknown CPU" if neither gives one."""
         if _CPU_INFO.exists():
             for line in _CPU_INFO.read_text(errors="replace").splitlines():
                 key, _, value = line.partition(":")
@@ -84,7 +84,7 @@ class Cpu(TimedDevice):
         return self.torch_name
 
     def last_level_cache_nbytes(self) -> int:
-        """Of the caches that the first core reaches."""
+        """Size of the last cache that the first core reaches."""
         return max((_cache_nbytes(path) for path in _CACHES.glob("index*/size")), default=0)
 
     def peaks(self) -> Peaks:
@@ -131,7 +131,7 @@ def clock_policy() -> str:
 
 
 def cores() -> list[int]:
-    """Those that the process may use."""
+    """The cores that the process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 0))

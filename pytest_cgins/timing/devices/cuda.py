@@ -28,7 +28,7 @@ CAPABILITY_MAJOR = 75
 L1_NBYTES_PER_CYCLE = 128
 TENSOR_FLOPS_PER_CYCLE = {7: 1024, 8: 2048, 9: 4096}
 NEWEST_TENSOR_FLOPS_PER_CYCLE = 16384
-"""Of half-precision numbers, dense, a multiprocessor; by major compute capability."""
+"""Half-precision operations of a multiprocessor in a cycle, dense: by major compute capability, and for all newer ones."""
 
 
 class Cuda(TimedDevice):
@@ -137,11 +137,11 @@ class Cuda(TimedDevice):
         )
 
     def lock_key(self) -> str:
-        """By its UUID: its index depends on CUDA_VISIBLE_DEVICES."""
+        """The GPU's UUID, because its index depends on CUDA_VISIBLE_DEVICES."""
         return f"gpu-{self._properties().uuid}"
 
     def last_level_cache_nbytes(self) -> int:
-        """Of its L2."""
+        """Size of the L2 cache."""
         return int(self._properties().L2_cache_size)
 
     def peaks(self) -> Peaks | None:

@@ -44,7 +44,7 @@ class State(NamedTuple):
 
 
 def state() -> State:
-    """That of now."""
+    """The present state."""
     half, one = 0.5, 1.0  # names, since constants are multiplied by the compiler
     flushes = _LEAST_NORMAL * half == 0.0 or _LEAST * one == 0.0
     return State(flushes, _FE_TONEAREST if _rounding is None else _rounding())

@@ -17,7 +17,7 @@ MOST_PAIRS = 512
 LEAST_PAIRS = 64
 """Before it is given up that calls are ahead."""
 LEAST_LEAD = 0.1
-"""Of all pairs: those that calls are ahead in less those that they are behind in, to go on."""
+"""Least lead of calls over idle spells, as a share of all pairs, to take more pairs."""
 BUDGET_S = 2.0
 CERTAIN = 1e6
 _SPIN_S = 0.001
@@ -25,7 +25,7 @@ SHARES = (0.25, 0.5, 0.9)
 """Of their money that gamblers bet on one sign: a small one suits many contrary pairs, a great one few."""
 
 Pair = Sequence[int]
-"""By how many bytes the count rose during a call, and during an idle spell."""
+"""Bytes that the count rose by during a call, and during an idle spell."""
 
 
 def observe(
@@ -53,7 +53,7 @@ def observe(
 
 
 def _step(act: Callable[[], None], taken: Callable[[], int]) -> tuple[int, float]:
-    """By how much the count rose, and how long it took."""
+    """The rise of the count, and the time it took."""
     before = taken()
     start = time.monotonic()
     act()

@@ -1,4 +1,4 @@
-"""Which operators of ATen do the same work, and which do none.
+"""Lists the operators of ATen that do the same work, and those that do none.
 
 Names are those of torch's schemas without underscores at either end, so that in-place and internal forms fall
 together; operators that are not torch's go by their whole names, `namespace::name`. Versions of torch differ in what a function decomposes into, never much in these names.
@@ -23,7 +23,7 @@ _FAMILIES = {
     "pooling": r"((mkldnn_)?(adaptive_|fractional_)?(max|avg)_pool[123]d(_with_indices)?(_backward.*)?)",
     "recurrence": r"((cudnn_|mkldnn_)?(rnn|lstm|gru)(_tanh|_relu)?(_cell|_layer)?(_backward.*)?|thnn_fused_.*)",
 }
-"""By what they compute, backwards included: the heavy part of whatever they stand in."""
+"""Operators by what they compute, backward included: the expensive part of the ops that call them."""
 _ALIKE = {
     "oneDNN's layout": r"to_mkldnn|mkldnn_reorder_.*",
     "relu": r"relu6?|threshold|hardtanh|leaky_relu|prelu(_kernel)?|rrelu(_with_noise)?",

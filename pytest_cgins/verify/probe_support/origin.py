@@ -43,7 +43,7 @@ class Origins:
 
     @classmethod
     def for_request(cls, request: KernelRequest) -> Origins:
-        """Those of the kernel of a request."""
+        """The origins for the kernel of a request."""
         source = request.kernel.source
         return cls(source.files, {request.import_root, source.import_root})
 

@@ -20,7 +20,7 @@ class PreparedCall:
     """A call of the kernel on inputs of its own."""
 
     inputs: Sequence[torch.Tensor]
-    """Its tensors."""
+    """Tensors of the call."""
     written: Sequence[torch.Tensor]
     """Memory that it is to write and that is there before it is made: outputs and scratch that were allocated for it, inputs
     that the op changes."""
@@ -104,7 +104,7 @@ class Deviation:
     error: RaisedError | None = None
     """What the kernel raised instead."""
     reused: bool = False
-    """Of `late_work`: the answer to a later set lies on the same memory. Of `fresh_memory`: see there."""
+    """For `late_work`: the answer to a later set lies on the same memory. For `fresh_memory`: see there."""
 
 
 def attempt(run: Callable[[], _Result]) -> tuple[_Result | list[Any], RaisedError | None]:

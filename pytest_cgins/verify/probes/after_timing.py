@@ -36,7 +36,7 @@ from pytest_cgins.verify.probes.registry import When
 
 NAME = "after_timing"
 SHARE = 0.1
-"""Of the time that blocks take, what looking at the calls between may take besides."""
+"""Share of the blocks' time that checking the calls between them may take."""
 LEAST_S = 5e-3
 """For a block, however short."""
 
@@ -112,7 +112,7 @@ class Repeats:
                 return
 
     def given(self) -> Iterator[ObservedAnswer]:
-        """Of the sets that had more than one answer, the first and the one that is farthest from it."""
+        """The first answer and the one farthest from it, for each set that had more than one."""
         for name, (_, answer) in self._farthest.items():
             yield ObservedAnswer(name, "among", self._first[name])
             yield ObservedAnswer(name, "among", answer)

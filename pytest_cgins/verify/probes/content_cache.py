@@ -45,7 +45,7 @@ TOGETHER = 8
 TOGETHER_NS = 1e6
 """As far as they take no longer, with the writing of their numbers."""
 IN_A_ROW_S = 2.5e-3
-"""Of calls on the timed numbers before a call is timed, but at least two and at most forty."""
+"""Time of the calls on the timed numbers before a timed call, but at least two calls and at most forty."""
 OTHERS = 8
 """Calls on unseen numbers before it otherwise, unless they are slow: a processor learns the branches of a small sort."""
 SLOW_NS = 2e7
@@ -56,15 +56,15 @@ RATIO_IN_A_ROW = 3.0
 DIFFERENCE_NS = 5000.0
 LEARNED_NS = 2e5
 MOST_TURNED = 2 / 7
-"""Of all pairs, those whose first sighting was not slower, to go on."""
+"""Largest share of pairs in which the unseen numbers were not slower, to take another round."""
 CERTAIN = 2**14
-"""As for all of 14 pairs, which are two rounds of calls that are not slow."""
+"""Odds from which the probe trips, as of 14 pairs in a row, which are two rounds of fast calls."""
 
 Pair = tuple[float, float]
 """Nanoseconds on unseen and on seen content."""
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""By size in bytes: other orders are of bits, whatever the type."""
+"""Integer dtypes by size in bytes: bits are reordered, whatever the type."""
 
 _copy = torch.Tensor.copy_
 _roll = torch.roll

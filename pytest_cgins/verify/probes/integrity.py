@@ -287,7 +287,7 @@ def doubt() -> None:
 
 
 def fingerprint() -> Fingerprint:
-    """That of this process, taken when it is first asked for."""
+    """The fingerprint of this process, taken at the first call."""
     if not _taken:
         _taken.append(Fingerprint())
     return _taken[0]

@@ -108,7 +108,7 @@ def _movable(original: InputSet) -> Iterator[int]:
 
 
 def _transposed(tensor: Tensor) -> Tensor:
-    """Its dimensions in reverse order in memory."""
+    """A copy with its dimensions in reverse order in memory."""
     order = list(reversed(range(tensor.ndim)))
     return tensor.permute(order).contiguous().permute(order)
 
@@ -131,7 +131,7 @@ def _outer_exchanged(tensor: Tensor) -> Tensor:
 
 
 def _misaligned(tensor: Tensor) -> Tensor:
-    """The same strides, one element behind an aligned address."""
+    """A copy with the same strides, one element behind an aligned address."""
     span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     placed = torch.zeros(span + 1, dtype=tensor.dtype).as_strided(tensor.shape, tensor.stride(), 1)
     return placed.copy_(tensor)

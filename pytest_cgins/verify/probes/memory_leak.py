@@ -123,7 +123,7 @@ class Leak:
             self._tensors, self._error = attempt(lambda: self._trial.rerun(poisoned=poisoned))
 
     def _pairs(self) -> list[tuple[int, int]]:
-        """By how much the shared count rises in calls, and in idle spells of the same length."""
+        """The rises of the shared count in calls, and in idle spells of the same length."""
 
         def call() -> None:
             _, self._error = attempt(self._trial.rerun)
@@ -177,7 +177,7 @@ _WHERE = {
 
 
 def _leaking(series: Mapping[str, Sequence[int]]) -> list[str]:
-    """Which of our own counts rise in every call; the first calls are not looked at."""
+    """The process' own counts that rise in every call; the first calls are not looked at."""
     return [key for key, values in series.items() if key != SHARED and _grows(values, grainy=key in GRAINY)]
 
 

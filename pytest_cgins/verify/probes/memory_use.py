@@ -99,7 +99,7 @@ def judge(facts: Sequence[dict[str, Any]], torchs: Callable[[str], int] = lambda
 
 
 def _excess(entry: dict[str, Any]) -> int:
-    """By how many bytes a call passed its bound."""
+    """Bytes by which a call exceeded its bound."""
     return _taken(entry) - _bound(entry)
 
 

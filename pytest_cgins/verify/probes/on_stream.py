@@ -133,7 +133,7 @@ def _writes_late(trial: RerunnableCall) -> bool:
 
 
 def _stream(trial: RerunnableCall) -> torch.cuda.Stream:
-    """Of high priority: torch gives out its streams again, and others are rarely asked for."""
+    """A stream of high priority: torch reuses its streams, and these are rarely asked for."""
     return torch.cuda.Stream(torch.device(trial.device), priority=-1)  # type: ignore[no-untyped-call]
 
 

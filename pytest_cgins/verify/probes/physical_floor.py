@@ -17,7 +17,7 @@ from pytest_cgins.timing.peaks import Peaks
 NAME = "physical_floor"
 SHARE = 0.5
 OVERLAP = 0.5
-"""Of a launch: by programmatic dependent launch the next one may begin so much earlier."""
+"""Share of a launch that may overlap: by programmatic dependent launch the next one may begin so much earlier."""
 
 
 def floor_ns_per_call(work: Work, peaks: Peaks, *, cold: bool, launch_ns: float = 0.0) -> float:

@@ -51,20 +51,20 @@ PROBE_SPECS = {
     "initcheck": ProbeSpec(Reason.INITCHECK),
     "synccheck": ProbeSpec(Reason.SYNCCHECK),
 }
-"""By name, in the order in which reports list them."""
+"""All probes by name, in the order in which reports list them."""
 CHEATS = frozenset({
     Reason.STALE_ANSWER, Reason.LATE_WORK, Reason.LAZY_OUTPUT, Reason.OP_CALLBACK, Reason.TAMPERING, Reason.SNOOPING,
     Reason.WRONG_AFTER_TIMING, Reason.TOO_FAST, Reason.L2_CARVE_OUT,
 })  # fmt: skip
 """What makes a kernel `SUSPECT`: honest code has no use for it. With any other reason it is `INCORRECT`, as it is merely wrong."""
 ALWAYS = ("poison", "guards", "inputs_unchanged", "on_stream", "physical_floor")
-"""Those that no level leaves out: without them an answer or a time is not the kernel's."""
+"""Probes that no level leaves out: without them an answer or a time is not the kernel's."""
 PREPARED = frozenset(name for name, spec in PROBE_SPECS.items() if not spec.fast)
-"""Those that have sets of inputs of their own."""
+"""Probes that have sets of inputs of their own."""
 SANITIZED = frozenset(SANITIZERS)
-"""Those that `--cgins-sanitize` switches on, and no level."""
+"""Probes that `--cgins-sanitize` switches on, and no level."""
 TIMED = frozenset({"after_timing", "content_cache", "physical_floor", "l2_carve_out"})
-"""Those that look at a kernel while it is timed."""
+"""Probes that look at a kernel while it is timed."""
 
 
 def switched_on(level: str, excused: Iterable[str] = (), *, sanitize: Iterable[str] = ()) -> tuple[str, ...]:

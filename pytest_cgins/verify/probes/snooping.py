@@ -188,7 +188,7 @@ RULES: Mapping[str, tuple[_Rule, ...]] = {
     "code.__new__": (_says("makes code objects"),),
     "compile": (_Rule(_compiles),),
 }  # fmt: skip
-"""By audit event."""
+"""Checks by audit event."""
 
 
 _BUFFER = "ctypes.cdata/buffer"
