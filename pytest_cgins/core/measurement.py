@@ -134,7 +134,7 @@ class Comparison(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline(Document):
-    """A call's work held against what the device was measured to do."""
+    """A call's work compared with what the device was measured to do."""
 
     nbytes: int
     """Bytes that the call reads and writes: each tensor once."""

@@ -208,7 +208,7 @@ class SessionReport(Document):
     """Cases that the base revision has and this session's files do not: `cgins.yaml::KERNEL/…`, with the path from
     the folder where pytest began. Cases that the command line left out are not among them."""
     base_revision: str = ""
-    """What the cases were held against: `1a2b3c4d5e (merge-base with main)`; "" if nothing."""
+    """What the cases were compared with: `1a2b3c4d5e (merge-base with main)`; "" if nothing."""
     stale: tuple[str, ...] = ()
     """What changed after it was tested, one line a kernel or pack: its evaluations are not those of the files."""
     empty: bool = False
@@ -220,13 +220,13 @@ class SessionReport(Document):
     told_only: bool = False
     """Whether missing cases fail nowhere: this is no pull request's run, and no `--cgins-baseline` was given."""
     coverage_note: str = ""
-    """Why cases were not held against the base revision's; "" if they were."""
+    """Why cases were not compared with the base revision's; "" if they were."""
     weaker: tuple[str, ...] = ()
     """Settings, pipelines and options of pytest that are weaker than at the base revision, one line each."""
     allow_weaker: bool = False
     """Whether `--cgins-allow-weaker` lets them pass."""
     unread: bool = False
-    """Whether they were to be held against it, and it could not be read: as `missing` that fails in CI."""
+    """Whether cases were to be compared with the base, and it could not be read; like `missing`, that fails in CI."""
     suite_tests: int = 0
     """`--cgins-suite-tests`: tests of the suite that several runs make up; 0 where the run counted its own."""
     shard: Shard | None = None

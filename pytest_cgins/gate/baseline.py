@@ -1,4 +1,4 @@
-"""Cases and settings of `cgins.yaml` files, held against those that they had at the base revision.
+"""Cases and settings of `cgins.yaml` files, compared with those that they had at the base revision.
 
 Nothing is stored between runs: the files of the base revision are read from git, so that every run of the same
 commits says the same.

@@ -51,7 +51,7 @@ class SizeClass(Document):
     spread: float
     """τ̂: standard deviation between processes of the median log ratio of a kernel to itself."""
     spread_upper: float
-    """Upper bound of τ at 95%, for normal noise. Slowdowns of 2.5 times this are let pass beyond what is tolerated."""
+    """Upper bound of τ at 95%, for normal noise. Slowdowns of 2.5 times this pass, beyond `tolerate`."""
     sigma: float
     """σ: standard deviation of a block's log ratio within a process, 1.4826 times the median absolute deviation."""
     rho: float

@@ -213,7 +213,7 @@ class CaseTiming:
             except EndedError:
                 raise end from None
             first = end.verdict.message.partition("\n")[0]
-            why = f"beside it the worker ended: {first}"
+            why = f"with the base loaded the worker ended: {first}"
             return replace(timed, refused={**timed.refused, "base": why}, died_beside_base=True)
 
     def _once(self, task: TimingTask) -> Timed:

@@ -57,22 +57,22 @@ class OutsideClock:
         took = self.repeat(arm, calls)
         return (math.nan, 0.0) if took is None else (took.ns / calls, took.others_ns / took.wall_ns)
 
-    def dispute(self, against: ArmName, told: float) -> str:
-        """What speaks against a told ratio of the kernel's time to another arm's; "" if it may be true."""
+    def dispute(self, against: ArmName, reported: float) -> str:
+        """Why a reported ratio of the kernel's time to another arm's is false; "" if it may be true."""
 
         def turn() -> tuple[float, float]:
             theirs, ours = self.ns_per_call(against)[0], self.ns_per_call("kernel")[0]
-            return ours / theirs, told * (1 + TOLERANCE)
+            return ours / theirs, reported * (1 + TOLERANCE)
 
         if not (ratios := _above(turn)):
             return ""
         return (
-            f"the timing worker reported that the kernel takes {ratio(told)} times as long as {against}; timed from outside "
+            f"the timing worker reported that the kernel takes {ratio(reported)} times as long as {against}; timed from outside "
             f"the worker, it took {ratio(median(ratios))} times as long ({counted(len(ratios), 'turn')})"
         )
 
     def slowdown(self, alone: OutsideClock, stopped: Callable[[], AbstractContextManager[None]]) -> str:
-        """How the base is slower here than in a process of its own; "" if it is not.
+        """Message that the base is slower here than in a separate process; "" if it is not.
 
         Args:
             alone: the base as the kernel of a process that this kernel was never in.

@@ -1,4 +1,4 @@
-"""Kernels built for architectures that need not be there, and held against the base revision.
+"""Kernels built for architectures that need not be there, and compared with the base revision.
 
 What `pytest --cgins --cgins-compile-only` and `cgins build --arch` share. Nothing is run: no device, no torch, no
 trace pack is needed. A kernel of the base revision is built by today's compiler, so that a new compiler alone

@@ -53,7 +53,7 @@ class Outcome:
     timing: kernel_timing.Timing
     """The measurement, with what probes saw."""
     base: BaseKernel
-    """What it was held against."""
+    """What it was compared with."""
     died_beside_base: bool = False
     """Whether the worker died with both in it, and did not with the kernel alone."""
 
@@ -101,7 +101,7 @@ class TimingStage:
             config: the loaded file.
             runs: asks workers.
             options: of the run.
-            bases: what kernels are held against; closed by their owner.
+            bases: what kernels are compared with; closed by their owner.
             seed: of the run.
             timeout_s: limit for one request to a worker.
             builds: compilers rest while anything is timed.
@@ -184,7 +184,7 @@ class TimingStage:
         Args:
             case: which.
             compiled: its kernel.
-            base: what it is held against, if that has a build.
+            base: what it is compared with, if that has a build.
             role: of the worker.
             pairs: sets of inputs that it is timed on.
             blocks: how many.
@@ -272,7 +272,7 @@ class TimingStage:
         try:
             base = self._bases.of(case.kernel, case.implementation, device, compiled)
         except InfrastructureError as error:
-            # Not "held against nothing", which passes: the next run may well find it slower.
+            # Not "compared with nothing", which passes: the next run may well find it slower.
             what = f"its base revision could not be built: {error}"
             raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, what) from error
         if base.state == "unchanged" and self._options.unchanged:

@@ -46,7 +46,7 @@ def make_timer(
 
     `require_replays` raises CaptureError where a graph is known not to do what calls do. A loop's time holds whatever
     its calls launch, on any stream and from any thread, and what launching costs besides. `fenced` asks for loops, by
-    whom their times are held against others' loops.
+    whom their times are compared with others' loops.
     """
     for arm in arms.values():
         _warm_up(arm)

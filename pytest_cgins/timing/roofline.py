@@ -1,4 +1,4 @@
-"""A call's work held against what its device was measured to reach.
+"""A call's work compared with what its device was measured to reach.
 
 The model is Williams, Waterman and Patterson's ("Roofline", 2009): at best a call takes as long as its bytes at the
 copy's bandwidth, or its operations at the rate of a product of matrices, whichever is longer. It tells and gates nothing:

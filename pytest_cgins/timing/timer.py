@@ -16,7 +16,7 @@ MOST_SEGMENTS = 16
 """In which batches go through the copies; each is captured by itself, and more would take longer than their batches."""
 
 TWINS: tuple[ArmName, ArmName] = ("kernel", "base")
-"""Arms that are held against each other: they share one number of calls."""
+"""Arms that are compared with each other: they share one number of calls."""
 
 
 def mark(left_by: list[ArmName | None], arm: ArmName, first: int, calls: int) -> None:

@@ -44,7 +44,7 @@ class Mistake:
 
     @property
     def subject(self) -> str:
-        """Two mistakes of one subject are no rivals."""
+        """The subject of a mistake: two mistakes with the same subject do not exclude each other."""
         return self.argument or self.words
 
 

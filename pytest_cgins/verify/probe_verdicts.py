@@ -166,7 +166,7 @@ class ProbeResults:
             return
         what = "died" if died else "refuses what its claims in cgins.yaml say it takes"
         if error.kind == Reason.TIMED_OUT.value:
-            what = "did not end, as it hangs there or is slow"
+            what = "timed out, because it hangs or is slow"
         message = f"on the {name} inputs the kernel {what}: {message}{_called(input_set)}"
         self.trip(input_set.probe, message, _reason(input_set))
 

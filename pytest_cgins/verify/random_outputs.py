@@ -1,7 +1,7 @@
 """Outputs that are drawn: what a kernel's may be, by torch's own draws on the same inputs.
 
 No element is compared with torch's: a kernel has its own stream of numbers. Its draw must lie where torch's lie, and
-be one of them by its numbers: level, magnitude, spread, and how neighbours go together, each held against what torch's
+be one of them by its numbers: level, magnitude, spread, and how neighbours go together, each compared with what torch's
 draws are to each other. Nothing is asked of outputs that are too small, or too rarely different, to tell.
 """
 

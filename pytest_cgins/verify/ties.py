@@ -38,7 +38,7 @@ class IndexFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indices:
-    """What an output of positions is held against."""
+    """The values that an output of positions points into, and the order in which they lie."""
 
     declared: IndexOutput
     """The argument that the positions point into."""
@@ -127,7 +127,7 @@ class Indices:
 def indices_of(
     declared: IndexOutput, op: str, argument: Tensor | None, answer: Tensor, window: Window | None = None
 ) -> Indices:
-    """What an output of positions is held against.
+    """What an output of positions is compared with.
 
     Args:
         declared: which argument they point into.

@@ -240,7 +240,7 @@ def _conditioning(perturbed: Tensor, r: Tensor, *, jump: float = _JUMP) -> Tenso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """What an answer is held against; flat tensors of equal length, float64.
+    """What an answer is compared with; flat tensors of equal length, float64.
 
     An element passes iff |y − expected| ≤ peak_limit·unit + slack; all together pass iff moreover
     rms(|y − expected| / unit) ≤ rms_limit.

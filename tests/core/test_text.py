@@ -22,7 +22,7 @@ NO_NUMBERS = {
     "ratio(check.share)": "the same",
     "ratio(comparison.ratio)": "the same",
     "ratio(sums.ratio)": "the same",
-    "ratio(told)": "the same",
+    "ratio(reported)": "the same",
     "ratio(median(ratios))": "the same",
     "_or_unknown(it.cores)": "a number or the word unknown, of a machine, not of one thing",
     "_or_unknown(it.registers_per_sm)": "the same",

@@ -521,7 +521,7 @@ def test_a_base_that_dies_in_the_fresh_process_confirms_nothing() -> None:
     assert timed.measurement.comparisons[0].outcome == "slower"
     assert timed.measurement.confirmation is not None
     assert timed.measurement.confirmation.comparisons == ()
-    assert timed.refused["base"].startswith("beside it the worker ended: ")
+    assert timed.refused["base"].startswith("with the base loaded the worker ended: ")
 
 
 def test_a_device_that_is_not_to_be_had_again_leaves_nothing_open() -> None:
@@ -555,7 +555,7 @@ def test_a_base_that_kills_the_worker_is_refused(death: Exception) -> None:
     """The worker lives without it: the kernel is timed, and it is told what happened beside the base."""
     pool = Pool(Worker(dies_with_base=death), Worker())
     timed = timing(pool).time(wanted())
-    assert timed.refused["base"].startswith("beside it the worker ended: ")
+    assert timed.refused["base"].startswith("with the base loaded the worker ended: ")
     assert str(death).partition("\n")[0] in timed.refused["base"]
     assert timed.measurement.base is None
     assert timed.measurement.base_revision == ""

@@ -188,7 +188,7 @@ def test_a_worker_that_dies_beside_the_base_leaves_the_case_undecided(
     assert (one["verdict"]["status"], one["verdict"]["reason"]) == ("INCONCLUSIVE", "not-comparable"), (
         found.out
     )
-    assert "beside it the worker ended" in one["verdict"]["message"]
+    assert "with the base loaded the worker ended" in one["verdict"]["message"]
 
 
 def test_a_floor_is_held_against_torch(project: Path, run: Callable[..., Run]) -> None:

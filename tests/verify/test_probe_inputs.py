@@ -174,7 +174,7 @@ TRIPPED: dict[str, Tripped] = {
     # Nobody can tell one that hangs from one that takes long there.
     "killed on a size": (
         softmax(7, 40), SOFTMAX, slow, "sizes", Reason.SIZE_DEPENDENT,
-        ["inputs the kernel did not end, as it hangs there or is slow: no answer within 60 s"],
+        ["inputs the kernel timed out, because it hangs or is slow: no answer within 60 s"],
     ),
     "a comparison, false for NaN": (
         lambda: functional.relu(normal(12, 33)), RELU, lambda t: [torch.where(t[0] > 0, t[0], 0.0)],

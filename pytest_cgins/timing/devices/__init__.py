@@ -54,7 +54,7 @@ class TimedDevice(Device):
             copies: how many of its tensors each arm has.
             limit_s: bounds one batch of every arm together.
             longer: makes batches so many times as long as usual.
-            fenced: asks for loops between two waits, by whom their times are held against others' loops.
+            fenced: whether to time loops between two waits, because they are compared with such loops.
             require_replays: raises CaptureError where a graph is known not to do what calls do.
         """
 

@@ -1,4 +1,4 @@
-"""Whether calls move a count that other processes move, too: each is held against an idle spell as long as it.
+"""Whether calls move a count that other processes move, too: each is compared with an idle spell as long as it.
 
 What others do raises the count in a call as often as in the spell, whatever its size, for which of the two comes first
 is left to chance; a leak raises it in calls alone. So signs are all that counts, and calls must be ahead so often

@@ -5,7 +5,7 @@ ones; what these calls leave is judged by the rules that judged the kernel befor
 on restored inputs and into poisoned outputs. A kernel that counts its calls, sees that it is timed, or finds its
 outputs filled, and from then on does less, is wrong here.
 
-What the calls between leave is held against the first answer to the same numbers, bit for bit, for a share of the time
+What the calls between leave is compared with the first answer to the same numbers, bit for bit, for a share of the time
 that they take: of hundreds of calls all elements, so that an error in one call of fifty is seen, or in one element of a
 million. Where answers differ, the first and the one that is farthest from it are judged.
 
@@ -89,7 +89,7 @@ class ObservedAnswer:
 
 
 class Repeats:
-    """Answers of timed calls, held against the first answer to the same numbers."""
+    """Answers of timed calls, compared with the first answer to the same numbers."""
 
     def __init__(self) -> None:
         self.calls = 0

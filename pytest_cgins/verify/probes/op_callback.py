@@ -48,7 +48,7 @@ _numel_of = Tensor.numel  # a kernel's tensor could have another of its own
 Calls = Mapping[str, int]
 """Operators by plain name, with the elements of the greatest tensor of each of their calls, in sum.
 
-The empty name has those of the greatest input: a kernel is held against its own set's share of what the op runs."""
+The empty name has those of the greatest input: a kernel is compared with its own set's share of what the op runs."""
 
 
 class Counter:
