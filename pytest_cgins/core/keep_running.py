@@ -17,7 +17,7 @@ PARENT = "parent_pid"
 """Setting of a trusted service: the process that waits for it."""
 LOOK_S = 1.0
 LOOKS = 4
-"""In a row at which the process is stopped, until it is gone on with: a debugger may stop one for a moment."""
+"""Looks in a row that must find the process stopped before it is continued: a debugger may stop it for a moment."""
 
 
 def keep_running(pid: int, *, look_s: float = LOOK_S) -> threading.Thread:

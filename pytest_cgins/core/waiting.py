@@ -21,7 +21,7 @@ from pytest_cgins.core.text import counted
 SAID_AFTER_S = 2.0
 """Shorter waits are nobody's concern."""
 AGAIN_AFTER_S = 30.0
-"""Of one thing no more than a line in so long: processes that share a device wait at each case."""
+"""Least time between two lines on the same wait: processes that share a device wait at each case."""
 MOST_LINES = 8
 """Lines of a summary."""
 

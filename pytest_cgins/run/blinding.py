@@ -33,7 +33,7 @@ class Blinding:
         )
         """What the worker gets."""
         self.buffers = tuple(buffer for _, buffer in pairs)
-        """In the same order."""
+        """Buffers in the order of the shuffled sets."""
 
     def take_off(self, answers: KernelAnswers) -> KernelAnswers:
         """A worker's answers under the real names.

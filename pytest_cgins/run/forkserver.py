@@ -252,7 +252,7 @@ class _Server:
         return {"error": "the forked process ended"}
 
     def _become(self, mark: str, ends: _Ends, ready: int, *, shielded: bool) -> None:
-        """In the fork: leave everything of the server's behind."""
+        """Drop everything of the server's, in the forked process."""
         try:
             os.setsid()
             for fd, standard in ((ends.stdout, 1), (ends.stderr, 2)):

@@ -53,7 +53,7 @@ class Reply(Generic[T]):
     result: T
     """Plain JSON values from a worker; afterwards a message of `verify.messages`."""
     buffers: tuple[Buffer, ...]
-    """In the service's order; the caller closes them."""
+    """Buffers in the service's order; the caller closes them."""
     printed: Printed = field(default_factory=Printed)
     """What the process printed since the last answer, the ends of it."""
     took: RequestTime | None = None

@@ -51,7 +51,7 @@ class Prepared:
     """What a timer has made ready."""
 
     arms: tuple[ArmName, ...]
-    """In any order; `kernel` is one."""
+    """The arms in any order; `kernel` is one."""
     method: Method
     """Clock and batching."""
     calls: Mapping[ArmName, int]

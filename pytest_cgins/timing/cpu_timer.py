@@ -18,7 +18,7 @@ TARGET_S = 1e-3
 FENCED_TARGET_S = 5e-3
 """Length of a loop on a GPU: waiting for it takes about 10 µs, a hundredth of each loop."""
 LOOPS = 5
-"""In one batch, of 0.2 ms and more each: a thousand times what reading the clock takes."""
+"""Loops in one batch, of 0.2 ms and more each: a thousand times what reading the clock takes."""
 
 FORGOTTEN_AFTER = 3000
 """So many random numbers, sorted, leave nothing of a kernel's branches in the processor's memory of them."""

@@ -17,7 +17,7 @@ from pytest_cgins.timing.timer import TWINS, Arms, Order, Timer, calls_for, mark
 TARGET_S = 300e-6
 """Length of a batch: single launches are too short for events to time."""
 MOST_LAUNCHES = 4096
-"""In one graph: more do not make a batch steadier, only its capture longer."""
+"""Most calls in one graph: more do not make a batch steadier, only its capture longer."""
 WARM_UP_S = 0.05
 """At most so long is waited for the clocks to rise."""
 

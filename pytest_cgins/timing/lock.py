@@ -176,7 +176,7 @@ def _give_back(descriptor: int) -> None:
 
 
 def _after_fork() -> None:
-    """In the new process: what is inherited would keep the device after the holder's death."""
+    """Close inherited locks in a forked process: they would keep the device after the holder's death."""
     for descriptor in _descriptors:
         with suppress(OSError):
             os.close(descriptor)

@@ -23,7 +23,7 @@ class Peaks:
     cache_bytes_per_s: float
     """Between its cores and the nearest cache."""
     flops_per_s: float
-    """In half precision."""
+    """Operations a second in half precision."""
     cache_nbytes: int
     """Size of the last-level cache of a GPU; 0 on a CPU."""
 

@@ -13,7 +13,7 @@ Order = Sequence[ArmName]
 """Whose batches a block has, one after the other."""
 
 MOST_SEGMENTS = 16
-"""In which batches go through the copies; each is captured by itself, and more would take longer than their batches."""
+"""Most segments in which batches go through the copies; each is captured by itself, and more would take longer than their batches."""
 
 TWINS: tuple[ArmName, ArmName] = ("kernel", "base")
 """Arms that are compared with each other: they share one number of calls."""

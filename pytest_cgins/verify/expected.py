@@ -46,7 +46,7 @@ class GoldElements:
         return self.values.nbytes + (0 if self.positions is None else self.positions.nbytes)
 
     def statistics_differ(self, answer: Tensor, scale: rules.Scale, bound: rules.Bound) -> str:
-        """In what the whole answer's statistics cannot be those of the gold; "" if they can.
+        """The statistic of the whole answer that cannot be that of the gold; "" if they can.
 
         Only where the gold is sampled; all its elements say more. The mean may differ by
         rms(z)·rms(T) ≥ mean(|y − gold|), by Cauchy and Schwarz, with rms(z) at its limit.

@@ -108,7 +108,7 @@ def _root(value: float, times: int) -> float:
 def edge_numbers(
     semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], shape: Sequence[int]
 ) -> Tensor | None:
-    """Which of the edge rows each element of an output of this shape is made of, flat; None where rows are not seen in it."""
+    """The edge row that each element of an output of this shape is made of, flat; None where rows are not seen in it."""
     rows = row_numbers(semantics, call, tensors, shape)
     if rows is None:
         return None
@@ -118,7 +118,7 @@ def edge_numbers(
 def row_numbers(
     semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], shape: Sequence[int]
 ) -> Tensor | None:
-    """Which row of the data each element of an output of this shape is made of, flat; None where rows are not seen in it."""
+    """The row of the data that each element of an output of this shape is made of, flat; None where rows are not seen in it."""
     for index, tensor in data(semantics, tensors)[:1]:
         lanes = lanes_of(semantics, call, index, tensor)
         of_rows = tuple(size for size in lanes.shape if size > 1) == tuple(size for size in shape if size > 1)

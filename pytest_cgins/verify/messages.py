@@ -208,7 +208,7 @@ class KernelAnswers(Document):
     """What a kernel gave; one buffer a set, and then one a deviation."""
 
     sets: tuple[SetAnswer, ...]
-    """In the order in which they were sent."""
+    """Answers to the sets, in the order in which these were sent."""
     deviations: tuple[DeviantAnswer, ...] = ()
     """Answers that differ from them."""
     observed: Facts = field(default_factory=dict)

@@ -219,7 +219,7 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 
 
 def _outermost(found: Iterable[str]) -> list[str]:
-    """In order, without what lies below another."""
+    """The paths in order, without those below another one."""
     kept: list[str] = []
     for path in sorted(set(found)):
         if not _below(path, kept):

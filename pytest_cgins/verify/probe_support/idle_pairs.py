@@ -22,7 +22,7 @@ BUDGET_S = 2.0
 CERTAIN = 1e6
 _SPIN_S = 0.001
 SHARES = (0.25, 0.5, 0.9)
-"""Of their money that gamblers bet on one sign: a small one suits many contrary pairs, a great one few."""
+"""Shares of their money that gamblers bet on one sign: a small share suits many contrary pairs, a large one few."""
 
 Pair = Sequence[int]
 """Bytes that the count rose by during a call, and during an idle spell."""
@@ -69,7 +69,7 @@ def _wait(seconds: float) -> None:
 
 
 def _signs(pairs: Sequence[Pair]) -> tuple[int, int]:
-    """In how many pairs the call rose more than the idle spell, and in how many less."""
+    """The number of pairs in which the call rose more than the idle spell, and the number in which it rose less."""
     return sum(call > idle for call, idle in pairs), sum(call < idle for call, idle in pairs)
 
 

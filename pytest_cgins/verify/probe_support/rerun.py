@@ -96,7 +96,7 @@ class Deviation:
     """An answer that is not, bit for bit, the one that was given before."""
 
     probe: str
-    """Which probe saw it."""
+    """The probe that saw it."""
     name: str
     """Set of inputs that it answers."""
     tensors: Sequence[torch.Tensor]

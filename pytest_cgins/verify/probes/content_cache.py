@@ -43,7 +43,7 @@ BUDGET_S = 0.1
 TOGETHER = 8
 """Calls, each on tensors of its own, that are timed as one: what is kept may be used in the middle of a row alone."""
 TOGETHER_NS = 1e6
-"""As far as they take no longer, with the writing of their numbers."""
+"""Most time that these calls take, with the writing of their numbers."""
 IN_A_ROW_S = 2.5e-3
 """Time of the calls on the timed numbers before a timed call, but at least two calls and at most forty."""
 OTHERS = 8

@@ -54,7 +54,7 @@ def _exchanged(
 
 
 def _put_back(trial: RerunnableCall, end: float) -> Deviation | None:
-    """In some rounds, before the time is over: what tensors give that began with other elements."""
+    """A deviation when the tensors began with other elements, tried for some rounds until the time is over."""
     held: list[Callable[..., list[torch.Tensor]]] = []  # so that each round's tensors lie elsewhere
     found = None
     while found is None and len(held) < ROUNDS_OF_ELEMENTS and _now() < end:
