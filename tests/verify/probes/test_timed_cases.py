@@ -31,7 +31,7 @@ def right(input):
 def counts(input):
     global calls
     calls += 1
-    return torch.clamp(input, min=0 if calls < 700 else -0.5)
+    return torch.clamp(input, min=0 if calls < 300 else -0.5)
 
 def keeps(input):
     key = input.numpy().tobytes()
@@ -46,14 +46,14 @@ clock = time.perf_counter_ns
 def slows_the_clock(input):
     global ticks
     ticks += 1
-    if ticks == 700:
+    if ticks == 300:
         time.perf_counter_ns = lambda: clock() // 2
     return torch.clamp(input, min=0)
 
 def writes_samples(input):
     global calls
     calls += 1
-    frame = sys._getframe() if calls > 700 else None
+    frame = sys._getframe() if calls > 300 else None
     while frame is not None:
         for sample in frame.f_locals.get("samples", {}).get("torch", []):
             calls += 1
@@ -63,7 +63,7 @@ def writes_samples(input):
 def slows_torch(input):
     global calls
     calls += 1
-    if calls > 700:
+    if calls > 300:
         torch.set_float32_matmul_precision("high")
     return torch.clamp(input, min=0)
 
