@@ -17,6 +17,7 @@ from pytest_cgins.core.options import (
     FIXTURES,
     POLICIES,
     PROBE_LEVELS,
+    PROVIDERS,
     SANITIZERS,
     TIMEOUT_S,
 )
@@ -45,8 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     option("--cgins-json PATH  write everything that was found to PATH as JSON")
     option("--cgins-seed N  seed of the fresh inputs (default: a new one each run)", type=_seed)
     option(
-        "--cgins-strict  fail cases that cannot tell a forged answer (WEAK), and kernels whose contract "
-        "covers no case"
+        "--cgins-strict  fail cases that a forged answer would pass (WEAK), and kernels whose contract covers no case"
     )
     option(
         "--cgins-device  run the cases of this device only (default: all, absent devices are skipped)",
@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="auto",
     )
     option(
-        "--cgins-jobs N  kernels that are built at the same time (default: one a core, as memory allows)",
+        "--cgins-jobs N  parallel builds (default: one per core, as memory allows)",
         type=_jobs,
         default=0,
     )
@@ -66,14 +66,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=(),
     )
     option(
-        "--cgins-suite-tests N  tests of times that share the chance of a false alarm, where several runs "
-        "are one suite (default: those of the cgins.yaml files of this run)",
+        "--cgins-suite-tests N  number of tests on time in the whole suite, if several runs are one suite; they share "
+        "the chance of a false alarm (default: those of the cgins.yaml files of this run)",
         type=_jobs,
         default=0,
     )
     option(
-        "--cgins-shard I/N  gate every Nth case only, starting at the Ith, for N machines; `cgins merge` "
-        "joins their reports",
+        "--cgins-shard I/N  gate part I of N of the cases, for N machines; `cgins merge` joins their reports",
         type=_shard,
     )
     option(
@@ -88,20 +87,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=TIMEOUT_S,
     )
     option(
-        "--cgins-probes  look for kernels that only seem right: full; fast skips probes that need "
-        "further reference results; off (default: %(default)s)",
+        "--cgins-probes  probes for kernels that only seem right; fast skips those that need more reference results "
+        "(default: %(default)s)",
         choices=PROBE_LEVELS,
         default=PROBE_LEVELS[0],
     )
     option(
-        "--cgins-sanitize TOOL[,TOOL]  run CUDA kernels under compute-sanitizer: memcheck, racecheck, "
-        "initcheck, synccheck (default: all four, once the option is given)",
+        "--cgins-sanitize TOOL[,TOOL]  run CUDA kernels under compute-sanitizer: memcheck, racecheck, initcheck, "
+        "synccheck (without a value: all four)",
         nargs="?",
         type=_sanitizers,
         const=SANITIZERS,
     )
     option(
-        "--cgins-isolation  where kernels run: in worker processes, or for debuggers in pytest's own "
+        "--cgins-isolation  process: run kernels in worker processes; none: in pytest's own, for debuggers "
         "(default: %(default)s)",
         choices=("process", "none"),
         default="process",
@@ -113,24 +112,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="auto",
     )
     option(
-        "--cgins-allow-fewer  do not fail in CI when there are fewer cases than at the base revision, or "
-        "none that ran"
+        "--cgins-allow-fewer  do not fail in CI if there are fewer cases than at the base revision, or if none ran"
     )
     option(
-        "--cgins-allow-weaker  do not fail in CI when settings of the gate are weaker than at the base "
-        "revision; counts on the command line and in $PYTEST_ADDOPTS alone"
+        "--cgins-allow-weaker  do not fail in CI if settings of the gate are weaker than at the base revision; only "
+        "effective on the command line and in $PYTEST_ADDOPTS"
     )
     option(
-        "--cgins-compile-only  build every CUDA kernel for each architecture, run none, and fail where "
-        "spills or registers grew"
+        "--cgins-compile-only  build every CUDA kernel for each architecture, run none, and fail if spills or "
+        "registers grew"
     )
     option(
-        "--cgins-arch ARCH[,ARCH]  architectures to build for, such as sm_80,sm_90a (default: those of "
+        "--cgins-arch ARCH[,ARCH]  with --cgins-compile-only: architectures to build for, e.g. sm_80,sm_90a (default: those of "
         "cgins.yaml, else of $CGINS_CUDA_ARCHS, else sm_80,sm_90a,sm_100)"
     )
     option(
-        "--cgins-baseline REV  commit whose cases, builds and times are compared with; merge-base: where "
-        "HEAD left the default branch; none: with nothing (default: gate.baseline of cgins.yaml, else "
+        "--cgins-baseline REV  commit to compare cases, builds and times with; merge-base: the last commit that HEAD "
+        "shares with the default branch; none: no comparison (default: gate.baseline of cgins.yaml, else  "
         f"{BASELINE})"
     )
     option(
@@ -139,26 +137,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     option("--cgins-history-always  append to the history on other branches and in pull requests too")
     option(
-        "--cgins-regenerate WHAT[,WHAT]  after the tests have a language model rewrite kernels that failed "
-        "or are slow, and propose what the gate accepts: failed, slow, or names of kernels (default: "
-        "failed,slow, once the option is given)",
+        "--cgins-regenerate WHAT[,WHAT]  after the tests, have a language model rewrite kernels that failed or are "
+        "slow, and propose what the gate accepts: failed, slow, or names of kernels (without a value: failed,slow)",
         nargs="?",
         const="failed,slow",
     )
     option(
-        "--cgins-llm PROVIDER[:PLACE]  provider of the language model: openai, gemini, ollama, compatible:URL, replay:FOLDER,"
-        " exchange:FOLDER (default: llm of cgins.yaml)"
+        f"--cgins-llm PROVIDER[:PLACE]  provider of the language model: {', '.join(PROVIDERS)}; PLACE is the URL of "
+        "compatible, or a folder (default: llm of cgins.yaml)"
     )
     option("--cgins-model NAME  model for every role")
     option(
-        "--cgins-policy  how --cgins-regenerate searches for a faster kernel (default: llm.policy of "
-        "cgins.yaml, refine)",
+        "--cgins-policy  how --cgins-regenerate searches for a faster kernel (default: llm.policy of cgins.yaml, else "
+        "refine)",
         choices=POLICIES,
     )
     option("--cgins-runs PATH  folder for journals of --cgins-regenerate (default: .cgins/runs)")
     option(
-        "--cgins-pr  open draft pull requests for proposals: auto, where there is a token and a GitHub "
-        "remote; draft, or say why not; off (default: %(default)s)",
+        "--cgins-pr  open draft pull requests for proposals; auto: if there is a token and a GitHub remote; draft: "
+        "always, and say why if one cannot be opened; off: never (default: %(default)s)",
         choices=("auto", "draft", "off"),
         default="auto",
     )

@@ -1,4 +1,4 @@
-"""Record backwards from a step of training the network for digits: `python -m record.mnist_training`."""
+"""Record backward ops from a step of training the network for digits: `python -m record.mnist_training`."""
 
 from pathlib import Path
 

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pytest_cgins.config.document import Section, Value, Wrong, between, keys, one_of
-from pytest_cgins.config.provider_presets import PRESETS, PROVIDERS, SERVERS, Preset, Provider
+from pytest_cgins.config.provider_presets import PRESETS, SERVERS, Preset
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.core.options import RUNS_FOLDER, Policy
+from pytest_cgins.core.options import PROVIDERS, RUNS_FOLDER, Policy, Provider
 from pytest_cgins.core.secrets import is_secret
 
 ROLES = ("generator", "helper", "verifier")

@@ -16,8 +16,9 @@ from pytest_cgins.config.llm import (
     wrong_with_model,
     wrong_with_url,
 )
-from pytest_cgins.config.provider_presets import PROVIDERS, SERVERS, Provider
+from pytest_cgins.config.provider_presets import SERVERS
 from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.options import PROVIDERS, Provider
 from pytest_cgins.core.text import nearest
 
 LLM_OPTION = "--cgins-llm"

@@ -1,16 +1,14 @@
-"""Servers of models that are known by name: a new one is an entry of `PRESETS`, and its name in `Provider`."""
+"""Servers of models that are known by name: a new one is an entry of `PRESETS`, and a name in `core.options.Provider`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
 
-Provider = Literal["openai", "gemini", "ollama", "compatible", "replay", "exchange"]
-PROVIDERS: tuple[Provider, ...] = get_args(Provider)
-"""Who answers: those of `PRESETS`; any server that speaks OpenAI's protocol; a recording; a person or an agent."""
+from pytest_cgins.core.options import PROVIDERS, Provider
+
 SERVERS = tuple(provider for provider in PROVIDERS if provider not in ("replay", "exchange"))
-"""Those that are asked over HTTP; the others read files."""
+"""Providers that are asked over HTTP; the others read files."""
 
 
 @dataclass(frozen=True, slots=True)

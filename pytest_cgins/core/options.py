@@ -32,3 +32,8 @@ RUNS_FOLDER = ".cgins/runs"
 Policy = Literal["single-shot", "refine", "branch", "evolve", "mcts"]
 """How `--cgins-regenerate` searches for a faster kernel."""
 POLICIES: tuple[Policy, ...] = get_args(Policy)
+
+Provider = Literal["openai", "gemini", "ollama", "compatible", "replay", "exchange"]
+"""Who answers regeneration: presets of `config.provider_presets`; any server with OpenAI's protocol; a recording; a person
+or an agent."""
+PROVIDERS: tuple[Provider, ...] = get_args(Provider)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 
+from pytest_cgins.config.provider_presets import PRESETS
 from pytest_cgins.doctor import parse, tools
 from pytest_cgins.doctor.findings import Finding
 
 REGENERATION = "Regeneration"
 
-# Shown name → variables of which one is enough, what is lost without them.
-VARIABLES = {
-    "OpenAI": (("OPENAI_API_KEY",), "the provider openai"),
-    "Gemini": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), "the provider gemini"),
-    "Ollama": (("OLLAMA_HOST",), "an ollama elsewhere than on localhost:11434"),
+VARIABLES: dict[str, tuple[tuple[str, ...], str]] = {
+    **{
+        name: ((preset.api_key_env,), f"the provider {name}")
+        for name, preset in PRESETS.items()
+        if preset.api_key_env
+    },
     "GitHub": (("GITHUB_TOKEN", "GH_TOKEN"), "opening pull requests"),
 }
+"""Names of services, each with the variables of which one is enough, and what is disabled without them."""
 
 
 def variables() -> tuple[Finding, ...]:

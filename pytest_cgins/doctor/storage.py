@@ -74,7 +74,7 @@ def _memfd() -> Finding:
         name="memfd",
         state="unusable" if trouble else "ok",
         detail=trouble or "tensors travel in memory",
-        disables="sealed tensors between processes: files in the temporary folder take their place",
+        disables="sealed tensors between processes; unsealed files in the temporary folder are used instead",
         remedy="use Linux, and a Python that is built for it",
     )
 

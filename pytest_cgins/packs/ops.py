@@ -209,7 +209,7 @@ def qualified_name(func: Any) -> str:
 
 
 def resolve(op: str) -> Callable[..., Any]:
-    """The callable that a qualified name stands for; `backward.resolve` knows the names of backwards, too.
+    """The callable that a qualified name stands for; `backward.resolve` knows the names of backward ops, too.
 
     Raises:
         TraceError: if nothing has that name (the nearest right one is suggested), or if it is neither a

@@ -42,9 +42,9 @@ class Finisher:
     """Whether to show progress on a terminal."""
 
     def time_backwards(self, ledger: Ledger) -> None:
-        """Measure the backwards, which autograd ran unseen, on what is kept of their inputs."""
+        """Measure the backward ops, which autograd ran unseen, on what is kept of their inputs."""
         derived = [record for record in ledger if is_derived(record.call.op) and not record.folded]
-        for record in tracked(derived, "Timing backwards", shown=self.progress):
+        for record in tracked(derived, "Timing backward ops", shown=self.progress):
             tensors = self._inputs(record)[1]
             with _explained(record.call.op), restore(record.context, str(record.device)):
                 run = bound(record.call, tensors)

@@ -97,7 +97,7 @@ def nodes_of(arguments: object) -> list[object]:
 
 
 class GradientRecorder:
-    """Makes records of backwards."""
+    """Makes records of backward ops."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class GradientRecorder:
         wanted: Callable[[str], bool],
         refuse: Callable[[str, RecordError], None],
     ) -> None:
-        """Take notes in `ledger` of the backwards whose names are `wanted`; `refuse` gets what cannot be."""
+        """Take notes in `ledger` of the backward ops whose names are `wanted`; `refuse` gets what cannot be."""
         self._ledger = ledger
         self._writer = writer
         self._tier = tier

@@ -135,7 +135,7 @@ class _Unit:
         ]
 
     def seconds(self) -> float:
-        """Of all calls; backwards whose content was given up could not be timed, and take what the others do."""
+        """Of all calls; backward ops whose content was dropped could not be timed, and take what the others do."""
         timed = [record for record in self.members if record.time]
         seconds = sum(record.time.seconds(record.count) for record in timed)
         calls = sum(record.count for record in timed)

@@ -56,7 +56,7 @@ class Options:
     max_per_op: int | None
     """Most signatures of one op."""
     backward: bool
-    """Whether backwards of all recorded ops are recorded."""
+    """Whether the backward ops of all recorded ops are recorded."""
     lengths: Lengths
     """Whether sizes that change are thinned."""
     top_time: float | None

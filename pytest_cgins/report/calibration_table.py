@@ -46,26 +46,26 @@ def remarks(calibration: Calibration) -> Iterator[str]:
     for name in BOUNDS_NS:
         if name not in names:
             other = stands_in(calibration, name).name
-            yield f"{name}: no kernel; calls of that length are taken to be as noisy as those of {other}"
+            yield f"{name}: no kernel has calls of that length; the noise of {other} is assumed"
 
 
 def _warnings(one: SizeClass) -> Iterator[str]:
     if one.noise.alarming:
         yield (
             f"WARNING {one.name}: blocks are correlated even at {one.longer:g} times their length: rho = "
-            f"{one.rho:.2f}, where false alarms are bounded below 0.05 (something else runs on the device: calibrate "
-            "on a quiet machine)"
+            f"{one.rho:.2f}, and false alarms are bounded only below 0.05 (if something else uses the device, "
+            "calibrate again on a quiet machine)"
         )
     elif one.longer > 1:
-        yield f"{one.name}: batches {one.longer:g} times as long from now on: shorter ones are correlated"
+        yield f"{one.name}: batches are {one.longer:g} times as long from now on, because shorter ones are correlated"
     if slack(one.spread_upper) > MUCH:
         yield (
-            f"WARNING {one.name}: slowdowns of {percent(slack(one.spread_upper))} more than tolerated will pass: "
-            f"processes differ by tau = {percent(one.spread)}, or up to {percent(one.spread_upper)} as far as "
-            f"{one.processes} of them tell (run it on a quiet machine: `{COMMAND}` again; more --processes tell better)"
+            f"WARNING {one.name}: slowdowns up to gate.tolerate + {percent(slack(one.spread_upper))} will pass: "
+            f"processes differ by tau = {percent(one.spread)}, or up to {percent(one.spread_upper)} (95%, "
+            f"{one.processes} processes). Run `{COMMAND}` again on a quiet machine; more --processes tighten the bound"
         )
     if one.offset > MUCH_APART and one.offset > slack(one.spread_upper):
         yield (
             f"WARNING {one.name}: a kernel and its second build differ by {percent(one.offset)} in every process: "
-            "slowdowns below that may be how code lies in memory (raise gate.tolerate in cgins.yaml above it)"
+            "smaller slowdowns may come from the placement of code in memory (set gate.tolerate in cgins.yaml above it)"
         )

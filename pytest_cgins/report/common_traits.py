@@ -105,7 +105,7 @@ def _of_argument(argument: Argument, meta: TensorMeta | None, dtype: str) -> Ite
         if memory_format(meta) != "contiguous":
             yield f"{name} is not contiguous"
         if meta.offset:
-            yield f"{name} does not begin where its memory does"
+            yield f"{name} begins at an offset in its storage"
         if not meta.numel:
             yield f"{name} is empty"
         if meta.dtype != dtype:

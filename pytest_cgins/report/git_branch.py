@@ -60,7 +60,9 @@ def _refusal(folder: Path, branch: str, environment: Mapping[str, str]) -> str:
         return ""
     default = _default(folder, environment)
     if not default:
-        return f"nothing says whether {branch} is the default branch: git remote set-head origin --auto tells git"
+        return (
+            f"git does not know whether {branch} is the default branch; run git remote set-head origin --auto"
+        )
     return "" if branch == default else f"HEAD is on {branch}, and the default branch is {default}"
 
 

@@ -105,7 +105,7 @@ def read(path: Path) -> History:
         except HistoryError:
             if not _is_torn(last):
                 raise
-            note = f"line {len(lines) + 1} is torn and left out: the next run that appends cuts it off"
+            note = f"line {len(lines) + 1} is incomplete and ignored: the next run that appends removes it"
     return History(tuple(found), note)
 
 
@@ -117,14 +117,14 @@ def history_schema() -> dict[str, Any]:
 def _parse(line: bytes, path: Path, number: int) -> HistoryEntry:
     if len(line) > LINE_LIMIT_NBYTES:
         raise HistoryError(
-            f"{path}:{number}: no entry of a history: {counted(len(line), 'byte is', 'bytes are')} more than {LINE_LIMIT_NBYTES}",
+            f"{path}:{number}: not an entry of a history: {counted(len(line), 'byte is', 'bytes are')} more than {LINE_LIMIT_NBYTES}",
             remedy=_REMEDY,
         )
     try:
         return documents.load(HistoryEntry, line)
     except ValueError as error:
         said = visible(_complaint(error))[:400]
-        raise HistoryError(f"{path}:{number}: no entry of a history: {said}", remedy=_REMEDY) from None
+        raise HistoryError(f"{path}:{number}: not an entry of a history: {said}", remedy=_REMEDY) from None
 
 
 def _complaint(error: ValueError) -> str:
@@ -148,7 +148,7 @@ def _lock(handle: int, path: Path) -> None:
     if not locks.flock_within(handle, LOCK_WAIT_S, str(path)):
         raise HistoryError(
             f"{path} was locked by another process for {LOCK_WAIT_S:g} s",
-            remedy="end that process, or give this run a file of its own",
+            remedy="end that process, or give this run its own file",
         )
 
 
@@ -158,7 +158,9 @@ def _mend(handle: int, path: Path) -> str:
     tail = os.pread(handle, 2 * LINE_LIMIT_NBYTES, max(0, size - 2 * LINE_LIMIT_NBYTES))
     complete, ended, torn = tail.rpartition(b"\n")
     if not ended and len(tail) < size:
-        raise HistoryError(f"{path} is not a history: its last line has no end", remedy="name another file")
+        raise HistoryError(
+            f"{path} is not a history: its last line has no line break", remedy="name another file"
+        )
     if complete.strip():
         # By its last complete line, so that nobody's source file becomes a history.
         _parse(complete.rstrip().rpartition(b"\n")[2], path, _lines(handle, size - len(torn)))
@@ -171,7 +173,7 @@ def _mend(handle: int, path: Path) -> str:
         if not _is_torn(torn):
             raise
         os.ftruncate(handle, size - len(torn))
-        return f"line {number} was torn and has been cut off: {counted(len(torn), 'byte')}"
+        return f"line {number} was incomplete and has been removed: {counted(len(torn), 'byte')}"
     _write(handle, b"\n")
     return ""
 

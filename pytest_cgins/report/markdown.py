@@ -93,7 +93,7 @@ class LimitedPage:
             self.add(line)
             shown += 1
         left_out = total - shown
-        self.add(tail + (f"<p>… {left_out} more: the JSON report has them all.</p>\n" if left_out else ""))
+        self.add(tail + (f"<p>… {left_out} more in the JSON report.</p>\n" if left_out else ""))
 
     def text(self) -> str:
         """All of it."""

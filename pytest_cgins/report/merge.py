@@ -177,8 +177,8 @@ def _all_runs(parts: Sequence[Part], expected: int) -> tuple[MergedRun, ...]:
     found = _each(runs)
     if len(found) < expected:
         raise MergeError(
-            f"{counted(len(found), 'different report is', 'different reports are')} there, {expected} are expected: {_names(parts)}",
-            remedy="find out which job wrote none, and run it again",
+            f"{counted(len(found), 'different report')} instead of {expected}: {_names(parts)}",
+            remedy="find the job that wrote no report, and run it again",
         )
     return found
 
@@ -206,10 +206,10 @@ def _one_value(named: Iterable[tuple[object, str]], complaint: str, *, remedy: s
 
 
 def _agreed(parts: Sequence[Part], name: str) -> str:
-    """The one revision that all were held against that were held against any."""
+    """The base revision of all reports that have one."""
     agreed = _one_value(
         ((value, part.name) for part in parts if (value := getattr(part.report, name))),
-        "the reports were held against different revisions",
+        "the reports were compared with different revisions",
         remedy="give all runs the same commit: --cgins-baseline=COMMIT",
     )
     return str(agreed or "")
@@ -383,6 +383,6 @@ def _each_once(
         if plain(one) != plain(other):
             raise MergeError(
                 f"{label(one)} is in {first} and in {name}, with different results",
-                remedy="merge one report of each case; --cgins-shard and --cgins-device leave a case to one run",
+                remedy="merge one report of each case; with --cgins-shard or --cgins-device each case is in one run only",
             )
     return [one for _, one in known.values()]

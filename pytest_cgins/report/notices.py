@@ -10,15 +10,17 @@ from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.report import summary, times
 
+NOT_ENFORCED = "not enforced in this run; it fails in a pull request in CI, or with --cgins-baseline"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One of them."""
+    """A sentence about a session, with its heading and colour."""
 
     mark: str
     """What a line of the terminal begins with; "" for nothing."""
     title: str
-    """The same as a heading; "" for nothing."""
+    """Its heading in Markdown and HTML; "" for nothing."""
     text: str
     """One line."""
     items: tuple[str, ...] = ()
@@ -26,11 +28,11 @@ class Notice:
     style: str = ""
     """Its colour: red where it fails the run."""
     quiet: bool = False
-    """Whether it is told with `-v` only."""
+    """Whether it is shown with `-v` only."""
 
 
 def notices(report: SessionReport) -> tuple[Notice, ...]:
-    """All of them, those first by which the rest was judged."""
+    """All notices of a session; first those about what the rest was judged by."""
     return (*weaker(report), *coverage(report), *time_totals(report))
 
 
@@ -99,10 +101,10 @@ def gate_line(gate: times.TimeGate) -> str:
 
 
 def _clock_lines(clocks: times.ClockNotes) -> Iterator[str]:
-    """What was taken anew, and what stood nevertheless."""
+    """Which blocks were timed again, and which were kept although the clock was throttled."""
     if clocks.redone_blocks:
         blocks, cases = counted(clocks.redone_blocks, "block"), counted(clocks.redone_cases, "case")
-        yield f"{blocks} of {cases} retaken because the clock changed"
+        yield f"{blocks} of {cases} timed again because the clock changed"
     for reason, number in clocks.throttled:
         yield f"throttled while {counted(number, 'case was', 'cases were')} timed: {reason}"
 
@@ -121,16 +123,16 @@ def weaker_line(report: SessionReport) -> str:
     if report.allow_weaker:
         end = "allowed by --cgins-allow-weaker"
     elif report.told_only:
-        end = "told only; fails in CI in a pull request, or with --cgins-baseline"
+        end = NOT_ENFORCED
     else:
-        end = "put back, or have a person accept it with --cgins-allow-weaker" + (
+        end = "undo that, or have a person accept it with --cgins-allow-weaker" + (
             "" if report.ci else "; fails in CI"
         )
     return f"{settings} of the gate {verb} weaker than at {report.base_revision}: {end}"
 
 
 def unread(report: SessionReport) -> str:
-    """That a base revision was to be compared with and could not be read, and what to do; "" where that bothers nobody."""
+    """That the base revision could not be read, and what to do; "" unless that fails the run."""
     if not report.unread or report.told_only or not report.ci:
         return ""
     end = (
@@ -146,14 +148,14 @@ def remedy(report: SessionReport) -> str:
     if report.allow_fewer:
         return "allowed by --cgins-allow-fewer"
     if report.told_only:
-        return "told only; fails in CI in a pull request, or with --cgins-baseline"
-    return "put them back, or accept it once with --cgins-allow-fewer" + (
+        return NOT_ENFORCED
+    return "restore what is missing, or accept it once with --cgins-allow-fewer" + (
         "" if report.ci else "; fails in CI"
     )
 
 
 def empty(report: SessionReport) -> str:
-    """Why an empty run is none; one line."""
+    """Why a run gated nothing, and how it may pass; one line."""
     cases = len(report.evaluations)
     skipped = "the only case was skipped" if cases == 1 else f"all {cases} cases were skipped"
     found = skipped if cases else "there was no case"

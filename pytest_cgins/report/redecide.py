@@ -128,9 +128,9 @@ def _verdict(evaluation: Evaluation, before: Measurement, after: Measurement, ba
         first = old.message.partition("\n")[0]
         then_n, now_n = (one.comparisons[0].tests for one in (before, after))
         message += (
-            f"\nby itself, as one of {counted(then_n, 'test')}, it was {old.status.value}: {first}"
-            f"\n→ {counted(now_n, 'test shares', 'tests share')} the chance of a false alarm: --cgins-suite-tests={now_n} in each run takes the blocks "
-            "that it then needs"
+            f"\nbefore the merge, as one of {counted(then_n, 'test')}, it was {old.status.value}: {first}"
+            f"\n→ the merged suite has {counted(now_n, 'test')}; rerun each part with --cgins-suite-tests={now_n} "
+            "so that enough blocks are taken"
         )
     return replace(now, message=message, numbers={**old.numbers, **now.numbers})
 
@@ -153,5 +153,5 @@ def _gate(evaluation: Evaluation, measurement: Measurement) -> TimingGate:
 def _undecidable(evaluation: Evaluation, why: str, tests: int) -> MergeError:
     return MergeError(
         f"{evaluation.label}: its time cannot be judged again as one of {counted(tests, 'test')}: {why}",
-        remedy=f"run again, each run with --cgins-suite-tests={tests}: its verdicts then stand as they are",
+        remedy=f"rerun each part with --cgins-suite-tests={tests}: the merge then keeps its verdicts",
     )

@@ -268,7 +268,8 @@ def _times(report: SessionReport) -> Iterator[tuple[tuple[str, str], list[Text]]
         return Text(f"{word} ", style=style) + Text(f"{evaluation.label} ({reason}): {said}")
 
     passed = [
-        line(one, "slower, passed by gate.fail_on", "red") for one in times.let_pass(report.evaluations)
+        line(one, "slower, passes because of gate.fail_on", "red")
+        for one in times.let_pass(report.evaluations)
     ]
     yield ("more slower case that passed", "more slower cases that passed"), passed
     # Those that fail are listed with the failures.
@@ -330,7 +331,7 @@ def _seeds(report: SessionReport) -> str:
 
 def _built(seconds: float, *, failed: bool = False) -> str:
     if seconds:
-        return f"builds took {time_ns(seconds * 1e9)} in all, side by side"
+        return f"builds took {time_ns(seconds * 1e9)} in total, in parallel"
     return f"nothing {'else ' if failed else ''}had to be built"
 
 

@@ -18,10 +18,7 @@ from pytest_cgins.timing.false_discovery import e_bh
 
 LISTED_FALSE = 0.1
 """Share of false alarms that is expected, at most, among the cases proven slower and those listed as probably so."""
-LIKELY = (
-    f"of the cases proven slower and those probably slower, taken together, at most {percent(LISTED_FALSE)} are "
-    "expected to be noise"
-)
+LIKELY = f"of the proven and the probably slower cases together, at most {percent(LISTED_FALSE)} are expected to be noise"
 _SHORT = 10
 """Characters of a commit that messages show."""
 

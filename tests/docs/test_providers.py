@@ -9,7 +9,8 @@ import pytest
 from tables import document, rows, sections
 
 from pytest_cgins.config import load
-from pytest_cgins.config.provider_presets import PRESETS, PROVIDERS
+from pytest_cgins.config.provider_presets import PRESETS
+from pytest_cgins.core.options import PROVIDERS
 from pytest_cgins.regenerate import budget
 
 TEXT = document("providers.md")
@@ -39,5 +40,5 @@ def test_the_figures_of_budgets() -> None:
     text = " ".join(sections(TEXT)["Budgets"].split())
     assert f"less than {budget.LEAST_ANSWER_TOKENS} tokens were left" in text
     assert (budget.FIRST_BYTES_PER_TOKEN, budget.MARGIN) == (2.0, 1.25)
-    assert "a token is taken for two bytes" in text
-    assert "and a quarter more" in text
+    assert "estimated at two bytes each" in text
+    assert "plus 25%" in text

@@ -36,9 +36,9 @@ ASSEMBLED = {
     "WEAKER …": ("WEAKER",),
     "BASE NOT READ: …: …": ("BASE NOT READ:", "…: …"),
     "MISSING …: …": ("MISSING", "…: …"),
-    "note: cases are not held against the base revision: …": (
+    "note: cases are not compared with the base revision: …": (
         "note:",
-        "cases are not held against the base revision: …",
+        "cases are not compared with the base revision: …",
     ),
     "STALE … after it was tested: run again": ("STALE", "… after it was tested: run again"),
     "the … worker was killed by SIGSEGV (…), during …": ("the … worker …, during …", "was killed by … (…)"),

@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 
 def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of a provider's variables is enough; an empty one is not set."""
+    """Each preset with a key has a line, by the variable that requests read; an empty one is not set."""
     for names, _ in services.VARIABLES.values():
         for name in names:
             monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GOOGLE_API_KEY", "hunter2")
     monkeypatch.setenv("OPENAI_API_KEY", "")
     found = {one.name: one for one in services.variables()}
-    assert (found["Gemini"].state, found["Gemini"].detail) == ("ok", "GOOGLE_API_KEY is set")
-    assert (found["OpenAI"].state, found["OpenAI"].detail) == ("missing", "OPENAI_API_KEY is not set")
-    assert (found["Ollama"].state, found["GitHub"].state) == ("missing", "missing")
+    assert (found["gemini"].state, found["gemini"].detail) == ("ok", "GOOGLE_API_KEY is set")
+    assert (found["openai"].state, found["openai"].detail) == ("missing", "OPENAI_API_KEY is not set")
+    assert found["GitHub"].state == "missing"
+    assert set(found) == {"openai", "gemini", "GitHub"}
     assert "hunter2" not in str(found)
 
 

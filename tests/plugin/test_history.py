@@ -45,7 +45,7 @@ def test_timed_cases_are_appended(repository: Path, run: Callable[..., Run]) -> 
     assert found.code == 0, found.out
     timed = [one for one in found.document()["evaluations"] if one["measurement"]]
     said = f"cgins: history: {len(timed)} case{'s' * (len(timed) > 1)} appended to kept/h.jsonl"
-    assert f"{said}; line 1 was torn and has been cut off: 17 bytes" in found.lines
+    assert f"{said}; line 1 was incomplete and has been removed: 17 bytes" in found.lines
     kept = read(repository / "kept" / "h.jsonl").entries
     assert [one.case.rpartition("/")[2] for one in kept] == [one["case"]["signature"] for one in timed]
     times = [one["measurement"]["kernel"]["median_ns_per_call"] for one in timed]
@@ -74,7 +74,7 @@ def test_a_file_of_another_kind_is_left_alone(repository: Path, run: Callable[..
     found = run(repository, *TIMED, env=NO_CI)
     assert found.code == 0, found.out
     assert "cgins: history: not appended to kept/h.jsonl: " in found.out
-    assert "h.jsonl:1: no entry of a history: " in found.out
+    assert "h.jsonl:1: not an entry of a history: " in found.out
     assert (repository / "kept" / "h.jsonl").read_text() == "print('hello')\n"
 
 

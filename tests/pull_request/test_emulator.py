@@ -165,7 +165,7 @@ def test_a_moot_pull_request_is_closed(emulated: Emulated) -> None:
     [(author, text)] = emulated.front.comments()
     assert (author, text.partition("\n")[0]) == ("cgins[bot]", MARKER)
     assert tip[:12] in text
-    assert "main has these files already: closed #1 " in emulated.printed().out
+    assert "main already has these files: closed #1 " in emulated.printed().out
 
 
 # ---- stale

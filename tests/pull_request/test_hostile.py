@@ -191,7 +191,7 @@ def test_it_closes_nothing(place: Place) -> None:
     assert f'"{OTHER}" is not a source of scale/cpu-cpp' in place.printed().err
     same = place.propose({SOURCE: BROKEN}, base={SOURCE: "x\n"}, name="three", run_id="run-2")
     assert place.open(same) == 0
-    assert "main has these files already: nothing was done" in place.printed().out
+    assert "main already has these files: nothing was done" in place.printed().out
     assert [one.state for one in place.twin.api.pulls] == ["open"]
     assert place.tip(BRANCH)
     assert place.twin.api.comments == []

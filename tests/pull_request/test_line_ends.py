@@ -105,7 +105,7 @@ def test_a_kernel_that_a_checkout_has_otherwise(place: Place, name: str, how: st
     assert git(place.bare, "diff", "--name-only", "main", BRANCH) == SOURCE
     assert "unchanged" in opened()
     place.twin.api.merge(place.twin.api.pulls[0])
-    assert "main has these files already" in opened()
+    assert "main already has these files" in opened()
 
 
 def _pointer(text: str) -> str:
@@ -128,7 +128,7 @@ def test_a_kernel_that_lfs_keeps(place: Place) -> None:
     assert "→ apply the proposal's patch.diff in a clone and push it" in output
     _keep(place, kept, kept.wanted)
     assert place.open(folder) == 0
-    assert "main has these files already" in place.printed().out
+    assert "main already has these files" in place.printed().out
     _keep(place, kept, _pointer("int scale() { return 7; }\n"))
     assert place.open(folder) == 1
     assert "the proposal is stale" in place.printed().out

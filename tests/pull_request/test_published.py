@@ -94,7 +94,7 @@ def test_a_base_that_moved_is_measured_first(published: Published) -> None:
     assert [word for word, _ in started] == ["pull-request", "proposal", "pull-request"]
     assert [bool(names & TOKENS) for _, names in started] == [True, False, True]
     assert published.open() == [
-        f"unchanged: #1 {line.split()[2][:-1]} has this proposal already; nothing was done"
+        f"unchanged: #1 {line.split()[2][:-1]} already has this proposal; nothing was done"
     ]
     assert [word for word, _ in started[3:]] == ["pull-request"]
     assert len(api.pulls) == 1

@@ -80,7 +80,9 @@ def test_one_within_the_other(
             # Between the look at the branch and the change of the words, which GitHub cannot do in one step.
             wrong += 1
             assert code == 1, at
-            assert "has the commit of run-2/scale-cpu-cpp under the text of another" in place.printed().out
+            assert (
+                "has the commit of run-2/scale-cpu-cpp, but the description of another" in place.printed().out
+            )
         else:
             assert code == 0, at
             # Inside of the later one the earlier may see its commit before its words.

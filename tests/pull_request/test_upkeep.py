@@ -225,8 +225,8 @@ def test_a_moot_one_is_closed_by_open(place: Place) -> None:
     assert (pull.state, place.tip(BRANCH), len(place.twin.api.comments)) == ("closed", "", 1)
     output = place.printed().out.splitlines()
     assert output[1].startswith("dry run: would close #1 ")
-    assert output[2].startswith("main has these files already: closed #1 ")
-    assert output[3] == "main has these files already: nothing was done"
+    assert output[2].startswith("main already has these files: closed #1 ")
+    assert output[3] == "main already has these files: nothing was done"
 
 
 def test_a_moot_one_with_a_persons_commits(place: Place) -> None:
@@ -251,7 +251,7 @@ def test_a_merged_one_is_left(place: Place) -> None:
     commit(place.other, {SOURCE: BROKEN})
     assert place.open(folder) == 0
     assert place.printed().out.splitlines()[1:] == [
-        "main has these files already: nothing was done",
+        "main already has these files: nothing was done",
         (
             f"#1 {place.twin.url}/octo/kernels/pull/1 with this proposal was merged, "
             "and is not in main any more: nothing was done"
@@ -296,7 +296,7 @@ def test_an_earlier_proposal_that_was_merged(place: Place) -> None:
     better = place.propose({SOURCE: MOVED}, base={SOURCE: FIXED}, name="two", run_id="run-2")
     place.open(better)
     assert place.open(first) == 0
-    assert place.printed().out.splitlines()[1] == "main has these files already: nothing was done"
+    assert place.printed().out.splitlines()[1] == "main already has these files: nothing was done"
     assert (place.twin.api.pulls[0].state, place.twin.api.comments) == ("open", [])
     assert place.source == MOVED
 

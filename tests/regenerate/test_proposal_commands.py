@@ -73,7 +73,7 @@ def test_verify(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "ok    changes scale-cpu-cpp alone, by cgins.yaml",
         "ok    fits the working tree",
         "ok    git apply takes the patch",
-        "note  no kernel was run: whether it is right and fast rests on evidence.json; --gate runs the gate",
+        "note  no kernel was run: that it is right and fast is known from evidence.json only; --gate runs the gate",
     ]
 
 
@@ -146,7 +146,7 @@ def test_apply_refuses_a_changed_tree(place: Path, capsys: pytest.CaptureFixture
     """Somebody's edit is not overwritten: exit 1, and the file is as it was."""
     (place / PATH).write_text("edited\n")
     assert cli.main(["proposal", "apply", "../p"]) == 1
-    assert f"not as the proposal found it: {PATH}; nothing is written" in capsys.readouterr().err
+    assert f"changed since the proposal was made: {PATH}; nothing is written" in capsys.readouterr().err
     assert (place / PATH).read_text() == "edited\n"
 
 

@@ -187,7 +187,7 @@ def test_a_base_that_has_it(project: Path, capsys: pytest.CaptureFixture[str]) -
     """What was merged meanwhile is nothing to do: exit 0, and there is no new proposal."""
     tip = rebasing.move(project, {PATH: NEW})
     assert rebase() == 0
-    assert capsys.readouterr().out == f"{tip[:10]} has these files already: nothing to do\n"
+    assert capsys.readouterr().out == f"{tip[:10]} already has these files: nothing to do\n"
     assert not Path("../new").exists()
 
 

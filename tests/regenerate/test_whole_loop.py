@@ -242,6 +242,6 @@ def test_a_broken_kernel_is_repaired_by_a_pull_request(user: User, twin: Twin, t
 
     twin.api.merge(pull)
     again = user.cgins("pull-request", "open", "--proposal", str(proposal))
-    assert again == "main has these files already: nothing was done\n"
+    assert again == "main already has these files: nothing was done\n"
     assert twin.api.pulls == [pull]
     assert REPAIRED in twin.api.git("show", f"main:{SOURCE}")

@@ -124,7 +124,7 @@ def test_failures_are_listed_worst_first() -> None:
     assert "NEW 1 build: the kernel is not at 0123456789" in lines
     assert "SKIPPED 1 build: compiled when it is called" in lines
     assert "note, 1 build: no opcodes" in lines
-    assert lines[-1] == "compared with 0123456789; builds took 2 s in all, side by side"
+    assert lines[-1] == "compared with 0123456789; builds took 2 s in total, in parallel"
     assert not [line for line in lines if line.startswith("PASSED ")]
 
 

@@ -40,7 +40,7 @@ def test_missing_cases_are_bounded(report: SessionReport) -> None:
     """The terminal lists the first ones and counts the rest; -v lists all, -q the count alone."""
     names = tuple(f"cgins.yaml::relu/cpp/pack/s{i}" for i in range(terminal.SHOWN_NAMES + 3))
     report = replace(report, missing=names, base_revision=BASE, ci=True)
-    head = f"MISSING 13 cases of {BASE} are no longer there: put them back, or accept it once with --cgins-allow-fewer"
+    head = f"MISSING 13 cases of {BASE} are no longer there: restore what is missing, or accept it once with --cgins-allow-fewer"
     assert told(report) == [
         head,
         *(f"  {name}" for name in names[: terminal.SHOWN_NAMES]),
@@ -86,7 +86,7 @@ def test_weaker_settings_come_first(report: SessionReport) -> None:
     """All of them, before what was judged by them, and what to do; their words are text."""
     lines = tuple(f"cgins.yaml: k{i}: gate.tolerate 0.02 → <b>" for i in range(30))
     report = replace(report, weaker=lines, base_revision=BASE, ci=True, missing=("a::b",))
-    head = f"30 settings of the gate are weaker than at {BASE}: put back, or have a person accept it with --cgins-allow-weaker"
+    head = f"30 settings of the gate are weaker than at {BASE}: undo that, or have a person accept it with --cgins-allow-weaker"
     shown = terminal.render(report, width=200, colour=False, verbosity=-1).splitlines()
     assert shown[:31] == [f"WEAKER {head}", *(f"  {line}" for line in lines)]
     for page in (markdown.render(report), pull_request_comment.comment(report)):
@@ -95,7 +95,10 @@ def test_weaker_settings_come_first(report: SessionReport) -> None:
     for told_as, changed in (
         ("; fails in CI", {"ci": False}),
         ("allowed by --cgins-allow-weaker", {"allow_weaker": True}),
-        ("told only; fails in CI in a pull request, or with --cgins-baseline", {"told_only": True}),
+        (
+            "not enforced in this run; it fails in a pull request in CI, or with --cgins-baseline",
+            {"told_only": True},
+        ),
     ):
         assert notices.weaker_line(replace(report, **changed)).endswith(told_as)
 

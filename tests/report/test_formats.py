@@ -154,7 +154,7 @@ def test_limits_hold(make_evaluation: Make, name: str) -> None:
     ]
     text = formats.FORMATS[name](report_of(*many))
     assert len(text.encode()) <= LIMITS[name]
-    assert re.search(r"<p>… \d+ more: the JSON report has them all.</p>", text)
+    assert re.search(r"<p>… \d+ more in the JSON report.</p>", text)
     assert text.count("<table>") == text.count("</table>")
 
 

@@ -60,7 +60,7 @@ def test_a_repository_that_does_not_tell_is_refused(repository: Path) -> None:
     """A default branch by another name has to be known from somewhere."""
     git(repository, "branch", "-m", "trunk")
     assert place(repository, {}).refusal == (
-        "nothing says whether trunk is the default branch: git remote set-head origin --auto tells git"
+        "git does not know whether trunk is the default branch; run git remote set-head origin --auto"
     )
     git(repository, "update-ref", "refs/remotes/origin/trunk", "HEAD")
     git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")

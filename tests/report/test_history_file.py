@@ -55,8 +55,8 @@ def test_a_torn_line_is_cut_off(entry: HistoryEntry, path: Path) -> None:
         path.write_bytes(whole + torn)
         found = read(path)
         assert found.entries == (entry,)
-        assert found.note == "line 2 is torn and left out: the next run that appends cuts it off"
-        assert append(path, [entry]) == f"line 2 was torn and has been cut off: {len(torn)} bytes"
+        assert found.note == "line 2 is incomplete and ignored: the next run that appends removes it"
+        assert append(path, [entry]) == f"line 2 was incomplete and has been removed: {len(torn)} bytes"
         assert path.read_bytes() == whole * 2
     path.write_bytes(whole[:30])
     append(path, [entry])
@@ -80,10 +80,10 @@ def test_no_other_file_becomes_a_history(entry: HistoryEntry, tmp_path: Path, co
     """A mistyped path must not cost anybody a source file; nor is it read as one."""
     path = tmp_path / "kernel.py"
     path.write_bytes(content)
-    with pytest.raises(HistoryError, match=r"not a history|no entry of a history"):
+    with pytest.raises(HistoryError, match=r"not a history|not an entry of a history"):
         append(path, [entry])
     assert path.read_bytes() == content
-    with pytest.raises(HistoryError, match=r"kernel\.py:1: no entry of a history: "):
+    with pytest.raises(HistoryError, match=r"kernel\.py:1: not an entry of a history: "):
         read(path)
 
 
@@ -123,12 +123,12 @@ def test_a_damaged_line_is_named(entry: HistoryEntry, path: Path, change: dict[s
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(HistoryError) as caught:
         read(path)
-    assert str(caught.value).startswith(f"{path}:3: no entry of a history: ")
+    assert str(caught.value).startswith(f"{path}:3: not an entry of a history: ")
     assert said in str(caught.value)
     assert caught.value.remedy == "restore the file from version control, or delete that line"
     assert "\x1b" not in str(caught.value)
     assert len(str(caught.value)) < 1000
-    with pytest.raises(HistoryError, match=r":3: no entry of a history: "):
+    with pytest.raises(HistoryError, match=r":3: not an entry of a history: "):
         append(path, [entry])
 
 

@@ -200,7 +200,7 @@ def test_size_limit_holds(make_evaluation: Make, limit: int) -> None:
     ]
     text = markdown.render(report_of(*many), limit_nbytes=limit)
     assert limit / 2 < len(text.encode()) <= limit
-    assert re.search(r"<p>… \d+ more: the JSON report has them all.</p>", text)
+    assert re.search(r"<p>… \d+ more in the JSON report.</p>", text)
     assert text.count("<table>") == text.count("</table>")
     shown = len(re.findall(r"<td><code>INCORRECT", text))
     assert shown >= 4

@@ -189,7 +189,7 @@ def test_a_shard_that_left_out_cases_for_want_of_a_gpu_stands_for_none(make_eval
 def test_reports_that_were_expected_and_are_not_there(make_evaluation: Make) -> None:
     """A run without a number is missed by count alone; the same report twice counts once."""
     one = report_of(make_evaluation())
-    with pytest.raises(MergeError, match=r"^1 different report is there, 2 are expected: a\.json\n"):
+    with pytest.raises(MergeError, match=r"^1 different report instead of 2: a\.json\n"):
         merged(one, one, expected=2)
     assert merged(one, one, expected=1).evaluations == one.evaluations
 
@@ -206,7 +206,7 @@ def test_a_run_that_is_there_alone_and_in_a_merged_report_is_refused(make_evalua
     with pytest.raises(MergeError, match=r"^b\.json: all its runs are in a\.json too"):
         merged(merged(x, y, z), both)
     assert len(merged(both, z, expected=3).merged) == 3
-    with pytest.raises(MergeError, match=r"^3 different reports are there, 4 are expected"):
+    with pytest.raises(MergeError, match=r"^3 different reports instead of 4"):
         merged(both, merged(y, z), expected=4)
 
 
@@ -223,7 +223,7 @@ def test_runs_that_look_alike_are_two(make_evaluation: Make) -> None:
         ({"stopped": True, "exit_status": 1}, r"^b\.json: its run was stopped by -x or --maxfail"),
         ({"strict": True}, "different settings of --cgins-strict: False in a.json, True in b.json"),
         ({"cgins": "9"}, "different versions of pytest-cgins: 1 in a.json, 9 in b.json"),
-        ({"base_revision": "f00 (main)"}, "held against different revisions: .*f00"),
+        ({"base_revision": "f00 (main)"}, "compared with different revisions: .*f00"),
         ({"shard": Shard(number=1, count=3)}, "different numbers of shards: 2 in a.json, 3 in b.json"),
     ],
 )
@@ -376,8 +376,8 @@ def test_a_slowdown_that_is_not_proven_among_more_tests_is_undecided(make_evalua
     whole = merged(based(one, exit_status=1), based(other))
     again = whole.evaluations[0]
     assert (again.verdict.status, again.verdict.reason) == (Status.INCONCLUSIVE, Reason.NOISE)
-    assert "by itself, as one of 1 test, it was SLOWER: 1.08" in again.verdict.message
-    assert "--cgins-suite-tests=401 in each run" in again.verdict.message
+    assert "before the merge, as one of 1 test, it was SLOWER: 1.08" in again.verdict.message
+    assert "rerun each part with --cgins-suite-tests=401" in again.verdict.message
     assert again.measurement is not None
     (test,) = again.measurement.comparisons
     assert (test.tests, test.outcome) == (401, "inconclusive")
@@ -572,8 +572,8 @@ def test_the_command_tells_what_no_case_shows(
         document.write(report, Path(file))
     assert cli.main(["merge", *files, f"--out={tmp_path / 'all.json'}"]) == 1
     told = capsys.readouterr().out.splitlines()
-    assert told[0] == f"{files[0]}: exit code 5, no device for its cases was there, and it gated nothing"
-    assert told[1] == f"{files[1]}: 2 failures besides those of cases"
+    assert told[0] == f"{files[0]}: exit code 5: it gated nothing, because no device of its cases was present"
+    assert told[1] == f"{files[1]}: 2 failures outside of cases"
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"version":' + "[" * 200_000, "[" * 300 + "]" * 300])

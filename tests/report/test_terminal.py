@@ -189,7 +189,7 @@ def test_weak_and_skipped_lines(make_evaluation: Make) -> None:
     assert "WEAK scale/cpu-cpp/tiny/f32-2x3-0001: zeros would pass too\n" in text
     assert "SKIPPED 2 cases: no cuda device on this machine\n" in text
     assert text.endswith(
-        "seed 7 (--cgins-seed=7 repeats the fresh inputs); builds took 1.5 s in all, side by side\n"
+        "seed 7 (--cgins-seed=7 repeats the fresh inputs); builds took 1.5 s in total, in parallel\n"
     )
 
 

@@ -144,7 +144,7 @@ def test_what_is_let_pass_is_loud(make_evaluation: Make) -> None:
     assert times.let_pass([replace(one, fail_on="regression") for one in evaluations]) == ()
     assert times.let_pass(suite(make_evaluation, (Status.INCONCLUSIVE, NOISY), fail_on="never")) == ()
     text = section(*evaluations)
-    assert text.count("\nslower, passed by gate.fail_on scale/cpu-cpp/tiny/s") == 2
+    assert text.count("\nslower, passes because of gate.fail_on scale/cpu-cpp/tiny/s") == 2
     assert "### Slower, but passed" in markdown.render(report_of(*evaluations))
 
 
@@ -190,7 +190,7 @@ def test_probably_slower_are_those_that_e_bh_adds(make_evaluation: Make) -> None
     assert times.probably_slower([make_evaluation(Status.INCONCLUSIVE, signature="n", timing=NOISY)]) == ()
     text = section(*proven, hint)
     assert f"PROBABLY SLOWER {hint.case.name}: 1.1" in text
-    assert "taken together, at most 10% are expected to be noise\n" in text
+    assert "slower cases together, at most 10% are expected to be noise\n" in text
     assert "### Probably slower" in markdown.render(report_of(*proven, hint))
 
 
@@ -261,7 +261,7 @@ def test_clocks_are_told(make_evaluation: Make) -> None:
     )
     assert times.clock_notes([make_evaluation()]) is None
     text = section(one, two)
-    assert "clocks: 3 blocks of 1 case retaken because the clock changed\n" in text
+    assert "clocks: 3 blocks of 1 case timed again because the clock changed\n" in text
     assert "clocks: throttled while 2 cases were timed: sw-power-cap\n" in text
     assert "<strong>Clocks</strong>" in markdown.render(report_of(one, two))
 

@@ -239,13 +239,13 @@ def test_a_damaged_file_is_a_clear_error(path: Path, capsys: pytest.CaptureFixtu
         file.write('{"version":1,"cgi')
     assert cli.main(["history", str(path)]) == 0
     assert capsys.readouterr().err == (
-        f"cgins: {path}: line 4 is torn and left out: the next run that appends cuts it off\n"
+        f"cgins: {path}: line 4 is incomplete and ignored: the next run that appends removes it\n"
     )
     with path.open("a") as file:
         file.write("\n")
     assert cli.main(["history", str(path)]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"cgins: {path}:4: no entry of a history: ")
+    assert said.startswith(f"cgins: {path}:4: not an entry of a history: ")
     assert said.endswith("→ restore the file from version control, or delete that line\n")
 
 

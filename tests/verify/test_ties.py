@@ -398,7 +398,7 @@ def test_an_op_of_a_user_says_what_it_points_into(
     op = f"{marked.__name__}.{name}"
     case = record(tmp_path / "pack", lambda: getattr(marked, name)(x), op, tier="full")
     cli.main(["traces", "audit", str(tmp_path / "pack")])
-    line = f"{op} returns indices, and of equal values any is right if cgins.yaml says so: semantics: {{outputs: "
+    line = f"{op} returns indices, and among equal values any index is accepted if cgins.yaml has: semantics: {{outputs: "
     if right is None:
         assert "returns indices" not in capsys.readouterr().out
         return

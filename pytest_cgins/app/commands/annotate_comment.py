@@ -20,12 +20,17 @@ def add_parsers(subparsers: Subparsers) -> None:
         subparsers,
         "annotate  print a report as annotations for GitHub's runner",
         run_annotate,
-        "Print what failed, and what is in doubt, as workflow commands that annotate the sources of kernels: "
-        "worst first, and no more than GitHub shows of one step.",
+        "Print failed and doubtful cases as workflow commands that annotate the sources of kernels: worst first, "
+        "and no more than GitHub shows for one step.",
     )
     option(parser, "report REPORT  the JSON file", type=Path)
-    option(parser, "--folder DIR  where pytest was started; default: here", type=Path, default=Path())
-    option(parser, "--root DIR  top of the checkout; default: here", type=Path, default=Path())
+    option(
+        parser,
+        "--folder DIR  folder in which pytest was started (default: this one)",
+        type=Path,
+        default=Path(),
+    )
+    option(parser, "--root DIR  top of the checkout (default: this folder)", type=Path, default=Path())
     _add_comment(subparsers)
 
 
@@ -55,21 +60,21 @@ def _add_comment(subparsers: Subparsers) -> None:
         subparsers,
         "comment  write a report as the comment of a pull request",
         run_comment,
-        "Write what the gate found as one comment of the pull request that GitHub's event is about, or rewrite "
-        "the one that an earlier run wrote. The report may be anybody's: nothing in it says where the comment goes. The "
-        "token is read from GITHUB_TOKEN or GH_TOKEN and needs pull-requests: write. Runs no kernel.",
+        "Write the report as a comment on the pull request of GitHub's event, or update the comment of an earlier "
+        "run. The report is not trusted: nothing in it decides where the comment goes. The token is read from "
+        "GITHUB_TOKEN or GH_TOKEN and needs pull-requests: write. Runs no kernel.",
     )
     found = parser.add_mutually_exclusive_group(required=True)
     option(found, "report REPORT  the JSON file", type=Path, nargs="?")
-    flag(found, "--no-report  the run left none: say so in the comment of an earlier run, if there is one")
+    flag(found, "--no-report  there is no report: say so in the comment of an earlier run, if there is one")
     option(parser, "--event FILE  GitHub's event (default: $GITHUB_EVENT_PATH)", type=Path)
-    option(parser, "--repository OWNER/NAME  where the pull request is (default: $GITHUB_REPOSITORY)")
+    option(parser, "--repository OWNER/NAME  repository of the pull request (default: $GITHUB_REPOSITORY)")
     option(
         parser,
-        "--name  tells comments of several gates of one pull request apart (default: %(default)s)",
+        "--name  name of the gate, which distinguishes the comments of several gates (default: %(default)s)",
         default="gate",
     )
-    option(parser, "--author LOGIN  who comments (default: github-actions[bot])")
+    option(parser, "--author LOGIN  account that comments (default: github-actions[bot])")
     flag(parser, "--dry-run  print the comment and where it would go; write nothing")
 
 

@@ -43,19 +43,20 @@ def add_parsers(subparsers: Subparsers) -> None:
         subparsers,
         "bench-model  time a whole model with and without its kernels",
         run,
-        "Run a model with the kernels of cgins.yaml, compare its outputs, and time it in turns with the model as "
-        "it is. The kernels run in this process, with your rights: have `pytest --cgins` find them right first.",
+        "Run a model with the kernels of cgins.yaml, compare its outputs, and time it in turns with the unchanged "
+        "model. The kernels run in this process, with your rights: gate them with `pytest --cgins` first.",
     )
-    option(parser, "model MODULE:FUNCTION  gives a function without arguments, or (model, inputs)")
-    option(parser, "--device  default: cuda where there is one", choices=DEVICES)
+    option(parser, "model MODULE:FUNCTION  returns a function without arguments, or (model, inputs)")
+    option(parser, "--device  device of the model (default: cuda if there is one)", choices=DEVICES)
     option(
         parser,
-        "--kernel NAME[/IMPLEMENTATION]  put in these alone; default: the first implementation of each kernel for the device",
+        "--kernel NAME[/IMPLEMENTATION]  use only this kernel; repeatable (default: the first implementation of each "
+        "kernel for the device)",
         action="append",
         default=[],
     )
     add_config_option(parser)
-    option(parser, "--out FILE  the document (default: %(default)s)", type=Path, default=FILE)
+    option(parser, "--out FILE  file of the results (default: %(default)s)", type=Path, default=FILE)
     add_seed(parser, "of the order of blocks")
 
 

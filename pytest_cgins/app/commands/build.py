@@ -35,25 +35,34 @@ def add_parsers(subparsers: Subparsers) -> None:
         subparsers,
         "build  build the kernels of cgins.yaml",
         run_build,
-        "Build all implementations of the named kernels, or of all. With --arch: the CUDA ones, for "
-        "each architecture, and print what they take. Exit status 1 if one fails.",
+        "Build all implementations of the named kernels, or of all kernels. With --arch: build the CUDA ones for "
+        "each architecture, and print their registers, spills, stack and shared memory. Exit status 1 if a build fails.",
     )
     option(build, "kernels KERNEL  names in cgins.yaml; default: all", nargs="*")
     option(build, "--device  only the implementations for this device", choices=DEVICES)
-    option(build, "--arch ARCH[,ARCH]  build CUDA kernels for these, such as sm_80,sm_90a; no GPU needed")
-    flag(build, "--all  with --arch: also the implementations that have no architecture")
     option(
         build,
-        "--baseline REV  with --arch: a commit, or merge-base; fail where spills or registers grew since (default: %(default)s)",
+        "--arch ARCH[,ARCH]  build CUDA kernels for these architectures, e.g. sm_80,sm_90a; no GPU needed",
+    )
+    flag(build, "--all  with --arch: also build implementations without architectures, for this machine")
+    option(
+        build,
+        "--baseline REV  with --arch: fail if spills or registers grew since this commit, or merge-base "
+        "(default: %(default)s)",
         default=NO_BASELINE,
     )
-    flag(build, "--resources  with --arch: each function, with its most frequent opcodes")
+    flag(build, "--resources  with --arch: list each function, with its most frequent opcodes")
     flag(build, "--json  with --arch: print a report as --cgins-json writes it")
-    option(build, "-j/--jobs N  builds at a time; default: one a core", type=_jobs, default=0)
+    option(build, "-j/--jobs N  parallel builds (default: one per core)", type=_jobs, default=0)
     option(
-        build, "-v/--verbose  say what the compilers were asked; -vv: all messages", action="count", default=0
+        build, "-v/--verbose  show the compilers' command lines; -vv: all messages", action="count", default=0
     )
-    option(build, "--timeout S  limit a kernel, in seconds", type=_seconds, default=600.0)
+    option(
+        build,
+        "--timeout S  limit of one kernel, in seconds (default: %(default)s)",
+        type=_seconds,
+        default=600.0,
+    )
     add_config_option(build)
 
 

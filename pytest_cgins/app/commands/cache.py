@@ -22,21 +22,22 @@ def add_parsers(subparsers: Subparsers) -> None:
     commands = group(
         subparsers,
         "cache  list, prune or locate built kernels",
-        "The build cache: $CGINS_CACHE_DIR/builds, else a folder of the user. It never holds much "
-        "more than $CGINS_CACHE_SIZE (default 5GiB): builds whose last use is longest ago go first.",
+        "The build cache is in $CGINS_CACHE_DIR/builds, else in a folder of the user. It stays near or below "
+        "$CGINS_CACHE_SIZE (default 5GiB): the least recently used builds are removed first.",
     )
-    listing = command(commands, "ls  list the builds, the last used first", run_ls)
-    flag(listing, "--json  as JSON, with keys and folders")
+    listing = command(commands, "ls  list the builds, last used first", run_ls)
+    flag(listing, "--json  print JSON, with keys and folders")
     prune = command(
         commands,
         "prune  remove builds",
         run_prune,
-        "Remove builds; without options, down to $CGINS_CACHE_SIZE. What a running process uses stays.",
+        "Remove builds, longest unused first; without options, down to $CGINS_CACHE_SIZE. Builds that a running "
+        "process uses stay.",
     )
-    option(prune, "--max-size SIZE  until the rest is no larger: 500MB, 2GiB", type=size)
-    option(prune, "--older-than AGE  what was not used for so long: 12h, 30d", type=age)
-    flag(prune, "--all  all builds")
-    flag(prune, "--dry-run  only say what would be removed")
+    option(prune, "--max-size SIZE  remove until the rest is no larger, e.g. 500MB, 2GiB", type=size)
+    option(prune, "--older-than AGE  remove builds that were not used for so long, e.g. 12h, 30d", type=age)
+    flag(prune, "--all  remove all builds")
+    flag(prune, "--dry-run  list what would be removed, and remove nothing")
     command(commands, "path  print the folder", run_path)
 
 

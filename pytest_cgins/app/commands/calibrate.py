@@ -35,13 +35,13 @@ def add_parsers(subparsers: Subparsers) -> None:
         subparsers,
         "calibrate  measure the timing noise of this device",
         run_calibrate,
-        "Time kernels of cgins.yaml against second builds of themselves in fresh processes, for calls of "
-        "each length, and keep the result for `pytest --cgins`, which then tolerates slowdowns up to 2.5 times the upper bound "
-        "of the spread between processes. Run it where the gate runs, with nothing else on the device.",
+        "Time kernels of cgins.yaml against second builds of themselves in fresh processes, for calls of each "
+        "length. `pytest --cgins` then tolerates 2.5 times the upper bound of the spread between processes, on top of "
+        "gate.tolerate. Run it on the machine that gates, while nothing else uses the device.",
     )
     option(parser, "kernels KERNEL  names in cgins.yaml; default: all", nargs="*")
     add_config_option(parser)
-    option(parser, "--device  default: cuda if there is one, else cpu", choices=DEVICES)
+    option(parser, "--device  device to calibrate (default: cuda if there is one, else cpu)", choices=DEVICES)
     option(
         parser,
         "--processes N  fresh processes (default: %(default)s)",
@@ -50,17 +50,17 @@ def add_parsers(subparsers: Subparsers) -> None:
     )
     option(
         parser,
-        "--blocks N  blocks of each case in each of them (default: %(default)s)",
+        "--blocks N  blocks of each case in each process (default: %(default)s)",
         type=whole_number(LEAST_BLOCKS, MOST_BLOCKS),
         default=64,
     )
     option(
         parser,
-        "--cases-per-class N  cases for each length of calls, of different kernels where there are (default: %(default)s)",
+        "--cases-per-class N  cases for each length of calls, of different kernels if possible (default: %(default)s)",
         type=whole_number(1, MOST_CASES),
         default=2,
     )
-    flag(parser, "--peaks  measure the peaks of the roofline again, too")
+    flag(parser, "--peaks  also measure the roofline's peaks again")
     flag(parser, "--json  print one JSON document instead of a table")
 
 
@@ -130,7 +130,7 @@ def _cases(evaluator: Evaluator, kernels: set[str], device: str, file: Path) -> 
     ]
     if not cases:
         raise ConfigError(
-            f"{file}: of {', '.join(sorted(kernels))} none has an implementation for {device}",
+            f"{file}: none of {', '.join(sorted(kernels))} has an implementation for {device}",
             remedy="name others, or another --device",
         )
     return cases

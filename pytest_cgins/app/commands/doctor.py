@@ -17,8 +17,8 @@ def add_parsers(subparsers: Subparsers) -> None:
         subparsers,
         "doctor  check GPUs, compilers and Python packages on this machine",
         run_doctor,
-        "Look for compilers, GPUs, profilers, packages and permissions; say what each missing one "
-        "disables and how to get it. Exit status 1 only if Python, torch or the C++ compiler will not do.",
+        "Look for compilers, GPUs, profilers, packages and permissions; say what each missing one disables and how "
+        "to get it. Exit status 1 only if Python, torch or the C++ compiler is unusable.",
     )
     flag(doctor, "--json  print one JSON document instead of a table")
     flag(doctor, "--probe  also build a tiny kernel and run it under ncu; needs the GPU")

@@ -67,12 +67,12 @@ def add_parsers(subparsers: Subparsers) -> None:
 def _add_env(kinds: Subparsers) -> None:
     parser = command(
         kinds,
-        "env  say what this machine has to look into kernels with",
+        "env  list the profiling tools of this machine",
         run_env,
-        "Look for GPU, driver, nvcc, ncu and whether it may read counters, cuobjdump, headers and libraries. "
-        "With KERNEL: check its cases too.",
+        "Look for a GPU, driver, nvcc, ncu and its access to counters, cuobjdump, headers and libraries. "
+        "With KERNEL: also check its cases.",
     )
-    option(parser, "kernels KERNEL  check the cases of these kernels of cgins.yaml", nargs="*")
+    option(parser, "kernels KERNEL  also check the cases of these kernels of cgins.yaml", nargs="*")
     flag(parser, "--probe  have ncu measure a tiny kernel; needs the GPU")
     _add_places(parser)
 
@@ -80,10 +80,10 @@ def _add_env(kinds: Subparsers) -> None:
 def _add_roofline(kinds: Subparsers) -> None:
     parser = command(
         kinds,
-        "roofline  say how far each case of a kernel is from its device's peaks",
+        "roofline  show how far each case of a kernel is from its device's peaks",
         run_roofline,
-        "Time the cases of a kernel, and hold their work against what the device reaches. Where `cgins evidence "
-        "profile` has read counters of a case, its gaps are by these.",
+        "Time the cases of a kernel, and compare bytes and flops per second with the device's measured peaks. "
+        "If `cgins evidence profile` has read a case's counters, its gaps follow from them.",
     )
     add_kernel(parser)
     add_case(parser)
@@ -95,14 +95,14 @@ def _add_profile(kinds: Subparsers) -> None:
         kinds,
         "profile  run one case of a kernel under ncu and torch's profiler",
         run_profile,
-        "Profile one call of one case for each implementation. Without ncu, or where it may not read counters, "
-        "what is left: the timeline, registers, spills and machine code.",
+        "Profile one call of one case for each implementation. Without ncu, or without access to counters: only "
+        "the timeline, registers, spills and machine code.",
     )
     add_kernel(parser)
     add_case(parser, default="the one with the largest arguments")
     option(
         parser,
-        "--top N  worst figures an axis (default: %(default)s)",
+        "--top N  worst figures per axis (default: %(default)s)",
         type=whole_number(1, MOST_TOP),
         default=5,
     )
@@ -115,11 +115,15 @@ def _add_sass(kinds: Subparsers) -> None:
         kinds,
         "sass  count the machine instructions of a kernel",
         run_sass,
-        "Disassemble what was built, for each CUDA implementation. Python kernels are called once for that.",
+        "Disassemble the build of each CUDA implementation. Python kernels are called once to be compiled.",
     )
     add_kernel(parser)
     add_case(parser, default="the one with the largest arguments")
-    option(parser, "--arch ARCH[,ARCH]  build for these, such as sm_80,sm_90a; no GPU needed", default="")
+    option(
+        parser,
+        "--arch ARCH[,ARCH]  build for these architectures, e.g. sm_80,sm_90a; no GPU needed",
+        default="",
+    )
 
 
 def _add_bench(kinds: Subparsers) -> None:
@@ -147,7 +151,7 @@ def add_kernel(parser: argparse.ArgumentParser) -> None:
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
     add_config_option(parser)
-    option(parser, f"--out FOLDER  of the document (default: {OUT}/KERNEL)", type=Path)
+    option(parser, f"--out FOLDER  folder of the document (default: {OUT}/KERNEL)", type=Path)
 
 
 def add_case(parser: argparse.ArgumentParser, *, default: str = "all") -> None:
@@ -289,13 +293,13 @@ def _add_ablate(kinds: Subparsers) -> None:
         kinds,
         "ablate  time a kernel without one method after another",
         run_ablate,
-        "Put each FILE in the place of the kernel's main source, in a copy of the project, check it, and time "
-        "it against the kernel as it is, in turns. A method contributes if the kernel is proven slower, or wrong, without it.",
+        "Replace the kernel's main source by each FILE, in a copy of the project, check it, and time it in turns "
+        "with the unchanged kernel. A method contributes if the kernel is proven slower, or is wrong, without it.",
     )
     add_kernel(parser)
     option(
         parser,
-        "--without NAME=FILE  a method, and the main source without it; several times",
+        "--without NAME=FILE  a method, and the main source without it; repeatable",
         action="append",
         required=True,
         type=_named_file,
@@ -304,7 +308,7 @@ def _add_ablate(kinds: Subparsers) -> None:
     add_seed(parser)
     option(
         parser,
-        "--cgins-sandbox  fence variants in; off: trust them",
+        "--cgins-sandbox  isolate variants; off: run them with all your rights",
         dest="sandbox",
         choices=("auto", "off"),
         default="auto",

@@ -31,11 +31,15 @@ def add_parsers(subparsers: Subparsers) -> None:
         subparsers,
         "generate  have a language model write the kernels that are missing",
         run_generate,
-        "Have a language model write a kernel for each op, try each answer with the gate, and propose what "
-        "it accepts. The project is not changed: `cgins proposal apply` does that.",
+        "Have a language model write a kernel for each op, gate each answer, and propose the accepted ones. The "
+        "project stays unchanged until `cgins proposal apply`.",
     )
     option(generate, "ops OP  name of a recorded op, or its last word", nargs="+")
-    option(generate, "--name KERNEL  in cgins.yaml (default: the op's last word)", default="")
+    option(
+        generate,
+        "--name KERNEL  name in cgins.yaml, for a single op (default: the op's last word)",
+        default="",
+    )
     _add_form(generate)
     add_config_option(generate)
     _add_asked(generate)
@@ -43,30 +47,44 @@ def add_parsers(subparsers: Subparsers) -> None:
         subparsers,
         "run  turn a GinS benchmark file into kernels, in one command",
         run_benchmark,
-        "Record the operations of a benchmark file, have a language model write a kernel for each, and keep "
-        "what the gate accepts in a project of its own, ready for `pytest --cgins`.",
+        "Record the operations of a benchmark file, have a language model write a kernel for each, and keep the "
+        "accepted ones in a new project, ready for `pytest --cgins`.",
     )
     option(whole, "file FILE.json  programs of operations and definitions", type=Path)
-    option(whole, "--out FOLDER  of the project (default: the file's name)", type=Path)
+    option(whole, "--out FOLDER  folder of the project (default: the file's name)", type=Path)
     _add_form(whole)
     _add_asked(whole)
 
 
 def _add_form(parser: argparse.ArgumentParser) -> None:
-    option(parser, "--implementation  default: %(default)s", choices=LANGUAGES, default="cuda")
-    option(parser, "--contract  default: launcher; python for triton", choices=CONTRACTS)
+    option(
+        parser,
+        "--implementation  language of the kernels (default: %(default)s)",
+        choices=LANGUAGES,
+        default="cuda",
+    )
+    option(
+        parser,
+        "--contract  contract of the kernels (default: launcher; python for triton)",
+        choices=CONTRACTS,
+    )
 
 
 def _add_asked(parser: argparse.ArgumentParser) -> None:
     """The options of `pytest --cgins-regenerate`, under the same names."""
-    option(parser, "--cgins-llm PROVIDER[:PLACE]  who is asked", dest="llm", default="")
-    option(parser, "--cgins-model NAME  in every role", dest="model", default="")
+    option(
+        parser,
+        "--cgins-llm PROVIDER[:PLACE]  provider of the language model (default: llm of cgins.yaml)",
+        dest="llm",
+        default="",
+    )
+    option(parser, "--cgins-model NAME  model for every role", dest="model", default="")
     option(parser, "--cgins-runs PATH  folder for journals", dest="runs", default="")
     add_seed(parser)
     flag(parser, "--cgins-no-timing  do not time kernels", dest="no_timing")
     option(
         parser,
-        "--cgins-sandbox  fence candidates in; off: trust them",
+        "--cgins-sandbox  isolate candidates; off: run them with all your rights",
         dest="sandbox",
         choices=("auto", "off"),
         default="auto",
@@ -117,7 +135,7 @@ def _require_device(language: str) -> None:
 
     if language != "cpp" and not has_gpu():
         raise ConfigError(
-            f"--implementation {language}: kernels could not be tried, there is no NVIDIA GPU here",
+            f"--implementation {language}: kernels could not be tried, because there is no NVIDIA GPU here",
             remedy="write them in C++: --implementation cpp",
         )
 

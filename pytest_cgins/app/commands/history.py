@@ -20,15 +20,17 @@ def add_parsers(subparsers: Subparsers) -> None:
         "history  show how times of cases changed over time",
         run_history,
         "Print the trend of each case of a history that `pytest --cgins --cgins-history=PATH` appended to. "
-        "Times are held against each other only within one device, driver and set of libraries; where these changed "
-        "stands a line that says what. A trend is no verdict.",
+        "Times are compared only within one device, driver and set of libraries; where these changed, a line says "
+        "what did. A trend is not a verdict.",
     )
     option(history, "path PATH  the history", nargs="?", type=Path, default=Path(HISTORY_FILE))
     option(history, "--case GLOB  cases whose name matches (default: %(default)s)", default="*")
-    option(history, "--since WHEN  runs since a date, 2026-01-31, or of the last days, 30d", type=_since)
+    option(
+        history, "--since WHEN  only runs since a date (2026-01-31), or of the last days (30d)", type=_since
+    )
     option(
         history,
-        "--last N  hold the latest time against the median of the N before it (default: %(default)s)",
+        "--last N  compare the latest time with the median of the N before it (default: %(default)s)",
         type=whole_number(1),
         default=10,
     )

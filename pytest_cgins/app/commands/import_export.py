@@ -47,23 +47,23 @@ def _add(kinds: Subparsers, kind: str, importer: Importer) -> None:
     parser = kinds.add_parser(kind, help=importer.help, description=sentence(importer.help))
     parser.add_argument("source", type=Path, metavar=importer.source)
     option(parser, "--out  folder of the trace pack", type=Path, required=True)
-    option(parser, "--name  name of the pack; default: that of its folder")
+    option(parser, "--name  name of the pack (default: that of its folder)")
     if not importer.keeps_all:
         parser.add_argument("--tier", choices=("recipe", "full"), default="recipe")
         option(
             parser,
-            f"--max-mib N  leave out calls with bigger tensors; default: {_MAX_MIB:g}",
+            f"--max-mib N  leave out calls with larger tensors (default: {_MAX_MIB:g})",
             type=_mib,
             default=_MAX_MIB,
         )
     if importer.chooses_device:
-        option(parser, "--device  where to record", choices=DEVICES, default="cpu")
+        option(parser, "--device  device to record on (default: %(default)s)", choices=DEVICES, default="cpu")
     option(parser, "--config FILE  write a cgins.yaml for the ops, or print what to add to it", type=Path)
     if importer.runs_code:
         flag(parser, "--allow-code  run the source's code")
         option(
             parser,
-            "--references DIR  package that the code is copied to; default: references",
+            "--references DIR  package that the code is copied to (default: %(default)s)",
             type=Path,
             default=Path("references"),
         )
@@ -186,20 +186,23 @@ def _add_torch_library(kinds: Subparsers) -> None:
         kinds,
         "torch-library  kernels as operators of torch, in a package that is built and used without pytest-cgins",
         export_torch_library,
-        "Write a Python package with the kernels' sources, a generated binding over torch's stable "
-        "ABI, shapes for torch.compile, and gradients. Kernels for the backward of an exported op come along. "
+        "Write a Python package with the kernels' sources, a generated binding over torch's stable ABI, shapes for "
+        "torch.compile, and gradients. Kernels for the backward of an exported op are included. "
         "`cgins export KERNEL --as torch-library` is the same.",
     )
     option(export, "kernels KERNEL  names in cgins.yaml", nargs="+")
     option(
         export,
-        "--implementation NAME  an implementation to export, may be repeated; default: the launchers, one a device",
+        "--implementation NAME  implementation to export; repeatable (default: the launchers, one per device)",
         action="append",
         default=[],
         dest="implementations",
     )
-    option(export, "--out DIR  default: NAMESPACE-torch-library", type=Path)
-    option(export, "--namespace NS  of torch.ops and of the package; default: the project folder's name")
+    option(export, "--out DIR  folder of the package (default: NAMESPACE-torch-library)", type=Path)
+    option(
+        export,
+        "--namespace NS  namespace in torch.ops and name of the package (default: the project folder's name)",
+    )
     add_config_option(export)
 
 

@@ -33,19 +33,26 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the subcommands to the `cgins` parser."""
     commands = group(
         subparsers,
-        "methods  optimisation methods: list, show, check, offer",
-        "What regeneration knows of making kernels faster, and what became of it in this project.",
+        "methods  list, show, check and offer optimization methods",
+        "Methods that make kernels faster, which prompts offer, and their results in this project.",
     )
     files = argparse.ArgumentParser(add_help=False)
-    option(files, "--file FILE  methods of yours besides ours", type=Path, action="append", default=[])
+    option(
+        files, "--file FILE  your methods besides the built-in ones", type=Path, action="append", default=[]
+    )
     listing = command(commands, "ls  list methods", run_ls, parents=[files])
-    option(listing, "--axis  of one axis", choices=AXES)
-    option(listing, "--device  for one device", choices=DEVICES)
-    option(listing, "--language  that can be written in it", choices=LANGUAGES)
-    option(listing, "--family KIND  for one kind of workload: norm", choices=FAMILIES)
-    option(listing, "--capability 90  that a device of it has", type=int)
-    flag(listing, "--json  as JSON, whole")
-    show = command(commands, "show  all that is known of a method", run_show, parents=[files])
+    option(listing, "--axis  only methods of this axis", choices=AXES)
+    option(listing, "--device  only methods for this device", choices=DEVICES)
+    option(listing, "--language  only methods that can be written in this language", choices=LANGUAGES)
+    option(listing, "--family KIND  only methods for this kind of workload, e.g. norm", choices=FAMILIES)
+    option(listing, "--capability 90  only methods that a device of this compute capability has", type=int)
+    flag(listing, "--json  print whole methods as JSON")
+    show = command(
+        commands,
+        "show  print a method with its triggers, languages and SASS patterns",
+        run_show,
+        parents=[files],
+    )
     show.add_argument("id", metavar="ID")
     check = command(commands, "check  check a file of methods", run_check, "Check files of methods.")
     check.add_argument("files", nargs="+", type=Path, metavar="FILE")
@@ -54,28 +61,49 @@ def add_parsers(subparsers: Subparsers) -> None:
     choice = command(
         commands, "choice  check a choice of methods for a round", run_choice, parents=[situation]
     )
-    option(choice, "choice FILE  an answer that has it as a block of JSON", type=Path)
+    option(choice, "choice FILE  an answer with the choice as a block of JSON", type=Path)
     sass = command(commands, "sass  look for methods in a disassembly", run_sass, parents=[files])
-    option(sass, "listing LISTING  what cuobjdump -sass printed; - for the input", type=Path)
-    option(sass, "--arch sm_90a  whose code counts", required=True)
-    option(sass, "--method ID  only these, absent ones too", action="append", default=[])
-    results = command(commands, "results  what became of methods in this project", run_results)
-    option(results, f"--memory FILE  default: {MEMORY}", type=Path, default=MEMORY)
-    option(results, "--kernel NAME  of one kernel")
+    option(sass, "listing LISTING  output of cuobjdump -sass; - for stdin", type=Path)
+    option(sass, "--arch sm_90a  architecture whose code is searched", required=True)
+    option(
+        sass, "--method ID  only this method, also if it is absent; repeatable", action="append", default=[]
+    )
+    results = command(commands, "results  list results of methods in this project", run_results)
+    option(
+        results,
+        f"--memory FILE  file of the memory of methods (default: {MEMORY})",
+        type=Path,
+        default=MEMORY,
+    )
+    option(results, "--kernel NAME  only results of this kernel")
 
 
 def _situation_options(files: argparse.ArgumentParser) -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(add_help=False, parents=[files])
-    option(options, "--kernel NAME  name of the kernel, for what was tried before", default="")
-    option(options, "--language  default: cuda", choices=LANGUAGES, default="cuda")
-    option(options, "--device-name NAME  as in the memory: NVIDIA H200", default="")
-    option(options, "--capability 90  compute capability; default: 80", type=int, default=80)
-    option(options, "--family KIND  kind of workload: norm", action="append", choices=FAMILIES, default=[])
-    option(options, "--dtype TYPE  type of an input: float16", action="append", choices=DTYPES, default=[])
+    option(options, "--kernel NAME  name of the kernel, whose earlier results count", default="")
+    option(
+        options,
+        "--language  language of the kernel (default: %(default)s)",
+        choices=LANGUAGES,
+        default="cuda",
+    )
+    option(options, "--device-name NAME  name of the device in the memory, e.g. NVIDIA H200", default="")
+    option(options, "--capability 90  compute capability (default: %(default)s)", type=int, default=80)
+    option(
+        options, "--family KIND  kind of workload, e.g. norm", action="append", choices=FAMILIES, default=[]
+    )
+    option(
+        options, "--dtype TYPE  dtype of an input, e.g. float16", action="append", choices=DTYPES, default=[]
+    )
     option(options, "--metric NAME=VALUE  a measured metric", action="append", default=[])
     option(options, "--gap AXIS=0.4  a roofline gap", action="append", default=[])
-    option(options, "--applied ID  already in the kernel", action="append", default=[])
-    option(options, f"--memory FILE  default: {MEMORY}", type=Path, default=MEMORY)
+    option(options, "--applied ID  method that the kernel already uses", action="append", default=[])
+    option(
+        options,
+        f"--memory FILE  file of the memory of methods (default: {MEMORY})",
+        type=Path,
+        default=MEMORY,
+    )
     return options
 
 
@@ -152,9 +180,9 @@ def run_check(arguments: argparse.Namespace) -> int:
     before = registry.shipped()
     after = registry.merged(arguments.files)
     changed = [name for name, method in after.methods.items() if before.methods.get(name) != method]
-    print(f"{counted(len(changed), 'method is', 'methods are')} right: {', '.join(changed)}")
+    print(f"{counted(len(changed), 'valid method')}: {', '.join(changed)}")
     if replaced := [name for name in changed if name in before]:
-        print(f"instead of ours: {', '.join(replaced)}")
+        print(f"replaces built-in methods: {', '.join(replaced)}")
     return 0
 
 
@@ -185,7 +213,7 @@ def run_choice(arguments: argparse.Namespace) -> int:
     for complaint in complaints:
         print(f"{complaint.code}: {complaint.message}")
     if not complaints:
-        print(f"{', '.join(pick.method for pick in choice.picks)}: nothing is against it")
+        print(f"{', '.join(pick.method for pick in choice.picks)}: breaks no rule")
     return 1 if complaints else 0
 
 

@@ -31,12 +31,16 @@ def add_parsers(subparsers: Subparsers) -> None:
         subparsers,
         "profile  measure the time of a pack's traces on this machine",
         run,
-        "Replay every trace of trace packs; count ATen calls and CUDA kernels, and time them. "
-        "The figures are kept in the pack, in profiles/, one document a device and torch version. "
+        "Replay every trace of trace packs; count and time its ATen calls and CUDA kernels. The results are kept "
+        "in the pack's folder profiles/, in one document per device and torch version. "
         "Exit status 1 if a trace could not be replayed.",
     )
     option(parser, "packs PACK  folder of a trace pack", nargs="+", type=Path)
-    option(parser, "--device  default: where the pack was recorded, if it is there", choices=DEVICES)
+    option(
+        parser,
+        "--device  device to replay on (default: that of the recording, if it is present)",
+        choices=DEVICES,
+    )
     flag(parser, "--json  print the documents instead of a table")
     add_trust(parser)
 

@@ -23,41 +23,39 @@ def add_parsers(subparsers: Subparsers) -> None:
     commands = group(
         subparsers,
         "proposal  look at, check and apply what --cgins-regenerate proposes",
-        "A proposal is a folder with a patch and its evidence. None of it is trusted: it is read with "
-        "strict limits, and only `verify --gate` and `rebase` run its kernel.",
+        "A proposal is a folder with a patch and its evidence. It is not trusted: it is read with strict limits, "
+        "and only `verify --gate` and `rebase` run its kernel.",
     )
     about = "Print what a proposal changes, why, and what its evidence says."
     show = command(commands, "show  print a proposal", run_show, about)
     flag(show, "--json  print proposal.json, checked, instead of the text")
     verify = command(
         commands, "verify  check a proposal against itself and the working tree", run_verify,
-        "Check that a proposal is in order, is about its kernel's own sources and fits the working tree. Exit "
-        "status 1 if it does not.",
+        "Check that a proposal is valid, changes only its kernel's sources and fits the working tree. Exit status 1 "
+"if not.",
     )  # fmt: skip
     flag(
         verify,
-        "--gate  also run the gate on it, in a copy of the project and in a sandbox, and compare with the evidence",
+        "--gate  also gate it, in a sandboxed copy of the project, and compare the result with its evidence",
     )
     apply = command(
         commands, "apply  write a proposal's files into the working tree", run_apply,
-        "Write a proposal's files into the working tree, if that is as the proposal found it; commit nothing. Exit "
-        "status 1 if it is not.",
+        "Write a proposal's files into the working tree; commit nothing. Exit status 1 if the tree has changed "
+"since the proposal was made.",
     )  # fmt: skip
     rebase = command(
-        commands, "rebase  measure a proposal on another commit, and write it again", run_rebase,
-        "Run the gate on a proposal on a commit to which the base branch has moved, in a copy of the project, in a sandbox "
-        "and on new inputs, and write it with that evidence if it is accepted. Exit status 1 if it is stale or not accepted.",
+        commands, "rebase  gate a proposal on another commit, and write a new one", run_rebase,
+        "Gate a proposal on a newer commit of the base branch, in a sandboxed copy of the project and on new inputs. "
+"If it is accepted, write it again with the new evidence. Exit status 1 if it is stale or not accepted.",
     )  # fmt: skip
-    option(rebase, "--onto REV  the commit (default: %(default)s)", default="HEAD")
-    option(
-        rebase, "--output NEW  folder of the new proposal, which must not be there", type=Path, required=True
-    )
+    option(rebase, "--onto REV  commit to gate it on (default: %(default)s)", default="HEAD")
+    option(rebase, "--output NEW  folder of the new proposal, which must not exist", type=Path, required=True)
     for parser in (show, verify, apply, rebase):
         option(parser, "proposal DIR  folder of the proposal", type=Path)
     for parser in (verify, apply, rebase):
         option(
             parser,
-            "--root DIR  a folder of the project's repository, or the project's own where there is none (default: this one)",
+            "--root DIR  a folder of the project's repository, or the project's folder if it has none (default: this one)",
             type=Path,
             default=Path(),
         )
@@ -105,13 +103,13 @@ def run_verify(arguments: argparse.Namespace) -> int:
         return 1
     rendered = proposal_report.render(contents.proposal, contents.evidence, contents.patch)
     if rendered != contents.report_text:
-        print("note  report.md is not what this version makes of the rest: believe `cgins proposal show`")
+        print("note  report.md differs from what this version writes: trust `cgins proposal show` instead")
     fits = _print_fit(contents, states, top if repository else None)
     if fits and arguments.gate:
         return _print_gate(contents, top, repository=repository)
     if not arguments.gate:
         print(
-            "note  no kernel was run: whether it is right and fast rests on evidence.json; --gate runs the gate"
+            "note  no kernel was run: that it is right and fast is known from evidence.json only; --gate runs the gate"
         )
     return 0 if fits else 1
 
@@ -179,7 +177,8 @@ def run_apply(arguments: argparse.Namespace) -> int:
     others = [path for path, state in proposal_tree.states(contents, top).items() if state == "other"]
     if others:
         print(
-            f"cgins: not as the proposal found it: {', '.join(others)}; nothing is written", file=sys.stderr
+            f"cgins: changed since the proposal was made: {', '.join(others)}; nothing is written",
+            file=sys.stderr,
         )
         return 1
     written = proposal_tree.write_files(contents, top)

@@ -34,84 +34,86 @@ def add_parsers(subparsers: Subparsers) -> None:
 def _add_open(commands: Subparsers) -> None:
     parser = command(
         commands,
-        "open  open the pull request of a proposal, or bring it up to date",
+        "open  open or update the pull request of a proposal",
         run_open,
-        "Check a proposal against the base branch on the server, commit it on a branch of the kernel's own, "
-        "and open a pull request or update the one that is open; close it if the base branch has these files already. "
-        "Exit status 1 if the base branch has other files than the proposal was made on.",
+        "Check a proposal against the base branch on the server, commit it on the kernel's branch, and open or "
+        "update its pull request; close it if the base branch already has these files. "
+        "Exit status 1 if the kernel's files have changed on the base branch since the proposal was made.",
     )
     option(parser, "--proposal DIR  folder of the proposal", type=Path, required=True)
     _add_server(parser)
-    option(parser, "--base BRANCH  branch to go into; default: the repository's own")
+    option(parser, "--base BRANCH  target branch (default: that of the repository)")
     state = parser.add_mutually_exclusive_group()
     option(
         state,
-        "--draft  open it as a draft (default: draft of pull_request in cgins.yaml, else this)",
+        "--draft  open it as a draft (default: pull_request.draft of cgins.yaml, else a draft)",
         action="store_const",
         const=True,
     )
     option(state, "--ready  open it ready for review", action="store_const", const=False, dest="draft")
     option(
         parser,
-        "--author 'NAME <EMAIL>'  of the commit, which is then pushed by git and not signed; default: whose token it is",
+        "--author 'NAME <EMAIL>'  author of the commit, which git then pushes unsigned (default: the token's owner)",
         type=_author,
     )
     option(
         parser,
-        "--commit-with  make the commit by GitHub's API, which signs it, or push it with git; auto: git where the API cannot",
+        "--commit-with  api: GitHub's API makes the commit and signs it; push: git pushes it; auto: git if the API cannot "
+        "(default: %(default)s)",
         choices=("auto", "api", "push"),
         default="auto",
     )
     flag(
         parser,
-        "--only-measured  do nothing, with exit status 1, if the base branch has changed since the proposal was measured on it",
+        "--only-measured  do nothing, with exit status 1, if the base branch has changed what the gate reads "
+        "since the proposal was measured",
     )
-    flag(parser, "--dry-run  look at everything; push nothing and open nothing")
-    flag(parser, "--json  print what came of it as JSON, in one line")
+    flag(parser, "--dry-run  check everything; push and open nothing")
+    flag(parser, "--json  print the result as one line of JSON")
 
 
 def _add_status(commands: Subparsers) -> None:
     parser = command(
         commands,
-        "status  list the bot's open pull requests, and how each stands",
+        "status  list the bot's open pull requests with their states",
         run_status,
         "List the open pull requests of proposals: current, behind its base, stale (its base has changed "
         "the kernel), moot (its base has these files) or changed by a person.",
     )
     _add_server(parser)
-    flag(parser, "--mark  label those that are stale, and say why in a comment")
+    flag(parser, "--mark  label stale ones, and say why in a comment")
     flag(parser, "--json  print a list as JSON")
 
 
 def _add_close(commands: Subparsers) -> None:
     parser = command(
         commands,
-        "close  close pull requests of the bot's that nobody needs any more",
+        "close  close pull requests of the bot that are no longer needed",
         run_close,
-        "Close pull requests of proposals with a comment, and delete their branches. A branch with commits "
-        "of a person stays. Exit status 1 if a number is not an open pull request of the bot's.",
+        "Close pull requests of proposals with a comment, and delete their branches, except those with a person's "
+        "commits. Exit status 1 if a number is not an open pull request of the bot.",
     )
-    option(parser, "numbers NUMBER  of a pull request", nargs="*", type=_number)
-    flag(parser, "--moot  those whose base branch has their files already")
-    flag(parser, "--stale  those whose kernel the base branch has changed")
-    option(parser, "--reason TEXT  for the comment", default="")
+    option(parser, "numbers NUMBER  number of a pull request", nargs="*", type=_number)
+    flag(parser, "--moot  close those whose base branch already has their files")
+    flag(parser, "--stale  close those whose kernel the base branch has changed")
+    option(parser, "--reason TEXT  reason that the comment gives", default="")
     _add_server(parser)
-    flag(parser, "--dry-run  say what would be closed")
+    flag(parser, "--dry-run  list what would be closed, and close nothing")
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
-    option(parser, "--repository OWNER/NAME  default: that of the remote")
-    option(parser, "--remote NAME  default: %(default)s", default="origin")
+    option(parser, "--repository OWNER/NAME  repository on the remote's server (default: that of the remote)")
+    option(parser, "--remote NAME  git remote of the repository (default: %(default)s)", default="origin")
     add_config_option(parser, "the project's, in a clone of the repository; ")
     option(
         parser,
-        "--api-url URL  base of the REST API; default: GITHUB_API_URL, else by the remote's server",
+        "--api-url URL  base of the REST API (default: $GITHUB_API_URL, else by the remote's server)",
         default="",
     )
     option(parser, "--token-variable VARIABLE  environment variable that has the token", default="")
     option(
         parser,
-        "--app ID  of a GitHub App, whose token is taken instead; its private key is in CGINS_APP_PRIVATE_KEY",
+        "--app ID  take the token of this GitHub App, whose private key is in CGINS_APP_PRIVATE_KEY",
         default="",
     )
 
@@ -182,19 +184,19 @@ def _line(opened: OpenResult, title: str, base: str) -> str:
     return {
         "opened": f"opened {number}: {title}",
         "updated": f"updated {number}: {title}",
-        "unchanged": f"unchanged: {number} has this proposal already; nothing was done",
+        "unchanged": f"unchanged: {number} already has this proposal; nothing was done",
         "closed-before": f"{number} with this proposal was closed: nothing was done",
-        "merged": f"{number} with this proposal was merged, and is not in {base} any more: nothing was done",
-        "merged-before": f"{base} has these files already: nothing was done",
-        "closed-moot": f"{base} has these files already: closed {number}",
+        "merged": f"{number} with this proposal was merged, but {base} no longer has its files: nothing was done",
+        "merged-before": f"{base} already has these files: nothing was done",
+        "closed-moot": f"{base} already has these files: closed {number}",
         "superseded": f"{number} has a later proposal, {opened.why}: nothing was done",
-        "mixed": f"{number} has the commit of {opened.why} under the text of another proposal: open {opened.why} again",
+        "mixed": f"{number} has the commit of {opened.why}, but the description of another proposal: open {opened.why} again",
         "changed": f"not opened: {opened.why}",
         "moved": f"not opened: {opened.why}",
         "stale": f"{opened.why}\nmarked {number} as stale" if opened.number else opened.why,
         "would-open": f"dry run: would push {opened.branch} and open a pull request into {base}: {title}",
         "would-update": f"dry run: would push {opened.branch} and update {number}: {title}",
-        "would-close": f"dry run: would close {number}, for {base} has these files already",
+        "would-close": f"dry run: would close {number}, because {base} already has these files",
     }[opened.state]
 
 

@@ -29,16 +29,20 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(parser, "script  Python script that runs a model", type=Path)
     option(parser, "--out  folder of the trace pack", type=Path, required=True)
     option(
-        parser, "--ops OP[,OP]  qualified names; default: ops that compute", action="extend", type=_operators
+        parser,
+        "--ops OP[,OP]  qualified names of ops to record (default: ops that compute)",
+        action="extend",
+        type=_operators,
     )
     parser.add_argument("--tier", choices=("shapes", "recipe", "full"), default="recipe")
     option(
         parser,
-        "--level  see what the model calls, or the ATen ops that this comes down to",
+        "--level  function: what the model calls; dispatch: the ATen ops that these calls come down to "
+        "(default: %(default)s)",
         choices=("function", "dispatch"),
         default="function",
     )
-    option(parser, "--name  name of the pack; default: that of its folder")
+    option(parser, "--name  name of the pack (default: that of its folder)")
     option(parser, "--max-per-op N  keep at most N signatures of an op", type=int)
     flag(parser, "--backward  also record the backward of the ops, as OP@backward(…)")
     option(
@@ -48,13 +52,14 @@ def add_parsers(subparsers: Subparsers) -> None:
     )
     option(
         parser,
-        "--lengths  of signatures that differ in one size, as a generation's do, keep at most four, or all",
+        "--lengths  few: keep at most four of the signatures that differ in one size, as in a generation; all: keep all "
+        "(default: %(default)s)",
         choices=("few", "all"),
         default="few",
     )
     option(
         parser,
-        "--args  everything after this is for the script",
+        "--args  pass everything after this to the script",
         dest="arguments",
         nargs=argparse.REMAINDER,
         default=[],

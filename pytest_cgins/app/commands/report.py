@@ -25,24 +25,28 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(report, "file FILE  the JSON file", type=Path)
     option(
         report,
-        "--format  markdown: a job summary; comment, pull-request: within GitHub's limit of these; html: one file with "
-        "plots; junit: XML for viewers of tests; json: checked and complete (default: %(default)s)",
+        "--format  markdown: a job summary; comment, pull-request: text within GitHub's limits; html: one file with "
+        "plots; junit: XML for test viewers; json: the whole report, validated (default: %(default)s)",
         choices=tuple(FORMATS),
         default="terminal",
     )
-    option(report, "--history HISTORY  with html: draw what --cgins-history wrote of its cases", type=Path)
-    option(report, "--out PATH  write it there, not to the standard output", type=Path)
+    option(
+        report,
+        "--history HISTORY  with html: plot the times of its cases in this file of --cgins-history",
+        type=Path,
+    )
+    option(report, "--out PATH  write to this file instead of standard output", type=Path)
     summary = command(
         subparsers,
         "summary  print a report as markdown",
         run_summary,
-        "Print a report that `pytest --cgins --cgins-json=REPORT` wrote, as markdown for a job "
-        "summary, as `cgins report --format=markdown` does. Texts from the repository under test are escaped.",
+        "Print a report that `pytest --cgins --cgins-json=REPORT` wrote, for a job summary, like "
+        "`cgins report --format=markdown`. Texts from the repository under test are escaped.",
     )
     option(summary, "report REPORT  the JSON file", type=Path)
     option(
         summary,
-        "--format  counts: how many cases ended how, `name=number` a line (default: %(default)s)",
+        "--format  counts: the number of cases per outcome, as lines of name=number (default: %(default)s)",
         choices=("markdown", "counts"),
         default="markdown",
     )
@@ -118,14 +122,14 @@ def _add_merge(subparsers: Subparsers) -> None:
         subparsers,
         "merge  join the reports of several runs",
         run_merge,
-        "Join what runs on several machines wrote with --cgins-json: shards of a suite, types of GPUs. The "
-        "exit code is that of a gate over all cases; 2 if the reports do not add up.",
+        "Join the reports of several machines' runs with --cgins-json, e.g. shards of a suite, or types of GPUs. "
+        "The exit code is that of a gate over all cases; 2 if the reports do not fit together.",
     )
     option(merge, "files FILE  JSON reports", type=Path, nargs="+")
-    option(merge, "--out PATH  where the merged report goes", type=Path, required=True)
+    option(merge, "--out PATH  file of the merged report", type=Path, required=True)
     option(
         merge,
-        "--expect N  how many runs there must be: one without a shard's number is missed by nothing else",
+        "--expect N  required number of runs; needed to notice a missing report if runs have no --cgins-shard",
         type=int,
         default=0,
     )
@@ -150,9 +154,9 @@ def run_merge(arguments: argparse.Namespace) -> int:
     document.write(whole, arguments.out)
     for part in parts:
         if merge.lost_device(part.report):
-            print(f"{part.name}: exit code 5, no device for its cases was there, and it gated nothing")
+            print(f"{part.name}: exit code 5: it gated nothing, because no device of its cases was present")
         if failures := part.report.other_failures:
-            print(f"{part.name}: {counted(failures, 'failure')} besides those of cases")
+            print(f"{part.name}: {counted(failures, 'failure')} outside of cases")
     found, runs = counts(whole), len(whole.merged)
     tests = f", {counted(tests, 'test')} of times" if (tests := merge.own_tests(whole)) else ""
     print(

@@ -28,17 +28,18 @@ def add_parsers(subparsers: Subparsers) -> None:
     kinds = group(
         subparsers,
         "runs  list, show, resume and export runs of regeneration",
-        "Each run of --cgins-regenerate keeps a journal. `skill` prints instructions for an agent that answers.",
+        "Each run of --cgins-regenerate keeps a journal. `skill` prints instructions for a coding agent that writes "
+        "the answers.",
     )
     listed = command(kinds, "ls  list runs, newest first", run_ls)
-    shown = command(kinds, "show  show what became of a run, attempt by attempt", run_show)
+    shown = command(kinds, "show  show a run attempt by attempt", run_show)
     exported = command(kinds, "export  write a run's files in another tool's layout", run_export)
     _add_folder(listed)
     for parser in (shown, exported):
         _add_run(parser)
-    option(shown, "--summary TARGET  print all that the search of one target found, as tables", default="")
-    option(exported, "--as  that tool", dest="layout", choices=("gins",), required=True)
-    option(exported, "--out FOLDER  made if need be", type=Path, required=True)
+    option(shown, "--summary TARGET  print the search of one target, as tables", default="")
+    option(exported, "--as  tool whose layout is written", dest="layout", choices=("gins",), required=True)
+    option(exported, "--out FOLDER  folder of the files, made if needed", type=Path, required=True)
     command(kinds, "skill  print instructions for a coding agent that writes the answers", run_skill)
     _add_resume(kinds)
     _add_verifiers(kinds)
@@ -105,7 +106,7 @@ def _summary(journal: Journal, name: str) -> str:
     if found is None:
         raise JournalError(
             f"{name} was not searched for: its goal is {target.goal}",
-            remedy="cgins runs show tells its attempts",
+            remedy="cgins runs show lists its attempts",
         )
     return summary_text.terminal(found)
 
@@ -155,18 +156,22 @@ def _add_resume(kinds: Subparsers) -> None:
 
     parser = command(
         kinds,
-        "resume  go on with a run that waits, was stopped or was killed",
+        "resume  continue a run that waits, was stopped or was killed",
         run_resume,
-        "Go on with a run that waits, was stopped or was killed. What its command line said holds, also "
-        "whether its proposals become pull requests (--cgins-pr).",
+        "Continue a run that waits, was stopped or was killed. The original options still apply, "
+        "including --cgins-pr.",
     )
     _add_run(parser)
     option(
-        parser, "--cgins-sandbox  as the run began", dest="sandbox", choices=("auto", "off"), default="auto"
+        parser,
+        "--cgins-sandbox  auto: as the run began; a run that began in a sandbox refuses off",
+        dest="sandbox",
+        choices=("auto", "off"),
+        default="auto",
     )
     flag(
         parser,
-        "--give-up  end the run instead: what is not accepted yet has failed, and the project of `cgins run` is finished",
+        "--give-up  end the run: targets that are not yet accepted count as failed, and the project of `cgins run` is finished",
     )
 
 
@@ -184,7 +189,7 @@ def run_resume(arguments: argparse.Namespace) -> int:
         record = journal.record
         if record.sandbox and arguments.sandbox == "off":
             raise ConfigError(
-                f"run {record.id} began in a sandbox, and goes on in one",
+                f"run {record.id} began in a sandbox, and cannot continue without one",
                 remedy="leave --cgins-sandbox=off out, or start a new run with it",
             )
         config = run_setup.config_of(journal)
@@ -224,7 +229,7 @@ def _add_verifiers(kinds: Subparsers) -> None:
 
     parser = command(
         kinds,
-        "verifiers  how often each verifier of a search was right, by what the gate found",
+        "verifiers  compare each verifier of a search with the gate's findings",
         run_verifiers,
     )
     _add_run(parser)
@@ -246,7 +251,7 @@ def run_verifiers(arguments: argparse.Namespace) -> int:
         ">precision",
         ">recall",
         ">right, doubted",
-        ">wrong, called right",
+        ">wrong, approved",
         ">opinions",
     )
     for one in found:
@@ -259,7 +264,7 @@ def run_verifiers(arguments: argparse.Namespace) -> int:
     if found:
         print_table(table)
     else:
-        print("no verifier was asked about a candidate that was tried")
+        print("no verifier judged a candidate that the gate also tried")
     return 0
 
 

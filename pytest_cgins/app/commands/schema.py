@@ -22,7 +22,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         subparsers,
         "schema  print the C prototype of a kernel's schema line",
         run_schema,
-        "Print what a launcher must define, for each launcher of the kernel.",
+        "Print the C function that each launcher of the kernel must define.",
     )
     option(schema, "kernel KERNEL  name in cgins.yaml, or a source file", nargs="?")
     option(schema, "--op OP  print the schema lines of an op of torch instead: topk, F.silu, aten::add")

@@ -53,7 +53,12 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """Add `--trust OP`, which `trust_named` acts on."""
-    option(parser, "--trust OP  run this unmarked function, if it is an op", action="append", default=[])
+    option(
+        parser,
+        "--trust OP  run this unmarked function, if it is the op of a trace",
+        action="append",
+        default=[],
+    )
 
 
 def trust_named(args: argparse.Namespace) -> None:
@@ -155,14 +160,14 @@ def _packs(root: Path) -> Iterator[Path]:
 
 
 def _add_maintenance(traces: Subparsers) -> None:
-    parser = command(traces, "gc  remove what nothing in a pack refers to", gc)
+    parser = command(traces, "gc  remove unreferenced files of a pack", gc)
     parser.add_argument("packs", nargs="+", type=Path, metavar="PACK")
-    flag(parser, "--dry-run  say what would be removed, and leave it")
+    flag(parser, "--dry-run  list what would be removed, and remove nothing")
     parser = command(
         traces,
-        "diff  compare two packs, trace by trace",
+        "diff  compare two packs trace by trace",
         diff,
-        "Compare two packs by op and signature. Exit status 1 if they differ.",
+        "Compare the traces of two packs, matched by op and signature. Exit status 1 if they differ.",
     )
     parser.add_argument("before", type=Path, metavar="A")
     parser.add_argument("after", type=Path, metavar="B")
@@ -238,15 +243,15 @@ def _severity(difference: GoldDifference) -> float:
 def _add_audit(traces: Subparsers) -> None:
     parser = command(
         traces,
-        "audit  find traces that cannot tell a wrong kernel",
+        "audit  find traces that a wrong kernel would pass",
         audit,
-        "Offer forged answers to every trace's own checks, at the tolerance of the kernels that cgins.yaml "
-        "has for its op, and apply robust-kbench's filters of exploitable tasks, over five draws of fresh inputs. "
-        "Exit status 1 if a trace cannot be replayed, and with --strict if one is WEAK, as under --cgins-strict.",
+        "Run the checks of each trace on forged answers, with the tolerance that cgins.yaml gives the kernels of "
+        "its op, and apply robust-kbench's filters of exploitable tasks, over five draws of fresh inputs. "
+        "Exit status 1 if a trace cannot be replayed, or with --strict if one is WEAK.",
     )
     parser.add_argument("packs", nargs="+", type=Path, metavar="PACK")
     parser.add_argument("--device", choices=DEVICES, default="cpu")
-    option(parser, "--seed  of the first draw; default: 0", type=int, default=0)
+    option(parser, "--seed  seed of the first draw (default: %(default)s)", type=int, default=0)
     flag(parser, "--strict  exit status 1 if a trace is weak")
     flag(parser, "--json  print documents instead of tables")
     add_trust(parser)
@@ -342,7 +347,7 @@ def _print_audits(folder: Path, audits: list[TraceAudit], random: list[str]) -> 
         print_table(table)
     proposed = dict.fromkeys((one.op, said) for one in audits for said in one.proposed)
     for op, said in proposed:
-        print(f"{op} returns indices, and of equal values any is right if cgins.yaml says so: {said}")
+        print(f"{op} returns indices, and among equal values any index is accepted if cgins.yaml has: {said}")
     weak = {one.trace for one in audits if one.weak}
     exploitable = {one.trace for one in audits if one.exploitable} - weak
     tripped = {one.trace for one in audits if one.tripped} - weak - exploitable
@@ -361,13 +366,18 @@ def _add_judge(traces: Subparsers) -> None:
         traces,
         "judge  ask a model which ops are redundant or inefficient tasks",
         judge,
-        "Ask a model of each op of packs whether a part of it cannot matter, or is computed in a roundabout way: "
-        "a kernel that leaves such a part out has shown nothing. Its word gates nothing.",
+        "Ask a model which ops contain dead or redundant work, which a kernel could skip without merit. "
+        "Advisory only.",
     )
     parser.add_argument("packs", nargs="+", type=Path, metavar="PACK")
     option(parser, "--op TEXT  only ops whose name contains this", default="")
-    option(parser, "--cgins-llm PROVIDER[:PLACE]  who is asked", dest="llm", default="")
-    option(parser, "--cgins-model NAME  the model", dest="model", default="")
+    option(
+        parser,
+        "--cgins-llm PROVIDER[:PLACE]  provider of the language model (default: llm of cgins.yaml)",
+        dest="llm",
+        default="",
+    )
+    option(parser, "--cgins-model NAME  model to ask", dest="model", default="")
     flag(parser, "--json  print documents instead of a table")
     add_config_option(parser)
 
@@ -398,7 +408,7 @@ def judge(arguments: argparse.Namespace) -> int:
     if missing:
         where = f"{settings.path}/{missing[0]}/prompt.md"
         print(
-            f"cgins: {counted(len(missing), 'answer is', 'answers are')} awaited, the first to {where}; then run this again",
+            f"cgins: {counted(len(missing), 'answer is', 'answers are')} awaited: write the first beside {where}, then run this command again",
             file=sys.stderr,
         )
         return run_setup.EXIT_WAITING

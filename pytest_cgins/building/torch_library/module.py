@@ -42,7 +42,7 @@ def text(namespace: str, exported: list[Exported], files: list[str]) -> str:
 
     Args:
         namespace: of `torch.ops`.
-        exported: the kernels, those of backwards among them.
+        exported: the kernels, those of backward ops among them.
         files: libraries, in the order in which they are loaded.
     """
     copied = [f"_op_{one.operator.name}" for one in exported if one.source]

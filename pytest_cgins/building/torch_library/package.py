@@ -50,7 +50,7 @@ class Package:
     libraries: tuple[str, ...]
     """Names of the libraries that it builds, such as `gelu_cpu`."""
     exported: tuple[Exported, ...]
-    """Its kernels, those of backwards among them."""
+    """Its kernels, those of backward ops among them."""
 
 
 def write(
@@ -61,7 +61,7 @@ def write(
     namespace: str,
     implementations: Sequence[str] = (),
 ) -> Package:
-    """Write a package of kernels, and of the kernels for their backwards.
+    """Write a package of kernels, and of the kernels for their backward ops.
 
     Args:
         config: where the kernels are from.

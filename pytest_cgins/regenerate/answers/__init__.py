@@ -1,8 +1,8 @@
 """How a model's answer becomes a kernel's sources.
 
-An answer is taken if it gives whole files, search/replace blocks, JSON or a unified diff, in whatever dress, and if it
-touches nothing but the kernel's own sources. `versions` says which text counts where several are given for one file.
-Edits are applied to what the source is, or to the whole text that the same answer gives of it.
+An answer is accepted if it contains whole files, search/replace blocks, JSON or a unified diff, however they are fenced or
+introduced, and if it changes only the kernel's own sources. If it gives one file several times, `versions` chooses the text
+that counts. Edits apply to the current source, or to the whole text that the same answer gives of it.
 """
 
 from __future__ import annotations

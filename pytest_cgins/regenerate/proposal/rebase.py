@@ -175,7 +175,7 @@ def _without_gate(contents: Contents, project: Path, commit: str) -> Rebased | N
     """What the commit's own files decide; None if they are what the proposal was made on."""
     states = proposal_tree.states(contents, project)
     if set(states.values()) == {"applied"}:
-        return Rebased(state="unneeded", line=f"{commit[:10]} has these files already: nothing to do")
+        return Rebased(state="unneeded", line=f"{commit[:10]} already has these files: nothing to do")
     moved = sorted(path for path, state in states.items() if state != "base")
     if not moved:
         return None

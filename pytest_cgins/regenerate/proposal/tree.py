@@ -116,7 +116,7 @@ def write_files(contents: Contents, top: Path) -> tuple[str, ...]:
     others = [path for path, state in found.items() if state == "other"]
     if others:
         raise ProposalError(
-            f"{', '.join(others)}: not as the proposal found it",
+            f"{', '.join(others)}: changed since the proposal was made",
             remedy="go to its base commit, or regenerate on what is there now",
         )
     wanted = [path for path, state in found.items() if state == "base"]

@@ -1,4 +1,7 @@
-"""Who answers requests: servers, recorded conversations, or people and agents through files."""
+"""Providers, which answer requests: servers, recorded conversations, or people and agents through files.
+
+The presets, which are servers known by name, are in `config.provider_presets`.
+"""
 
 from __future__ import annotations
 

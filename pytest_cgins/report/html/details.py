@@ -63,13 +63,13 @@ def place(worst: WorstElement) -> Facts:
 
 
 def probes_table(probes: Iterable[Probe]) -> tables.Table:
-    """Those that did not hold."""
+    """The probes of a case that did not hold: failed, excused, or not run."""
     rows = (
         (probe.name, probe.outcome, probe.reason.value, probe.message)
         for probe in probes
         if probe.outcome != "held"
     )
-    return tables.table("Probes that did not hold", ("probe", "outcome", "reason", "what"), rows)
+    return tables.table("Probes failed, excused or not run", ("probe", "outcome", "reason", "what"), rows)
 
 
 # ---- times
@@ -139,7 +139,7 @@ def evidence(one: Comparison) -> Facts:
         calls = counted(sums.calls, "call", grouped=True)
         told.append((f"Sums of {calls}", f"{slowdown(sums.ratio)} in {taken}: {sums.outcome}"))
     if one.outcome == "inconclusive":
-        told.append(("What could be seen", timing_verdict.seen(one)))
+        told.append(("Detectable slowdown", timing_verdict.seen(one)))
     return told
 
 

@@ -64,7 +64,7 @@ def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(GOOD + GOOD.split("methods:\n")[1].replace("my-trick", "wgmma"))
     assert cli.main(["methods", "check", str(file)]) == 0
-    assert capsys.readouterr().out == "2 methods are right: wgmma, my-trick\ninstead of ours: wgmma\n"
+    assert capsys.readouterr().out == "2 valid methods: wgmma, my-trick\nreplaces built-in methods: wgmma\n"
     assert cli.main(["methods", "show", "my-trick", "--file", "mine.yaml"]) == 0
     assert "my-trick: A trick" in capsys.readouterr().out
     file.write_text(GOOD.replace("axis: memory", "axis: speed"))
@@ -85,7 +85,7 @@ def test_offer_and_choice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     answer = tmp_path / "answer.md"
     answer.write_text('```json\n{"picks": [{"method": "tensor-core-mma", "why": "idle"}]}\n```\n')
     assert cli.main(["methods", "choice", str(answer), *options]) == 0
-    assert capsys.readouterr().out == "tensor-core-mma: nothing is against it\n"
+    assert capsys.readouterr().out == "tensor-core-mma: breaks no rule\n"
     answer.write_text('{"picks": [{"method": "wgmma", "why": "idle"}]}')
     assert cli.main(["methods", "choice", str(answer), *options]) == 1
     assert capsys.readouterr().out == (
