@@ -53,7 +53,7 @@ test-exam: $(STAMP)
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -m 'not slow' tests/config tests/report tests/packs tests/verify \
-	  tests/app/test_cli.py tests/gate/test_correctness_verdict.py tests/core/test_model.py tests/core/test_text.py
+	  tests/app/test_cli.py tests/gate/test_correctness_verdict.py tests/core/test_trace.py tests/core/test_text.py
 
 # The machine with the GPU often brings its own torch: nothing is installed here.
 test-gpu:
