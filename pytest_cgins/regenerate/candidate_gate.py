@@ -75,7 +75,7 @@ class TrialSettings(TrialConditions):
 
 
 @dataclass(eq=False, repr=False)
-class Bench:
+class CandidateGate:
     """Tries candidates for one target."""
 
     target: Target
@@ -98,8 +98,8 @@ class Bench:
     def __post_init__(self) -> None:
         self._is_cuda = device_of(self.target.device).is_cuda
         self._environments: tuple[Environment, ...] = ()
-        self._lately = self.copy
-        self._crowned: Files | None = None
+        self._last_tried = self.copy
+        self._champion: Files | None = None
         self._candidates = ConcurrentCandidates(self.copy, self._made, self._checked, self.pool)
 
     def warm(self, count: int = 1) -> None:
@@ -115,12 +115,12 @@ class Bench:
             champion: the best one until now; None for the incumbent.
         """
         self.reference.warm(["reference"])
-        self._crown(champion)
+        self._set_champion(champion)
         self._candidates.begin(candidates, champion, timed=self.settings.timing)
 
     def touched(self) -> tuple[str, ...]:
         """Files that changed in the copy in which a candidate was tried last, and are not its own."""
-        return self._lately.touched()
+        return self._last_tried.touched()
 
     def check(self, files: Mapping[str, str]) -> Trial:
         """Whether a candidate is right on the inputs of the run; ends at the third case that is not."""
@@ -133,7 +133,7 @@ class Bench:
         found = slot.result()
         if any(evaluation.verdict.reason is Reason.OUT_OF_MEMORY for evaluation in found.evaluations):
             found = self._candidates.alone(slot)
-        self._lately = slot.copy
+        self._last_tried = slot.copy
         notes = (f"{counted(found.left, 'more case was', 'more cases were')} not run",) if found.left else ()
         return self._trial("check", found.evaluations, self.settings.seed, found.seconds, notes)
 
@@ -172,7 +172,7 @@ class Bench:
             return self._trial("times", right, self.settings.seed, 0.0, ())
         slot = self._candidates.slot_of(files)
         assert slot is not None
-        self._crown(champion)
+        self._set_champion(champion)
         evaluator = self._candidates.timer(slot, champion)
         timed = [tried_here(evaluator.time(checked)) for checked in slot.result().evaluations]
         return self._trial("times", timed, self.settings.seed, time.monotonic() - started, ())
@@ -203,7 +203,7 @@ class Bench:
         entry, one = self.copy.entry()
         return tidy.evidence(self.copy.config, entry, [one], program, sandbox=self.settings.sandbox).findings
 
-    def marks(self, files: Mapping[str, str]) -> SassRow | None:
+    def sass_signatures(self, files: Mapping[str, str]) -> SassRow | None:
         """Which methods left their mark in the machine code of a candidate that is right; None if there is no GPU's."""
         if not self._is_cuda:
             return None
@@ -252,12 +252,12 @@ class Bench:
         """Have a candidate in the project's first copy, alone: nothing is under way any more."""
         self._candidates.close()
         self.copy.put(files)
-        self._lately = self.copy
+        self._last_tried = self.copy
 
-    def _crown(self, champion: Files | None) -> None:
-        if champion is not None and champion != self._crowned:
-            self.copy.crown(champion)
-            self._crowned = dict(champion)
+    def _set_champion(self, champion: Files | None) -> None:
+        if champion is not None and champion != self._champion:
+            self.copy.set_champion(champion)
+            self._champion = dict(champion)
 
     def _all(self, config: Config, *, seed: int, baseline: str) -> list[Evaluation]:
         evaluator = self._evaluator(
@@ -320,7 +320,7 @@ class Bench:
             notes=notes,
         )
         # The copy is gone when somebody reads this, and a resumed run has another: its files have the project's names.
-        top = json.dumps(f"{self._lately.top}/", ensure_ascii=False)[1:-1]
+        top = json.dumps(f"{self._last_tried.top}/", ensure_ascii=False)[1:-1]
         return documents.load(Trial, documents.dump(made).replace(top, ""))
 
 

@@ -256,7 +256,7 @@ class ConcurrentCandidates:
     def _first(self, count: int) -> list[Slot]:
         while len(self._slots) < count:
             number = len(self._slots)
-            self._slots.append(Slot(self.copy.beside(number) if number else self.copy))
+            self._slots.append(Slot(self.copy.add_worktree(number) if number else self.copy))
         return self._slots[:count]
 
     def _ahead(self) -> BuildQueue:

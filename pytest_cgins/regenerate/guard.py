@@ -42,7 +42,7 @@ _SOURCES = SUFFIXES - (_TEST_SUFFIXES - {".py"}) - {".jsonl", ".txt", ".pt", ".s
 
 
 def guarded(config: Config, top: Path, own: Iterable[str], base_commit: str) -> Guarded:
-    """Digests as they are now, of all files that a verdict could depend on: `Goalposts` says on which it does.
+    """Digests as they are now, of all files that a verdict could depend on: `GuardedFiles` says on which it does.
 
     Args:
         config: the project's file.
@@ -66,7 +66,7 @@ def differences(before: Guarded, after: Guarded) -> tuple[str, ...]:
     return tuple(name for name in names if before.files.get(name) != after.files.get(name))
 
 
-def goalposts(
+def relevant_changes(
     changed: Sequence[str],
     known: Iterable[str],
     *sources: Mapping[str, str],

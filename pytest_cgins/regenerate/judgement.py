@@ -11,7 +11,7 @@ from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.regenerate import answers, guard
 from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt, Finding, Goal, Outcome, Target
-from pytest_cgins.regenerate.candidate_gate import Bench, rejections
+from pytest_cgins.regenerate.candidate_gate import CandidateGate, rejections
 from pytest_cgins.regenerate.conversation import Answer
 from pytest_cgins.regenerate.progress import Stage
 
@@ -85,7 +85,7 @@ _SPEEDS = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Goalposts:
+class GuardedFiles:
     """What a candidate is judged by, in the project and in its own copy of it."""
 
     moved: Callable[[Mapping[str, str]], tuple[str, ...]]
@@ -120,9 +120,9 @@ class Judge:
 
     target: Target
     """What is regenerated."""
-    bench: Bench
+    gate: CandidateGate
     """Runs candidates."""
-    goalposts: Goalposts
+    goalposts: GuardedFiles
     """What no candidate may move."""
     tell: Callable[[int, Stage], object]
     """Told the number of a candidate and what it is at."""
@@ -130,7 +130,7 @@ class Judge:
     def check(self, attempt: Attempt, sources: Mapping[str, str]) -> tuple[Attempt, bool]:
         """A candidate after the cases on the inputs of the run, and whether it passed them all."""
         self.tell(attempt.number, "checking")
-        attempt = replace(attempt, trials=(self.bench.check(sources),))
+        attempt = replace(attempt, trials=(self.gate.check(sources),))
         self.goalposts.require(sources)
         if touched := self.goalposts.touched():
             return _tampered(attempt, touched), False
@@ -153,7 +153,7 @@ class Judge:
             champion_sources: its sources; None for the incumbent.
         """
         self.tell(attempt.number, "timing")
-        times = self.bench.times(sources, champion_sources)
+        times = self.gate.times(sources, champion_sources)
         attempt = replace(attempt, trials=(*attempt.trials, times))
         rejected = rejections(times.evaluations, self.target)
         bad = tuple(evaluation for evaluation in rejected if evaluation.verdict.status not in _SPEEDS)
@@ -186,10 +186,10 @@ class Judge:
                 called faster by luck.
         """
         self.tell(attempt.number, "accepting")
-        acceptance = self.bench.accept(sources, goal=self.target.goal, alpha_share=alpha_share)
+        acceptance = self.gate.accept(sources, goal=self.target.goal, alpha_share=alpha_share)
         attempt = replace(attempt, trials=(*attempt.trials, acceptance))
         self.goalposts.require(sources)
-        return accepted(attempt, self.target, self.bench.before, self.goalposts.touched())
+        return accepted(attempt, self.target, self.gate.before, self.goalposts.touched())
 
 
 def accepted(

@@ -130,7 +130,7 @@ class ProjectCopy:
         found = (gated | added.intersection(copied)).difference(self.files)
         return tuple(sorted(path for path in found if memory_file.FOLDER not in path.split("/")))
 
-    def beside(self, number: int) -> ProjectCopy:
+    def add_worktree(self, number: int) -> ProjectCopy:
         """Another folder with the same files and commits, in which another candidate lies at the same time.
 
         Args:
@@ -142,7 +142,7 @@ class ProjectCopy:
         made.config = made._moved(self._own)
         return made
 
-    def crown(self, files: Mapping[str, str]) -> None:
+    def set_champion(self, files: Mapping[str, str]) -> None:
         """Have these sources be the champion, which other candidates are compared with; no file is touched."""
         with tempfile.TemporaryDirectory(prefix="cgins-") as folder:
             index = {"GIT_INDEX_FILE": str(Path(folder, "index"))}

@@ -20,10 +20,10 @@ from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.regenerate import exchange_folder, guard, run_status, scratch, static_check
 from pytest_cgins.regenerate.attempt import Guarded, Result, Target
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.candidate_gate import Bench, TrialConditions, TrialSettings
+from pytest_cgins.regenerate.candidate_gate import CandidateGate, TrialConditions, TrialSettings
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
-from pytest_cgins.regenerate.judgement import Goalposts, moved_error
+from pytest_cgins.regenerate.judgement import GuardedFiles, moved_error
 from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.new_kernel import reloaded
@@ -171,7 +171,7 @@ class Run:
             provider = of_settings(_provided(self.journal, self.llm), run=self.journal.record.id)
             stack.callback(provider.close)
             works: list[TargetLoop] = []
-            benches: dict[str, Bench] = {}
+            gates: dict[str, CandidateGate] = {}
             copies: dict[str, ProjectCopy] = {}
             results: dict[str, Result] = {}
             for target in self.journal.record.targets:
@@ -181,16 +181,16 @@ class Run:
                     results[target.name] = self._without_work(target, error)
                     continue
                 copies[target.name] = copy
-                bench = benches[target.name] = self._bench(target, copy, reference, pool)
-                stack.callback(bench.close)
-                works.append(self._work_on(target, copy, bench, hardware))
+                gate = gates[target.name] = self._candidate_gate(target, copy, reference, pool)
+                stack.callback(gate.close)
+                works.append(self._work_on(target, copy, gate, hardware))
             stack.callback(pool.stop)
             scheduler = Scheduler(
                 works,
                 self.journal,
                 provider,
                 self._ledger,
-                on_wait=lambda: _warm_one(works, benches) if self.llm.asks_server else None,
+                on_wait=lambda: _warm_one(works, gates) if self.llm.asks_server else None,
                 check=self.conditions.check,
                 on_result=lambda result: proposed(
                     self.journal, self.config, copies.get(result.target.name), result
@@ -241,12 +241,12 @@ class Run:
         own = [path for path, text in copy.incumbent().items() if incumbent.get(path) != text]
         changed = guard.differences(kept, now)
         known, kernels = {*kept.files, *now.files}, copy.with_implementation(alone=False)
-        goalposts = guard.goalposts(
+        goalposts = guard.relevant_changes(
             changed, known, incumbent, candidate, config=self.config, top=copy.project, kernels=kernels
         )
         return (*own, *goalposts)
 
-    def _bench(self, target: Target, copy: ProjectCopy, reference: WorkerPool, pool: CandidatePool) -> Bench:
+    def _candidate_gate(self, target: Target, copy: ProjectCopy, reference: WorkerPool, pool: CandidatePool) -> CandidateGate:
         record, conditions = self.journal.record, self.conditions
         settings = TrialSettings(
             seed=record.seed,
@@ -260,7 +260,7 @@ class Run:
             noise=conditions.noise,
         )
         before = {one.case.name: one.verdict.status for one in self.journal.before(target)}
-        return Bench(
+        return CandidateGate(
             target,
             copy,
             settings,
@@ -271,7 +271,7 @@ class Run:
         )
 
     def _work_on(
-        self, target: Target, copy: ProjectCopy, bench: Bench, hardware: Callable[[str], Hardware]
+        self, target: Target, copy: ProjectCopy, gate: CandidateGate, hardware: Callable[[str], Hardware]
     ) -> TargetLoop:
         kept = self.journal.incumbent(target)
         incumbent = {path: kept[path] for path in copy.files}
@@ -286,11 +286,11 @@ class Run:
             target, copy, incumbent, lambda: hardware(target.device), self.journal.before(target),
             memory=lambda: memory_file.read(self._methods),
         )  # fmt: skip
-        goalposts = Goalposts(
-            moved=lambda candidate: self._moved(target, copy, candidate), touched=bench.touched
+        goalposts = GuardedFiles(
+            moved=lambda candidate: self._moved(target, copy, candidate), touched=gate.touched
         )
         return TargetLoop(
-            target, self.journal, bench, prompts, self._policy(target), settings=self.llm, incumbent=incumbent,
+            target, self.journal, gate, prompts, self._policy(target), settings=self.llm, incumbent=incumbent,
             check=check, goalposts=goalposts, on_event=self.conditions.on_event, remember=self._remember,
         )  # fmt: skip
 
@@ -345,11 +345,11 @@ def _concerning(found: Iterable[Evaluation], target: Target, copy: ProjectCopy) 
     return tuple(sorted(kept, key=lambda evaluation: not is_of(evaluation.case, target)))
 
 
-def _warm_one(works: Sequence[TargetLoop], benches: Mapping[str, Bench]) -> None:
+def _warm_one(works: Sequence[TargetLoop], gates: Mapping[str, CandidateGate]) -> None:
     """Have the workers of one target's next candidates import torch while their answers are awaited."""
     for work in works:
-        if not work.done and work.target.name in benches:
-            benches[work.target.name].warm(work.awaited)
+        if not work.done and work.target.name in gates:
+            gates[work.target.name].warm(work.awaited)
             return
 
 

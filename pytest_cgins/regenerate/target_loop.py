@@ -21,10 +21,10 @@ from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.attempt import INCUMBENT, Advice, Ask, Attempt, Result, Target
-from pytest_cgins.regenerate.candidate_gate import Bench
+from pytest_cgins.regenerate.candidate_gate import CandidateGate
 from pytest_cgins.regenerate.conversation import Answer, Message, Request, Role
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.judgement import Candidate, Check, Goalposts, Judge, Screen
+from pytest_cgins.regenerate.judgement import Candidate, Check, GuardedFiles, Judge, Screen
 from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.methods.sass_signature import Shown
 from pytest_cgins.regenerate.progress import Event, Stage
@@ -53,7 +53,7 @@ class TargetLoop:
     """What is regenerated."""
     journal: Journal
     """Where everything is kept."""
-    bench: Bench
+    gate: CandidateGate
     """Tries candidates."""
     prompts: ContextPrompts
     """Makes prompts."""
@@ -66,7 +66,7 @@ class TargetLoop:
     """Sources as they are in the project, by path, main file first."""
     check: Check
     """The static check of sources."""
-    goalposts: Goalposts
+    goalposts: GuardedFiles
     """What no candidate may move."""
     on_event: Callable[[Event], object]
     """Told at each stage."""
@@ -75,7 +75,7 @@ class TargetLoop:
 
     def __post_init__(self) -> None:
         self._screen = Screen(self.target.goal, self.incumbent, self.check)
-        self._judge = Judge(self.target, self.bench, self.goalposts, self._tell)
+        self._judge = Judge(self.target, self.gate, self.goalposts, self._tell)
         self._tree = Tree()
         self._advices: list[Advice] = []
         self._best: Attempt = ROOT
@@ -170,7 +170,7 @@ class TargetLoop:
         )
         triable = [candidate.sources for candidate in candidates if candidate.is_triable]
         if triable:
-            self.bench.begin(triable, self._champion())
+            self.gate.begin(triable, self._champion())
 
     def _champion(self) -> dict[str, str] | None:
         """Sources of the best one until now; None for the incumbent."""
@@ -313,7 +313,7 @@ class TargetLoop:
             self._tell(number, "profiling")
             trials = [trial.evaluations for trial in self._tree[number].trials if trial.stage == "times"]
             timed = trials[-1] if trials else self.journal.before(self.target) if number == INCUMBENT else ()
-            known = self.bench.evidence(self._sources(number), timed)
+            known = self.gate.evidence(self._sources(number), timed)
             self.journal.keep_evidence(self.target, number, known)
         return known
 
@@ -345,12 +345,12 @@ class TargetLoop:
 
     def _marks(self, number: int) -> dict[str, Shown]:
         """What machine code says of a candidate's methods, looked at once."""
-        known = self.journal.marks(self.target, number)
+        known = self.journal.sass_signatures(self.target, number)
         if known is None:
-            known = self.bench.marks(self._sources(number))
+            known = self.gate.sass_signatures(self._sources(number))
             if known is None:
                 return {}
-            self.journal.keep_marks(self.target, number, known)
+            self.journal.keep_sass_signatures(self.target, number, known)
         return {signature.method: signature.state for signature in known.signatures}
 
     # ---- the end

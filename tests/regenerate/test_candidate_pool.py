@@ -21,14 +21,14 @@ from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate import targets
-from pytest_cgins.regenerate.candidate_gate import Bench, TrialSettings
+from pytest_cgins.regenerate.candidate_gate import CandidateGate, TrialSettings
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
 from pytest_cgins.regenerate.project_copy import INCUMBENT, ProjectCopy
 from pytest_cgins.run.pool import WorkerPool
 from tests.regenerate import scripted
 from tests.regenerate.projects import committed, git
 
-MakeBench = Callable[..., tuple[Bench, ProjectCopy]]
+MakeGate = Callable[..., tuple[CandidateGate, ProjectCopy]]
 MAIN = "kernels/relu.cpp"
 YAML = """\
 version: 1
@@ -60,29 +60,29 @@ def project(made_once: Callable[..., Path], tmp_path: Path) -> Config:
 
 
 @pytest.fixture
-def make_bench(project: Config, reference: WorkerPool, tmp_path: Path) -> Iterator[MakeBench]:
-    """Makes a bench with a copy of its own, and ends it."""
-    made: list[Bench] = []
+def make_gate(project: Config, reference: WorkerPool, tmp_path: Path) -> Iterator[MakeGate]:
+    """Makes a gate with a copy of its own, and ends it."""
+    made: list[CandidateGate] = []
     pools: list[CandidatePool] = []
 
-    def make(*, threads: int = 0, baseline: str = NONE, **settings: object) -> tuple[Bench, ProjectCopy]:
+    def make(*, threads: int = 0, baseline: str = NONE, **settings: object) -> tuple[CandidateGate, ProjectCopy]:
         (entry,) = project.kernels
         target = targets.target_of(entry, entry.implementations[0], "optimise")
         copy = ProjectCopy(
-            project, "relu", "cpp", "cpu", tmp_path / f"bench-{len(made)}" / "copy", baseline=baseline
+            project, "relu", "cpp", "cpu", tmp_path / f"gate-{len(made)}" / "copy", baseline=baseline
         )
         known = TrialSettings(seed=3, sandbox=None, cache=tmp_path / "cache", **settings)  # type: ignore[arg-type]
         pool = CandidatePool(BuildQueue(cache=tmp_path / "cache"), threads=threads)
         pools.append(pool)
         shared = {"reference": reference, "pool": pool, "trusted_root": project.root}
-        made.append(Bench(target, copy, known, **shared, before={}))  # type: ignore[arg-type]
+        made.append(CandidateGate(target, copy, known, **shared, before={}))  # type: ignore[arg-type]
         return made[-1], copy
 
     yield make
     for pool in pools:
         pool.stop()
-    for bench in made:
-        bench.close()
+    for gate in made:
+        gate.close()
     for pool in pools:
         pool.close()
 
@@ -92,18 +92,18 @@ def compiled(records: Mapping[int, logging.LogRecord] | list[logging.LogRecord])
     return sum(": not in the cache " in record.getMessage() for record in records)
 
 
-def passes(bench: Bench, files: Mapping[str, str]) -> bool:
-    return bench.check(files).evaluations[0].verdict.status is Status.PASSED
+def passes(gate: CandidateGate, files: Mapping[str, str]) -> bool:
+    return gate.check(files).evaluations[0].verdict.status is Status.PASSED
 
 
-def test_each_has_a_folder_of_its_own(make_bench: MakeBench) -> None:
+def test_each_has_a_folder_of_its_own(make_gate: MakeGate) -> None:
     """Each is judged for itself, whatever the others are, and for what was touched in its own folder alone.
 
     What lies there after a batch is gone when the next begins, warmed or not.
     """
-    bench, copy = make_bench(threads=2)
+    gate, copy = make_gate(threads=2)
     batch = [relu("a"), relu("b", "-EACH"), relu("c", "EACH < ? 0"), relu("d")]
-    bench.begin(batch, None)
+    gate.begin(batch, None)
     assert not (copy.top.parent / "copy-0").exists()
     tops = [copy.top, *(copy.top.parent / f"copy-{number}" for number in (1, 2, 3))]
     assert [{MAIN: (top / MAIN).read_text()} for top in tops] == batch
@@ -111,9 +111,9 @@ def test_each_has_a_folder_of_its_own(make_bench: MakeBench) -> None:
     (tops[3] / "left.txt").write_text("x")
     verdicts = []
     for files in batch:
-        trial = bench.check(files)
+        trial = gate.check(files)
         (evaluation,) = trial.evaluations
-        verdicts.append((evaluation.verdict.status, bench.touched()))
+        verdicts.append((evaluation.verdict.status, gate.touched()))
         assert str(copy.top.parent) not in str(trial)
     assert verdicts == [
         (Status.PASSED, ()),
@@ -121,29 +121,29 @@ def test_each_has_a_folder_of_its_own(make_bench: MakeBench) -> None:
         (Status.BUILD_ERROR, ()),
         (Status.PASSED, ("left.txt",)),
     ]
-    bench.warm(2)
-    bench.begin([relu("e"), relu("f")], None)
-    assert passes(bench, relu("f"))
-    assert bench.touched() == ()
+    gate.warm(2)
+    gate.begin([relu("e"), relu("f")], None)
+    assert passes(gate, relu("f"))
+    assert gate.touched() == ()
 
 
 def test_nothing_is_built_twice_and_times_are_beside_the_champion_of_that_moment(
-    make_bench: MakeBench, caplog: pytest.LogCaptureFixture
+    make_gate: MakeGate, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Checks, times, the acceptance, evidence of another run's copy and that run itself take what the first check built.
 
     The champion may be crowned after the batch began; what probes see while a kernel is timed is told with its answers.
     """
-    bench, copy = make_bench()
+    gate, copy = make_gate()
     first, second = relu("a"), relu("b")
     bases = []
     with caplog.at_level(logging.DEBUG, "pytest_cgins.building.build"):
-        bench.begin([first, second], None)
-        assert passes(bench, first)
-        assert passes(bench, second)
+        gate.begin([first, second], None)
+        assert passes(gate, first)
+        assert passes(gate, second)
         assert compiled(caplog.records) == 2
         for files, champion in ((first, None), (second, first)):
-            (evaluation,) = bench.times(files, champion).evaluations
+            (evaluation,) = gate.times(files, champion).evaluations
             assert evaluation.build_seconds == 0
             assert evaluation.measurement is not None
             assert evaluation.correctness is not None
@@ -151,8 +151,8 @@ def test_nothing_is_built_twice_and_times_are_beside_the_champion_of_that_moment
             (seen,) = [probe for probe in evaluation.correctness.probes if probe.name == "after_timing"]
             assert "not timed" not in seen.message
             assert compiled(caplog.records) == 3  # the incumbent, which the first was timed beside
-        assert bench.accept(second, goal="optimise").evaluations[0].correctness is not None
-        again, _ = make_bench()
+        assert gate.accept(second, goal="optimise").evaluations[0].correctness is not None
+        again, _ = make_gate()
         again.begin([second, first], None)
         for files in (second, first):
             assert passes(again, files)
@@ -164,47 +164,47 @@ def test_nothing_is_built_twice_and_times_are_beside_the_champion_of_that_moment
 
 
 def test_processes_start_while_candidates_are_checked(
-    make_bench: MakeBench, caplog: pytest.LogCaptureFixture
+    make_gate: MakeGate, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All that time a candidate: where importing torch takes 6 s, it would stand still between any two of them."""
-    bench, _ = make_bench()
+    gate, _ = make_gate()
     files = relu("a")
     with caplog.at_level(logging.DEBUG, "pytest_cgins.run.process"):
-        bench.begin([files], None)
-        bench.check(files)
+        gate.begin([files], None)
+        gate.check(files)
         caplog.clear()
-        bench.times(files, None)
+        gate.times(files, None)
     assert [record.getMessage() for record in caplog.records if " started for " in record.getMessage()] == []
     assert any("timing/base-only: -> " in record.getMessage() for record in caplog.records)
 
 
 def test_the_end_does_not_wait_for_a_kernel_that_hangs(
-    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C while candidates run: all processes end at once, and the bench can be used again."""
-    bench, copy = make_bench(threads=2)
+    """Ctrl-C while candidates run: all processes end at once, and the gate can be used again."""
+    gate, copy = make_gate(threads=2)
     hanging = relu("a", "EACH; for (volatile bool on = true; on;) {} y[i] = 0")
     running: list[Evaluator] = []
     evaluate = Evaluator.evaluate
     monkeypatch.setattr(
         Evaluator, "evaluate", lambda self, case: running.append(self) or evaluate(self, case)
     )
-    bench.begin([hanging, relu("b")], None)
-    assert passes(bench, relu("b"))
+    gate.begin([hanging, relu("b")], None)
+    assert passes(gate, relu("b"))
     assert scripted.until(lambda: len(running) == 2, 30.0)
     began = time.monotonic()
-    bench.close()
+    gate.close()
     assert time.monotonic() - began < 20.0
-    bench.begin([relu("c")], None)
-    assert passes(bench, relu("c"))
+    gate.begin([relu("c")], None)
+    assert passes(gate, relu("c"))
     assert copy.touched() == ()
 
 
 def test_what_lacked_memory_is_checked_once_more_alone(
-    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside others it may have had less than it needs: that is not its fault."""
-    bench, copy = make_bench(threads=2)
+    gate, copy = make_gate(threads=2)
     evaluate, asked = Evaluator.evaluate, []
 
     def short(self: Evaluator, case: Case) -> Evaluation:
@@ -216,29 +216,29 @@ def test_what_lacked_memory_is_checked_once_more_alone(
         return replace(found, verdict=verdict)
 
     monkeypatch.setattr(Evaluator, "evaluate", short)
-    bench.begin([relu("a"), relu("b")], None)
+    gate.begin([relu("a"), relu("b")], None)
     for files in (relu("a"), relu("b")):
-        assert passes(bench, files)
+        assert passes(gate, files)
     assert asked.count(copy.top) == 2
     assert len(asked) == 3
 
 
 @pytest.mark.parametrize("edited", [False, True])
 def test_acceptance_is_one_pass_where_the_base_is_the_incumbent(
-    project: Config, make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch, edited: bool
+    project: Config, make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch, edited: bool
 ) -> None:
     """Who beats one beats the other; else each is timed beside the candidate, the incumbent at its share of alpha."""
     if edited:
         (project.root / MAIN).write_text(relu("mine")[MAIN])
-    bench, copy = make_bench(baseline="HEAD", compile=not edited)
-    passes, evaluate_all = [], Bench._all
+    gate, copy = make_gate(baseline="HEAD", compile=not edited)
+    passes, evaluate_all = [], CandidateGate._all
 
-    def counted(self: Bench, *given: Any, **named: Any) -> list[Evaluation]:
+    def counted(self: CandidateGate, *given: Any, **named: Any) -> list[Evaluation]:
         passes.append(named["baseline"])
         return evaluate_all(self, *given, **named)
 
-    monkeypatch.setattr(Bench, "_all", counted)
-    trial = bench.accept(relu("c"), goal="optimise", alpha_share=0.25)
+    monkeypatch.setattr(CandidateGate, "_all", counted)
+    trial = gate.accept(relu("c"), goal="optimise", alpha_share=0.25)
     assert passes == ([copy.against_base, INCUMBENT] if edited else [copy.against_base])
     measured = trial.evaluations[0].measurement
     assert measured is not None

@@ -152,7 +152,7 @@ def test_goalposts_are_what_a_verdict_depends_on(
     entry = next(one for one in config.kernels if one.name == kernel)
     kernels = replace(config, kernels=(entry,))
     changed, known = guard.differences(before, after), {*before.files, *after.files}
-    told = guard.goalposts(changed, known, texts, config=config, top=folder, kernels=kernels)
+    told = guard.relevant_changes(changed, known, texts, config=config, top=folder, kernels=kernels)
     assert set(told) == OF_BOTH | wanted
     assert {"record.py", "results.json", "steps.jsonl", "notes.txt", "native/unused.h"} <= set(changed)
 
@@ -163,7 +163,7 @@ def test_a_goalpost_that_only_the_candidate_reads(tmp_path: Path) -> None:
     config = load(folder / "cgins.yaml")
     candidate, incumbent = {"native/scale.cpp": '#include "unused.h"\n'}, {"native/scale.cpp": ""}
     files = ["native/unused.h", "record.py"]
-    goalposts = partial(guard.goalposts, files, files, config=config, top=folder, kernels=config)
+    goalposts = partial(guard.relevant_changes, files, files, config=config, top=folder, kernels=config)
     assert goalposts(incumbent) == ()
     assert goalposts(incumbent, candidate) == ("native/unused.h",)
     (folder / "native/unused.h").unlink()

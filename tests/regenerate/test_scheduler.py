@@ -12,10 +12,10 @@ from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate import run_status, run_text
 from pytest_cgins.regenerate.attempt import Result, Target
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.candidate_gate import Bench
+from pytest_cgins.regenerate.candidate_gate import CandidateGate
 from pytest_cgins.regenerate.conversation import Message, Request, Usage
 from pytest_cgins.regenerate.journal.journal import Journal, RunRecord
-from pytest_cgins.regenerate.judgement import Goalposts
+from pytest_cgins.regenerate.judgement import GuardedFiles
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.scheduler import Scheduler
 from pytest_cgins.regenerate.search.policies import policy
@@ -118,13 +118,13 @@ def _repair(journal: Journal) -> TargetLoop:
     return TargetLoop(
         TARGET,
         journal,
-        cast(Bench, None),
+        cast(CandidateGate, None),
         oracle.Writes(),
         policy("repair", Means(models=("m",)), 1),
         settings=LlmSettings(provider="replay", max_answer_tokens=900, runs=journal.folder),
         incumbent={"k.cpp": ""},
         check=lambda _: (),
-        goalposts=Goalposts(moved=lambda _: (), touched=lambda: ()),
+        goalposts=GuardedFiles(moved=lambda _: (), touched=lambda: ()),
         on_event=lambda _: None,
     )
 

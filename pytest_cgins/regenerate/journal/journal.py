@@ -368,11 +368,11 @@ class Journal:
         self.write(self._place_of(target, number) / "evidence.json", evidence)
         self.tell(f"{target.name}: profiled {f'attempt {number}' if number else 'the incumbent'}")
 
-    def marks(self, target: Target, number: int) -> SassRow | None:
+    def sass_signatures(self, target: Target, number: int) -> SassRow | None:
         """What machine code says of a candidate's methods; None if it was not looked at."""
         return self.read(SassRow, self.folder_of(target, number) / "sass_check.json")
 
-    def keep_marks(self, target: Target, number: int, marks: SassRow) -> None:
+    def keep_sass_signatures(self, target: Target, number: int, marks: SassRow) -> None:
         """Write it down."""
         self.write(self.folder_of(target, number) / "sass_check.json", marks)
 

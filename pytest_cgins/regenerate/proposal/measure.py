@@ -18,7 +18,7 @@ from pytest_cgins.regenerate.targets import REPAIR, is_of
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
-    from pytest_cgins.regenerate.candidate_gate import Bench
+    from pytest_cgins.regenerate.candidate_gate import CandidateGate
     from pytest_cgins.regenerate.project_copy import ProjectCopy
 
 PLAN, MEASURED = "plan.json", "measured.json"
@@ -97,11 +97,11 @@ def measured(plan: Plan, folder: Path) -> Measured:
 
     kept = guarded()
     with ExitStack() as stack:
-        bench = _bench(stack, config, target, copy)
+        gate = _candidate_gate(stack, config, target, copy)
         before: tuple[Evaluation, ...] = ()
         if target.goal != "generate":
-            unchanged = _accept(bench, {}, replace(target, goal="repair"))
-            bench.before.update(
+            unchanged = _accept(gate, {}, replace(target, goal="repair"))
+            gate.before.update(
                 {evaluation.case.name: evaluation.verdict.status for evaluation in unchanged.evaluations}
             )
             before = tuple(
@@ -110,8 +110,8 @@ def measured(plan: Plan, folder: Path) -> Measured:
         unwanted = _unwanted(before, target)
         if unwanted is not None:
             return Measured(state=unwanted[0], message=unwanted[1], before=before, guarded=kept)
-        trial = _accept(bench, plan.files, target)
-        message = _refusal(trial, target, bench, guard.differences(kept, guarded()))
+        trial = _accept(gate, plan.files, target)
+        message = _refusal(trial, target, gate, guard.differences(kept, guarded()))
     return Measured(
         state="refused" if message else "accepted", message=message, before=before, trial=trial, guarded=kept
     )
@@ -125,12 +125,12 @@ def _config(plan: Plan) -> Config:
     return reloaded(replace(found, traces=tuple(Path(pack) for pack in plan.traces)), plan.overlay)
 
 
-def _bench(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) -> Bench:
+def _candidate_gate(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) -> CandidateGate:
     from pytest_cgins.gate.calibration import Calibrations
     from pytest_cgins.gate.evaluate import worker_environment
     from pytest_cgins.gate.timing_stage import TimingOptions
     from pytest_cgins.regenerate import run_setup
-    from pytest_cgins.regenerate.candidate_gate import Bench, TrialSettings
+    from pytest_cgins.regenerate.candidate_gate import CandidateGate, TrialSettings
     from pytest_cgins.regenerate.candidate_pool import CandidatePool
     from pytest_cgins.run.pool import WorkerPool
 
@@ -143,15 +143,15 @@ def _bench(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) 
     reference = stack.enter_context(WorkerPool(env=worker_environment()))
     pool = CandidatePool.fenced(settings.sandbox)
     stack.callback(pool.close)
-    bench = Bench(target, copy, settings, reference=reference, pool=pool, trusted_root=config.root, before={})
-    stack.callback(bench.close)
+    gate = CandidateGate(target, copy, settings, reference=reference, pool=pool, trusted_root=config.root, before={})
+    stack.callback(gate.close)
     stack.callback(pool.stop)
-    return bench
+    return gate
 
 
-def _accept(bench: Bench, files: dict[str, str], target: Target) -> Trial:
+def _accept(gate: CandidateGate, files: dict[str, str], target: Target) -> Trial:
     try:
-        return bench.accept(files, goal=target.goal)
+        return gate.accept(files, goal=target.goal)
     except RegenerateError as error:
         raise ProposalError(error.what, remedy="run this where its device and tools are") from error
 
@@ -171,15 +171,15 @@ def _unwanted(before: Sequence[Evaluation], target: Target) -> tuple[Literal["re
     return "refused", f"without it {said}: the kernel is to be repaired before it is made faster"
 
 
-def _refusal(trial: Trial, target: Target, bench: Bench, moved: tuple[str, ...]) -> str:
+def _refusal(trial: Trial, target: Target, gate: CandidateGate, moved: tuple[str, ...]) -> str:
     """Why a run of regeneration would not accept it; "" if it would."""
     from pytest_cgins.regenerate import judgement
 
     if not any(is_of(evaluation.case, target) for evaluation in trial.evaluations):
         return f"it has no case of {target.name}"
-    moved += tuple(f"{path} (in the candidate's copy)" for path in bench.touched())
+    moved += tuple(f"{path} (in the candidate's copy)" for path in gate.touched())
     made = Attempt(number=1, goal=target.goal, outcome="failed", reason="", message="", trials=(trial,))
-    judged = judgement.accepted(made, target, bench.before, moved)
+    judged = judgement.accepted(made, target, gate.before, moved)
     return "" if judged.outcome == "accepted" else judged.message
 
 

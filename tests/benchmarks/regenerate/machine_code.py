@@ -85,7 +85,7 @@ def _disassembled(journal: Journal, target: Target, number: int, project: Path) 
     if target.device != "cuda":
         return {"why": "a kernel for the CPU has no machine code of a GPU"}
     if target.contract != "python":
-        rows = [journal.marks(target, number) or _built(journal, target, number, project)]
+        rows = [journal.sass_signatures(target, number) or _built(journal, target, number, project)]
     else:  # what Triton compiles hangs on the call
         rows = [
             _built(journal, target, number, project, one) for one in _calls(journal.attempt(target, number))

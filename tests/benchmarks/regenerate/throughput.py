@@ -46,7 +46,7 @@ from pytest_cgins.regenerate import run, run_setup, static_check, targets
 from pytest_cgins.regenerate.attempt import Result
 from pytest_cgins.regenerate.conversation import Answer, Request, Usage
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.judgement import Goalposts
+from pytest_cgins.regenerate.judgement import GuardedFiles
 from pytest_cgins.regenerate.progress import Event
 from pytest_cgins.regenerate.project_copy import head
 from pytest_cgins.regenerate.search import policies
@@ -163,7 +163,7 @@ def main() -> int:
     watch = Watch()
     watch.over("static check", static_check, "check")
     watch.over("journal", Journal, "keep_attempt", "keep_answer", "keep_evidence", "place")
-    watch.over("goalposts", Goalposts, "require")
+    watch.over("goalposts", GuardedFiles, "require")
     run.of_settings = lambda *_, **__: model  # type: ignore[assignment]
     if arguments.no_profiles:
         policies.policy = _without_profiles(policies.policy)

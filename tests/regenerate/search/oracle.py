@@ -1,4 +1,4 @@
-"""A search over a bench whose verdicts a test decides, and a model that says what a test wants."""
+"""A search over a gate whose verdicts a test decides, and a model that says what a test wants."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pytest_cgins.core.session_report import Environment, Evaluation
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.regenerate.attempt import Advice, Ask, Attempt, Finding, Guarded, Result, Target, Trial
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.candidate_gate import Bench
+from pytest_cgins.regenerate.candidate_gate import CandidateGate
 from pytest_cgins.regenerate.conversation import Answer, Message, Request, Usage
 from pytest_cgins.regenerate.journal.journal import Found, Journal
-from pytest_cgins.regenerate.judgement import Goalposts
+from pytest_cgins.regenerate.judgement import GuardedFiles
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.profiling.evidence_documents import SassRow, SignatureCheck
@@ -57,7 +57,7 @@ def answer(text: str, picks: str = "") -> str:
 
 
 class Oracle:
-    """A bench that knows a kernel's time from its text; `noise` is added to what a comparison tells."""
+    """A gate that knows a kernel's time from its text; `noise` is added to what a comparison tells."""
 
     def __init__(self) -> None:
         self.before: dict[str, Status] = {}
@@ -87,7 +87,7 @@ class Oracle:
         base = time_of((champion or INCUMBENT)[MAIN])
         return self._trial("times", self._timed(time_of(files[MAIN]), base, self.lucky))
 
-    def marks(self, files: Mapping[str, str]) -> SassRow:
+    def sass_signatures(self, files: Mapping[str, str]) -> SassRow:
         """What a kernel has of the methods that its text names as `sass: a, b`."""
         shown = re.findall(r"sass: (.*)", files[MAIN])
         names = shown[0].split(", ") if shown else []
@@ -236,7 +236,7 @@ class Writes:
 
 def searched(
     folder: Path,
-    bench: Oracle,
+    gate: Oracle,
     model: Model,
     name: str,
     *,
@@ -261,9 +261,9 @@ def searched(
             budget=Budget(candidates=attempts, repair_attempts=attempts),
         )  # fmt: skip
         search = TargetLoop(
-            target, journal, cast(Bench, bench), Writes(), policy(name, means, attempts), settings=settings,
+            target, journal, cast(CandidateGate, gate), Writes(), policy(name, means, attempts), settings=settings,
             incumbent=INCUMBENT, check=check,
-            goalposts=Goalposts(moved=moved, touched=lambda: ()),
+            goalposts=GuardedFiles(moved=moved, touched=lambda: ()),
             on_event=lambda _: None,
         )  # fmt: skip
         (result,) = Scheduler([search], journal, model, Ledger(budget, {})).run()

@@ -1,4 +1,4 @@
-"""A search from its first question to what is accepted, over a bench whose verdicts a test decides."""
+"""A search from its first question to what is accepted, over a gate whose verdicts a test decides."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tests.regenerate.search.oracle import MAIN, VERIFIED, Model, Oracle, answer
 @pytest.mark.parametrize("name", POLICIES)
 def test_what_is_faster_is_found_and_accepted_once_more(name: str, tmp_path: Path) -> None:
     """The best candidate is measured again on fresh blocks, at a share of alpha by how many were timed."""
-    bench = Oracle()
+    gate = Oracle()
     model = Model(lambda request, number: answer(source(1000 * 0.9**number), "vectorized-loads"))
-    result = searched(tmp_path, bench, model, name)
+    result = searched(tmp_path, gate, model, name)
     assert result.state == "accepted", result.why
     accepted = [one for one in result.attempts if one.outcome == "accepted"]
     assert [one.trials[-1].stage for one in accepted] == ["acceptance"]
     assert accepted[0].number == max(one.number for one in result.attempts if one.beats_champion)
     assert accepted[0].time_ratio == pytest.approx(0.9 ** accepted[0].number)
     assert accepted[0].methods == ("vectorized-loads",)
-    assert bench.accepted == [pytest.approx(1 / sum(1 for one in result.attempts if one.is_right))]
+    assert gate.accepted == [pytest.approx(1 / sum(1 for one in result.attempts if one.is_right))]
     kept = tmp_path / ".cgins/runs" / journals.RUN / "scale-cpu-cpp" / "final" / MAIN
     assert time_of(kept.read_text()) == pytest.approx(1000 * 0.9 ** accepted[0].number)
 
@@ -39,20 +39,20 @@ def test_what_is_faster_is_found_and_accepted_once_more(name: str, tmp_path: Pat
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_incumbent_with_other_names_is_never_accepted(name: str, tmp_path: Path) -> None:
     """However often it is sent."""
-    bench = Oracle()
+    gate = Oracle()
     model = Model(lambda request, number: answer(source(1000, note=f"renamed {number}")))
-    result = searched(tmp_path, bench, model, name, attempts=40)
-    assert (result.state, bench.accepted) == ("failed", [])
+    result = searched(tmp_path, gate, model, name, attempts=40)
+    assert (result.state, gate.accepted) == ("failed", [])
     assert result.why.startswith(f"nothing faster in {len(result.attempts)} candidate")
 
 
 def test_luck_does_not_survive_the_second_measurement(tmp_path: Path) -> None:
     """A champion that is not faster on fresh blocks is not accepted; the one before it is tried."""
-    bench = Oracle()
-    bench.lucky = {999.0}
+    gate = Oracle()
+    gate.lucky = {999.0}
     times = {1: 800.0, 2: 999.0}
     model = Model(lambda request, number: answer(source(times.get(number, 1500.0), note=str(number))))
-    result = searched(tmp_path, bench, model, "refine", attempts=3)
+    result = searched(tmp_path, gate, model, "refine", attempts=3)
     assert result.state == "accepted"
     assert {one.number: one.outcome for one in result.attempts} == {
         1: "accepted",
@@ -104,10 +104,10 @@ def test_nothing_is_accepted_while_a_case_is_undecided(undecided: tuple[int, ...
             ]
             return replace(trial, evaluations=tuple(told))
 
-    bench = Noisy()
-    bench.cases = ("f32-2x3-0001", "f32-8x3-0002", "f32-9x3-0003")
+    gate = Noisy()
+    gate.cases = ("f32-2x3-0001", "f32-8x3-0002", "f32-9x3-0003")
     model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
-    result = searched(tmp_path, bench, model, "refine", attempts=2)
+    result = searched(tmp_path, gate, model, "refine", attempts=2)
     assert result.state == "failed"
     tried = [one for one in result.attempts if one.outcome == "not-accepted"]
     assert [one.reason for one in tried] == ["noise", "noise"]
@@ -127,19 +127,19 @@ def test_a_search_that_is_cut_off_ends_as_one_that_is_not(
         return answer(source(1000 - 10 * number, note=str(number), wrong=number % 3 == 0), "tiling")
 
     whole = searched(tmp_path / "whole", Oracle(), Model(says), name, models=VERIFIED)
-    bench = Oracle()
+    gate = Oracle()
     first = Model(says, stops_after)
     if len(whole.attempts) > 1:
         with pytest.raises(KeyboardInterrupt):
-            searched(tmp_path / "cut", bench, first, name, models=VERIFIED)
+            searched(tmp_path / "cut", gate, first, name, models=VERIFIED)
     second = Model(says)
-    result = searched(tmp_path / "cut", bench, second, name, models=VERIFIED)
+    result = searched(tmp_path / "cut", gate, second, name, models=VERIFIED)
 
     def told(one: Result) -> list[Any]:
         return [(a.number, a.ask, a.outcome, a.methods, a.time_ratio, a.rank) for a in one.attempts]
 
     assert told(result) == told(whole)
-    assert len(bench.tried) == len(set(bench.tried))
+    assert len(gate.tried) == len(set(gate.tried))
 
 
 @pytest.mark.parametrize("name", ["branch", "evolve"])
@@ -176,22 +176,22 @@ def test_a_batch_that_is_cut_off_goes_on_against_the_same_champion(
 
 def test_all_candidates_of_a_batch_are_begun_at_once(tmp_path: Path) -> None:
     """In the order in which they are tried, beside the best one until then; what is no candidate is left out."""
-    bench = Oracle()
+    gate = Oracle()
     model = Model(lambda request, number: "no source" if number == 2 else answer(source(1000 - number)))
-    searched(tmp_path, bench, model, "branch", attempts=8)
-    assert [[time_of(one[MAIN]) for one in batch] for batch, _ in bench.begun] == [
+    searched(tmp_path, gate, model, "branch", attempts=8)
+    assert [[time_of(one[MAIN]) for one in batch] for batch, _ in gate.begun] == [
         [999.0, 997.0, 996.0],
         [995.0, 994.0, 993.0, 992.0],
     ]
-    assert [champion for _, champion in bench.begun] == [None, None]
-    assert len(bench.tried) == 7
+    assert [champion for _, champion in gate.begun] == [None, None]
+    assert len(gate.tried) == 7
 
 
 def test_a_budget_that_is_used_up_leaves_what_was_found(tmp_path: Path) -> None:
     """The best candidate until then is accepted; nothing more is asked."""
-    bench = Oracle()
+    gate = Oracle()
     model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
-    result = searched(tmp_path, bench, model, "refine", budget=Budget(tokens=330))
+    result = searched(tmp_path, gate, model, "refine", budget=Budget(tokens=330))
     assert result.state == "accepted"
     assert 0 < len(model.asked) < 10
 
@@ -205,8 +205,8 @@ def test_verifiers_order_the_queue_and_are_scored(tmp_path: Path) -> None:
             return f"compiles: {share}%\nmemory: {share}%\nnumbers: {share}%\n"
         return answer(source(1000 - number, note=str(number), wrong=number % 2 == 0))
 
-    bench = Oracle()
-    result = searched(tmp_path, bench, Model(says), "evolve", attempts=6, models=VERIFIED)
+    gate = Oracle()
+    result = searched(tmp_path, gate, Model(says), "evolve", attempts=6, models=VERIFIED)
     outcomes = {one.number: one.outcome for one in result.attempts}
     assert [number for number, outcome in outcomes.items() if outcome == "not-tried"] == [4, 6]
     assert outcomes[2] == "failed"
@@ -217,14 +217,14 @@ def test_verifiers_order_the_queue_and_are_scored(tmp_path: Path) -> None:
 
 def test_what_the_static_check_refuses_is_no_candidate(tmp_path: Path) -> None:
     """It is not tried, and the next prompt mends it."""
-    bench = Oracle()
+    gate = Oracle()
 
     def check(sources: Mapping[str, str]) -> tuple[Finding, ...]:
         bad = "calls torch" in sources[MAIN]
         return (Finding(code="calls-op", file=MAIN, line=1, message="calls the op"),) if bad else ()
 
     model = Model(lambda request, number: answer(source(900, note="calls torch" if number == 1 else "own")))
-    result = searched(tmp_path, bench, model, "single-shot", check=check)
+    result = searched(tmp_path, gate, model, "single-shot", check=check)
     assert [(one.outcome, one.reason) for one in result.attempts] == [
         ("refused", "calls-op"),
         ("accepted", "ok"),
@@ -235,17 +235,17 @@ def test_what_the_static_check_refuses_is_no_candidate(tmp_path: Path) -> None:
 
 def test_profilers_are_asked_once_a_kernel_and_not_before_its_structure_has_settled(tmp_path: Path) -> None:
     """`refine` shows nothing of them in its first step; then each champion is profiled."""
-    bench = Oracle()
+    gate = Oracle()
     model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
-    searched(tmp_path, bench, model, "refine", attempts=4)
-    assert bench.profiled == [pytest.approx(1000 * 0.9**number) for number in (1, 2, 3)]
+    searched(tmp_path, gate, model, "refine", attempts=4)
+    assert gate.profiled == [pytest.approx(1000 * 0.9**number) for number in (1, 2, 3)]
 
 
 def test_a_kernel_near_its_peak_ends_the_search(tmp_path: Path) -> None:
     """There is little left to win; what was found is accepted."""
-    bench = Oracle()
-    bench.peak = 850.0
+    gate = Oracle()
+    gate.peak = 850.0
     model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
-    result = searched(tmp_path, bench, model, "refine")
+    result = searched(tmp_path, gate, model, "refine")
     assert result.state == "accepted"
     assert len(result.attempts) == 2

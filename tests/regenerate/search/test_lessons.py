@@ -133,8 +133,8 @@ def test_a_search_remembers_and_a_resumed_one_says_the_same(tmp_path: Path) -> N
             return answer(source(900 + number, note="sass: vectorized-loads"))
         return answer(source(600 + number, note="sass: vectorized-loads"), "vectorized-loads")
 
-    bench = Oracle()
-    searched(tmp_path, bench, Model(said), "branch", attempts=5)
+    gate = Oracle()
+    searched(tmp_path, gate, Model(said), "branch", attempts=5)
     with Journal.resume(tmp_path / ".cgins" / "runs" / journals.RUN) as journal:
         known = journal.tried(TARGET)
     assert [(one.method, one.result, one.run, one.round) for one in known] == [

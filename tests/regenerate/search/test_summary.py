@@ -83,7 +83,7 @@ def model(**changes: Any) -> Model:
     return made
 
 
-def bench() -> Oracle:
+def gate() -> Oracle:
     """Two cases on a device whose peak is known."""
     made = Profiled()
     made.cases = ("f32-2x3-0001", "f32-4x4-0002")
@@ -142,7 +142,7 @@ def searches(tmp_path_factory: pytest.TempPathFactory) -> Searches:
     for name in POLICIES:
         folder = tmp_path_factory.mktemp(name)
         with_methods(folder, tried("a", "effective", 1.234), tried("b", "ineffective", 0.99), policy=name)
-        made[name] = folder, searched(folder, bench(), model(), name, models=VERIFIED)
+        made[name] = folder, searched(folder, gate(), model(), name, models=VERIFIED)
     return made
 
 
@@ -284,7 +284,7 @@ def test_an_ablation_may_prove_nothing(note: str, wanted: str, tmp_path: Path) -
         bad = "refused" in sources[MAIN]
         return (Finding(code="calls-op", file=MAIN, line=1, message="calls the op"),) if bad else ()
 
-    searched(tmp_path, bench(), Model(ablates), "branch", attempts=5, check=check)
+    searched(tmp_path, gate(), Model(ablates), "branch", attempts=5, check=check)
     (one,) = found(tmp_path).ablations
     assert one.found == wanted
     assert (one.slowdown is None) == (wanted != "not-proven")
@@ -317,7 +317,7 @@ def test_methods_are_grouped_by_what_became_of_them(tmp_path: Path) -> None:
         tried("e", "implementation-failed", shown="absent"),
     )
     silent = Model(lambda request, number: answer(source(1000 - number)))
-    searched(tmp_path, bench(), silent, "refine")
+    searched(tmp_path, gate(), silent, "refine")
     made = found(tmp_path)
     assert [one.method for one in made.methods] == ["a", "b", "c", "e", "d"]
     rows = cells(kept(tmp_path, summary.MARKDOWN), "Methods")
@@ -336,7 +336,7 @@ def test_what_a_search_learned_of_methods_is_told(tmp_path: Path) -> None:
             return says(request, number)
         return answer(source(1000 * 0.9**number, note="sass: tiling"), "tiling" if number % 2 else ABSENT[0])
 
-    searched(tmp_path, bench(), Model(marked), "branch", attempts=6)
+    searched(tmp_path, gate(), Model(marked), "branch", attempts=6)
     made = found(tmp_path)
     assert made.methods
     assert set(made.methods) == set(journal(tmp_path).tried(TARGET))
@@ -488,7 +488,7 @@ def test_hostile_texts_are_only_texts(text: str, searches: Searches) -> None:
 def test_nothing_accepted_says_why(tmp_path: Path) -> None:
     """There is no headline, and the first sentence has the reason."""
     same = Model(lambda request, number: answer(source(1000, note=str(number))))
-    searched(tmp_path, bench(), same, "refine")
+    searched(tmp_path, gate(), same, "refine")
     made = found(tmp_path)
     assert (made.state, made.headline) == ("failed", None)
     text = kept(tmp_path, summary.MARKDOWN)
@@ -502,7 +502,7 @@ def test_nothing_accepted_says_why(tmp_path: Path) -> None:
 def test_an_accepted_one_says_why_nothing_more_was_asked(searches: Searches, tmp_path: Path) -> None:
     """The policy's limit, or the budget's."""
     assert found(searches["single-shot"][0]).ended == "the one pass is done"
-    searched(tmp_path, bench(), model(), "refine", budget=Budget(tokens=330))
+    searched(tmp_path, gate(), model(), "refine", budget=Budget(tokens=330))
     made = found(tmp_path)
     assert made.state == "accepted"
     assert "token" in made.ended
@@ -514,7 +514,7 @@ def test_an_empty_search(tmp_path: Path) -> None:
     begun = summary.of(run, TARGET)
     assert begun is not None
     assert begun.state == "under-way"
-    searched(tmp_path, bench(), model(), "mcts", attempts=0)
+    searched(tmp_path, gate(), model(), "mcts", attempts=0)
     made = found(tmp_path)
     assert (made.state, made.candidates, made.rounds, made.drift) == ("failed", (), (), ())
     assert made.device_name == ""
@@ -534,11 +534,11 @@ def test_an_empty_search(tmp_path: Path) -> None:
 def test_a_search_that_was_stopped_has_a_summary_until_it_goes_on(tmp_path: Path) -> None:
     """It has what was tried, and why it stopped; when the run goes on the last word is that of its end."""
     with pytest.raises(KeyboardInterrupt):
-        searched(tmp_path, bench(), model(stops_after=3), "refine")
+        searched(tmp_path, gate(), model(stops_after=3), "refine")
     made = found(tmp_path)
     assert (made.state, made.ended, len(made.candidates)) == ("stopped", "interrupted", 3)
     assert "it was stopped (3 candidates, 2 right): interrupted." in kept(tmp_path, summary.MARKDOWN)
-    whole = searched(tmp_path, bench(), model(), "refine")
+    whole = searched(tmp_path, gate(), model(), "refine")
     assert found(tmp_path).state == "accepted"
     assert len(found(tmp_path).candidates) == len(whole.attempts) > 3
 
@@ -550,7 +550,7 @@ def test_a_search_that_waits_or_is_given_up(tmp_path: Path) -> None:
         def ask(self, request: Request, place: Path) -> Any:
             return super().ask(request, place) if request.id.endswith("attempt-01/generator") else None
 
-    result = searched(tmp_path, bench(), Nobody(says), "refine")
+    result = searched(tmp_path, gate(), Nobody(says), "refine")
     assert result.state == "waiting"
     made = found(tmp_path)
     assert (made.state, len(made.candidates)) == ("waiting", 1)
@@ -566,7 +566,7 @@ def test_a_search_that_waits_or_is_given_up(tmp_path: Path) -> None:
 def test_runs_show_has_the_short_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Headline, a line a round, cost and why it ended; the file with the rest is named."""
     monkeypatch.chdir(tmp_path)
-    searched(tmp_path, bench(), model(), "refine", attempts=4)
+    searched(tmp_path, gate(), model(), "refine", attempts=4)
     shown = run_text.whole(journal(tmp_path))
     for line in (
         "  search      refine: candidate 4 accepted (4 candidates, 3 right)",
@@ -590,7 +590,7 @@ def test_runs_show_prints_the_summary_of_a_target(
     """`--summary` has all tables; a target that is not there, or was repaired, is an error with its remedy."""
     monkeypatch.chdir(tmp_path)
     journals.journal(tmp_path / "cgins.yaml", TARGET, journals.target("gelu"), policy="refine")
-    searched(tmp_path, bench(), model(), "refine")
+    searched(tmp_path, gate(), model(), "refine")
     assert main(["runs", "show", "--summary", TARGET.name]) == 0
     assert capsys.readouterr().out == summary_text.terminal(found(tmp_path))
     assert main(["runs", "show", "--summary", "scale-cpu-cp"]) != 0
