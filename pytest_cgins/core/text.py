@@ -68,3 +68,8 @@ def nearest_path(path: Path, shown: str) -> str:
         return ""
     folder = shown.rstrip("/").removesuffix(path.name)
     return nearest(path.name, names).replace('"', f'"{folder}', 1)
+
+
+def inputs_phrase(name: str, article: str = "") -> str:
+    """A set of inputs as reports call it: `edge inputs`, or `inputs with NaN and infinity` where the name is not one word."""
+    return f"inputs with {name}" if " " in name else f"{article}{name} inputs"

@@ -246,7 +246,9 @@ class Run:
         )
         return (*own, *goalposts)
 
-    def _candidate_gate(self, target: Target, copy: ProjectCopy, reference: WorkerPool, pool: CandidatePool) -> CandidateGate:
+    def _candidate_gate(
+        self, target: Target, copy: ProjectCopy, reference: WorkerPool, pool: CandidatePool
+    ) -> CandidateGate:
         record, conditions = self.journal.record, self.conditions
         settings = TrialSettings(
             seed=record.seed,

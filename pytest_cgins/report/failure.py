@@ -7,7 +7,7 @@ import shlex
 from pytest_cgins.core.call_text import case_line
 from pytest_cgins.core.number_text import NO_TOLERANCE, ratio
 from pytest_cgins.core.session_report import Compilation, Evaluation, SessionReport
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, inputs_phrase
 from pytest_cgins.core.verdict import Check, Reason, Status
 from pytest_cgins.report import summary
 from pytest_cgins.report.escape import cut, visible
@@ -87,7 +87,7 @@ def _says_output(evaluation: Evaluation) -> bool:
 
 def _line(check: Check) -> str:
     """One failed comparison: which, why, how much is wrong and how far out it is."""
-    told = f"{check.rule} rule on {check.inputs} inputs: {check.reason.value}"
+    told = f"{check.rule} rule on {inputs_phrase(check.inputs)}: {check.reason.value}"
     if check.compared:
         told += f"; {check.wrong:,} of {counted(check.compared, 'element', grouped=True)} wrong"
         if check.share is not None and check.share < NO_TOLERANCE:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pytest_cgins.core.errors import ServiceError, WorkerError
 from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
+from pytest_cgins.core.text import inputs_phrase
 from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.verify.messages import RaisedError
 
@@ -86,7 +87,7 @@ def ended_by(error: RaisedError, contract: str, inputs: str, output: str) -> End
     if error.phase == "load" and error.kind == "InfrastructureError":
         return EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, message)
     what = {"load": "loading it failed", "bind": "its arguments could not be passed"}
-    where = what.get(error.phase, f"on the {inputs} inputs")
+    where = what.get(error.phase, f"on {inputs_phrase(inputs, 'the ')}")
     if error.kind != "LaunchError":
         message = f"{error.kind}: {message}"
     by_code = error.phase == "run" and error.kind == "LaunchError" and contract == "launcher"

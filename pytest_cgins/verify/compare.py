@@ -17,7 +17,7 @@ from pytest_cgins.building.loading.launcher import POISON_BYTE
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.layout import dtype_name
 from pytest_cgins.core.number_text import NO_TOLERANCE
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, inputs_phrase
 from pytest_cgins.core.verdict import Check, Reason, WorstElement
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput
@@ -143,7 +143,7 @@ def _rule(
         drawn = worst.output.draws is not None
         differs = "is not distributed like torch's" if drawn else f"differs from the {_RULES[rule]}"
         differs = "is wrong" if worst.reason else differs
-        message = f"{subject(worst.output.index, len(got))} {differs} on the {expected.name} inputs: {_what(worst, map_text)}"
+        message = f"{subject(worst.output.index, len(got))} {differs} on {inputs_phrase(expected.name, 'the ')}: {_what(worst, map_text)}"
         if worst.output.scale is None and worst.output.indices is None and not drawn:
             message += _as_positions(worst.output, got[worst.output.index], expected.arguments)
     return Check(
@@ -282,7 +282,7 @@ def check_form(inputs: str, expected: Sequence[ExpectedOutput], got: Sequence[Te
 
 def failed_form(inputs: str, reason: Reason, problem: str) -> Check:
     """A failed check of form on a set of inputs, without elements."""
-    message = f"{problem} ({inputs} inputs)."
+    message = f"{problem} ({inputs_phrase(inputs)})."
     return Check(rule="form", inputs=inputs, passed=False, reason=reason, message=message, share=None)
 
 
@@ -375,7 +375,7 @@ class _Form:
         texts = (number(one.reshape(-1)[first].item(), one.dtype) for one in (reference, self.answer))
         worst = output.element(first, *texts, tolerance=0.0)
         message = (
-            f"{self.subject}: {count} of {counted(wrong.numel(), 'element')} {'is' if count == 1 else 'are'} {problem} ({self.inputs} inputs). First is "
+            f"{self.subject}: {count} of {counted(wrong.numel(), 'element')} {'is' if count == 1 else 'are'} {problem} ({inputs_phrase(self.inputs)}). First is "
             f"{list(worst.index)}: expected {worst.expected}, got {worst.got}. "
             f"Where: {map_text.splitlines()[0]}."
         )

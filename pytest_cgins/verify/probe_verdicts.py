@@ -14,7 +14,7 @@ from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.call_text import call_line
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.failure_kinds import cause_of
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, inputs_phrase
 from pytest_cgins.core.verdict import Check, Probe, Reason
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.diagnosis import Answered, Diagnosis
@@ -116,12 +116,12 @@ class ProbeResults:
     def add_conduct(self, answer: SetAnswer, inputs: str, names: Sequence[str]) -> None:
         """What the worker saw while the kernel answered one set of inputs."""
         if answer.overrun:
-            self.trip("guards", f"the kernel wrote out of bounds: {answer.overrun} ({inputs} inputs)")
+            self.trip("guards", f"the kernel wrote out of bounds: {answer.overrun} ({inputs_phrase(inputs)})")
         if answer.inputs_changed:
             self.trip(
                 "inputs_unchanged",
                 f"the kernel changed input tensors {[*answer.inputs_changed]} (of {', '.join(names)}), which the op leaves as they "
-                f"are ({inputs} inputs)",
+                f"are ({inputs_phrase(inputs)})",
             )
         self.trip("plain_outputs", plain_outputs.judge(answer.unlike))
 
@@ -167,7 +167,7 @@ class ProbeResults:
         what = "died" if died else "refuses what its claims in cgins.yaml say it takes"
         if error.kind == Reason.TIMED_OUT.value:
             what = "timed out, because it hangs or is slow"
-        message = f"on the {name} inputs the kernel {what}: {message}{_called(input_set)}"
+        message = f"on {inputs_phrase(name, 'the ')} the kernel {what}: {message}{_called(input_set)}"
         self.trip(input_set.probe, message, _reason(input_set))
 
     def add_answer(self, answered: Answered, cause: Diagnosis | None, half: ExpectedSet) -> None:
@@ -199,7 +199,7 @@ class ProbeResults:
 
     def add_rerun(self, second: DeviatingAnswer) -> None:
         """An answer that was given later, or to the same tensors with other numbers."""
-        on = f"{second.expected.name} inputs"
+        on = inputs_phrase(second.expected.name)
         if second.error:
             message = f"run again on the {on}, the kernel raised {second.error}"
             self.trip(second.probe, message, Reason.NOT_REPEATABLE)

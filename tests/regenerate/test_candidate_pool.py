@@ -65,7 +65,9 @@ def make_gate(project: Config, reference: WorkerPool, tmp_path: Path) -> Iterato
     made: list[CandidateGate] = []
     pools: list[CandidatePool] = []
 
-    def make(*, threads: int = 0, baseline: str = NONE, **settings: object) -> tuple[CandidateGate, ProjectCopy]:
+    def make(
+        *, threads: int = 0, baseline: str = NONE, **settings: object
+    ) -> tuple[CandidateGate, ProjectCopy]:
         (entry,) = project.kernels
         target = targets.target_of(entry, entry.implementations[0], "optimise")
         copy = ProjectCopy(

@@ -178,11 +178,11 @@ TRIPPED: dict[str, Tripped] = {
     ),
     "a comparison, false for NaN": (
         lambda: functional.relu(normal(12, 33)), RELU, lambda t: [torch.where(t[0] > 0, t[0], 0.0)],
-        "special_values", Reason.NAN_PATTERN, ["(NaN and infinity inputs)"],
+        "special_values", Reason.NAN_PATTERN, ["(inputs with NaN and infinity)"],
     ),
     "a clamp, which makes infinity a number": (
         lambda: functional.relu(normal(12, 33)), RELU, lambda t: [t[0].relu().clamp(max=1e30)],
-        "special_values", Reason.INFINITE_PATTERN, ["(NaN and infinity inputs)"],
+        "special_values", Reason.INFINITE_PATTERN, ["(inputs with NaN and infinity)"],
     ),
     "an online softmax, in which exp(-inf - -inf) is NaN": (
         softmax(12, 33), SOFTMAX, lambda t: [torch.where(t[0][:, :1] == -torch.inf, torch.nan, t[0].softmax(-1))],
@@ -568,7 +568,7 @@ def test_an_argument_that_lies_elsewhere_is_read_right_or_refused(tmp_path: Path
     """A kernel that reads memory in a row is wrong whatever it claims; one that refuses is not, unless it claims more."""
     run: Callable[[], object] = lambda: functional.relu(normal(12, 33))  # noqa: E731
     gate = Gate(tmp_path / "a", run, RELU, seed=seed)
-    strided = {f"input {where}" for where in ("transposed", "every second element", "gaps between rows")}
+    strided = {f"input {where}" for where in ("transposed", "at every second element", "padded between rows")}
     assert strided <= {*gate.names}
     tripped = result(gate.judge(flat), "layouts")
     assert (tripped.outcome, tripped.reason) == ("tripped", Reason.LAYOUT_DEPENDENT)
@@ -615,7 +615,7 @@ def test_a_vector_lies_with_gaps_in_each_run(tmp_path: Path, seed: int) -> None:
         "torch.nn.functional.rms_norm",
         seed=seed,
     )
-    assert gate.tensors("weight every second element")[1].stride() == (2,)
+    assert gate.tensors("weight at every second element")[1].stride() == (2,)
 
 
 # ---- precision

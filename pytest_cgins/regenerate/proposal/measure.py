@@ -143,7 +143,9 @@ def _candidate_gate(stack: ExitStack, config: Config, target: Target, copy: Proj
     reference = stack.enter_context(WorkerPool(env=worker_environment()))
     pool = CandidatePool.fenced(settings.sandbox)
     stack.callback(pool.close)
-    gate = CandidateGate(target, copy, settings, reference=reference, pool=pool, trusted_root=config.root, before={})
+    gate = CandidateGate(
+        target, copy, settings, reference=reference, pool=pool, trusted_root=config.root, before={}
+    )
     stack.callback(gate.close)
     stack.callback(pool.stop)
     return gate

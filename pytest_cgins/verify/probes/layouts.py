@@ -137,7 +137,7 @@ def _misaligned(tensor: Tensor) -> Tensor:
     return placed.copy_(tensor)
 
 
-_STRIDED: Sequence[str] = ("transposed", "every second element", "gaps between rows")
+_STRIDED: Sequence[str] = ("transposed", "at every second element", "padded between rows")
 _PLACES: Mapping[str, Callable[[Tensor], Tensor]] = {
     **dict(zip(_STRIDED, (_transposed, _every_second, _gaps_between_rows), strict=True)),
     _OUTER: _outer_exchanged,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_cgins.core.options import SANITIZERS
+from pytest_cgins.core.text import inputs_phrase
 from pytest_cgins.core.verdict import PROBES, Reason
 
 
@@ -104,4 +105,4 @@ def wrong_when(when: When, inputs: str, wrong: str) -> str:
         inputs: name of the set.
         wrong: message of the check that failed, or what the kernel raised.
     """
-    return f"right when it was verified, wrong in {_WHEN[when]} ({inputs} inputs): {wrong}"
+    return f"right when it was verified, wrong in {_WHEN[when]} ({inputs_phrase(inputs)}): {wrong}"
