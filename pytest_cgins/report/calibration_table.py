@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_cgins.core.number_text import percent
+from pytest_cgins.core.text import counted
 from pytest_cgins.gate.calibration import BOUNDS_NS, COMMAND, Calibration, SizeClass, stands_in
 from pytest_cgins.report import console
 from pytest_cgins.timing.sequential import slack
@@ -62,7 +63,7 @@ def _warnings(one: SizeClass) -> Iterator[str]:
         yield (
             f"WARNING {one.name}: slowdowns up to gate.tolerate + {percent(slack(one.spread_upper))} will pass: "
             f"processes differ by tau = {percent(one.spread)}, or up to {percent(one.spread_upper)} (95%, "
-            f"{one.processes} processes). Run `{COMMAND}` again on a quiet machine; more --processes tighten the bound"
+            f"{counted(one.processes, 'process', 'processes')}). Run `{COMMAND}` again on a quiet machine; more --processes tighten the bound"
         )
     if one.offset > MUCH_APART and one.offset > slack(one.spread_upper):
         yield (

@@ -90,7 +90,7 @@ def test_from_the_command_line_to_the_verdict(
     assert "cgins: process 3 of 3: " in done.stderr
     assert "relu/cpu-broken/" in done.stderr, "kernels that cannot be timed are named"
     for name in {"under-3us", "3-to-30us", "30-to-150us", "over-150us"} - {one.name for one in made.classes}:
-        assert f"cgins: {name}: no kernel; " in done.stderr
+        assert f"cgins: {name}: no kernel has calls of that length; " in done.stderr
 
     known = [{**documents.dump_python(one), "spread_upper": 0.04} for one in made.classes]
     file.write_text(json.dumps({**documents.dump_python(made), "classes": known}))

@@ -125,7 +125,7 @@ def test_what_a_run_says(project: Path, run: Callable[..., Run]) -> None:
     assert found.code == 0, found.out
     traffic = [line.split(": ", 1)[1] for line in found.lines if line.startswith("cgins.run.process: ")]
     for pattern in (
-        r"verification: process \d+ started for pytest_cgins\.run\.verification:VerificationService",
+        r"verification: process \d+ started for pytest_cgins\.run\.verification_service:VerificationService",
         r"verification: <- run\([\w, ]*kernel[\w, ]*\), \d+ buffers of [\d +.]+ bytes",
         r"verification: -> run: result, \d+ buffers of [\d +.]+ bytes after \d+\.\d ms",
         r"verification: process \d+ ended: -?\d+",

@@ -254,7 +254,7 @@ def test_a_merged_one_is_left(place: Place) -> None:
         "main already has these files: nothing was done",
         (
             f"#1 {place.twin.url}/octo/kernels/pull/1 with this proposal was merged, "
-            "and is not in main any more: nothing was done"
+            "but main no longer has its files: nothing was done"
         ),
     ]
     assert len(place.twin.api.pulls) == 1

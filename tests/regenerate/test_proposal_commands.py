@@ -110,7 +110,7 @@ def test_verify_tells_a_forged_report(place: Path, capsys: pytest.CaptureFixture
     digest = hashlib.sha256(b"all is well").hexdigest()
     proposals.forge(Path("../p"), lambda data: data.update(report_digest=digest))
     assert cli.main(["proposal", "verify", "../p"]) == 0
-    assert "note  report.md is not what this version makes of the rest" in capsys.readouterr().out
+    assert "note  report.md differs from what this version writes" in capsys.readouterr().out
 
 
 def test_only_own_sources(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,7 @@ def test_a_set_that_breaks_the_process_costs_the_others_nothing(run: Callable[..
 
 def test_an_error_of_the_gpu_that_does_not_come_again_is_not_forgotten(run: Callable[..., Ran]) -> None:
     """A kernel that breaks its process only in the first run of all is told on."""
-    with pytest.raises(EndedError, match="not in parts: on the size 7 inputs: ") as caught:
+    with pytest.raises(EndedError, match="not in parts: on inputs with size 7: ") as caught:
         run("breaks_the_gpu_once")
     assert caught.value.verdict.reason is Reason.ILLEGAL_ADDRESS
 

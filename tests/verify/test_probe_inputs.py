@@ -174,7 +174,7 @@ TRIPPED: dict[str, Tripped] = {
     # Nobody can tell one that hangs from one that takes long there.
     "killed on a size": (
         softmax(7, 40), SOFTMAX, slow, "sizes", Reason.SIZE_DEPENDENT,
-        ["inputs the kernel timed out, because it hangs or is slow: no answer within 60 s"],
+        ["the kernel timed out, because it hangs or is slow: no answer within 60 s"],
     ),
     "a comparison, false for NaN": (
         lambda: functional.relu(normal(12, 33)), RELU, lambda t: [torch.where(t[0] > 0, t[0], 0.0)],
@@ -194,7 +194,7 @@ TRIPPED: dict[str, Tripped] = {
     # The input with gaps, which it refuses, is another set than the weight with gaps.
     "a weight read as if it had no gaps": (
         lambda: functional.linear(normal(7, 40), normal(24, 40)), LINEAR, weight_in_a_row,
-        "layouts", Reason.LAYOUT_DEPENDENT, ["on the weight"],
+        "layouts", Reason.LAYOUT_DEPENDENT, ["on inputs with weight"],
     ),
 }  # fmt: skip
 
