@@ -121,6 +121,17 @@ def test_what_does_not_separate_is_not_told(make_evaluation: Make) -> None:
         assert common_traits(report_of_calls(make_evaluation, cases)) == ()
 
 
+def test_a_time_that_the_noise_left_open_tells_no_slow_cases_apart(make_evaluation: Make) -> None:
+    """It may be as slow as they are: a kernel that was slow everywhere was said to be slow for one shape."""
+    slow = [(SLOW, NORM, (torch.zeros(rows, 6), (6,))) for rows in (3, 5)]
+    unproven = [(Status.INCONCLUSIVE, NORM, (torch.zeros(64, 6), (6,)))]
+    assert common_traits(report_of_calls(make_evaluation, [*slow, *unproven])) == ()
+    (common,) = common_traits(
+        report_of_calls(make_evaluation, [*slow, (RIGHT, NORM, (torch.zeros(64, 6), (6,)))])
+    )
+    assert "none of 1 that passes" in common.text
+
+
 def test_reports_without_calls_say_nothing(make_evaluation: Make) -> None:
     """Those of before are read, and of their cases nothing is known."""
     statuses = (WRONG, WRONG, RIGHT)
