@@ -34,6 +34,7 @@ $(STAMP): $(BIN)/python pyproject.toml constraints.txt
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m pytest --cgins -rfE example_project -k 'decoder or mnist'
+	@echo 'All of the example: $(BIN)/python -m pytest --cgins example_project. Your own model: README.md, "Five minutes".'
 
 demo-regenerate: $(STAMP)
 	$(BIN)/python -m tests.demo_regenerate
