@@ -87,6 +87,11 @@ class KernelSource(Document):
         """The name in messages: `kernel/implementation`."""
         return f"{self.kernel}/{self.implementation}"
 
+    @property
+    def runs_forward(self) -> bool:
+        """Whether it is an autograd Function that replaces a backward: its forward is a part of every call."""
+        return self.contract == "python" and self.entry.endswith(".apply") and "@backward(" in self.op
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledKernel(Document):

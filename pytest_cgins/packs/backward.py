@@ -136,13 +136,7 @@ def prepared(call: OpCall, tensors: Sequence[torch.Tensor]) -> Callable[[], tupl
     Raises:
         TraceError: if an argument has no gradient, or there are not as many gradients as outputs.
     """
-    forward_name, names = parse(call.op)
-    gradients = [argument.value for argument in call.arguments if is_gradient(argument.name)]
-    forward = replace(
-        call,
-        op=forward_name,
-        arguments=tuple(argument for argument in call.arguments if not is_gradient(argument.name)),
-    )
+    forward, names, gradients = _split(call)
     with torch.inference_mode(mode=False), torch.enable_grad():
         try:
             outputs, leaves = _forward(
@@ -156,21 +150,55 @@ def prepared(call: OpCall, tensors: Sequence[torch.Tensor]) -> Callable[[], tupl
     return _Runner([output for output, _ in pairs], leaves, [gradient for _, gradient in pairs])
 
 
+def whole(
+    call: OpCall,
+    tensors: Sequence[torch.Tensor],
+    bind_forward: Callable[[OpCall, Sequence[torch.Tensor]], Callable[[], object]] = bound,
+) -> Callable[[], tuple[torch.Tensor, ...]]:
+    """Run the forward of a backward's call and the backward behind it, both each time.
+
+    A function that keeps what it needs may overwrite it in its backward, so one graph serves one backward only.
+
+    Args:
+        call: of an op `OP@backward(…)`.
+        tensors: its argument tensors, by index; no copies are made.
+        bind_forward: gives what runs a call of the op, by default the op itself.
+
+    Raises:
+        TraceError: as `prepared`; of what the forward returns, when it runs.
+    """
+    forward, names, gradients = _split(call)
+    inner, present, leaves = _with_leaves(forward, names, tensors, in_place=_is_in_place(forward))
+    run_forward = bind_forward(inner, present)
+
+    def run() -> tuple[torch.Tensor, ...]:
+        outputs: list[torch.Tensor] = []
+        # On this thread: what watches a kernel watches the thread that calls it.
+        with (
+            torch.inference_mode(mode=False),
+            torch.enable_grad(),
+            torch.autograd.set_multithreading_enabled(mode=False),
+        ):
+            encode(run_forward(), outputs)
+            pairs = _paired(call.op, outputs, gradients, tensors)
+            runner = _Runner([output for output, _ in pairs], leaves, [gradient for _, gradient in pairs])
+            return runner()
+
+    return run
+
+
 def reads(call: OpCall, name: str, tensors: Sequence[torch.Tensor]) -> bool:
     """Whether the gradients of a backward depend on the numbers of one of its arguments, as autograd's graph tells.
 
     The bias of a linear layer is an argument of its backward, and no gradient depends on it. Nothing is computed: the
     graph is that of tensors without memory. Where it cannot be had, the answer is yes.
     """
-    forward_name, names = parse(call.op)
     bare = [tensor.detach().to("meta") for tensor in tensors]
-    gradients = [argument.value for argument in call.arguments if is_gradient(argument.name)]
-    forward = [argument for argument in call.arguments if not is_gradient(argument.name)]
-    inner = replace(call, op=forward_name, arguments=tuple(forward))
+    inner, names, gradients = _split(call)
     # A leaf a tensor of each of these, in this order; an argument may have several.
     owners = [
         argument.name
-        for argument in forward
+        for argument in inner.arguments
         if argument.name in (*names, name)
         for index in dict.fromkeys(tensor_indices(argument.value))
         if bare[index].is_floating_point() or bare[index].is_complex()
@@ -192,6 +220,14 @@ def reads(call: OpCall, name: str, tensors: Sequence[torch.Tensor]) -> bool:
     return not watched or any(one is not None for one in seen)
 
 
+def _split(call: OpCall) -> tuple[OpCall, tuple[str, ...], list[Value]]:
+    """The call of a backward's op, the arguments that get a gradient, and the gradients of its outputs."""
+    forward_name, names = parse(call.op)
+    gradients = [argument.value for argument in call.arguments if is_gradient(argument.name)]
+    own = tuple(argument for argument in call.arguments if not is_gradient(argument.name))
+    return replace(call, op=forward_name, arguments=own), names, gradients
+
+
 def _copies(call: OpCall, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors, those of the call as they lie on memory of their own: an op may change running statistics."""
     used = sorted({index for argument in call.arguments for index in tensor_indices(argument.value)})
@@ -208,7 +244,17 @@ def _copies(call: OpCall, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]
 def _forward(
     call: OpCall, names: Sequence[str], tensors: Sequence[torch.Tensor], *, in_place: bool
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Outputs of the op, and the leaves that the named arguments were replaced with, a tensor each.
+    """Outputs of the op, and the leaves of the named arguments."""
+    inner, present, leaves = _with_leaves(call, names, tensors, in_place=in_place)
+    outputs: list[torch.Tensor] = []
+    encode(bound(inner, present)(), outputs)
+    return outputs, leaves
+
+
+def _with_leaves(
+    call: OpCall, names: Sequence[str], tensors: Sequence[torch.Tensor], *, in_place: bool
+) -> tuple[OpCall, list[torch.Tensor], list[torch.Tensor]]:
+    """The call on leaves of autograd in the place of the named arguments, its tensors, and the leaves, a tensor each.
 
     An argument that is passed twice is two leaves: a backward gives partial derivatives.
     """
@@ -234,9 +280,7 @@ def _forward(
             f"{call.op} has no argument {', '.join(missing)} in this call",
             remedy=f"its arguments are {', '.join(sorted(found))}",
         )
-    outputs: list[torch.Tensor] = []
-    encode(bound(replace(call, arguments=tuple(arguments)), present)(), outputs)
-    return outputs, leaves
+    return replace(call, arguments=tuple(arguments)), present, leaves
 
 
 def _renumbered(value: Value, own: dict[int, int]) -> Value:

@@ -28,7 +28,7 @@ from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.core.tensors import Kept, pack
 from pytest_cgins.core.text import counted
-from pytest_cgins.packs.backward import is_derived
+from pytest_cgins.packs.backward import is_derived, whole
 from pytest_cgins.packs.call import bound
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import resolve, trust
@@ -172,6 +172,7 @@ class _Opened:
         self._context = request.sets[0].context
         self._refused: dict[ArmName, str] = {}
         self._replayed: ObservedAnswer | None = None
+        self._runs_forward = request.kernel.source.runs_forward
         self._is_direct = request.kernel.source.contract in on_stream.DIRECT
         self._carve_out = CarveOut(request.device, on=l2_carve_out.NAME in self._probes)
         self._launch_ns = self.device.launch_ns()  # before a kernel is loaded
@@ -398,6 +399,8 @@ class _Opened:
         return Rotating([copy.bind_beside(base) for copy in self._copies])
 
     def _torch_arm(self, turns: Sequence[Content]) -> Rotating:
+        if self._runs_forward:
+            return Rotating([whole(content.call, content.kept.unpack()) for content in turns])
         derived = is_derived(turns[0].call.op)
         with self.device.capture_stream() if derived else nullcontext():
             return Rotating([bound(content.call, content.kept.unpack()) for content in turns])

@@ -35,6 +35,35 @@ kernels:
     implementations:
       - {name: right, device: cpu, target: "norm_kernels:backward", sources: [norm_kernels.py]}
       - {name: no_eps, device: cpu, target: "norm_kernels:no_eps", sources: [norm_kernels.py]}
+  relu_function:
+    op: torch.nn.functional.relu
+    implementations: [{name: right, device: cpu, target: "functions:Relu.apply"}]
+  relu_function_backward:
+    op: torch.nn.functional.relu@backward(input)
+    implementations:
+      - {name: right, device: cpu, target: "functions:Relu.apply"}
+      - {name: leaky, device: cpu, target: "functions:Leaky.apply"}
+"""
+FUNCTIONS = """
+import torch
+
+class Relu(torch.autograd.Function):
+    slope = 0.0
+
+    @staticmethod
+    def forward(ctx, input, inplace=False):
+        ctx.save_for_backward(torch.where(input <= 0, 0.0, 1.0))
+        return torch.where(input <= 0, 0.0, input)
+
+    @classmethod
+    def backward(cls, ctx, grad):
+        (mask,) = ctx.saved_tensors
+        kept = mask.clone()
+        mask.mul_(7)  # what it kept is of no use any more
+        return torch.where(kept > 0, grad, cls.slope * grad), None
+
+class Leaky(Relu):
+    slope = 0.125
 """
 RELU = """
 // cgins: relu_backward(Tensor grad_output, Tensor input, bool inplace=False) -> Tensor
@@ -84,6 +113,7 @@ def folder(tmp_path: Path) -> Path:
         ("relu_backward.cpp", RELU),
         ("linear_kernels.py", LINEAR),
         ("norm_kernels.py", NORM),
+        ("functions.py", FUNCTIONS),
         ("pytest.ini", "[pytest]\n"),
     ]:
         (tmp_path / name).write_text(text)
@@ -106,6 +136,10 @@ def test_backwards_are_verified_and_timed(folder: Path, run: Callable[..., Run])
         "linear_backward/transposed": "INCORRECT",
         "layer_norm_backward/right": "PASSED",
         "layer_norm_backward/no_eps": "INCORRECT",
+        # An autograd Function is run whole: its backward may spend what its forward kept.
+        "relu_function/right": "PASSED",
+        "relu_function_backward/right": "PASSED",
+        "relu_function_backward/leaky": "INCORRECT",
     }, done.out
     for name, evaluation in done.evaluations().items():
         if "/right" in name:

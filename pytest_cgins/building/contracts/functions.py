@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import CginsError, ContractError, InfrastructureError, LaunchError, SourceError
 from pytest_cgins.core.text import nearest
 from pytest_cgins.core.trace import OpCall, TensorMeta
+from pytest_cgins.packs import backward
 from pytest_cgins.packs.modules import is_module_call, keeping_state, rebuild
 from pytest_cgins.packs.values import decode, has_adapted
 
@@ -30,6 +32,10 @@ BACKENDS = {
     "triton": "'pytest-cgins[triton]'",
 }  # fmt: skip
 """What pip installs for modules in which kernels are written: a missing one is no fault of the kernel."""
+
+_INTERPRETER = (
+    "Triton's interpreter lacks parts of what its compiler takes: gate it with device: cuda on a GPU, too"
+)
 
 
 def import_target(source: KernelSource) -> Callable[..., object]:
@@ -98,6 +104,7 @@ class PythonKernel:
 
     def __init__(self, function: Callable[..., object], name: str, *, interpreted: bool = False) -> None:
         self._function = function
+        self._differentiable = _class_of(function)
         self._interpreted = interpreted
         self.name = name
 
@@ -115,6 +122,8 @@ class PythonKernel:
                 f"{self.name}: Triton's interpreter cuts bfloat16 off where a GPU rounds it",
                 remedy="bfloat16 needs a GPU: name an implementation for device: cuda besides",
             )
+        if self._differentiable is not None:
+            return self._bind_differentiable(self._differentiable, call, tensors)
         values = arguments.call_values(call, tensors)
         signatures = arguments.signatures(self._function)
         if is_module_call(call):
@@ -127,6 +136,28 @@ class PythonKernel:
             function = keeping_state(module, function)
         return BoundFunction(function, positional, keyword, self.name)
 
+    def _bind_differentiable(
+        self, cls: type[torch.autograd.Function], call: OpCall, tensors: Sequence[torch.Tensor]
+    ) -> BoundFunction:
+        """`Class.apply`: for a backward, the forward and autograd's pass through it, whose gradients are the answer."""
+        signature = inspect.signature(cls.forward)
+        if cls.setup_context is torch.autograd.Function.setup_context:
+            signature = signature.replace(parameters=[*signature.parameters.values()][1:])  # without ctx
+
+        def bind_forward(inner: OpCall, present: Sequence[torch.Tensor]) -> Callable[[], object]:
+            values = arguments.call_values(inner, present)
+            parameters = [*signature.parameters.values()]
+            positional, keyword = arguments.match(inner, values, [parameters], self.name, present)
+            given = signature.bind(*positional, **keyword)  # `apply` takes no keywords
+            given.apply_defaults()
+            return partial(self._function, *given.args)
+
+        derived = backward.is_derived(call.op)
+        run: Callable[[], object] = (
+            backward.whole(call, tensors, bind_forward) if derived else bind_forward(call, tensors)
+        )
+        return BoundFunction(run, [], {}, self.name)
+
     def _behind_module(self, call: OpCall, parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
         """The parameters that are left for what `forward` takes."""
         first = parameters[0] if parameters else None
@@ -136,6 +167,15 @@ class PythonKernel:
                 remedy=f"its first parameter is the module, the next ones are those of {call.op}.forward",
             )
         return parameters if first.kind is first.VAR_POSITIONAL else parameters[1:]
+
+
+def _class_of(function: Callable[..., object]) -> type[torch.autograd.Function] | None:
+    """The class whose `apply` a function is."""
+    owner = getattr(function, "__self__", None)
+    is_apply = getattr(function, "__name__", "") == "apply"
+    return (
+        owner if is_apply and isinstance(owner, type) and issubclass(owner, torch.autograd.Function) else None
+    )
 
 
 class ExtensionKernel:
@@ -175,7 +215,8 @@ class BoundFunction:
             try:
                 return function(*positional, **keyword)
             except Exception as error:  # whatever a user's kernel raises
-                raise LaunchError(f"{name} raised {kind_of(error)}: {told(error)}") from error
+                remedy = _INTERPRETER if kind_of(error) == "InterpreterError" else ""
+                raise LaunchError(f"{name} raised {kind_of(error)}: {told(error)}", remedy=remedy) from error
 
         self.bare = bare
 
