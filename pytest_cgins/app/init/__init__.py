@@ -1,0 +1,1 @@
+"""`cgins init`: a repository that has kernels becomes a project that gates them."""

@@ -1,0 +1,311 @@
+"""`cgins init`: a repository's kernels are found in its text, entered where their op is certain, and then gated."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cgins.app.init import files
+from pytest_cgins.app.init.known_ops import KNOWN, Match, examples, match, plain_name
+from pytest_cgins.app.init.plan import Plan, make_plan
+from pytest_cgins.app.init.scan import Parameter, scan
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+KERNELS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _half(x):
+    return x * 0.5
+
+
+@triton.jit
+def _softmax_kernel(out, x, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    mask = columns < n
+    values = tl.load(x + row * n + columns, mask, other=-float("inf")).to(tl.float32)
+    powers = tl.exp(_half(2 * (values - tl.max(values, 0))))
+    tl.store(out + row * n + columns, (powers / tl.sum(powers, 0)).to(out.dtype.element_ty), mask)
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 256})], key=[])
+@triton.jit
+def _relu_kernel(out, x, n, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    values = tl.load(x + places, places < n)
+    tl.store(out + places, tl.maximum(values, 0.0), places < n)
+
+
+@triton.jit
+def _rope_kernel(x, BLOCK: tl.constexpr):
+    pass
+
+
+def _softmax_forward(x):
+    out = torch.empty_like(x)
+    _softmax_kernel[(x.numel() // x.size(-1),)](out, x, x.size(-1), BLOCK=triton.next_power_of_2(x.size(-1)))
+    return out
+
+
+class FastSoftmaxFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, in_place=False):
+        return _softmax_forward(x.contiguous())
+
+
+def relu(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    _relu_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](out, x, x.numel())
+    return out
+
+
+def relu_(x):
+    return x.copy_(relu(x))
+
+
+def rope(x, cos):
+    _rope_kernel[(1,)](x, BLOCK=16)
+"""
+MISH = """#include <torch/extension.h>
+
+torch::Tensor run_mish(torch::Tensor x) { return x * torch::tanh(torch::softplus(x)); }
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("mish", &run_mish); }
+"""
+SILU = """// cgins: silu(Tensor input) -> Tensor
+#include <cgins.h>
+#include <cmath>
+extern "C" int silu(const DLTensor* input, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "input has strides");
+  return cgins::dispatch_floating(input, [&](auto zero) {
+    using T = decltype(zero);
+    const T* from = cgins::data<T>(input);
+    T* to = cgins::data<T>(out);
+    for (int64_t i = 0; i < cgins::numel(input); ++i) to[i] = T(float(from[i]) / (1 + std::exp(-float(from[i]))));
+    return 0;
+  });
+}
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository in the layout that many have, with kernels of several languages."""
+    package = tmp_path / "src" / "fastops"
+    (package / "ops").mkdir(parents=True)
+    (package / "__init__.py").write_text("from fastops.ops.basic import relu\n")
+    (package / "ops" / "__init__.py").write_text("")
+    (package / "ops" / "basic.py").write_text(KERNELS)
+    (package / "functional.py").write_text(
+        "from .ops.basic import FastSoftmaxFunction\n\n\ndef fast_softmax(x):\n    return FastSoftmaxFunction.apply(x)\n"
+    )
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc" / "mish.cpp").write_text(MISH)
+    (tmp_path / "csrc" / "bare.cu").write_text("__global__ void scale(float* x) { x[threadIdx.x] *= 2; }\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_relu.py").write_text("import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n")
+    return tmp_path
+
+
+def plan_of(repository: Path) -> Plan:
+    return make_plan(scan(repository))
+
+
+def reasons(plan: Plan) -> dict[str, str]:
+    """Why something is left out, by the last word of its name."""
+    return {item.rpartition(" ")[2]: why for item, why in plan.left_out}
+
+
+def test_a_repository_is_gated_as_init_wrote_it(repository: Path, cgins: Command) -> None:
+    """From sources to verdicts without an edit: Triton in the interpreter, a launcher; skipped on the CPU what bfloat16 asks."""
+    (repository / "csrc" / "silu.cpp").write_text(SILU)
+    done = cgins(repository, "init", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "entered   softmax/triton: torch.nn.functional.softmax by fastops.functional:fast_softmax"
+        in done.stdout
+    )
+    assert "left out  src/fastops/ops/basic.py _rope_kernel: " in done.stdout
+    assert done.stdout.endswith(
+        "next      python record_cgins.py && PYTHONPATH=src python -m pytest --cgins\n"
+    )
+    subprocess.run([sys.executable, "record_cgins.py"], cwd=repository, check=True)
+    gate = subprocess.run(
+        [sys.executable, "-m", "pytest", "--cgins", "--cgins-no-timing", "-rA", "-k", "8x96 and not mish and not bf16"],
+        cwd=repository, env={**os.environ, "PYTHONPATH": "src"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    passed = re.findall(r"^PASSED cgins.yaml::(\w+)/(cpu-\w+)/init/(f\d+)", gate.stdout, re.MULTILINE)
+    assert gate.returncode == 0, gate.stdout
+    assert {f"{kernel}/{name} {dtype}" for kernel, name, dtype in passed} == {
+        "relu/cpu-triton f16", "relu/cpu-triton f32", "silu/cpu-cpp f16", "silu/cpu-cpp f32",
+        "softmax/cpu-triton f16", "softmax/cpu-triton f32",
+    }  # fmt: skip
+
+
+def test_what_is_found_and_why_not_all_of_it_is_entered(repository: Path) -> None:
+    """Helpers and tests are no kernels; each kernel that is launched, and each source, is entered or has a reason."""
+    plan = plan_of(repository)
+    assert {one.name for one in plan.kernels.values()} == {"_softmax_kernel", "_relu_kernel", "_rope_kernel"}
+    assert plan.kernels["fastops.ops.basic._relu_kernel"].tuned
+    entered = {f"{entry.kernel}/{entry.implementation}": entry for entry in plan.entries}
+    assert set(entered) == {"mish/cpp", "relu/triton", "softmax/triton"}
+    assert entered["softmax/triton"].match.fixed == ("dim",)
+    assert reasons(plan) == {
+        "_rope_kernel": "fastops.ops.basic.rope: no op of torch is known that is called rope",
+        "csrc/bare.cu": "it exports nothing: give it a schema line (cgins schema --op OP prints it) or a PYBIND11_MODULE",
+    }
+
+
+def test_nothing_of_the_repository_runs(repository: Path, cgins: Command) -> None:
+    """Modules that cannot be imported are read all the same."""
+    basic = repository / "src" / "fastops" / "ops" / "basic.py"
+    basic.write_text(f"open({str(repository / 'ran')!r}, 'w')\nraise SystemExit(3)\n{KERNELS}")
+    assert cgins(repository, "init").returncode == 0
+    assert not (repository / "ran").exists()
+    config = yaml.safe_load((repository / files.CONFIG).read_text())
+    assert config["kernels"]["relu"]["implementations"] == [
+        {
+            "name": "triton", "device": "cuda", "target": "fastops.ops.basic:relu",
+            "sources": ["src/fastops/ops/basic.py"],
+        }
+    ]  # fmt: skip
+
+
+def test_files_that_are_there_stay(repository: Path, cgins: Command) -> None:
+    """All are refused for one that is there, until --force."""
+    (repository / files.SCRIPT).write_text("mine")
+    done = cgins(repository, "init")
+    assert done.returncode == 2
+    assert f"{files.SCRIPT} is already in" in done.stderr
+    assert not (repository / files.CONFIG).exists()
+    assert (repository / files.SCRIPT).read_text() == "mine"
+    assert cgins(repository, "init", "--force").returncode == 0
+    assert (repository / files.SCRIPT).read_text() != "mine"
+
+
+def test_a_repository_without_kernels_is_left_alone(tmp_path: Path, cgins: Command) -> None:
+    """It says so, with exit status 1; a folder that is none is an error."""
+    done = cgins(tmp_path, "init")
+    assert done.returncode == 1
+    assert "nothing was written" in done.stdout
+    assert not list(tmp_path.iterdir())
+    assert cgins(tmp_path, "init", "missing").returncode == 2
+
+
+def test_an_extension_is_entered_with_what_it_needs(repository: Path) -> None:
+    """The file that defines what another exports; one whose headers lie elsewhere would not build."""
+    csrc = repository / "csrc"
+    (csrc / "mish.cpp").write_text(MISH.replace("torch::Tensor run_mish", "// ", 1))
+    (csrc / "mish_cuda.cu").write_text(
+        '#include "mish.h"\n__global__ void k() {}\ntorch::Tensor run_mish(torch::Tensor x) {}\n'
+    )
+    (csrc / "mish.h").write_text("")
+    entry = next(entry for entry in plan_of(repository).entries if entry.kernel == "mish")
+    assert list(map(str, entry.function.files)) == ["csrc/mish.cpp", "csrc/mish_cuda.cu"]
+    assert entry.language == "cuda"
+    (csrc / "mish.h").write_text('#include "mish/config.h"\n')
+    why = reasons(plan_of(repository))["mish"]
+    assert why == "it includes mish/config.h, which is not beside it: enter it with its flags by hand"
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "why"),
+    [
+        ("rope", ["x"], "no op of torch is known that is called rope"),
+        ("softmax", ["x", "scale"], "its parameter scale is not one of torch.nn.functional.softmax's (input, dim)"),
+        ("mse_loss", ["x", "y", "reduction='sum'"], "its reduction is 'sum' by default, that of torch.nn.functional.mse_loss is not"),
+        ("linear", ["x"], "it does not take weight, as torch.nn.functional.linear does"),
+    ],
+)  # fmt: skip
+def test_an_op_that_is_not_certain_is_not_guessed(name: str, parameters: list[str], why: str) -> None:
+    """A name alone is not enough: the function must take what the op takes, and do by default what it does."""
+    assert match(name, parsed(parameters), by_place=False) == why
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "arguments"),
+    [
+        ("softmax", ["x", "axis"], "input, dim"),
+        ("rms_norm", ["X", "W", "eps"], "input, weight, eps"),
+        ("rms_norm", ["x", "residual=None", "weight=None", "eps=1e-6"], "input, weight=weight, eps=eps"),
+        ("mse_loss", ["input", "target", "reduction='mean'"], "input, target"),
+        ("add", ["A", "B", "alpha=1"], "input, other"),
+    ],
+)
+def test_arguments_are_paired_by_what_they_are_called(
+    name: str, parameters: list[str], arguments: str
+) -> None:
+    """Whatever its author calls them; what the op does not have stays at its default."""
+    how = match(name, parsed(parameters), by_place=False)
+    assert isinstance(how, Match)
+    assert ", ".join(how.arguments) == arguments
+
+
+def parsed(parameters: list[str]) -> list[Parameter]:
+    """`x` and `y=1` as parameters."""
+    return [
+        Parameter(name, default or None) for name, _, default in (word.partition("=") for word in parameters)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("LigerRMSNormFunction", "rms_norm"), ("triton_rmsnorm_fwd", "rms_norm"), ("layernorm", "layer_norm"),
+        ("CrossEntropyFunction", "cross_entropy"), ("swish", "silu"), ("fused_add_rms_norm", "add_rms_norm"),
+        ("softmax_backward", "softmax_backward"), ("log_softmax_kernel", "log_softmax"),
+    ],
+)  # fmt: skip
+def test_names_say_the_op(name: str, plain: str) -> None:
+    """Without the words for how it is written; a fused op or a backward is another op."""
+    assert plain_name(name)[0] == plain
+
+
+@pytest.mark.filterwarnings("ignore:reduction")
+def test_every_known_op_takes_its_example() -> None:
+    """The calls of the recording script run as written, in each dtype, whichever kernels were found."""
+    every = [
+        how
+        for known in KNOWN.values()
+        if isinstance(how := match(known.name, taken(known.takes), by_place=False), Match)
+    ]
+    assert len(every) == len(KNOWN)
+    calls = [how.call for how in every]
+    script = "\n".join([*examples(" ".join(calls)), *calls])
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        scope = {"torch": torch, "DEVICE": "cpu", "rows": 8, "columns": 96}
+        scope["draw"] = lambda *shape, dtype=dtype: torch.randn(*shape).to(dtype)
+        exec(compile(script, "calls", "exec"), scope)
+
+
+def taken(names: tuple[str, ...]) -> list[Parameter]:
+    return [Parameter(name) for name in names]
+
+
+@given(
+    st.text(alphabet=st.sampled_from("def kernel(x, y=1):\n @triton.jit\"'#&;{}")),
+    st.sampled_from([".py", ".cu", ".cpp"]),
+)
+def test_no_text_stops_the_search(tmp_path_factory: pytest.TempPathFactory, text: str, suffix: str) -> None:
+    """What is neither Python nor C++ is left out, or ignored."""
+    folder = tmp_path_factory.mktemp("any")
+    (folder / f"kernel{suffix}").write_text(
+        f"import triton\n{text}" if suffix == ".py" else f"// cgins: {text}"
+    )
+    assert isinstance(make_plan(scan(folder)), Plan)
