@@ -132,6 +132,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         f"{BASELINE})"
     )
     option(
+        "--cgins-base-env ENV  compare with the kernels of ENV, another environment: a virtual environment, NAME=VALUE, "
+        "a wheel, a folder to import from, the root of a container, or several of them in one string"
+    )
+    option("--cgins-env ENV  build and run the kernels under test in ENV, not in this environment")
+    option(
         "--cgins-history PATH  append the times of this run to PATH, as JSON lines for `cgins history`; on "
         "the default branch only"
     )

@@ -28,6 +28,9 @@ _.pytest_terminal_summary
 _.pytest_unconfigure
 _.pytest_testnodedown
 _.reportinfo
+
+# called in another environment's Python
+_.answer_build
 _.runtest
 _.setup
 _.collect

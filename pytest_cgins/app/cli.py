@@ -22,14 +22,15 @@ from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.text import nearest
 
 COMMANDS = (
-    "init record traces profile import_export build schema cache doctor report history calibrate evidence bench_model generate "
+    "init record traces profile import_export build schema cache doctor report history calibrate compare_env evidence "
+    "bench_model generate "
     "runs proposal methods pull_request annotate_comment"
 )
 """Modules of `app.commands`."""
 GROUPS = {
     "record and packs": "init record traces profile import export",
     "kernels": "schema build cache",
-    "gate and time, besides pytest --cgins": "calibrate evidence bench-model",
+    "gate and time, besides pytest --cgins": "calibrate compare-env evidence bench-model",
     "reports and CI": "report history summary merge annotate comment",
     "regenerate": "generate run runs proposal pull-request methods",
     "help": "doctor completion help",

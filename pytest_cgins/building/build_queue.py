@@ -86,6 +86,7 @@ class BuildQueue:
         beside: builds with which these are quiet, and with which they end: others are counted apart. Their compilers
             are these builds' too.
         fence: put around compilers; see `compilers.Fence`. Not given with `beside`, which has its own.
+        build: builds instead, in another environment; by default that of `beside`.
     """
 
     def __init__(
@@ -96,10 +97,14 @@ class BuildQueue:
         timeout_s: float = builds.DEFAULT_TIMEOUT_S,
         beside: BuildQueue | None = None,
         fence: compilers.Fence | None = None,
+        build: Callable[[KernelSource], CompiledKernel] | None = None,
     ) -> None:
         self.jobs = jobs or default_jobs()
         self._cache: Cache = Cache(cache or (beside._cache.folder if beside is not None else default_cache()))
         self._timeout_s = timeout_s
+        self._build_instead: Callable[[KernelSource], CompiledKernel] | None = build or (
+            beside._build_instead if beside is not None else None
+        )
         self._compilers: compilers.Compilers = (
             beside._compilers if beside is not None else compilers.Compilers(fence)
         )
@@ -259,6 +264,8 @@ class BuildQueue:
         return min(ready, key=_rank, default=None)
 
     def _look_up(self, task: _Task) -> Outcome | str:
+        if self._build_instead is not None:
+            return "queued"
         try:
             found = builds.cached(task.source, cache=self._cache.folder)
         except Exception as error:  # noqa: BLE001 (whoever asks for the kernel gets it)
@@ -277,9 +284,12 @@ class BuildQueue:
         wait_s = self._timeout_s if task.awaited else 0.0
         slots.urgent(task.awaited)
         try:
-            found = builds.build(
-                task.source, cache=self._cache.folder, timeout_s=self._timeout_s, wait_s=wait_s
-            )
+            if self._build_instead is not None:
+                found = self._build_instead(task.source)
+            else:
+                found = builds.build(
+                    task.source, cache=self._cache.folder, timeout_s=self._timeout_s, wait_s=wait_s
+                )
         except LockedError as error:
             return self._failed(error) if wait_s else "elsewhere"
         except Exception as error:  # noqa: BLE001 (as above)

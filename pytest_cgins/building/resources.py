@@ -95,6 +95,19 @@ def parse(log: str, arch: str) -> tuple[KernelResources, ...]:
     return tuple(block for block in _blocks(log, arch) if block.arch == arch)
 
 
+def most(compiled: CompiledKernel) -> tuple[int, int] | None:
+    """Most registers, and most bytes spilled, of any function on any architecture; None without a report of ptxas."""
+    try:
+        log = str(json.loads((Path(compiled.library).parent / RECORD).read_bytes())["log"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    functions = list(_blocks(log, ""))
+    if not functions:
+        return None
+    spills = (one.spill_store_nbytes + one.spill_load_nbytes for one in functions)
+    return max(one.registers_per_thread for one in functions), max(spills)
+
+
 def _blocks(log: str, arch: str) -> Iterator[KernelResources]:
     """One a function that the report has figures of; `arch` is for those before any architecture is named."""
     begun: KernelResources | None = None

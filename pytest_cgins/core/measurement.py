@@ -91,6 +91,9 @@ class Comparison(Document):
 
     against: Literal["base", "torch"]
     """`base` gates the regression; `torch` a declared floor."""
+    unit: Literal["block", "pair"] = "block"
+    """What has a log ratio: a block of both arms in one process, or a pair of fresh processes with an arm each, whose
+    medians are compared. Pairs need no confirmation: each is in processes of its own."""
     log_ratios: tuple[float, ...]
     """Log ratio of each block: ½(ln k₁ + ln k₂ − ln b₁ − ln b₂), natural logarithm."""
     shift: float = 0.0

@@ -78,6 +78,34 @@ class Tested(Document):
     """Seed of the fresh inputs."""
 
 
+SAME_BITS = "the same bits"
+"""Of answers in two environments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environments(Document):
+    """One kernel in two environments, beside its time: the base's figure first in each pair."""
+
+    base: str
+    """The base's environment, in words."""
+    same_sources: bool
+    """Whether the base is of the same sources."""
+    base_status: str = ""
+    """What the base's answers gave there: `PASSED`, `INCORRECT`, …"""
+    drift: str = ""
+    """How the answers differ from those of the base; "" where that was not found out."""
+    compile_seconds: tuple[float, float] | None = None
+    """Wall time of both builds when they were made; None where nothing is built."""
+    library_nbytes: tuple[int, int] | None = None
+    """Size of both libraries."""
+    registers_per_thread: tuple[int, int] | None = None
+    """Most registers of any function; None without a report of ptxas."""
+    spill_nbytes: tuple[int, int] | None = None
+    """Bytes that a thread of any function spills at most, stores and loads together."""
+    peak_nbytes: tuple[int, int] | None = None
+    """Memory that a call takes at its peak beyond its inputs, outputs included; None on a CPU."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation(Document):
     """All that is known of one case after it ran."""
@@ -104,6 +132,8 @@ class Evaluation(Document):
     """Digests of what was tested; None if the kernel was not built."""
     fail_on: Literal["regression", "inconclusive", "never"] = "regression"
     """`gate.fail_on`: whether a proven slowdown fails, an undecided time too, or neither."""
+    environments: Environments | None = None
+    """What differs between two environments; None in a run in one."""
     device_name: str = ""
     """Model of the device, as in `Environment`; only in merged reports that have several of one type."""
 

@@ -195,6 +195,17 @@ class CaseTiming:
             self._finished(task).close()
         return Sample(_ns_per_call(opened), ratios, opened.refused)
 
+    def alone(self, task: TimingTask, orders: Sequence[str]) -> tuple[Opened, list[Block]]:
+        """Blocks of these orders, in the worker of the role as it is; whoever asks holds the device.
+
+        Raises:
+            EndedError: the kernel failed.
+        """
+        opened = self._opened(task, 1.0)
+        blocks = self._blocks(task, orders)
+        self._finished(task).close()
+        return opened, blocks
+
     def _ratios(self, task: TimingTask, prepared: Prepared, blocks: int) -> tuple[float, ...]:
         sampler = BlockSampler(prepared, seed=task.seed, base=_ends_late(blocks))
         sampler.run(lambda orders: self._blocks(task, orders))

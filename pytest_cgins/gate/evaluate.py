@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,10 +20,11 @@ from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.compilers.running import Fence
 from pytest_cgins.building.kernel_builds import KernelBuilds
+from pytest_cgins.building.other_environment import OtherEnvironment
 from pytest_cgins.building.progress import Progress
 from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.building.revision.merge_base import NONE
-from pytest_cgins.config import Config
+from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
@@ -48,17 +49,30 @@ from pytest_cgins.gate.verification_stage import (
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.device_peaks import DevicePeaks
 from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.forking import OWN, Interpreter
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import BASE_ONLY, UNGATED, Isolation, WorkerPool
+from pytest_cgins.run.process import Reply
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
+from pytest_cgins.verify.messages import KernelAnswers, RunKernel
 
 logger = logging.getLogger(__name__)
 
 MOST_HANGS = 2
 """Cases in which a build may hang before its other cases are skipped: each costs the whole limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where an evaluator's kernels are built and run."""
+
+    environment: OtherEnvironment
+    """The environment."""
+    at_base: bool = False
+    """Whether they are those of the base revision."""
 
 
 class Evaluator:
@@ -83,6 +97,8 @@ class Evaluator:
             a sandbox their compilers must be fenced in, by a `BuildFence`.
         on_build: called several times a second while a kernel is waited for, and with None afterwards.
         reference: a pool whose trusted worker is used, closed by its owner; by default one of its own.
+        elsewhere: the environment that kernels are built and run in instead, and whether they are those of the base revision
+            in `timing_options`; by default this process's, and the working tree's.
         trusted_root: folder that the trusted worker imports the project's ops from, by default that of the file. Where
             candidates lie in the file's own folder, it must be another: nothing of theirs may run in that worker.
     """
@@ -105,6 +121,7 @@ class Evaluator:
         builds: BuildQueue | None = None,
         on_build: Callable[[Progress | None], object] | None = None,
         reference: WorkerPool | None = None,
+        elsewhere: Elsewhere | None = None,
         trusted_root: Path | None = None,
     ) -> None:
         self.config = config
@@ -120,21 +137,31 @@ class Evaluator:
             import_root=trusted_root or config.root,
             timing=timing,
         )
-        workers = {**worker_environment(), **(environment or {})}
+        other = elsewhere.environment if elsewhere is not None else None
+        workers = {**worker_environment(), **(environment or {}), **(other.variables if other else {})}
+        if other is not None:
+            builds = BuildQueue(cache=cache, beside=builds, build=other.build)
+        self._elsewhere = elsewhere
         around_compilers = BuildFence(sandbox) if sandbox is not None and builds is None else None
         self.kernel_builds = KernelBuilds(
             config, builds=builds, cache=cache, on_wait=on_build, fence=around_compilers
         )
         self._bases = BaseKernels(
             config,
-            wanted=timing_options.baseline if timing and timing_options else NONE,
+            wanted=timing_options.baseline if timing_options and (timing or elsewhere) else NONE,
             builds=self.kernel_builds.builds,
             cache=cache,
+            alone=elsewhere is not None,
         )
         fence = _fence(sandbox, config, cache or default_cache(), self._bases) if sandbox else None
         if fence is not None:
             _show_compilers(self.kernel_builds.builds.fence, config, fence)
-        self._pool = WorkerPool(env=workers, isolation=isolation, wrap=fence.wrap if fence else None)
+        self._pool = WorkerPool(
+            env=workers,
+            isolation=isolation,
+            wrap=fence.wrap if fence else None,
+            interpreter=OWN if other is None else Interpreter((*other.command, "-u", "-"), other.path),
+        )
         self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s, sandbox=fence)
         self._reference = ReferenceWorker(reference or self._pool)
         self._cases: tuple[Case, ...] | None = None
@@ -230,7 +257,7 @@ class Evaluator:
         )
         try:
             self._require_device(case)
-            compiled = self._compiled(case)
+            compiled = self.compiled(case)
             self._require_no_hangs(compiled)
             result = replace(
                 result,
@@ -260,7 +287,7 @@ class Evaluator:
         try:
             self._describe()
             self._require_device(right.case)
-            compiled = self._compiled(right.case)
+            compiled = self.compiled(right.case)
             with ExitStack() as open_buffers:
                 with self._reference.verification_lock(right.case.device):
                     prepared = open_buffers.enter_context(closing(self._prepared(right.case)))
@@ -330,13 +357,49 @@ class Evaluator:
             EndedError: it cannot be built or prepared.
         """
         self._require_device(case)
-        compiled = self._compiled(case)
-        with ExitStack() as open_buffers:
-            with self._reference.verification_lock(case.device):
-                case_request = replace(self._requests.for_case(case), probes=())
-                reply = open_buffers.enter_context(closing(self._reference.prepare(case_request)))
-            pairs = kernel_timing.timeable(reply.result.sets, reply.buffers)
-            yield compiled, role_of("timing", compiled), pairs
+        compiled = self.compiled(case)
+        with ExitStack() as buffers:
+            yield compiled, role_of("timing", compiled), self.inputs(case, buffers)
+
+    def entry(self, case: Case) -> KernelEntry:
+        """The entry of a case's kernel."""
+        return self._requests.entry(case)
+
+    @property
+    def reference(self) -> ReferenceWorker:
+        """The trusted worker."""
+        return self._reference
+
+    def inputs(self, case: Case, buffers: ExitStack) -> list[Pair]:
+        """Sets of inputs that a case may be timed on, whose buffers `buffers` closes.
+
+        Raises:
+            EndedError: it cannot be prepared.
+        """
+        with self._reference.verification_lock(case.device):
+            request = replace(self._requests.for_case(case), probes=())
+            reply = buffers.enter_context(closing(self._reference.prepare(request)))
+        return kernel_timing.timeable(reply.result.sets, reply.buffers)
+
+    def answers(self, case: Case, pairs: Sequence[Pair]) -> Reply[KernelAnswers]:
+        """What a case's kernel answers to some sets of inputs; the caller closes it.
+
+        Raises:
+            EndedError: it fails.
+        """
+        compiled = self.compiled(case)
+        request = RunKernel(kernel=compiled, device=case.device, import_root=str(self.config.root))
+        with self._reference.verification_lock(case.device):
+            return self._runs.run(role_of("verification", compiled), request, pairs)[0]
+
+    def fresh_process(self, role: str, device: str) -> None:
+        """Have a role served by a process without a past, with its imports and the context of a GPU behind it."""
+        self._pool.discard(role)
+        self._runs.make_ready(role, device, timeout_s=self._timeout_s)
+
+    def end_workers(self) -> None:
+        """End the processes that ran kernels; they start again when they are needed."""
+        self._pool.close()
 
     def peaks(self, device: str) -> MeasuredPeaks | None:
         """What a device reaches, as it is stored or measured now; None if it is not there, or busy all the while."""
@@ -396,16 +459,32 @@ class Evaluator:
         self._reference.warm()
         self._pool.warm(["verification"])
 
-    def _compiled(self, case: Case) -> CompiledKernel:
+    def compiled(self, case: Case) -> CompiledKernel:
         """The built kernel; its build time is reported with the first case only."""
         try:
-            return self.kernel_builds.kernel(*kernel_of(case))
+            compiled = self.kernel_builds.kernel(*kernel_of(case))
+            return self._in_its_place(case, compiled)
         except BuildError as error:
             raise EndedError(Status.BUILD_ERROR, Reason.COMPILER, str(error), error.log) from error
         except InfrastructureError as error:
             raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, str(error)) from error
         except CginsError as error:
             raise EndedError(Status.BUILD_ERROR, Reason.SOURCE, str(error)) from error
+
+    def _in_its_place(self, case: Case, compiled: CompiledKernel) -> CompiledKernel:
+        """The kernel at the base revision, where that is what is evaluated and it is another one.
+
+        Raises:
+            EndedError: it is not there, or cannot be built.
+        """
+        if self._elsewhere is None or not self._elsewhere.at_base:
+            return compiled
+        base = self._bases.of(*kernel_of(case), compiled)
+        if base.state in ("new", "refused"):
+            raise EndedError(
+                Status.SKIPPED, Reason.NO_BASELINE, base.note or "the base revision does not have it"
+            )
+        return base.compiled or compiled
 
     def _verified_and_timed(
         self, result: Evaluation, compiled: CompiledKernel, upcoming: Case | None

@@ -23,7 +23,9 @@ from pytest_cgins.timing import lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.verify.messages import (
     CaseRequest,
+    CompareAnswers,
     DevicePeak,
+    Drift,
     EmptyMessage,
     FirstFailure,
     JudgeAnswers,
@@ -138,6 +140,11 @@ class ReferenceWorker:
     def first_failure(self, case_request: CaseRequest, answers: Reply[KernelAnswers]) -> Check | None:
         """The first check that a kernel's answers fail on the sets that decide."""
         return self._of_answers("first_failure", case_request, answers, FirstFailure).check
+
+    def drift(self, first: Reply[KernelAnswers], second: Reply[KernelAnswers]) -> Drift:
+        """How far answers of two environments to the same sets lie from each other."""
+        request = CompareAnswers(first=first.result, second=second.result)
+        return self._ask("drift", request, Drift, (*first.buffers, *second.buffers)).result
 
     def judge_timing(self, case_request: CaseRequest, timed: Timed) -> TimingJudgement:
         """What is found of a kernel while it was timed."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from pytest_cgins.building.build_queue import BuildQueue
@@ -21,10 +21,11 @@ from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import UNGATED
+from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.lock import timing as timing_lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.roofline import factors_dtype, roofline
-from pytest_cgins.verify.messages import OpenTiming, PackedInputs, TimingJudgement
+from pytest_cgins.verify.messages import Opened, OpenTiming, PackedInputs, TimingJudgement
 
 LOCK_WAIT_S = 600.0
 """How long a case waits for other processes that use its device; each holds it for a case."""
@@ -199,6 +200,33 @@ class TimingStage:
         task = replace(task, seed=seed)
         timer = CaseTiming(self._runs, lock=lambda: self.alone_on(case.device), fresh=self._fresh)
         return timer.sample(task, blocks, longer=longer)
+
+    def alone(
+        self,
+        case: Case,
+        compiled: CompiledKernel,
+        *,
+        role: str,
+        pairs: list[Pair],
+        orders: Sequence[str],
+        fenced: bool,
+    ) -> tuple[Opened, list[Block]]:
+        """Blocks of a case in a process that may have run other kernels; whoever asks holds the device.
+
+        Args:
+            case: which.
+            compiled: its kernel.
+            role: of the worker.
+            pairs: sets of inputs that it is timed on.
+            orders: of the blocks: the kernel, and torch.
+            fenced: whether a GPU is timed by loops between fences.
+
+        Raises:
+            EndedError: the kernel failed.
+        """
+        task = self._task(case, compiled, BaseKernel(state="none"), role=role, probes=(), pairs=pairs)
+        task = replace(task, kernel=role, request=replace(task.request, fenced=fenced))
+        return CaseTiming(self._runs, lock=nullcontext).alone(task, orders)
 
     def renew(self, role: str) -> None:
         """End a worker: what is timed next is timed in a process without a past."""

@@ -86,10 +86,10 @@ def fails(status: Status, fail_on: FailOn) -> bool:
 def confirmed_outcome(measurement: Measurement, against: Against) -> ConfirmedOutcome | None:
     """What the comparison with an arm and its confirmation prove together; None without one.
 
-    `unconfirmed`: slower in the first process, and no fresh one has shown it again.
+    `unconfirmed`: slower in the first process, and no fresh one has shown it again. Pairs of processes need none.
     """
     first = measurement.against(against)
-    if first is None or first.outcome != "slower":
+    if first is None or first.outcome != "slower" or first.unit == "pair":
         return None if first is None else first.outcome
     again = confirmation(measurement, against)
     return "slower" if again is not None and again.outcome == "slower" else "unconfirmed"
@@ -302,7 +302,16 @@ def _seen_in(comparison: Comparison) -> str:
     if by_sums(comparison):
         assert comparison.sums is not None
         return f"{sums_text(comparison)}, over {counted(len(comparison.sums.log_ratios), 'sum')}"
-    return f"{interval(comparison)} its time over {counted(len(comparison.log_ratios), 'block')}"
+    return f"{interval(comparison)} its time over {units(comparison)}"
+
+
+def units(comparison: Comparison, count: int | None = None, verb: str = "") -> str:
+    """So many blocks, or pairs of fresh processes; by default those that were taken."""
+    number = len(comparison.log_ratios) if count is None else count
+    many, single = f" {verb}" if verb else "", f" {verb}s" if verb else ""
+    if comparison.unit == "pair":
+        return counted(number, f"pair of processes{single}", f"pairs of processes{many}", grouped=True)
+    return counted(number, f"block{single}", f"blocks{many}", grouped=True)
 
 
 def seen(comparison: Comparison) -> str:
@@ -310,12 +319,12 @@ def seen(comparison: Comparison) -> str:
     power = comparison.power
     detected = percent(power.detectable) if power.detectable is not None else "not even a doubled time"
     needed = (
-        f"about {counted(power.blocks_needed, 'block is', 'blocks are', grouped=True)} needed"
+        f"about {units(comparison, power.blocks_needed)} would decide it"
         if power.blocks_needed is not None
-        else "no number of blocks is enough"
+        else f"no number of {comparison.unit}s is enough"
     )
     return (
-        f"block noise is {percent(power.sigma)}: {counted(comparison.most_blocks, 'block detects', 'blocks detect', grouped=True)} {detected}, "
+        f"{comparison.unit} noise is {percent(power.sigma)}: {units(comparison, comparison.most_blocks, 'detect')} {detected}, "
         f"the target is {percent(comparison.catch)}; {needed}"
     )
 
@@ -337,6 +346,11 @@ def chance(log_e: float) -> str:
 
 
 def _slower(facts: _TimingFacts, first: Comparison) -> str:
+    if first.unit == "pair":
+        return (
+            f"{_interval_text(first, facts.label)} in {units(first)}; slowdowns up to {percent(first.tolerate)} pass; "
+            f"p-value at most {chance(first.log_e_slower)}; 1 in {first.tests / first.alpha:,.0f} proves it"
+        )
     again = confirmation(facts.measurement, "base")
     assert again is not None
     if by_sums(first):
@@ -427,7 +441,7 @@ def _undecided(facts: _TimingFacts, comparison: Comparison, rival: str) -> str:
             "→ run it again while nothing else runs on the device and the host"
         )
     return (
-        f"undecided after {counted(len(comparison.log_ratios), 'block')}: {_interval_text(comparison, rival)}\n"
+        f"undecided after {units(comparison)}: {_interval_text(comparison, rival)}\n"
         f"{seen(comparison)}\n→ {_budget(facts, comparison)}"
     )
 
@@ -437,7 +451,7 @@ def _budget(facts: _TimingFacts, comparison: Comparison) -> str:
     needed, taken = comparison.power.blocks_needed, len(comparison.log_ratios)
     if needed is None:
         return "run it again while nothing else runs on the device and the host"
-    if comparison.most_blocks < min(needed, facts.gate.max_blocks):
+    if comparison.unit == "block" and comparison.most_blocks < min(needed, facts.gate.max_blocks):
         return (
             f"record a smaller call: the {TEST_BUDGET_S:g} s time budget ends before enough blocks are taken"
         )

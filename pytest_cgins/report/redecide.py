@@ -63,7 +63,7 @@ def _again(comparison: Comparison, tests: int, evaluation: Evaluation) -> Compar
             tests=tests,
             most_blocks=comparison.most_blocks,
         )
-        test = SequentialTest(rule, shift=comparison.shift)
+        test = SequentialTest(rule, shift=comparison.shift, unit=comparison.unit)
         for log_ratio in comparison.log_ratios:
             test.add(log_ratio)
         again = test.comparison(comparison.against)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from pytest_cgins.core.number_text import percent, ratio, relative, slowdown, speedup, time_ns
-from pytest_cgins.core.session_report import Compilation, Evaluation, SessionReport
+from pytest_cgins.core.session_report import SAME_BITS, Compilation, Evaluation, SessionReport
+from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate.timing_verdict import interval
@@ -73,10 +74,11 @@ class Table:
 _FIGURES = (
     "cases", "builds", "failures", "status", "error / allowed", "time vs base", "95%", "speed vs torch", "quartiles", "kernel time",
     "base", "torch", "speed vs torch.compile", "share of peak", "timed by", "cache", "blocks", "would pass too",
-    "worst error / allowed", "built in", *(name for name, _ in compiled.FIGURES),
+    "worst error / allowed", "built in", "compile time", "library", "registers", "spills", "memory", *(name for name, _ in compiled.FIGURES),
 )  # fmt: skip
 _OPTIONAL = (
     "time vs base", "95%", "base", "speed vs torch.compile", "share of peak", "again", "failures", "built in",
+    "compile time", "library", "registers", "spills", "memory",
 )  # fmt: skip
 
 _HEADINGS = {
@@ -233,6 +235,61 @@ def _build_figures(members: Sequence[Compilation]) -> tuple[Cell, ...]:
 # ---- what else is to be known
 
 
+ENVIRONMENTS = (
+    "kernel", "implementation", "other environment", "answers", "compile time", "library", "registers", "spills", "memory",
+)  # fmt: skip
+
+
+OTHER_SOURCES = " (sources of the base revision)"
+
+
+def environments(report: SessionReport) -> Table:
+    """A row an implementation that was compared in two environments: what it takes there, and here."""
+    groups = summary.by_implementation(one for one in report.evaluations if one.environments is not None)
+    return table(
+        "Two environments",
+        ENVIRONMENTS,
+        (_in_both(*key, members) for key, members in groups.items()),
+        note="Pairs are of the other environment and of the one under test.",
+    )
+
+
+def _in_both(
+    kernel: str, implementation: str, device: str, members: Sequence[Evaluation]
+) -> tuple[object, ...]:
+    both = [one.environments for one in members if one.environments is not None]
+    differing = sorted({one.drift for one in both} - {"", SAME_BITS})
+    wrong = sorted({one.base_status for one in both} - {"PASSED", "WEAK", ""})
+    answers = differing[0] if differing else SAME_BITS if any(one.drift for one in both) else NOTHING
+    if len(differing) > 1:
+        answers += f" (and {counted(len(differing) - 1, 'other case')})"
+    return (
+        kernel,
+        f"{implementation} ({device})",
+        ", ".join(sorted({one.base + OTHER_SOURCES * (not one.same_sources) for one in both})),
+        ", ".join([*(f"{status} there" for status in wrong), answers]),
+        _pair((one.compile_seconds for one in both), lambda seconds: time_ns(1e9 * seconds)),
+        _pair((one.library_nbytes for one in both), _nbytes),
+        _pair((one.registers_per_thread for one in both), str),
+        _pair((one.spill_nbytes for one in both), _nbytes),
+        _pair((one.peak_nbytes for one in both), _nbytes),
+    )
+
+
+def _pair(pairs: Iterable[tuple[float, float] | None], words: Callable[[float], str]) -> Cell:
+    """What grew most from the other environment to the one under test."""
+    worst = max((pair for pair in pairs if pair is not None), key=_growth, default=None)
+    return EMPTY if worst is None else Cell(text=" → ".join(map(words, worst)), number=_growth(worst))
+
+
+def _nbytes(value: float) -> str:
+    return f"{value:,.0f} B" if value < 1024 else f"{value / 1024:,.1f} KiB"
+
+
+def _growth(pair: tuple[float, float]) -> float:
+    return (pair[1] + 1) / (pair[0] + 1)
+
+
 def remarks(report: SessionReport) -> tuple[Table, ...]:
     """Times that are open, weak cases, and what was left out, with the number of cases."""
     evaluations, compilations = report.evaluations, report.compilations
@@ -244,6 +301,7 @@ def remarks(report: SessionReport) -> tuple[Table, ...]:
         ("Undecided times", times.undecided(evaluations)),
     )
     found = (
+        environments(report).shown(),
         *(
             table(title, ("case", "what"), ((name(case), said(case)) for case in cases))
             for title, cases in open_times

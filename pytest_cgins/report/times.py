@@ -53,7 +53,7 @@ class TimeGate:
     """What gating times came to, over all cases that were held against a base revision; a count each."""
 
     label: str
-    """The base revision: `1a2b3c4d5e (merge-base with main)`."""
+    """The base revision: `1a2b3c4d5e (merge-base with main)`; or the other environment."""
     cases: int
     """The sum of the next four."""
     same: int
@@ -61,7 +61,7 @@ class TimeGate:
     faster: int
     """Proven faster."""
     slower: int
-    """Proven slower, in two processes."""
+    """Proven slower, in two processes or in pairs of them."""
     undecided: int
     """Left open by noise, or slower in one process only."""
     false_alarms: float
@@ -77,12 +77,17 @@ def time_gate(report: SessionReport) -> TimeGate | None:
     ]
     if not tested:
         return None
+    others = dict.fromkeys(
+        evaluation.environments.base
+        for evaluation in report.evaluations
+        if evaluation.environments is not None and comparison(evaluation) is not None
+    )
     outcomes = Counter(timing_verdict.confirmed_outcome(one, "base") for one, _ in tested)
     # Boole's inequality: tests of one suite share one level, suites that were merged add up.
     spent = sum(test.alpha / test.tests * (1 if test.sums is None else 2) for _, test in tested)
     level = max(test.alpha for _, test in tested)
     return TimeGate(
-        label=_label(report, [one for one, _ in tested]),
+        label=", ".join(others) or _label(report, [one for one, _ in tested]),
         cases=len(tested),
         same=outcomes["clean"],
         faster=outcomes["faster"],

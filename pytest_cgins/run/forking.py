@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,20 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 PATH = f"import sys; sys.path[:1] == [''] and sys.path.pop(0); sys.path.append({_ROOT!r}); "
 """What a worker begins with. In sys.path ours is last, so that it shadows nothing, and the current directory never is,
 where a user's own `trace.py` would be found before the standard library's."""
-PYTHON = (sys.executable, "-u", "-")
-"""The command of a worker, which tells a kernel nothing of us: what it runs comes by its standard input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python that runs workers."""
+
+    command: tuple[str, ...]
+    """Reads a program from its standard input, which tells a kernel nothing of us."""
+    path: str
+    """What that program begins with, so that our modules are found."""
+
+
+OWN = Interpreter((sys.executable, "-u", "-"), PATH)
+"""This process's own."""
 # No name is left in `__main__` that a worker which was started as a program has not.
 _BOOT = (
     "from pytest_cgins.run.worker import main; "
@@ -104,19 +117,20 @@ class Forked:
 class ForkServer:
     """A process that imports a module, and forks workers afterwards; usable by several threads."""
 
-    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, module: str, environment: Mapping[str, str], interpreter: Interpreter = OWN) -> None:
         """Start it, and do not wait for its imports.
 
         Args:
             module: what it imports.
             environment: that of its workers, but for the mark's value.
+            interpreter: runs it.
         """
         self.module = module
         self.unfit: str | None = None
         """Why it forks no workers, "" if it does; None as long as it imports."""
         self.is_retired = False
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        boot = PATH + _BOOT.format(
+        boot = interpreter.path + _BOOT.format(
             fd=theirs.fileno(),
             module=module,
             parent=os.getpid(),
@@ -124,7 +138,7 @@ class ForkServer:
         )
         with theirs, told(boot) as stdin:
             self._process = subprocess.Popen(
-                PYTHON,
+                interpreter.command,
                 stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -226,11 +240,11 @@ class _Servers:
         self._retired: list[ForkServer] = []
         self._hopeless: set[_Key] = set()
 
-    def get(self, module: str, environment: Mapping[str, str]) -> ForkServer | None:
+    def get(self, module: str, environment: Mapping[str, str], interpreter: Interpreter) -> ForkServer | None:
         with self._lock:
             if self._owner != os.getpid():  # a fork of the parent: the servers are not its own
                 self._owner, self._current, self._retired = os.getpid(), {}, []
-            key = _key(module, environment)
+            key = (*_key(module, environment), interpreter)
             if key in self._hopeless:
                 return None
             server = self._current.pop(key, None)
@@ -242,7 +256,7 @@ class _Servers:
                 if server is not None:
                     logger.debug("process %d, which forked workers, ended and is replaced", server.pid)
                     self._retire(server)
-                server = ForkServer(module, environment)
+                server = ForkServer(module, environment, interpreter)
             self._current[key] = server  # the last one of the dictionary is the one that was asked for last
             while len(self._current) > MOST_SERVERS:
                 self._retire(self._current.pop(next(iter(self._current))))
@@ -266,7 +280,9 @@ _servers = _Servers()
 atexit.register(_servers.end)
 
 
-def server_for(module: str, environment: Mapping[str, str]) -> ForkServer | None:
+def server_for(
+    module: str, environment: Mapping[str, str], interpreter: Interpreter = OWN
+) -> ForkServer | None:
     """The server whose forks are what a worker would be that this thread starts now; None if there cannot be one.
 
     A server of this process is taken if it has the same module, variables, limits, CPUs, rights and interpreter. One
@@ -274,7 +290,7 @@ def server_for(module: str, environment: Mapping[str, str]) -> ForkServer | None
     """
     if os.environ.get(FORK_VARIABLE, "").strip() == "0" or not _is_possible():
         return None
-    return _servers.get(module, environment)
+    return _servers.get(module, environment, interpreter)
 
 
 @cache
@@ -299,7 +315,7 @@ def _key(module: str, environment: Mapping[str, str]) -> _Key:
     # Where a path of modules or libraries is relative, what is imported depends on the current directory.
     parts = [part for name in _PATHS for part in environment.get(name, "/").split(":")]
     folder = "" if all(part.startswith("/") for part in parts) else str(Path.cwd())
-    return module, sys.executable, variables, inherited, limits, group, niceness, folder
+    return module, variables, inherited, limits, group, niceness, folder
 
 
 def _ask(line: socket.socket, what: bytes, limit_s: float) -> dict[str, Any]:

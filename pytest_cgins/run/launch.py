@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pytest_cgins.run.forking import PATH, PYTHON, Forked, ForkServer, server_for, told
+from pytest_cgins.run.forking import OWN, Forked, ForkServer, Interpreter, server_for, told
 
 Wrap = Callable[[Sequence[str]], Sequence[str]]
 """Makes of a worker's command one that starts it inside of another program. That program must hand on open
 descriptors and variables, end with the worker, and give its exit status, or 128 and the number of its signal."""
 
 _BOOT = (
-    PATH + "from pytest_cgins.run.worker import main; "
+    "{path}from pytest_cgins.run.worker import main; "
     "main({fd}, parent={parent}, death_signal={death_signal}, shielded={shielded})"
 )
 
@@ -104,6 +104,7 @@ class Launch:
         wrap: Wrap | None,
         shielded: bool,
         fork: str,
+        interpreter: Interpreter = OWN,
     ) -> None:
         """Take over the ends, and have a server begin its imports where one is wanted and there is none.
 
@@ -114,16 +115,18 @@ class Launch:
             wrap: puts another program around it; then nothing is forked.
             shielded: let no other process of this user look into it.
             fork: module whose imports a server is to have that forks it; "" if none may.
+            interpreter: runs it.
         """
         self._ends = ends
         self._mark = mark
         self._environment = environment
         self._wrap = wrap
         self._shielded = shielded
+        self._interpreter = interpreter
         self._server: ForkServer | None = None
         self._folder = -1
         if fork and wrap is None:
-            self._server = server_for(fork, environment)
+            self._server = server_for(fork, environment, interpreter)
         if self._server is not None:
             try:
                 self._folder = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -171,14 +174,16 @@ class Launch:
 
     def _execute(self) -> Executed:
         boot = _BOOT.format(
+            path=self._interpreter.path,
             fd=self._ends.connection.fileno(),
             parent=0 if self._wrap else os.getpid(),
             death_signal=threading.current_thread() is threading.main_thread(),
             shielded=self._shielded,
         )
+        command = self._interpreter.command
         with told(boot) as stdin:
             process = subprocess.Popen(
-                [*self._wrap(PYTHON)] if self._wrap else PYTHON,
+                [*self._wrap(command)] if self._wrap else command,
                 stdin=stdin,
                 stdout=self._ends.stdout,
                 stderr=self._ends.stderr,

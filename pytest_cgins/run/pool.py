@@ -16,6 +16,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import WorkerCrashed
 from pytest_cgins.core.keep_running import PARENT
 from pytest_cgins.core.verdict import Reason
+from pytest_cgins.run.forking import OWN, Interpreter
 from pytest_cgins.run.launch import Wrap
 from pytest_cgins.run.limits import Limits
 from pytest_cgins.run.local import LocalWorker
@@ -61,6 +62,7 @@ class WorkerPool:
         limits: Limits | None = None,
         wrap: Wrap | None = None,
         isolation: Isolation = "process",
+        interpreter: Interpreter = OWN,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         """A pool without workers as yet.
@@ -71,6 +73,7 @@ class WorkerPool:
             env: added to every worker's environment.
             limits: what each worker may take of the machine.
             wrap: puts another program around workers that run kernels; see `launch.Wrap`.
+            interpreter: runs the workers that run kernels.
             isolation: with `none`, what runs kernels is called in this process; trusted roles keep their own.
             start_timeout_s: limit of a worker's imports.
         """
@@ -80,6 +83,7 @@ class WorkerPool:
         self._limits = limits
         self._wrap = wrap
         self._isolation = isolation
+        self._interpreter = interpreter
         self._start_timeout_s = start_timeout_s
         # Most of what a judge imports is torch, which is there; two processes that import it take 1.4 s of CPU more.
         self._shares_imports = wrap is None and isolation == "process" and "verification" in services
@@ -219,5 +223,6 @@ class WorkerPool:
             imports=self._services["verification"].partition(":")[0]
             if service_name != "verification" and self._shares_imports
             else "",
+            interpreter=OWN if trusted else self._interpreter,
             start_timeout_s=self._start_timeout_s,
         )

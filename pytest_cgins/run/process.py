@@ -26,6 +26,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason
 from pytest_cgins.run.environment import worker_environment
 from pytest_cgins.run.exits import describe_exit
+from pytest_cgins.run.forking import OWN, Interpreter
 from pytest_cgins.run.launch import Ends, Launch, Started, Wrap, wait_until_exited
 from pytest_cgins.run.limits import Limits, memory_kills
 from pytest_cgins.run.output import Output, Printed
@@ -117,6 +118,7 @@ class WorkerProcess:
         shielded: bool = False,
         fork: bool = True,
         imports: str = "",
+        interpreter: Interpreter = OWN,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> WorkerProcess:
         """Start a process that serves `service` ("module:Class"), and do not wait for its imports.
@@ -132,6 +134,7 @@ class WorkerProcess:
             fork: let it be forked by a process that has its imports behind it, see `forkserver`; what is put around
                 it, and what times, is started as a program.
             imports: the module that this process has imported; that of the service if "".
+            interpreter: runs it.
             start_timeout_s: limit of its imports.
         """
         mark = secrets.token_hex(16)
@@ -147,6 +150,7 @@ class WorkerProcess:
                 wrap=wrap,
                 shielded=shielded,
                 fork=(imports or service.partition(":")[0]) if fork else "",
+                interpreter=interpreter,
             )
             worker = cls(
                 launch,

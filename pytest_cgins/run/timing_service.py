@@ -55,7 +55,7 @@ from pytest_cgins.verify.messages import (
     TimedBlocks,
     serves,
 )
-from pytest_cgins.verify.probe_support import process_settings
+from pytest_cgins.verify.probe_support import memory, process_settings
 from pytest_cgins.verify.probe_support.process_watch import Watch
 from pytest_cgins.verify.probe_support.rerun import attempt
 from pytest_cgins.verify.probes import (
@@ -200,6 +200,7 @@ class _Opened:
                 with self._watch.timing():
                     self._held = self._hold(self._copies[0])
                     self._carve_out.settle(self._copies[0].once_more)
+                    self._peak_nbytes = self._peak()
                     self._copies[0].take(self._copies[0].content)
                     # Before anything is captured: results of calls outside of the graphs would take their place.
                     self._host_ns = self._host_times(arms, rotation.copies)
@@ -231,6 +232,7 @@ class _Opened:
             cold=self._cold,
             notes=tuple(self._notes),
             refused=self._refused,
+            peak_nbytes=self._peak_nbytes,
         )
 
     def blocks(self, orders: Sequence[str]) -> list[TimedBlock]:
@@ -253,6 +255,15 @@ class _Opened:
                 if self._timer.method != "cuda-graph" or len(blocks) == len(orders):
                     self._look_at_answers()
         return blocks
+
+    def _peak(self) -> int | None:
+        """What a call takes of torch's allocator, after those before it have grown its caches."""
+        if not self.device.is_accelerator:
+            return None
+        begun = memory.begin_peak(self.device.case_name)
+        self._copies[0].once_more()
+        most = memory.peak(self.device.case_name)
+        return None if begun is None or most is None else max(0, most - begun)
 
     def repeat(self, arm: ArmName, calls: int) -> None:
         """See `TimingService.repeat`."""

@@ -120,8 +120,8 @@ def with_runs_test(comparison: Comparison, runs: float) -> Comparison:
 class SequentialTest:
     """Takes blocks one by one, and says when it has seen enough."""
 
-    def __init__(self, rule: Rule, *, shift: float = 0.0) -> None:
-        """`shift` is added to each log ratio before it is looked at.
+    def __init__(self, rule: Rule, *, shift: float = 0.0, unit: Literal["block", "pair"] = "block") -> None:
+        """`shift` is added to each log ratio, one a `unit`, before it is looked at.
 
         Raises:
             ValueError: it is not finite.
@@ -130,6 +130,7 @@ class SequentialTest:
             raise ValueError(f"a shift of log ratios is {shift}: a finite number is needed")
         self.rule = rule
         self.shift = shift
+        self.unit = unit
         self._log_ratios: list[float] = []
         self._slower, self._clean, self._faster = (Bet() for _ in range(3))
 
@@ -196,6 +197,7 @@ class SequentialTest:
         low, median, high = median_interval(self._log_ratios)
         return Comparison(
             against=against,
+            unit=self.unit,
             log_ratios=tuple(self._log_ratios),
             shift=self.shift,
             tolerate=self.rule.tolerate,

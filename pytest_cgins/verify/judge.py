@@ -40,7 +40,9 @@ from pytest_cgins.verify.input_sets import InputSet, dense_meta
 from pytest_cgins.verify.messages import (
     AskOutputs,
     CaseRequest,
+    CompareAnswers,
     DevicePeak,
+    Drift,
     EmptyMessage,
     FirstFailure,
     Header,
@@ -200,6 +202,30 @@ class JudgeService:
                     return FirstFailure(check), []
         return FirstFailure(None), []
 
+    @serves(CompareAnswers)
+    def drift(self, request: CompareAnswers, buffers: list[Buffer]) -> tuple[Drift, list[Buffer]]:
+        """How far answers to the same sets lie from each other."""
+        count = len(request.first.sets)
+        answers = zip(request.second.sets, buffers[count:], strict=True)
+        second = {
+            answer.name: (answer, buffer) for answer, buffer in answers
+        }  # each run has an order of its own
+        elements = differing = 0
+        greatest = 0.0
+        for ours, buffer in zip(request.first.sets, buffers[:count], strict=True):
+            theirs, other = second[ours.name]
+            tensors = zip(
+                unpack(ours.tensors, buffer, "cpu"), unpack(theirs.tensors, other, "cpu"), strict=True
+            )
+            for one, another in tensors:
+                distance = _distance(as_real(one), as_real(another))
+                elements += distance.numel()
+                differing += int(distance.count_nonzero())
+                greatest = max(
+                    [greatest, *distance.max().reshape(-1).tolist()] if len(distance) else [greatest]
+                )
+        return Drift(elements=elements, differing=differing, greatest=greatest), []
+
     @serves(JudgeTiming)
     def judge_timed(
         self, request: JudgeTiming, buffers: list[Buffer]
@@ -306,6 +332,18 @@ class JudgeService:
         calls = (other.call for other in opened.traces.values() if other is not trace)
         others = [call for call in calls if call.op == trace.call.op]
         return prepare(trace, opened.reader, case.device, seed, options, others)
+
+
+def _distance(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """|first − second| over the greatest magnitude of the first, flat; infinite where only one is finite."""
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return torch.full((max(first.numel(), second.numel()),), torch.inf)
+    wide = [tensor.reshape(-1).to(torch.float64) for tensor in (first, second)]
+    finite = wide[0][wide[0].isfinite()].abs()
+    scale = float(finite.max()) if finite.numel() else 0.0
+    alike = (wide[0] == wide[1]) | (wide[0].isnan() & wide[1].isnan())
+    distance = (wide[0] - wide[1]).abs() / (scale or 1.0)
+    return torch.where(alike, 0.0, distance.nan_to_num(torch.inf, torch.inf))
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,6 +254,8 @@ class Opened(Prepared, Document):
     launch_ns: Annotated[float, Ge(0), Le(1e18)] = 0.0
     refused: dict[ArmName, str] = field(default_factory=dict)
     """Why arms that were wanted are not there, by arm."""
+    peak_nbytes: Annotated[int, Ge(0)] | None = None
+    """Memory that a call of the kernel takes at its peak beyond its inputs; None on a CPU."""
 
     def __post_init__(self) -> None:
         arms = tuple(arm for arm in ARM_LETTERS if arm in self.arms)
@@ -396,6 +398,28 @@ class CaseRequest(Document):
             allow_tf32=self.allow_tf32,
             interpreted=self.interpreted,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareAnswers(Document):
+    """Compare answers of two environments to the same sets; the buffers are those of both, one after the other."""
+
+    first: KernelAnswers
+    """The base's."""
+    second: KernelAnswers
+    """The kernel's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift(Document):
+    """How far answers lie from each other."""
+
+    elements: int
+    """How many there are."""
+    differing: int
+    """How many of them differ in a bit, other than one NaN from another."""
+    greatest: float
+    """Greatest distance, over the greatest magnitude of its output; infinite where only one of both is finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,9 +82,18 @@ class RunBuilds:
         if progress is None and self._drawn_at is None:
             return False
         self._drawn_at = None if progress is None else now
+        writer = self._config.get_terminal_writer()
+        self._draw("" if progress is None else progress.line(writer.fullwidth - 1))
+        return progress is not None
+
+    def tell(self, text: str) -> None:
+        """What a long step is at, in the line below the cursor; "" clears it."""
+        if not self._silent and sys.__stdout__ and self._config.get_terminal_writer().hasmarkup:
+            self._draw(text)
+
+    def _draw(self, text: str) -> None:
         capture = self._config.pluginmanager.get_plugin("capturemanager")
         writer = self._config.get_terminal_writer()
-        text = "" if progress is None else progress.line(writer.fullwidth - 1)
         column = writer.width_of_current_line % writer.fullwidth
         # Down, write, and back to where pytest goes on; a line feed at the bottom scrolls, so nothing is saved.
         drawing = f"\n{text}\x1b[K\r\x1b[A" + (f"\x1b[{column}C" if column else "")
@@ -93,7 +102,6 @@ class RunBuilds:
         else:
             with capture.global_and_fixture_disabled():
                 _put(drawing)
-        return progress is not None
 
     def pytest_runtest_logfinish(self) -> None:
         """Between two items: say it once all builds have ended; without -v it would tear the line of dots."""

@@ -21,6 +21,7 @@ from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.app.session.builds import RunBuilds, cases_of
 from pytest_cgins.app.session.collect import CaseItem, CginsFile, left_out
 from pytest_cgins.app.session.compile_only import BuildItem
+from pytest_cgins.app.session.environments import TwoEnvironments
 from pytest_cgins.app.session.parametrize import parametrize
 from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case
@@ -29,16 +30,17 @@ from pytest_cgins.core.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport, Shard
 from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.gate.calibration import Calibrations
-from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Elsewhere, Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.report import document, exit_code, summary, terminal
 from pytest_cgins.run import environment
+from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.outside import has_gpu
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 """Exit codes of a run that was not broken off."""
-GIVEN_AGAIN = "strict device no-timing timeout probes isolation sandbox baseline compare suite-tests sanitize"
+GIVEN_AGAIN = "strict device no-timing timeout probes isolation sandbox baseline compare suite-tests sanitize env base-env"
 """Options that a failing item is run again with."""
 USUAL = {"device": "auto", "timeout": TIMEOUT_S, "probes": PROBE_LEVELS[0], "isolation": "process"}
 UNISOLATED = (
@@ -73,6 +75,8 @@ class GateSession:
         """What was found; None before the end, and in xdist's workers."""
         self._unwritten: OSError | None = None
         self._next: pytest.Item | None = None
+        self.items: tuple[pytest.Item, ...] = ()
+        """Those that run, once they are collected."""
         self._sandbox = _sandbox(config)
         self.builds = RunBuilds(self, self._sandbox)
         config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
@@ -82,6 +86,7 @@ class GateSession:
         self._shard = None if given is None else Shard(number=given[0], count=given[1])
         self._coverage = coverage.Coverage(config)
         self._calibrations = Calibrations()
+        self._environments = TwoEnvironments.of(self)
         config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
 
     @classmethod
@@ -107,25 +112,34 @@ class GateSession:
             ConfigError: the file is wrong.
         """
         if file not in self._evaluators:
-            option = self.config.getoption
-            # A source that is missing is an error of its own kernel.
-            loaded = configuration.load(file, require_sources=False)
-            self._evaluators[file] = Evaluator(
-                loaded,
-                seed=self.seed,
-                device=option("--cgins-device"),
-                timing=not option("--cgins-no-timing"),
-                timing_options=self._timing_options(loaded),
-                timeout_s=option("--cgins-timeout"),
-                isolation=option("--cgins-isolation"),
-                sandbox=self._sandbox,
-                environment=pinning.of(self.config),
-                probes=option("--cgins-probes"),
-                sanitize=option("--cgins-sanitize") or (),
-                builds=self.builds.ahead,
-                on_build=self.builds.show,
-            )
+            of_kernel = self._environments.of_kernel if self._environments is not None else None
+            self._evaluators[file] = self.new_evaluator(file, of_kernel)
         return self._evaluators[file]
+
+    def new_evaluator(
+        self, file: Path, elsewhere: Elsewhere | None, reference: WorkerPool | None = None
+    ) -> Evaluator:
+        """An evaluator of one `cgins.yaml`, closed by its owner; arguments are those of `Evaluator`."""
+        option = self.config.getoption
+        # A source that is missing is an error of its own kernel.
+        loaded = configuration.load(file, require_sources=False)
+        return Evaluator(
+            loaded,
+            seed=self.seed,
+            device=option("--cgins-device"),
+            timing=not option("--cgins-no-timing") and self._environments is None,
+            timing_options=self._timing_options(loaded),
+            timeout_s=option("--cgins-timeout"),
+            isolation=option("--cgins-isolation"),
+            sandbox=self._sandbox,
+            environment=pinning.of(self.config),
+            probes=option("--cgins-probes"),
+            sanitize=option("--cgins-sanitize") or (),
+            builds=self.builds.ahead,
+            on_build=self.builds.show,
+            reference=reference,
+            elsewhere=elsewhere,
+        )
 
     def _timing_options(self, loaded: configuration.Config) -> TimingOptions:
         option = self.config.getoption
@@ -145,6 +159,15 @@ class GateSession:
         given: int = self.config.getoption("--cgins-suite-tests")
         return given or sum(evaluator.tests() for evaluator in self._evaluators.values())
 
+    def pair_tests(self) -> int:
+        """As `_tests`, where each case makes one: pairs of processes test medians alone."""
+        given: int = self.config.getoption("--cgins-suite-tests")
+        return given or sum(len(evaluator.cases()) for evaluator in self._evaluators.values())
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Know all items that will run."""
+        self.items = tuple(session.items)
+
     def cases(self, file: Path) -> tuple[Case, ...]:
         """The cases of one `cgins.yaml`.
 
@@ -161,6 +184,8 @@ class GateSession:
 
     def evaluate(self, file: Path, case: Case) -> Evaluation:
         """Run the gate on a case of a `cgins.yaml`, whose next item's case is prepared meanwhile."""
+        if self._environments is not None:
+            return self._environments.evaluation(file, case)
         upcoming = [case for path, case in cases_of(self._next) if path == file] if self._next else []
         return self.evaluator(file).evaluate(case, upcoming=upcoming[0] if upcoming else None)
 

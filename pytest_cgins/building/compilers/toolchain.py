@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -15,6 +16,8 @@ from pathlib import Path
 from pytest_cgins.building.compilers import toolkit
 from pytest_cgins.building.compilers.process import ASK_LIMIT_S, ask
 from pytest_cgins.core.errors import InfrastructureError
+
+MOST_SCRIPT_BYTES = 1 << 20
 
 
 def cxx() -> tuple[str, ...]:
@@ -100,8 +103,14 @@ def installation(command: str, parts: Iterable[str]) -> Iterator[Path]:
 
 @lru_cache(maxsize=16)
 def version(command: tuple[str, ...]) -> str:
-    """The compiler's own full version text."""
-    return _output((*command, "--version"))
+    """The compiler's own full version text; of a script around one its digest too, for it may add flags."""
+    return _output((*command, "--version")) + _script_digest(command[0])
+
+
+def _script_digest(command: str) -> str:
+    found = shutil.which(command)
+    content = Path(found).read_bytes() if found and Path(found).stat().st_size < MOST_SCRIPT_BYTES else b""
+    return f"\nscript {hashlib.sha256(content).hexdigest()}\n" if content.startswith(b"#!") else ""
 
 
 @lru_cache(maxsize=16)

@@ -57,12 +57,20 @@ class BaseKernels:
         wanted: `merge-base`, a commit, or `none`.
         builds: those of the run: base kernels are built beside them, and are quiet with them; None for none.
         cache: folder of built kernels, by default that of `builds`, else the user's.
+        alone: whether they are loaded without the working tree's, so that nothing stands in their way.
     """
 
     def __init__(
-        self, config: Config, *, wanted: str, builds: BuildQueue | None = None, cache: Path | None = None
+        self,
+        config: Config,
+        *,
+        wanted: str,
+        builds: BuildQueue | None = None,
+        cache: Path | None = None,
+        alone: bool = False,
     ) -> None:
         self._config = config
+        self._alone = alone
         self._sources = BaseSources(config, wanted)
         self._build_queue = BuildQueue(
             cache=cache, beside=builds, jobs=builds.jobs if builds is not None else 0
@@ -226,7 +234,7 @@ class BaseKernels:
         if not why and source.contract == "python":
             if self._is_same_module(source, compiled):
                 return BaseKernel(state="unchanged")
-            why = shared_names.obstacle_of_module(source)
+            why = "" if self._alone else shared_names.obstacle_of_module(source)
             if compiled.source.contract == "python" and source.interpret != compiled.source.interpret:
                 why = "only one of both is for Triton's interpreter, which is on or off for a whole process"
         if why:
@@ -235,7 +243,7 @@ class BaseKernels:
             built = unaltered(self._build_queue, source)
             if built.key == compiled.key:
                 return BaseKernel(state="unchanged")
-            why = shared_names.obstacle_of_library(built)
+            why = "" if self._alone else shared_names.obstacle_of_library(built)
         except InfrastructureError:
             raise
         except (CginsError, OSError) as error:

@@ -1,0 +1,320 @@
+"""Another environment to build and to run kernels in: other packages, another toolkit, other variables.
+
+One is told of by words as in a shell, in any order:
+
+    /opt/venvs/triton-3.4                a virtual environment, or its Python
+    'NVCC_APPEND_FLAGS=-Xptxas -O1'      a variable, such as CUDA_HOME or TRITON_PTXAS_PATH
+    dist/kernels-1.2.whl                 a wheel: unpacked, and imported from before all else
+    build/lib                            any other folder, imported from before all else
+    /srv/containers/cuda-12.8            the root folder of a container, with its Python
+
+What builds there is a process of that Python, so that compilers, headers and versions are found as a program of that
+environment finds them. It needs torch; of ours it gets the package and what that imports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from pytest_cgins.building.build import DEFAULT_TIMEOUT_S, build
+from pytest_cgins.building.cache.store import default_cache
+from pytest_cgins.core import atomic, documents, errors
+from pytest_cgins.core.case import CompiledKernel, KernelSource
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.errors import BuildError, CginsError, ConfigError, InfrastructureError
+from pytest_cgins.core.session_report import Environment
+
+OLDEST_PYTHON = (3, 10)
+THIS = "."
+"""The word for this process's own environment."""
+ASK_LIMIT_S = 180.0
+"""A first import of torch from a cold disk takes minutes."""
+_PYTHONS = ("bin/python", "bin/python3", "usr/bin/python3", "usr/local/bin/python3")
+_LENT = ("pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions")
+"""Packages that our modules need in a worker, and that the other environment may lack."""
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_ASK = (
+    "import json, sys; from importlib.util import find_spec; print(json.dumps([list(sys.version_info[:2]), "
+    "[name for name in ('torch', 'pydantic', 'annotated_types') if find_spec(name)]]))"
+)
+_FIRST = "import sys; sys.path[:1] == [''] and sys.path.pop(0); "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherEnvironment:
+    """Where kernels are built and run instead."""
+
+    text: str
+    """As it was given."""
+    command: tuple[str, ...] = (sys.executable,)
+    """Runs its Python."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Added to this process's."""
+    path: str = ""
+    """What a program of its Python begins with, so that it finds our package and no other of ours."""
+
+    def environ(self) -> dict[str, str]:
+        """All variables of a process that builds in it. `PYTHONHOME` names our own Python."""
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
+        return {**inherited, "CGINS_CACHE_DIR": str(default_cache().parent), **self.variables}
+
+    def build(self, source: KernelSource) -> CompiledKernel:
+        """Build a kernel there, through the cache that all environments share.
+
+        Raises:
+            CginsError: as `building.build.build`.
+        """
+        if source.contract == "python":
+            return build(source)
+        answer = self._run(
+            "from pytest_cgins.building.other_environment import answer_build; "
+            f"answer_build({documents.dump(source)!r})",
+            limit_s=2 * DEFAULT_TIMEOUT_S,
+        )
+        told = documents.load(_Built, answer)
+        if told.compiled is not None:
+            return told.compiled
+        kind = getattr(errors, told.error, CginsError)
+        more = {"log": told.log, "command": told.command} if issubclass(kind, BuildError) else {}
+        raise kind(f"{told.what}\n(built in {self.text})", remedy=told.remedy, **more)
+
+    def describe(self, device: str) -> Environment:
+        """What kernels run on there.
+
+        Args:
+            device: `cpu` or `cuda`.
+
+        Raises:
+            InfrastructureError: its Python fails, or torch there.
+        """
+        return documents.load(
+            Environment,
+            self._run(
+                "from pytest_cgins.core.documents import dump; from pytest_cgins.timing.environment import describe; "
+                f"print(dump(describe({device!r})))"
+            ),
+        )
+
+    def _run(self, program: str, *, limit_s: float = ASK_LIMIT_S) -> str:
+        """The last line that a program prints there."""
+        return _printed(self.command, self.path + program, self.environ(), self.text, limit_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Built(Document):
+    """What came of a build there."""
+
+    compiled: CompiledKernel | None = None
+    error: str = ""
+    what: str = ""
+    remedy: str = ""
+    log: str = ""
+    command: str = ""
+
+
+def answer_build(source: str) -> None:
+    """In the other environment: build, and print what came of it."""
+    try:
+        told = _Built(compiled=build(documents.load(KernelSource, source)))
+    except CginsError as error:
+        log, command = getattr(error, "log", ""), getattr(error, "command", "")
+        told = _Built(
+            error=type(error).__name__, what=error.what, remedy=error.remedy, log=log, command=command
+        )
+    print(documents.dump(told))
+
+
+def read(text: str, folder: Path) -> OtherEnvironment:
+    """The environment that words tell of.
+
+    Args:
+        text: words as in a shell; paths in it may be relative.
+        folder: what they are relative to.
+
+    Raises:
+        ConfigError: a word is neither a variable nor a path that is there, or the environment lacks what is needed.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"environment {text!r}: {error}", remedy="quote it as in a shell") from error
+    if not words:
+        raise ConfigError(
+            "an environment is named by nothing",
+            remedy="name a virtual environment, or a variable: CUDA_HOME=/usr/local/cuda-12.8",
+        )
+    variables: dict[str, str] = {}
+    imports: list[str] = []
+    command: tuple[str, ...] = ()
+    for word in words:
+        path = folder / Path(word).expanduser()
+        variable = _VARIABLE.fullmatch(word)
+        if word == THIS:
+            continue
+        if variable and not path.exists():
+            variables[variable[1]] = variable[2]
+        elif path.suffix == ".whl" and path.is_file():
+            imports.append(str(_unpacked(path)))
+        elif python := _python_of(path):
+            command = python
+        elif path.is_dir():
+            imports.append(str(path.resolve()))
+        else:
+            raise ConfigError(
+                f"environment {text!r}: {word!r} is no folder, Python, wheel or NAME=VALUE",
+                remedy="name a virtual environment (python -m venv FOLDER), a wheel, or a variable",
+            )
+    if imports:
+        inherited = variables.get("PYTHONPATH") or os.environ.get("PYTHONPATH", "")
+        variables["PYTHONPATH"] = os.pathsep.join([*imports, *filter(None, [inherited])])
+    # A wrapper around ptxas has its version, by which alone Triton's cache tells compilers apart.
+    kept = hashlib.sha256("\0".join([str(folder), text]).encode()).hexdigest()[:16]
+    variables.setdefault("TRITON_CACHE_DIR", str(atomic.cache_folder("triton-environments") / kept))
+    text = "this environment" if words == [THIS] else text
+    other = OtherEnvironment(text=text, command=command or (sys.executable,), variables=variables)
+    return replace(other, path=_path_of(other))
+
+
+def _python_of(path: Path) -> tuple[str, ...]:
+    """The command of a virtual environment's Python, of a Python itself, or of one in a container's root; () for others."""
+    if path.is_file() and os.access(path, os.X_OK) and path.suffix == "":
+        return (str(path.absolute()),)
+    for name in _PYTHONS:
+        python = path / name
+        if path.is_dir() and os.access(python, os.X_OK):
+            # Not resolved: by where it lies a Python knows that it is one of a virtual environment.
+            return _in_root(path, "/" + name) if name.startswith("usr/") else (str(python.absolute()),)
+    return ()
+
+
+def _in_root(root: Path, python: str) -> tuple[str, ...]:
+    """A command that runs a Python in a container's root folder, which sees our folders and devices too.
+
+    Raises:
+        ConfigError: nothing on this machine can enter one.
+    """
+    bubblewrap = shutil.which("bwrap")
+    if bubblewrap is None:
+        raise ConfigError(
+            f"{root}: bubblewrap, which enters a container's root, is not on PATH",
+            remedy="install it (apt install bubblewrap), or name a virtual environment",
+        )
+    ours = {str(Path(__file__).parents[2]), str(default_cache().parent), str(Path.cwd())}
+    shown = [word for folder in sorted(ours) for word in ("--bind", folder, folder)]
+    return (
+        bubblewrap, "--bind", str(root.resolve()), "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc",
+        "--ro-bind", "/sys", "/sys", "--bind", "/tmp", "/tmp", *shown, python,  # noqa: S108
+    )  # fmt: skip
+
+
+def _unpacked(wheel: Path) -> Path:
+    """The folder of a wheel's files, which are written once for each content."""
+    folder = atomic.cache_folder("wheels") / hashlib.sha256(wheel.read_bytes()).hexdigest()[:32]
+    if not folder.is_dir():
+        draft = folder.with_name(f".{folder.name}.{os.getpid()}")
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(draft)  # refuses to leave the folder
+            draft.replace(folder)
+        except (OSError, zipfile.BadZipFile) as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            if not folder.is_dir():  # another process may have been faster
+                raise ConfigError(
+                    f"{wheel} cannot be unpacked: {error}", remedy="build the wheel again"
+                ) from error
+    return folder
+
+
+def _path_of(other: OtherEnvironment) -> str:
+    """What a program of its Python begins with.
+
+    Raises:
+        ConfigError: the Python is too old, or has no torch.
+    """
+    version, names = json.loads(
+        _printed(other.command, _FIRST + _ASK, other.environ(), other.text, ASK_LIMIT_S)
+    )
+    if tuple(version) < OLDEST_PYTHON:
+        raise ConfigError(
+            f"environment {other.text!r} has Python {version[0]}.{version[1]}",
+            remedy=f"{OLDEST_PYTHON[0]}.{OLDEST_PYTHON[1]} is the oldest that pytest-cgins runs on",
+        )
+    if "torch" not in names:
+        raise ConfigError(
+            f"environment {other.text!r} has no torch", remedy=f"{other.command[-1]} -m pip install torch"
+        )
+    lacks = [] if {"pydantic", "annotated_types"} <= set(names) else [*_LENT]
+    if lacks and tuple(version) != sys.version_info[:2]:
+        raise ConfigError(
+            f"environment {other.text!r} has Python {version[0]}.{version[1]} without pydantic, and that of this "
+            f"process is for {sys.version_info[0]}.{sys.version_info[1]}",
+            remedy=f"{other.command[-1]} -m pip install pydantic",
+        )
+    folder = _lent(lacks)
+    # Imported first, so that no other version of ours is; then last in line, so that nothing is shadowed.
+    first = ", ".join(["pytest_cgins", *(name for name in lacks if name == "pydantic")])
+    return f"{_FIRST}sys.path.insert(0, {folder!r}); import {first}; sys.path.remove({folder!r}); sys.path.append({folder!r}); "
+
+
+def _lent(names: list[str]) -> str:
+    """A folder with links to our package, and to packages of ours by name, and with nothing else."""
+    links = dict(_links(names))
+    key = hashlib.sha256("\0".join(links.values()).encode()).hexdigest()[:16]
+    folder = atomic.cache_folder("lent") / key
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, target in links.items():
+        link = folder / name
+        if not link.is_symlink():
+            draft = folder.with_name(f".{key}.{name}.{os.getpid()}")
+            draft.symlink_to(target)
+            draft.replace(link)
+    return str(folder)
+
+
+def _links(names: list[str]) -> Iterator[tuple[str, str]]:
+    ours = Path(__file__).parents[1]
+    yield ours.name, str(ours)
+    for name in names:
+        spec = find_spec(name)
+        if spec is not None and spec.origin is not None:
+            file = Path(spec.origin)
+            path = file.parent if file.stem == "__init__" else file
+            yield path.name, str(path)
+
+
+def _printed(
+    command: tuple[str, ...], program: str, environ: Mapping[str, str], text: str, limit_s: float
+) -> str:
+    """The last line that a program prints, read from its standard input by a Python.
+
+    Raises:
+        InfrastructureError: it fails, or does not end in time.
+    """
+    remedy = f"run it by hand: {shlex.join(command)} -c 'import torch'"
+    try:
+        done = subprocess.run(
+            [*command, "-"],
+            input=program, env=dict(environ), capture_output=True, text=True, errors="backslashreplace",
+            timeout=limit_s, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InfrastructureError(f"environment {text!r}: {error}", remedy=remedy) from error
+    lines = done.stdout.strip().splitlines()
+    if done.returncode != 0 or not lines:
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        raise InfrastructureError(
+            f"environment {text!r}: its Python ended with {done.returncode}: {last}", remedy=remedy
+        )
+    return lines[-1]

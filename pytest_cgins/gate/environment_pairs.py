@@ -1,0 +1,409 @@
+"""Kernels of two environments held against each other: answers, builds, memory, and times in pairs of fresh processes.
+
+Two builds that cannot share a process are timed in pairs: a fresh process of either environment, in an order drawn by
+lot, both alone on the device, all kernels of the suite in each. A kernel's time in a process is the median of its
+batches, and a pair gives one log ratio, whose sign goes into the sequential test. What differs from process to process
+is noise of the pairs, which the test's bound covers, so a proof needs no confirmation. Drift of clocks favours
+neither, because the order is drawn anew for each pair. `tests/benchmarks/pairs_simulation.py` has the formula and what
+is found in how many pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+from pytest_cgins.building import resources
+from pytest_cgins.building.cache.store import RECORD
+from pytest_cgins.core.case import Case, CompiledKernel
+from pytest_cgins.core.measurement import Arm, ArmName, Measurement
+from pytest_cgins.core.number_text import percent
+from pytest_cgins.core.session_report import SAME_BITS, Environments, Evaluation
+from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Reason, Status
+from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.gate.timing_verdict import decide_timing
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.kernel_run import Pair
+from pytest_cgins.timing.block import Block
+from pytest_cgins.timing.sequential import Rule, SequentialTest
+from pytest_cgins.timing.stats import quartiles
+from pytest_cgins.verify.messages import Opened
+
+logger = logging.getLogger(__name__)
+BATCHES = 16
+"""m: batches of a kernel in a process. With σ = 1% between batches their median has a standard error of 0.3%."""
+REPORTS = 3
+"""Blocks of the first pair that have torch's arm: it is only reported."""
+MOST_INPUT_BYTES = 4 << 30
+"""Inputs of kernels that are timed in the same processes: they are held from pair to pair."""
+PROCESS = "timing/pair"
+"""Role of the processes."""
+_SIDES: dict[ArmName, str] = {"kernel": "K", "base": "B"}
+
+Progress = Callable[[str], object]
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(slots=True, eq=False)
+class _Pairing:
+    """One case that is timed."""
+
+    evaluation: Evaluation
+    """As it was verified."""
+    inputs: list[Pair]
+    """Sets that it is timed on, in both environments."""
+    test: SequentialTest
+    """One log ratio a pair."""
+    orders: list[str] = field(default_factory=list)
+    times: dict[ArmName, list[float]] = field(default_factory=lambda: {"kernel": [], "base": []})
+    opened: dict[ArmName, Opened] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+    """The kernel's blocks that have torch's arm."""
+    seconds: float = 0.0
+    fenced: bool = False
+    """Whether one side's calls cannot be captured, so that both are timed by loops."""
+    ended: tuple[ArmName, EndedError] | None = None
+    """The side that failed."""
+
+    @property
+    def case(self) -> Case:
+        return self.evaluation.case
+
+    @property
+    def is_open(self) -> bool:
+        return self.ended is None and not self.test.done
+
+
+class EnvironmentPairs:
+    """Compares the kernels of one `cgins.yaml` in two environments.
+
+    Args:
+        kernel: evaluates kernels in the environment under test, without timing.
+        base: evaluates what they are compared with, in the other one, and shares the trusted worker of `kernel`.
+        base_text: the base's environment, in words.
+        tests: how many tests share the chance of a false alarm.
+        seed: of the orders.
+        progress: told what is done, one line at a time.
+    """
+
+    def __init__(
+        self,
+        kernel: Evaluator,
+        base: Evaluator,
+        *,
+        base_text: str,
+        tests: Callable[[], int],
+        seed: int,
+        progress: Progress = lambda _: None,
+    ) -> None:
+        self._evaluators: dict[ArmName, Evaluator] = {"kernel": kernel, "base": base}
+        self._base_text = base_text
+        self._tests = tests
+        self._choice = random.Random(f"pairs/{seed}")  # noqa: S311
+        self._progress = progress
+
+    def compare(self, cases: Sequence[Case], *, timing: bool = True) -> dict[str, Evaluation]:
+        """Verify in both environments, then time what is right in both; by name of the case."""
+        for evaluator in self._evaluators.values():
+            evaluator.build_ahead(cases)
+        evaluations: dict[str, Evaluation] = {}
+        to_time: list[Case] = []
+        for index, case in enumerate(cases):
+            self._progress(f"verifying in two environments: {index + 1} of {counted(len(cases), 'case')}")
+            evaluation = self._verified(case)
+            evaluations[case.name] = evaluation
+            right = evaluation.verdict.status in (Status.PASSED, Status.WEAK)
+            if (
+                timing
+                and right
+                and evaluation.environments
+                and _is_right(evaluation.environments.base_status)
+            ):
+                to_time.append(case)
+        for evaluator in self._evaluators.values():
+            evaluator.end_workers()
+        for group in self._groups(to_time, evaluations):
+            with ExitStack() as buffers:
+                pairings = list(self._prepared(group, evaluations, buffers))
+                self._time(pairings)
+                for pairing in pairings:
+                    evaluations[pairing.case.name] = self._decided(pairing)
+        return evaluations
+
+    # ---- answers and builds
+
+    def _verified(self, case: Case) -> Evaluation:
+        kernel, base = self._evaluators["kernel"], self._evaluators["base"]
+        evaluation = kernel.evaluate(case)
+        if evaluation.correctness is None:
+            return evaluation
+        there = base.evaluate(case)
+        status = there.verdict.status
+        if status is Status.INFRASTRUCTURE:
+            # Not "compared with nothing", which passes: the next run may well find it slower.
+            message = f"in {self._base_text}: {there.verdict.message}"
+            return replace(evaluation, verdict=replace(there.verdict, message=message))
+        environments = Environments(
+            base=self._base_text,
+            same_sources=there.kernel_digest == evaluation.kernel_digest,
+            base_status=status.value,
+        )
+        note = ""
+        if not _is_right(status.value):
+            first = there.verdict.message.partition("\n")[0]
+            note = f"in {self._base_text} the base is {status.value} ({there.verdict.reason.value}): {first}"
+        with suppress(EndedError):
+            environments = self._compared(environments, case, is_right=not note)
+        evaluation = replace(evaluation, environments=environments)
+        if note and evaluation.verdict.status is Status.PASSED:
+            verdict = evaluation.verdict
+            reason = Reason.NO_BASELINE if status is Status.SKIPPED else Reason.NOT_COMPARABLE
+            evaluation = replace(evaluation, verdict=replace(verdict, reason=reason, message=note))
+        return evaluation
+
+    def _compared(self, environments: Environments, case: Case, *, is_right: bool) -> Environments:
+        builds = {side: evaluator.compiled(case) for side, evaluator in self._evaluators.items()}
+        base, kernel = builds["base"], builds["kernel"]
+        environments = replace(
+            environments,
+            compile_seconds=_both(_seconds(base), _seconds(kernel)),
+            library_nbytes=_both(_size(base), _size(kernel)),
+        )
+        takes = [resources.most(compiled) for compiled in (base, kernel)]
+        if takes[0] and takes[1]:
+            environments = replace(
+                environments,
+                registers_per_thread=(takes[0][0], takes[1][0]),
+                spill_nbytes=(takes[0][1], takes[1][1]),
+            )
+        return replace(environments, drift=self._drift(case)) if is_right else environments
+
+    def _drift(self, case: Case) -> str:
+        """How the answers of both differ, or that they do not."""
+        kernel, base = self._evaluators["kernel"], self._evaluators["base"]
+        with ExitStack() as buffers:
+            pairs = kernel.inputs(case, buffers)
+            theirs = buffers.enter_context(closing(base.answers(case, pairs)))
+            ours = buffers.enter_context(closing(kernel.answers(case, pairs)))
+            drift = kernel.reference.drift(theirs, ours)
+            if not drift.differing:
+                return SAME_BITS
+            again = buffers.enter_context(closing(kernel.answers(case, pairs)))
+            own = kernel.reference.drift(ours, again)
+        size = (
+            "NaN or infinite" if math.isinf(drift.greatest) else f"up to {drift.greatest:.2g} of the greatest"
+        )
+        text = f"{percent(drift.differing / drift.elements)} of elements differ, {size}"
+        if own.differing:
+            text += (
+                f"; from call to call {percent(own.differing / own.elements)} do, up to {own.greatest:.2g}"
+            )
+        return text
+
+    # ---- times
+
+    def _groups(self, cases: Sequence[Case], evaluations: dict[str, Evaluation]) -> Iterator[list[Case]]:
+        """Cases of one device whose inputs fit in memory together, interpreted ones apart."""
+        groups: dict[tuple[str, bool], list[tuple[Case, int]]] = {}
+        for case in cases:
+            nbytes = sum(math.prod(meta.shape) * 8 for meta in evaluations[case.name].case.tensors)
+            interpreted = self._evaluators["kernel"].compiled(case).source.interpret
+            groups.setdefault((case.device, interpreted), []).append((case, 2 * nbytes))
+        for members in groups.values():
+            group: list[Case] = []
+            held = 0
+            for case, nbytes in members:
+                if group and held + nbytes > MOST_INPUT_BYTES:
+                    yield group
+                    group, held = [], 0
+                group.append(case)
+                held += nbytes
+            yield group
+
+    def _prepared(
+        self, cases: Iterable[Case], evaluations: dict[str, Evaluation], buffers: ExitStack
+    ) -> Iterator[_Pairing]:
+        for case in cases:
+            evaluation = evaluations[case.name]
+            gate = self._evaluators["kernel"].entry(case).timing
+            rule = Rule(
+                tolerate=gate.tolerate,
+                catch=gate.catch,
+                alpha=gate.alpha,
+                beta=gate.beta,
+                tests=max(1, self._tests()),
+                most_blocks=gate.max_blocks,
+            )
+            try:
+                inputs = self._evaluators["kernel"].inputs(case, buffers)
+            except EndedError:
+                continue  # it was prepared a moment ago: what changed, nobody knows, and the verdict on answers stands
+            yield _Pairing(evaluation, inputs, SequentialTest(rule, unit="pair"))
+
+    def _time(self, pairings: Sequence[_Pairing]) -> None:
+        """Pairs of processes until each case is decided."""
+        count = 0
+        while left := [pairing for pairing in pairings if pairing.is_open]:
+            count += 1
+            self._progress(
+                f"pair {count} of processes: {counted(len(left), 'case is', 'cases are')} undecided"
+            )
+            sides: list[ArmName] = ["kernel", "base"]
+            self._choice.shuffle(sides)
+            self._pair(left, sides)
+
+    def _pair(self, pairings: Sequence[_Pairing], sides: Sequence[ArmName]) -> None:
+        device = pairings[0].case.device
+        role = PROCESS + (
+            "/interpret" if self._evaluators["kernel"].compiled(pairings[0].case).source.interpret else ""
+        )
+        with ThreadPoolExecutor(2) as both:
+            for ready in [both.submit(self._evaluators[side].fresh_process, role, device) for side in sides]:
+                ready.result()
+        taken: dict[_Pairing, dict[ArmName, float]] = {pairing: {} for pairing in pairings}
+        with self._evaluators["kernel"].stage.alone_on(device):
+            for side in sides:
+                for pairing in pairings:
+                    if pairing.ended is None and (ns := self._taken(pairing, side, role)) is not None:
+                        taken[pairing][side] = ns
+        for pairing, times in taken.items():
+            methods = {pairing.opened[side].method for side in times}
+            if len(times) < 2 or pairing.ended is not None:
+                continue
+            if len(methods) > 1:  # a graph and a loop of the same calls take different times
+                pairing.fenced = True
+                continue
+            pairing.orders.append("".join(_SIDES[side] for side in sides))
+            for side, ns in times.items():
+                pairing.times[side].append(ns)
+            pairing.test.add(math.log(times["kernel"] / times["base"]))
+
+    def _taken(self, pairing: _Pairing, side: ArmName, role: str) -> float | None:
+        """Nanoseconds a call in the process of one side; None if it failed."""
+        evaluator, case = self._evaluators[side], pairing.case
+        reports = side == "kernel" and not pairing.blocks
+        orders = ["KTTK"] * REPORTS if reports else []
+        orders += ["KK"] * (BATCHES // 2 - len(orders))
+        try:
+            compiled = evaluator.compiled(case)
+            opened, blocks = evaluator.stage.alone(
+                case, compiled, role=role, pairs=pairing.inputs, orders=orders, fenced=pairing.fenced
+            )
+        except EndedError as end:
+            pairing.ended = side, end
+            evaluator.fresh_process(role, case.device)
+            return None
+        pairing.opened[side] = opened
+        pairing.blocks += blocks[:REPORTS] if reports else []
+        return median(time for block in blocks for time in block.times("kernel"))
+
+    # ---- verdicts
+
+    def _decided(self, pairing: _Pairing) -> Evaluation:
+        """The evaluation with its time, judged."""
+        evaluation = pairing.evaluation
+        if pairing.ended is not None:
+            side, end = pairing.ended
+            if side == "kernel":
+                message = f"right, but while it was timed: {end.verdict.message}"
+                return replace(evaluation, verdict=replace(end.verdict, message=message), output=end.output)
+            first = end.verdict.message.partition("\n")[0]
+            text = f"in {self._base_text} the base failed while it was timed: {first}"
+            return replace(
+                evaluation,
+                verdict=replace(evaluation.verdict, reason=Reason.NOT_COMPARABLE, message=text),
+            )
+        if not pairing.times["kernel"]:
+            return evaluation
+        measurement = _measurement(pairing)
+        entry = self._evaluators["kernel"].entry(pairing.case)
+        verdict = decide_timing(
+            evaluation.verdict,
+            measurement,
+            base_state="changed",
+            base_note="",
+            gate=entry.timing,
+            base_label=self._base_text,
+            kernel=pairing.case.kernel,
+        )
+        environments = evaluation.environments
+        peaks = [pairing.opened[side].peak_nbytes for side in ("base", "kernel") if side in pairing.opened]
+        if environments is not None and len(peaks) == 2:
+            environments = replace(environments, peak_nbytes=_both(*peaks))
+        return replace(
+            evaluation,
+            measurement=measurement,
+            verdict=verdict,
+            environments=environments,
+            fail_on=entry.timing.fail_on,
+        )
+
+
+def _measurement(pairing: _Pairing) -> Measurement:
+    opened = pairing.opened["kernel"]
+    gain = quartiles(
+        [-ratio for block in pairing.blocks if (ratio := block.log_ratio("kernel", "torch")) is not None]
+    )
+    torch_times = [time for block in pairing.blocks for time in block.times("torch")]
+    return Measurement(
+        method=opened.method,
+        cache="cold" if opened.cold else "warm",
+        orders=" ".join(pairing.orders),
+        kernel=_arm("kernel", pairing.times["kernel"], opened, "kernel"),
+        base=_arm("base", pairing.times["base"], pairing.opened["base"], "kernel"),
+        torch=_arm("torch", torch_times, opened, "torch"),
+        speedup_vs_torch=math.exp(gain.median),
+        speedup_low=math.exp(gain.low),
+        speedup_high=math.exp(gain.high),
+        comparisons=(pairing.test.comparison("base"),),
+        timed_ns=sum(
+            ns * pairing.opened[side].calls["kernel"] * BATCHES
+            for side in ("kernel", "base")
+            for ns in pairing.times[side]
+        ),
+        seconds=pairing.seconds,
+        notes=opened.notes,
+    )
+
+
+def _arm(name: ArmName, samples: Sequence[float], opened: Opened, own: ArmName) -> Arm:
+    spread = quartiles(samples)
+    return Arm(
+        name=name,
+        samples_ns_per_call=tuple(samples),
+        calls_per_batch=opened.calls[own],
+        median_ns_per_call=spread.median,
+        iqr_ns_per_call=spread.range,
+        host_ns_per_call=opened.host_ns_per_call.get(own),
+    )
+
+
+def _is_right(status: str) -> bool:
+    return status in (Status.PASSED.value, Status.WEAK.value)
+
+
+def _both(base: _Number | None, kernel: _Number | None) -> tuple[_Number, _Number] | None:
+    return None if base is None or kernel is None else (base, kernel)
+
+
+def _seconds(compiled: CompiledKernel) -> float | None:
+    """How long the build took when it was made."""
+    if not compiled.library:
+        return None
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return float(json.loads((Path(compiled.library).parent / RECORD).read_bytes())["seconds"])
+    return None
+
+
+def _size(compiled: CompiledKernel) -> int | None:
+    return Path(compiled.library).stat().st_size if compiled.library else None

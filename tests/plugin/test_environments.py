@@ -1,0 +1,117 @@
+"""Two environments: `--cgins-base-env`, `--cgins-env`, and `cgins compare-env`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+KERNELS = """\
+import os
+
+THERE = os.environ.get("KERNELS") == "old"
+
+def kept(input):
+    return input.clamp_min(0)
+
+def slowed(input):
+    for _ in range(1 if THERE else 60):
+        answer = input.clamp_min(0)
+    return answer
+
+def moved(input):
+    return input.clamp_min(0) * (1 if THERE else 1 + 1.2e-7)
+
+def mended(input):
+    return input if THERE else input.clamp_min(0)
+"""
+GATE = {"alpha": 0.2, "beta": 0.2, "tolerate": 0.5, "catch": 1.0}
+"""Proven by a handful of pairs, each of which starts two processes, and by no noise of a busy machine."""
+OPTIONS = ("--cgins", "--cgins-probes=off", "--cgins-json=report.json", "--cgins-suite-tests=1", "-k", "4x8")
+
+
+def write(project: Path, *names: str) -> None:
+    """Kernels for relu, each a function of one module."""
+    (project / "kernels.py").write_text(KERNELS)
+    kernels = {
+        name: {
+            "op": "torch.nn.functional.relu",
+            "implementations": [{"name": "cpu", "device": "cpu", "target": f"kernels:{name}"}],
+        }
+        for name in names
+    }
+    document = {"version": 1, "traces": ["traces/tiny"], "gate": GATE, "kernels": kernels}
+    (project / "cgins.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+def test_what_another_environment_changes_is_told_of_each_kernel(
+    project: Path, run: Callable[..., Run]
+) -> None:
+    """Unchanged sources are timed in pairs of processes; slower ones fail, other bits are told, wrong ones gate nothing."""
+    write(project, "kept", "slowed", "moved", "mended")
+    done = run(project, *OPTIONS, "--cgins-base-env=KERNELS=old")
+    found = {name.partition("/")[0]: one for name, one in done.evaluations().items()}
+    verdicts = {name: (one["verdict"]["status"], one["verdict"]["reason"]) for name, one in found.items()}
+    assert verdicts["kept"] == ("SAME", "not-slower"), done.out
+    assert verdicts["slowed"] == ("SLOWER", "slower-than-base")
+    assert verdicts["mended"] == ("PASSED", "not-comparable")
+    assert done.code == 1
+    slowed = found["slowed"]["measurement"]
+    test = slowed["comparisons"][0]
+    assert test["unit"] == "pair"
+    assert slowed["confirmation"] is None
+    assert (
+        len(slowed["orders"].split()) == len(test["log_ratios"]) == len(slowed["base"]["samples_ns_per_call"])
+    )
+    assert set(slowed["orders"].split()) <= {"KB", "BK"}
+    assert "the time of KERNELS=old in" in found["slowed"]["verdict"]["message"]
+    assert "pairs of processes" in found["slowed"]["verdict"]["message"]
+    environments = {name: one["environments"] for name, one in found.items()}
+    assert environments["kept"]["drift"] == "the same bits"
+    assert re.match(
+        r"\d.*% of elements differ, up to 1\..e-07 of the greatest$", environments["moved"]["drift"]
+    )
+    assert environments["mended"]["base_status"] == "INCORRECT"
+    assert environments["kept"]["same_sources"]
+    assert "timed against KERNELS=old: 2 same" in done.out
+
+
+def test_the_command_compares_with_the_same_sources(project: Path) -> None:
+    """`cgins compare-env BASE ENV` hands on folders and options, and pytest's exit code."""
+    write(project, "slowed")
+    program = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
+    words = ["compare-env", "KERNELS=old", ".", "--", *OPTIONS[1:], "-q"]
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "SLOWER (slower-than-base)" in done.stdout
+    assert "--cgins-base-env=KERNELS=old" in done.stdout  # of the command that repeats it
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--cgins-env=A=1"], "--cgins-env goes with --cgins-base-env ENV"),
+        (["--cgins-base-env=nowhere"], "'nowhere' is no folder, Python, wheel or NAME=VALUE"),
+        (["--cgins-base-env=A=1", "--cgins-sandbox=on"], "--cgins-sandbox=on does not go with --cgins-base-env"),
+        (["--cgins-base-env=A=1", "--cgins-isolation=none"], "needs processes of its own"),
+        (["--cgins-base-env=A=1", "-p", "xdist", "-n1"], "leave out -n"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_refused(
+    project: Path, run: Callable[..., Run], options: list[str], told: str
+) -> None:
+    """With the option that is to go."""
+    write(project, "kept")
+    done = run(project, "--cgins", *options)
+    assert done.code == 4, done.out
+    assert told in done.out
