@@ -26,6 +26,10 @@ import kernelbench
 import robustkbench
 
 LISTS = Path(__file__).parent / "published"
+OF_THE_MACHINE = re.compile(
+    r"importing \S+ raised RuntimeError: No device|Triton's interpreter lacks|0 active drivers|is not installed"
+)
+"""Messages of verdicts that speak of what this machine lacks, not of the kernel."""
 PASSING = ("PASSED", "SAME", "NEW", "FASTER")
 
 
@@ -150,6 +154,8 @@ def gated(repository: Repository, checkout: Path, run: kernelbench.Run) -> Row:
     row.not_entered = sorted(found - entered)
     kernels = _configure(project, recorded["targets"], run.arguments.device)
     row.recorded = len(kernels)
+    for name in sorted(set(recorded["targets"]) - set(kernels) - set(row.left_out)):
+        row.left_out[name] = "its op calls other ops, and was not recorded"
     if kernels:
         _judge(row, project, run)
     row.seconds = run.seconds - begun
@@ -221,7 +227,11 @@ def _count(row: Row) -> None:
     for case in row.cases:
         by_kernel.setdefault(case["kernel"], []).append(case)
     for kernel, cases in by_kernel.items():
-        about = [case for case in cases if case["status"] not in robustkbench.NO_VERDICT]
+        about = [
+            case
+            for case in cases
+            if case["status"] not in robustkbench.NO_VERDICT and not OF_THE_MACHINE.search(case["message"])
+        ]
         failed = [case for case in about if case["status"] not in PASSING]
         if not about:
             row.left_out[kernel] = f"{cases[0]['status']} {cases[0]['reason']}: {cases[0]['message'][:160]}"

@@ -31,12 +31,19 @@ def _by_position(input: Any, dim: Any, /, dtype: Any = None) -> Any:  # noqa: A0
         (lambda input, approximate="tanh!": input + len(approximate), GELU, {}, 4),  # the op's default
         (_by_position, SOFTMAX, {"dim": -1}, -1),
         (lambda x, mode: x + len(mode), GELU, {"approximate": "tanh!"}, 5),  # other names: in the op's order
+        (
+            lambda x, *, approximate: x + len(approximate),
+            GELU,
+            {"approximate": "tanh!"},
+            5,
+        ),  # one by name alone
+        (lambda x, out=None, approximate="": x + len(approximate), GELU, {"approximate": "tanh!"}, 5),
         (lambda input: input, GELU, {"approximate": "none"}, 0),  # left out, at its default
         (lambda **options: options["input"] + len(options), GELU, {}, 2),
     ],
 )
 def test_how_arguments_are_matched(bind: Any, kernel: Any, op: str, options: Any, value: float) -> None:
-    """By name, whatever the order; by position where the names are others, or may not be used."""
+    """By name, whatever the order; in the op's order what has other names, or may not be passed by name."""
     (out,) = bind(kernel, op, torch.zeros(1), **options).run()
     assert out.item() == value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import Parameter
@@ -195,7 +196,7 @@ def match(
 ) -> tuple[list[Any], dict[str, Any]]:
     """The positional and the keyword arguments with which a function takes a call.
 
-    By name where all that it requires is named as the op's parameters are, else in the op's order.
+    By name what is named as the op's parameters are, the others in the op's order.
 
     Args:
         call: the op's call.
@@ -248,7 +249,7 @@ class _Given:
             for parameter in parameters
         )
         if not names_known or any("." in name for name in values):
-            return self._in_order(parameters), {}
+            return self._in_order(parameters)
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             taken = set(named)
         else:
@@ -266,17 +267,24 @@ class _Given:
         by_name = {name: named[name] for name in named if name in taken and name not in ordered}
         return [named[name] for name in ordered if name in named], by_name
 
-    def _in_order(self, parameters: Signature) -> list[Any]:
-        values = [*self._values.values(), *self._state]
-        places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        required = sum(parameter.default is parameter.empty for parameter in places)
-        keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-        if required > len(values) or keyword_only:
+    def _in_order(self, parameters: Signature) -> tuple[list[Any], dict[str, Any]]:
+        """By name what has one of the op's names, in the op's order the others."""
+        taken = [parameter for parameter in parameters if parameter.kind not in VARIABLE]
+        rest = {name: value for name, value in self._values.items() if name not in {p.name for p in taken}}
+        values = [*rest.values(), *self._state]
+        others = [p for p in taken if p.name not in self._values and p.kind is not p.KEYWORD_ONLY]
+        required = sum(parameter.default is parameter.empty for parameter in taken)
+        unknown = [p for p in taken if p.name not in self._values and p.default is p.empty]
+        if len(unknown) > len(values) or any(p.kind is p.KEYWORD_ONLY for p in unknown):
             raise self._unlike(parameters, required)
         if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-            return self.all_in_order()
-        require_defaults(self._call, list(self._values)[len(places) :], self._where, self._tensors)
-        return values[: len(places)]
+            return self.all_in_order(), {}
+        require_defaults(self._call, list(rest)[len(others) :], self._where, self._tensors)
+        given = {p.name: self._values[p.name] for p in taken if p.name in self._values}
+        given |= {p.name: value for p, value in zip(others, values, strict=False)}
+        # What comes first in the signature goes by position: a function in C may have no names.
+        first = list(itertools.takewhile(lambda p: p.kind is not p.KEYWORD_ONLY and p.name in given, taken))
+        return [given.pop(p.name) for p in first], given
 
     def all_in_order(self) -> list[Any]:
         """All arguments, without those at the end that the caller left to the op."""
