@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +15,13 @@ from pytest_cgins.core.case import Contract, Specialized
 from pytest_cgins.core.device import DEVICES, DeviceName, device_of
 from pytest_cgins.core.text import counted
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]  # pytest brings it
+
+BUILD_TOML = "build.toml"
+COMPILED = (".cu", ".cpp", ".cc", ".cxx")
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -64,7 +73,13 @@ def check_name(value: Value, name: str, title: str) -> None:
 def implementation(section: Section) -> Implementation:
     """The implementation in a section whose keys are known; it may have a kernel's keys besides."""
     fields = section.fields(Implementation, others=True)
-    sources = _sources(section)
+    source = section.get("source")
+    if source is not None and source.is_a("str") and Path(source.text()).name == BUILD_TOML:
+        sources, folders = _built_by_toml(source, fields.get("device", ""))
+        fields["flags"] = (*folders, *fields.get("flags", ()))
+        fields.setdefault("contract", "torch-extension")
+    else:
+        sources = _sources(section)
     contract = fields.setdefault("contract", "python" if "target" in section else "launcher")
     device = fields.setdefault("device", _usual_device(sources, interpreted=fields.get("interpret", False)))
     if not device:
@@ -93,6 +108,38 @@ def _sources(section: Section) -> tuple[Path, ...]:
         several.fail(f"{section.title} has both source and sources", remedy="list all of them in sources")
     items = [single] if single else several.items() if several else []
     return tuple(item.path() for item in items)
+
+
+def _built_by_toml(source: Value, device: str) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Sources and include flags of a project in the layout of Hugging Face's kernels, for one device."""
+    file = source.path()
+    if not file.is_file():  # at a base revision that does not have it
+        return (file,), ()
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        kernels = list(document.get("kernel", {}).values())
+        binding = dict(document.get("torch", {}))
+        kinds = [kernel.get("backend", kernel.get("language", "cuda")) for kernel in kernels]
+        device = device or ("cuda" if "cuda" in kinds else "cpu")
+        parts = [binding, *(part for part, kind in zip(kernels, kinds, strict=True) if kind == device)]
+        if flags := [key for part in parts for key in ("cuda-flags", "cxx-flags") if part.get(key)]:
+            source.fail(
+                f"{source.text()} sets {flags[0]}, which are not taken over",
+                remedy="list sources and flags here instead, with contract: torch-extension",
+            )
+        names = [name for part in parts for name in part.get("src", ())]
+        folders = [".", "torch-ext", *(name for part in parts for name in part.get("include", ()))]
+        sources = tuple(file.parent / name for name in names if Path(name).suffix in COMPILED)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:
+        source.fail(
+            f"{source.text()} cannot be read: {error}", remedy="write the layout that kernel-builder reads"
+        )
+    if len(parts) < 2 or not sources:
+        source.fail(
+            f"{source.text()} has no kernel for {device}",
+            remedy=f"its kernels are for {', '.join(kinds) or 'nothing'}",
+        )
+    return sources, tuple(f"-I{os.path.normpath(file.parent / folder)}" for folder in dict.fromkeys(folders))
 
 
 def _usual_device(sources: tuple[Path, ...], *, interpreted: bool) -> str:

@@ -262,7 +262,7 @@ def robust_kbench(run: kernelbench.Run) -> Row:
         command = [*kernelbench.CGINS, "build", "--arch", given.arch, "--timeout", str(given.limit * 10)]
         done = kernelbench.spawn(command, own.work, own, own.left)
         for kernel in kernels:
-            built = re.search(rf"^{re.escape(kernel.name)}/\S+ \(cuda\) (\S+)", done.output, re.MULTILINE)
+            built = re.search(rf"^{re.escape(kernel.name)} .* NEW ", done.output, re.MULTILINE)
             label = "compiled" if built else "not compiled"
             row.left_out[kernel.name] = f"{label} for {given.arch}, not run: no GPU"
     else:

@@ -16,7 +16,7 @@ from pytest_cgins.building.cache.store import Cache
 from pytest_cgins.building.compilers.toolchain import nvcc
 from pytest_cgins.building.loading.extension_function import load as load_function
 from pytest_cgins.building.loading.extension_function import modules_of
-from pytest_cgins.core.errors import BuildError, ContractError, LaunchError, SourceError
+from pytest_cgins.core.errors import BuildError, ConfigError, ContractError, LaunchError, SourceError
 
 # Parsing is what these builds cost; without optimisation they cost little more.
 SOFTMAX = "torch.nn.functional.softmax"
@@ -70,17 +70,80 @@ def test_units(project: Any) -> None:
     """A source gets a binding unless it has one, and one that only registers operators is not a module."""
     project.write("k.cpp", "torch::Tensor softmax(torch::Tensor x) { return x; }")
     made = torch_extension.units(project.source(KERNEL), ("1",))
-    assert 'm.def("softmax", torch::wrap_pybind_function(softmax), "softmax");' in made.cpp
-    assert f'#line 1 "{project.root / "k.cpp"}"' in made.cpp
+    assert 'm.def("softmax", torch::wrap_pybind_function(softmax), "softmax");' in "".join(made.cpp)
+    assert f'#line 1 "{project.root / "k.cpp"}"' in "".join(made.cpp)
     assert made.module != torch_extension.units(project.source(KERNEL), ("2",)).module
     own = 'at::Tensor softmax(at::Tensor x);\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("f", &{}); }}'
     project.write("k.cpp", own.format("softmax"))
-    assert "wrap_pybind_function" not in torch_extension.units(project.source(KERNEL), ()).cpp
+    assert "wrap_pybind_function" not in "".join(torch_extension.units(project.source(KERNEL), ()).cpp)
     project.write("k.cpp", own.format("other"))
-    assert "wrap_pybind_function(softmax)" in torch_extension.units(project.source(KERNEL), ()).cpp
+    assert "wrap_pybind_function(softmax)" in "".join(torch_extension.units(project.source(KERNEL), ()).cpp)
     project.write("k.cpp", "TORCH_LIBRARY(mine, m) {}")
     made = torch_extension.units(project.source(KERNEL.replace("entry: softmax", "entry: 'mine::f'")), ())
-    assert "PYBIND11_MODULE" not in made.cpp
+    assert "PYBIND11_MODULE" not in "".join(made.cpp)
+
+
+@pytest.mark.parametrize(("include", "count"), [("#include <torch/extension.h>\n", 2), ("", 1)])
+def test_several_sources(project: Any, include: str, count: int) -> None:
+    """They are compiled apart, as by `CppExtension`; those that count on the headers of `load_inline` are joined as by it."""
+    project.write("a.cpp", f"{include}at::Tensor half(at::Tensor x) {{ return x / 2; }}")
+    project.write("b.cpp", f"{include}at::Tensor softmax(at::Tensor x) {{ return half(x); }}")
+    kernel = KERNEL.replace("source: k.cpp", "sources: [a.cpp, b.cpp]")
+    units = torch_extension.units(project.source(kernel), ())
+    assert len(units.cpp) == count
+    assert "softmax(at::Tensor" in units.cpp[-1]
+    assert "wrap_pybind_function(softmax)" in units.cpp[-1]
+
+
+KERNEL_BUILDER = {
+    "hub/build.toml": """
+[general]
+name = "hub"
+[torch]
+src = ["torch-ext/torch_binding.cpp", "torch-ext/torch_binding.h"]
+[kernel.doubled]
+backend = "cpu"
+depends = ["torch"]
+src = ["doubled/doubled.cpp"]
+[kernel.doubled_cuda]
+backend = "cuda"
+src = ["doubled/doubled.cu"]
+""",
+    "hub/torch-ext/torch_binding.h": "#pragma once\n#include <torch/torch.h>\nat::Tensor doubled(at::Tensor const& x);\n",
+    "hub/torch-ext/torch_binding.cpp": "static int factor() { return 3; }\n"
+    '#include <torch/library.h>\n#include "registration.h"\n'
+    '#include "torch_binding.h"\nTORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {\n'
+    '  ops.def("doubled(Tensor x) -> Tensor");\n  ops.impl("doubled", torch::kCPU, &doubled);\n}\n'
+    "REGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n",
+    "hub/doubled/doubled.cpp": '#include "torch_binding.h"\nstatic int factor() { return 2; }\n'
+    "at::Tensor doubled(at::Tensor const& x) { return x * factor(); }\n",
+}
+
+
+@pytest.mark.slow
+def test_the_layout_of_hugging_faces_kernels(project: Any) -> None:
+    """A build.toml as the only source: its kernels for the device, its binding, and the macros that its builder gives."""
+    import torch
+
+    for name, text in KERNEL_BUILDER.items():
+        project.write(name, text)
+    kernel = "{op: torch.nn.functional.softmax, device: cpu, source: hub/build.toml, entry: doubled}"
+    source = project.source(kernel)
+    assert [Path(file).name for file in source.files] == ["torch_binding.cpp", "doubled.cpp"]
+    function = load_function(project.build(kernel))
+    assert torch.equal(function(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_a_build_toml_without_a_kernel_for_the_device(project: Any) -> None:
+    """It is told with the backends that there are, and flags that would be lost are refused."""
+    project.write("hub/build.toml", KERNEL_BUILDER["hub/build.toml"].replace('"cpu"', '"xpu"'))
+    kernel = "{op: torch.nn.functional.softmax, device: cpu, source: hub/build.toml, entry: doubled}"
+    with pytest.raises(ConfigError, match="has no kernel for cpu") as caught:
+        project.source(kernel)
+    assert caught.value.remedy == "its kernels are for xpu, cuda"
+    project.write("hub/build.toml", KERNEL_BUILDER["hub/build.toml"] + 'cuda-flags = ["-DX"]\n')
+    with pytest.raises(ConfigError, match="sets cuda-flags, which are not taken over"):
+        project.source(kernel.replace("device: cpu", "device: cuda"))
 
 
 def test_operator_that_is_not_registered(project: Any) -> None:

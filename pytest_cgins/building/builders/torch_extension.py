@@ -1,7 +1,8 @@
 """Torch extensions: a function on `torch::Tensor`, exactly as torch's `load_inline` takes it, built without torch.
 
-The translation units are load_inline's: the C++ sources in one, with the binding; the CUDA sources in another.
-They are compiled with lean headers first (see `extension_headers`), and with the whole ones if that fails.
+Each source is a translation unit, as for torch's `CppExtension` and `load`. Sources for `load_inline`, which include no
+header of torch's, are joined as it joins them: the C++ sources in one, with the binding; the CUDA sources in another.
+Lean headers are tried first (see `extension_headers`), then the whole ones.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ CUDA_FLAGS = (
 )  # fmt: skip
 JOB_NBYTES = 3 << 30
 LEAN_JOB_NBYTES = 1 << 30
-CPP, CUDA = "main.cpp", "cuda.cu"
-FORMAT = "torch-extension 3"
+CPP, CUDA = "main", "cuda"
+FORMAT = "torch-extension 4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """The two translation units, without their first includes."""
+    """The translation units, without their first includes."""
 
-    cpp: str
+    cpp: tuple[str, ...]
     """C++ sources, the declaration of a CUDA entry, and the binding."""
-    cuda: str
-    """CUDA sources; "" for none."""
+    cuda: tuple[str, ...]
+    """CUDA sources."""
     module: str
     """`TORCH_EXTENSION_NAME`: of a module or of operators; the module that the tool adds has `_entry` behind it."""
 
@@ -95,7 +96,7 @@ def plan(source: KernelSource) -> plans.Plan:
         identity=identity,
         roots=(*plans.header_roots(source), *vendor.roots),
         run=_Builder(source=source, units=made, tools=tools),
-        memory_nbytes=JOB_NBYTES * (2 if made.cuda else 1),
+        memory_nbytes=JOB_NBYTES * (len(made.cuda) + len(made.cpp)),
     )
 
 
@@ -113,19 +114,31 @@ def units(source: KernelSource, identity: Sequence[str]) -> Units:
     exports = Exports.of(source.files[0], extension_texts(source.files, source.flags))
     name = "cgins_" + hashlib.sha256("\0".join((*identity, *texts.values())).encode()).hexdigest()[:16]
     marked = {file: f'#line 1 "{file}"\n{text}' for file, text in texts.items()}
-    cpp = [text for file, text in marked.items() if not file.endswith(".cu")]
+    cpp = {file: text for file, text in marked.items() if not file.endswith(".cu")}
     if exports.wants_binding(source.entry):
-        cpp += [
-            declaration(texts, source.entry),
-            f"PYBIND11_MODULE({name}_entry, m) {{",
-            f'm.def("{source.entry}", torch::wrap_pybind_function({source.entry}), "{source.entry}");',
-            "}",
-        ]
-    return Units(
-        cpp="\n".join(cpp),
-        cuda="\n".join(text for file, text in marked.items() if file.endswith(".cu")),
-        module=name,
+        calls = re.compile(rf"\b{re.escape(source.entry)}\s*\(")
+        declaring = next((file for file in cpp if calls.search(code_of(texts[file]))), "")
+        cpp[declaring] = "\n".join(
+            [
+                cpp.get(declaring, ""),
+                declaration(texts, source.entry),
+                f"PYBIND11_MODULE({name}_entry, m) {{",
+                f'm.def("{source.entry}", torch::wrap_pybind_function({source.entry}), "{source.entry}");',
+                "}",
+            ]
+        )
+    parts = [*cpp.values()], [text for file, text in marked.items() if file.endswith(".cu")]
+    if any(map(_is_inline, texts.values())):
+        parts = ["\n".join(parts[0])], ["\n".join(parts[1])]
+    return Units(cpp=tuple(filter(None, parts[0])), cuda=tuple(filter(None, parts[1])), module=name)
+
+
+def _is_inline(text: str) -> bool:
+    """Whether a source counts on the headers that `load_inline` puts before it: it names torch and includes none."""
+    includes = re.search(
+        r"^[ \t]*#[ \t]*include[ \t]*(?:\"|<(?:torch|ATen|c10|pybind11)/)", text, re.MULTILINE
     )
+    return includes is None and re.search(r"\b(?:torch|at|c10)::", code_of(text)) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +160,7 @@ class Tools:
         system = [*headers.folders, *self.torch.includes]
         if self.nvcc:
             system.append(_toolkit(self.nvcc) / "include")
+        system.append(plans.INCLUDE / "kernel_builder")
         return [
             "-DTORCH_API_INCLUDE_EXTENSION_H", *self.torch.defines,
             *(f"-I{folder}" for folder in folders),
@@ -230,7 +244,7 @@ class _Builder:
         if path is None:
             path = folder / "base"
             write_files(path, base)
-        python = re.search(r"\bPYBIND11_MODULE\b|\bpy::|\bpybind11::", code_of(self.units.cuda))
+        python = re.search(r"\bPYBIND11_MODULE\b|\bpy::|\bpybind11::", code_of("\n".join(self.units.cuda)))
         first = extension_headers.PYTHON if python else extension_headers.BASE
         return Headers(
             cpp=(extension_headers.PYTHON, extension_headers.OPS),
@@ -240,21 +254,31 @@ class _Builder:
         )
 
     def _compile(self, headers: Headers, folder: Path, name: str, deadline: float) -> Outcome:
-        tools, define = self.tools, f"-DTORCH_EXTENSION_NAME={self.units.module}"
-        phases = nvcc_phases.Phases(front=())
+        tools, units, define = self.tools, self.units, f"-DTORCH_EXTENSION_NAME={self.units.module}"
+        front: list[Sequence[str]] = []
+        back: list[Sequence[str]] = []
         objects: list[str] = []
-        cpp: list[list[str]] = []
-        if self.units.cuda:
-            _write_unit(folder / CUDA, headers.cuda, self.units.cuda)
-            command = [*tools.cuda(headers), define, "-c", CUDA, "-o", "cuda.o"]
-            phases = nvcc_phases.phases(command, folder, "cuda.d")
-            objects.append("cuda.o")
-        if self.units.cpp.strip() or not objects:
-            _write_unit(folder / CPP, headers.cpp, self.units.cpp)
-            cpp = [[*tools.cpp(headers), define, "-MMD", "-MF", "main.d", "-c", CPP, "-o", "main.o"]]
-            objects.append("main.o")
-        stages = [[*cpp, *phases.front], phases.back, [tools.link(objects)]]
-        return run_stages(_bounded(stages, headers.job_nbytes), folder, name, deadline, phases.environment)
+        environment: Mapping[str, str] = {}
+        for stem, text in _numbered(CPP, units.cpp):
+            _write_unit(folder / f"{stem}.cpp", headers.cpp, text)
+            objects.append(f"{stem}.o")
+            own = [define, "-MMD", "-MF", f"{stem}.d", "-c", f"{stem}.cpp", "-o", objects[-1]]
+            front.append([*tools.cpp(headers), *own])
+        for stem, text in _numbered(CUDA, units.cuda):
+            _write_unit(folder / f"{stem}.cu", headers.cuda, text)
+            objects.append(f"{stem}.o")
+            command = [*tools.cuda(headers), define, "-c", f"{stem}.cu", "-o", objects[-1]]
+            phases = nvcc_phases.phases(command, folder, f"{stem}.d", temporary=folder / f"of_{stem}")
+            front += phases.front
+            back += phases.back
+            environment = phases.environment
+        stages: list[list[Sequence[str]]] = [front, back, [tools.link(objects)]]
+        return run_stages(_bounded(stages, headers.job_nbytes), folder, name, deadline, environment)
+
+
+def _numbered(stem: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Units with names for their files."""
+    return [(f"{stem}{index or ''}", text) for index, text in enumerate(texts)]
 
 
 def _empty(folder: Path) -> None:

@@ -19,7 +19,7 @@ _BINDING = re.compile(
     r"\b(?:PYBIND11_MODULE|TORCH_LIBRARY\w*)\s*\([^)]*\)\s*(?=\{)|\.\s*(?:def\w*|impl)\s*(?=\()"
 )
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define\b(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
-_REGISTRATION = re.compile(r"\bTORCH_LIBRARY(?:_FRAGMENT)?\s*\(\s*(\w+)\s*,")
+_REGISTRATION = re.compile(r"\bTORCH_LIBRARY(?:_FRAGMENT|_EXPAND)?\s*\(\s*(\w+)\s*,")
 _CLOSING = {"(": ")", "{": "}"}
 _REACH = 20_000
 """Characters that a call of `def`, with the body of a lambda, may have before a name in it."""
