@@ -76,3 +76,12 @@ def test_sources_of_one_name(project: Any) -> None:
         "{op: torch.mul, device: cuda, sources: [kernel.cu, deeper/kernel.cu], archs: [sm_80]}"
     )
     assert [one.function for one in resources.of(compiled, "sm_80").functions] == ["k(float*)"]
+
+
+def test_flags_of_the_environment_are_linked_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nvcc shows `NVCC_APPEND_FLAGS` in quotes among its settings, and refuses them when it links with what it showed."""
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-DONE=1")
+    (tmp_path / "cuda.cu").write_text(KERNEL)
+    parts = nvcc_phases.phases(_command(), tmp_path, "cuda.d")
+    assert parts.back
+    assert "NVCC_APPEND_FLAGS" not in parts.environment

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_cgins.app.session.builds import cases_of
+from pytest_cgins.app.session.gate import Gate
 from pytest_cgins.building import other_environment
 from pytest_cgins.building.other_environment import OtherEnvironment
 from pytest_cgins.core.case import Case
@@ -15,9 +15,6 @@ from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.gate.environment_pairs import EnvironmentPairs
 from pytest_cgins.gate.evaluate import Elsewhere
-
-if TYPE_CHECKING:
-    from pytest_cgins.app.session.run import GateSession
 
 REFUSED = {
     "--cgins-sandbox": ("on", "the other environment is not in the sandbox"),
@@ -29,7 +26,7 @@ REFUSED = {
 class TwoEnvironments:
     """Evaluates all selected cases of a file when the first of them is asked for: pairs of processes time them together."""
 
-    def __init__(self, gate: GateSession, base: OtherEnvironment, kernel: OtherEnvironment | None) -> None:
+    def __init__(self, gate: Gate, base: OtherEnvironment, kernel: OtherEnvironment | None) -> None:
         self._gate = gate
         self._base = base
         self.of_kernel = Elsewhere(kernel) if kernel is not None else None
@@ -37,7 +34,7 @@ class TwoEnvironments:
         self._evaluations: dict[Path, dict[str, Evaluation]] = {}
 
     @classmethod
-    def of(cls, gate: GateSession) -> TwoEnvironments | None:
+    def of(cls, gate: Gate) -> TwoEnvironments | None:
         """That of a session; None where it is in one environment.
 
         Raises:
@@ -79,10 +76,10 @@ class TwoEnvironments:
             base_text=self._base.text,
             tests=self._gate.pair_tests,
             seed=self._gate.seed,
-            progress=self._gate.builds.tell,
+            progress=self._gate.tell,
         )
         try:
             return pairs.compare(list(cases.values()), timing=not option("--cgins-no-timing"))
         finally:
-            self._gate.builds.tell("")
+            self._gate.tell("")
             base.close()

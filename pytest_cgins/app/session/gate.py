@@ -11,7 +11,8 @@ from pytest_cgins.core.case import Case
 from pytest_cgins.core.session_report import Environment, Evaluation
 
 if TYPE_CHECKING:
-    from pytest_cgins.gate.evaluate import Evaluator
+    from pytest_cgins.gate.evaluate import Elsewhere, Evaluator
+    from pytest_cgins.run.pool import WorkerPool
 
 
 class Gate(Protocol):
@@ -20,6 +21,7 @@ class Gate(Protocol):
     config: pytest.Config
     seed: int
     strict: bool
+    items: tuple[pytest.Item, ...]
 
     def evaluator(self, file: Path) -> Evaluator:
         """The evaluator of one `cgins.yaml`, made at the first call.
@@ -27,6 +29,17 @@ class Gate(Protocol):
         Raises:
             ConfigError: the file is wrong.
         """
+
+    def new_evaluator(
+        self, file: Path, elsewhere: Elsewhere | None, reference: WorkerPool | None = None
+    ) -> Evaluator:
+        """An evaluator of one `cgins.yaml`, closed by its owner; arguments are those of `Evaluator`."""
+
+    def pair_tests(self) -> int:
+        """Tests of times in the whole suite, where each case makes one."""
+
+    def tell(self, text: str) -> None:
+        """Show what a long step is at; "" clears it."""
 
     def cases(self, file: Path) -> tuple[Case, ...]:
         """The cases of one `cgins.yaml`.

@@ -164,6 +164,10 @@ class GateSession:
         given: int = self.config.getoption("--cgins-suite-tests")
         return given or sum(len(evaluator.cases()) for evaluator in self._evaluators.values())
 
+    def tell(self, text: str) -> None:
+        """Show what a long step is at; "" clears it."""
+        self.builds.tell(text)
+
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Know all items that will run."""
         self.items = tuple(session.items)

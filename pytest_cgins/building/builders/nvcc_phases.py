@@ -20,6 +20,8 @@ from pytest_cgins.building.compilers.process import ask
 # Flags with which device code is linked later: the phases' files then refer to each other in other ways.
 OTHERWISE = ("-rdc", "--relocatable-device-code", "-dc", "--device-c", "-dlto", "-dw", "--device-w")
 MODULE_ID = "--gen_module_id_file"
+OWN_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
+"""Settings that it repeats, in quotes that nvcc itself does not take off when it links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,7 @@ def parse(printed: str, folder: Path, depfile: str, depend: str = "-MMD") -> Pha
         assigned = re.match(r"([A-Za-z_]\w*)=(.*)$", line)
         if assigned is None:
             lines.append(line)
-        else:
+        elif assigned[1] not in OWN_VARIABLES:
             environment[assigned[1]] = _expanded(assigned[2].strip(), environment)
     sorts = [_sort(line) for line in lines]
     found = {sort: [line for line, s in zip(lines, sorts, strict=True) if s == sort] for sort in set(sorts)}
