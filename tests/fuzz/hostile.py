@@ -211,6 +211,7 @@ def flashinfer(valid: Iterable[bytes]) -> list[bytes]:
         for old, new in (
             ('"rows": 4', '"rows": 1152921504606846976'), ('"value": 8', '"value": -1'), ('"float32"', '"qint8"'), ('["rows", "width"]', '["rows", "rows", "rows"]'),
             ("blob/i.safetensors", "../../../etc/passwd"), ("blob/i.safetensors", "/dev/zero"), ("blob/i.safetensors", "fifo"), ('"tensor_key": "i"', '"tensor_key": []'),
+            ('"type": "const", "value": 8', '"type": "expr", "expression": "width"'), ('"type": "const", "value": 8', '"type": "expr", "expression": "rows ** rows ** rows"'),
             ("blob/i.safetensors", "\\u0000"), ('"rows": 4', '"rows": 0'), ('"random"', '"scalar"'), ('"gather"', '"../../x"'), ("0.5", "[" * 300 + "]" * 300), ('"x":', '"\\ud800":'),
         ):  # fmt: skip
             made.append(text.replace(old, new).encode())

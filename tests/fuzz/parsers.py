@@ -238,7 +238,7 @@ def _flashinfer(folder: Path) -> Callable[[bytes], object]:
             (read_back,) = flashinfer.objects([flashinfer.read_json(definition)], definition, "it")
             flashinfer.text_of(read_back, "name")
             for _, workload in flashinfer._workloads(lines, collector):
-                flashinfer._take(arguments, collector, read_back, workload, "torch.mul")
+                flashinfer.take(arguments, collector, read_back, workload, "torch.mul")
 
         return _collected(folder, read)
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 
 from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.expression import amount, parse
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs import ops
 from pytest_cgins.packs.recipe import seed_of
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
             collector.leave_out(entry, "no workload is for it")
         for workload in found:
             op = references.op(module, "run")
-            _take(args, collector, definition, workload, op)
+            take(args, collector, definition, workload, op)
     for name, left in workloads.items():
         collector.leave_out(name, f"{counted(len(left), 'workload')} without a definition")
 
@@ -84,16 +85,19 @@ def _workloads(path: Path, collector: Collector) -> Iterator[tuple[str, dict[str
             collector.leave_out(f"{path.name}:{number}", error)
 
 
-def _take(
+def take(
     args: argparse.Namespace,
     collector: Collector,
     definition: dict[str, Any],
     workload: dict[str, Any],
     op: str,
+    *,
+    builder: Callable[..., InputBuilder] | None = None,
 ) -> None:
+    """Record the call of one workload, on inputs that `builder` makes."""
     entry = f"{definition['name']} {workload.get('uuid', '')}".strip()
     try:
-        maker = _Inputs(args.source, definition, workload, args.max_mib)
+        maker = (builder or InputBuilder)(args.source, definition, workload, args.max_mib)
         inputs = [maker.make(name, spec) for name, spec in definition["inputs"].items()]
         check_size(inputs, args.max_mib)
         inputs = on(args.device, inputs)
@@ -106,41 +110,59 @@ def _take(
     collector.record(entry, op, lambda: ops.locate(op)(*inputs))
 
 
-class _Inputs:
+class InputBuilder:
     """Makes the inputs of one workload."""
+
+    dtypes: ClassVar[dict[str, torch.dtype]] = DTYPES
+    """Those that the format may name."""
 
     def __init__(
         self, root: Path, definition: dict[str, Any], workload: dict[str, Any], max_mib: float
     ) -> None:
-        self._root = root
-        self._definition = definition
-        self._workload = workload
+        self.root = root
+        self.definition = definition
+        self.workload = workload
         self._budget = Budget(max_mib)
 
     def make(self, name: str, spec: dict[str, Any]) -> Any:
-        given = self._workload.get("inputs", {}).get(name, {"type": "random"})
-        dtype = DTYPES.get(spec["dtype"])
+        """The input of a name, as the definition and the workload describe it.
+
+        Raises:
+            RecordError: it cannot be made.
+        """
+        given = self.workload.get("inputs", {}).get(name, {"type": "random"})
+        dtype = self.dtypes.get(spec["dtype"])
         if dtype is None:
             raise RecordError(f"input {name}: {spec['dtype']} is not a dtype that torch can compute with")
         if given["type"] == "scalar":
             return given["value"]
-        shape = None if spec["shape"] is None else tuple(self._size(axis) for axis in spec["shape"])
+        shape = None if spec["shape"] is None else tuple(self.size(axis) for axis in spec["shape"])
         if given["type"] == "safetensors":
             return self._stored(name, given, shape, dtype)
         if given["type"] != "random":
             raise RecordError(f"input {name} is of type {given['type']!r}, which is not known")
-        return self._random(name, shape, dtype)
+        return self.random(name, shape, dtype)
 
-    def _size(self, axis: str) -> int:
-        spec = self._definition["axes"][axis]
-        size = spec["value"] if spec["type"] == "const" else self._workload["axes"].get(axis)
+    def size(self, axis: str) -> int:
+        """Of an axis in this workload.
+
+        Raises:
+            RecordError: it has none.
+        """
+        axes = self.definition["axes"]
+        spec = axes[axis]
+        size = spec["value"] if spec["type"] == "const" else self.workload["axes"].get(axis)
+        if spec["type"] == "expr":
+            expression = parse(spec["expression"])
+            size = amount(expression, {name: self.size(name) for name in expression.names & axes.keys()})
         if type(size) is not int or size < 0:
             raise RecordError(f"axis {axis} has no size in this workload")
         return size
 
-    def _random(self, name: str, shape: tuple[int, ...] | None, dtype: torch.dtype) -> Any:
+    def random(self, name: str, shape: tuple[int, ...] | None, dtype: torch.dtype) -> Any:
+        """Random numbers, the same in each import."""
         self._budget.take(math.prod(shape or ()) * dtype.itemsize, f"input {name}")
-        seed = seed_of(self._definition["name"], self._workload.get("uuid", ""), name)
+        seed = seed_of(self.definition["name"], self.workload.get("uuid", ""), name)
         generator = torch.Generator().manual_seed(seed)
         if dtype is torch.bool:
             made = torch.randint(0, 2, shape or (), generator=generator, dtype=torch.bool)
@@ -150,16 +172,20 @@ class _Inputs:
         else:
             high = 128 if dtype is torch.int8 else _INTEGERS
             made = torch.randint(-high, high, shape or (), generator=generator, dtype=dtype)
-        if self._definition.get("op_type") == "sampling" and name == "probs":
+        if self.definition.get("op_type") == "sampling" and name == "probs":
             made = torch.softmax(made, dim=-1)
         return made.item() if shape is None else made
+
+    def locate(self, path: Path) -> Path:
+        """The file that a workload names."""
+        return self.root / path
 
     def _stored(
         self, name: str, given: dict[str, Any], shape: tuple[int, ...] | None, dtype: torch.dtype
     ) -> torch.Tensor:
-        path = (self._root / given["path"]).resolve()
-        if not path.is_relative_to(self._root.resolve()):
-            raise RecordError(f"input {name}: {given['path']} is outside of {self._root}")
+        path = self.locate(Path(given["path"])).resolve()
+        if not path.is_relative_to(self.root.resolve()):
+            raise RecordError(f"input {name}: {given['path']} is outside of {self.root}")
         if not path.is_file():
             raise RecordError(f"input {name}: {given['path']} is not there")
         with path.open("rb") as file:

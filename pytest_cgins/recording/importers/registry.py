@@ -103,6 +103,18 @@ IMPORTERS = {
         source="DIR",
         runs_code=True,
     ),
+    "flashinfer-dump": Importer(
+        "flashinfer_dump",
+        help="definitions that FLASHINFER_TRACE_DUMP writes (code)",
+        source="FILE.json|DIR",
+        options=(
+            (
+                "--axis NAME=SIZE  size of an axis that a dump leaves open (default: 16 and 7)",
+                {"action": "append", "default": [], "dest": "axes"},
+            ),
+        ),
+        runs_code=True,
+    ),
     "kernelbench": Importer(
         "kernelbench",
         help="problems of KernelBench (code)",
@@ -142,6 +154,9 @@ IMPORTERS = {
             ),
         ),
         runs_code=True,
+    ),
+    "solexecbench": Importer(
+        "solexecbench", help="problems of SOL-ExecBench (code)", source="DIR", runs_code=True
     ),
 }
 """By KIND of `cgins import`."""
