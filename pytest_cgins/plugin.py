@@ -100,6 +100,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         const=SANITIZERS,
     )
     option(
+        "--cgins-opcheck  check how kernels that are torch operators are registered: schema, autograd, fake tensors, "
+        "torch.compile, CUDA graphs"
+    )
+    option(
         "--cgins-isolation  process: run kernels in worker processes; none: in pytest's own, for debuggers "
         "(default: %(default)s)",
         choices=("process", "none"),

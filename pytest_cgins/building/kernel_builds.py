@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_cgins.building import build_command
+from pytest_cgins.building.build import DEFAULT_TIMEOUT_S
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.building.cache.store import default_cache
@@ -54,6 +56,7 @@ class KernelBuilds:
         self._sources: dict[Name, KernelSource | CginsError] = {}
         self._withheld: list[KernelSource] = []
         self._told: set[KernelSource] = set()
+        self._commands: dict[str, CginsError | None] = {}
 
     @property
     def builds(self) -> BuildQueue:
@@ -135,10 +138,30 @@ class KernelBuilds:
     def _source(self, name: Name) -> KernelSource | CginsError:
         if name not in self._sources:
             try:
-                self._sources[name] = find(self._config, *self._entry(name))
+                entry, implementation = self._entry(name)
+                self._run_command(f"{entry.name}/{implementation.name}", implementation.build)
+                self._sources[name] = find(self._config, entry, implementation)
             except CginsError as error:
                 self._sources[name] = error
         return self._sources[name]
+
+    def _run_command(self, name: str, command: str) -> None:
+        """Have a project's own command build what kernels load; several kernels may name the same."""
+        if command and command not in self._commands:
+            self._commands[command] = None
+            try:
+                build_command.run(
+                    command,
+                    self._config.root,
+                    name,
+                    folder=self._cache.parent / "commands",
+                    timeout_s=DEFAULT_TIMEOUT_S,
+                    fenced=self.builds.fence is not None,
+                )
+            except CginsError as error:
+                self._commands[command] = error
+        if failed := self._commands.get(command):
+            raise failed
 
     def _entry(self, name: Name) -> tuple[KernelEntry, Implementation]:
         if name in self._config.implementations:

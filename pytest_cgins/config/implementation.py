@@ -14,6 +14,7 @@ from pytest_cgins.config.specialize import check_macro, specialized
 from pytest_cgins.core.case import Contract, Specialized
 from pytest_cgins.core.device import DEVICES, DeviceName, device_of
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import OPERATORS, is_registered
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,7 +24,10 @@ else:
 BUILD_TOML = "build.toml"
 COMPILED = (".cu", ".cpp", ".cc", ".cxx")
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
-TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+TARGET = re.compile(rf"{_DOTTED}:{_DOTTED}")
+OPERATOR = re.compile(r"torch\.ops(\.[A-Za-z_]\w*){2,3}")
+MODULE = re.compile(_DOTTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,11 @@ class Implementation:
     sources: tuple[Path, ...]
     """Absolute paths, main file first."""
     target: Annotated[str, _target] = ""
-    """`module:function`, contract `python`."""
+    """`module:function`, or `torch.ops.namespace.name`; contract `python`."""
+    load: Annotated[tuple[str, ...], _load] = ()
+    """What registers the operator of `target`: absolute paths of libraries, names of modules."""
+    build: Annotated[str, Value.text] = ""
+    """Command that makes what is loaded, run in the folder of cgins.yaml."""
     entry: Annotated[str, Value.text] = ""
     """Function in the main source (contract `torch-extension`); that of a launcher or device kernel is in its schema line."""
     defines: Annotated[tuple[tuple[str, str], ...], _defines] = ()
@@ -54,6 +62,12 @@ class Implementation:
     """Run a Triton kernel in Triton's interpreter (device `cpu`)."""
     line: int = 0
     """Line in cgins.yaml, 1-based."""
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether it is an operator that torch knows by its name."""
+        by_entry = self.contract == "torch-extension" and "::" in self.entry
+        return by_entry or self.target.startswith(OPERATORS)
 
 
 def implementation_keys() -> tuple[str, ...]:
@@ -70,8 +84,13 @@ def check_name(value: Value, name: str, title: str) -> None:
         )
 
 
-def implementation(section: Section) -> Implementation:
-    """The implementation in a section whose keys are known; it may have a kernel's keys besides."""
+def implementation(section: Section, op: str) -> Implementation:
+    """The implementation in a section whose keys are known; it may have a kernel's keys besides.
+
+    Args:
+        section: the section.
+        op: that it replaces; an operator that is loaded is its own implementation, unless there is a target.
+    """
     fields = section.fields(Implementation, others=True)
     source = section.get("source")
     if source is not None and source.is_a("str") and Path(source.text()).name == BUILD_TOML:
@@ -80,7 +99,11 @@ def implementation(section: Section) -> Implementation:
         fields.setdefault("contract", "torch-extension")
     else:
         sources = _sources(section)
-    contract = fields.setdefault("contract", "python" if "target" in section else "launcher")
+    contract = fields.setdefault(
+        "contract", "python" if "target" in section or "load" in section else "launcher"
+    )
+    if fields.get("load") and is_registered(op):
+        fields.setdefault("target", op)
     device = fields.setdefault("device", _usual_device(sources, interpreted=fields.get("interpret", False)))
     if not device:
         section.fail(
@@ -88,10 +111,11 @@ def implementation(section: Section) -> Implementation:
             remedy="add " + " or ".join(f"device: {kind}" for kind in DEVICES),
         )
     _refuse_without_effect(section, contract, device)
-    _require(section, contract, sources)
+    _require(section, contract, sources, fields.get("target", ""))
     if contract == "device":
         _check_device_kernel(section, sources, device)
-    fields.setdefault("name", _usual_name(contract, sources))
+    registered = is_registered(fields.get("target", ""))
+    fields.setdefault("name", "operator" if registered else _usual_name(contract, sources))
     macros = [name for name, _ in fields.get("defines", ())]
     sizes = section.get("specialize")
     return Implementation(
@@ -162,6 +186,8 @@ def _refuse_without_effect(section: Section, contract: str, device: str) -> None
     compiled = contract != "python"
     needs = {
         "target": (not compiled, "contract: python"),
+        "load": (not compiled, "contract: python"),
+        "build": (not compiled, "contract: python"),
         "entry": (contract == "torch-extension", "contract: torch-extension"),
         "interpret": (not compiled and device == "cpu", "contract: python and device: cpu"),
         "archs": (compiled and device_of(device).is_cuda, "compiled sources and device: cuda"),
@@ -172,9 +198,13 @@ def _refuse_without_effect(section: Section, contract: str, device: str) -> None
     section.refuse_without_effect(needs, f"its contract is {contract}, its device {device}")
 
 
-def _require(section: Section, contract: str, sources: tuple[Path, ...]) -> None:
+def _require(section: Section, contract: str, sources: tuple[Path, ...], target: str) -> None:
     if contract == "python":
-        section.require("target", remedy="add target: MODULE:FUNCTION")
+        if not target:
+            section.require("target", remedy="add target: MODULE:FUNCTION, or torch.ops.NAMESPACE.NAME")
+        if is_registered(target):
+            registers = "add load: [build/libNAME.so], or load: [PACKAGE.MODULE], which registers it"
+            section.require("load", remedy=registers)
     elif contract == "torch-extension":
         section.require("entry", remedy="add entry: the function on torch::Tensor")
     if contract != "python" and not sources:
@@ -205,12 +235,29 @@ def _name(value: Value) -> str:
 
 def _target(value: Value) -> str:
     target = value.text()
-    if not TARGET.fullmatch(target):
+    if not (TARGET.fullmatch(target) or OPERATOR.fullmatch(target)):
         value.fail(
             f'target "{target}" is not MODULE:FUNCTION',
-            remedy="write e.g. kernels.softmax:softmax, or models.blocks:GatedMLP.forward",
+            remedy="write e.g. kernels.softmax:softmax, models.blocks:GatedMLP.forward, or torch.ops.mylib.softmax",
         )
     return target
+
+
+def _load(value: Value) -> tuple[str, ...]:
+    return value.distinct(_loaded)
+
+
+def _loaded(item: Value) -> str:
+    """A library, which its build may still have to make, or a module."""
+    text = item.text()
+    if text.endswith((".so", ".dylib")):
+        return os.path.normpath(item.section.file.parent / text)
+    if not MODULE.fullmatch(text):
+        item.fail(
+            f'load has "{text}", neither a library nor a module',
+            remedy="write build/libNAME.so, or PACKAGE.MODULE",
+        )
+    return text
 
 
 def _defines(value: Value) -> tuple[tuple[str, str], ...]:

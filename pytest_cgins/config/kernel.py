@@ -7,10 +7,17 @@ from typing import Annotated, Any, Literal, get_args
 
 from pytest_cgins.config import semantics, timing_gate
 from pytest_cgins.config.document import Reader, Section, Value, keys
-from pytest_cgins.config.implementation import Implementation, check_name, implementation, implementation_keys
+from pytest_cgins.config.implementation import (
+    TARGET,
+    Implementation,
+    check_name,
+    implementation,
+    implementation_keys,
+)
 from pytest_cgins.config.semantics import Declared
 from pytest_cgins.config.timing_gate import ResourceLimits, TimingGate
 from pytest_cgins.core.expression import ExpressionError, amount, parse
+from pytest_cgins.core.trace import is_registered
 from pytest_cgins.core.verdict import PROBES
 
 _MINIMUM_REASON = 8  # characters: "because" explains nothing
@@ -75,6 +82,8 @@ class KernelEntry:
     """Its key."""
     op: str
     """Qualified name of the op it replaces."""
+    reference: Annotated[str, _reference] = ""
+    """`module:function` that tells what is right in the op's place; "" for the op itself, or the recorded gold alone."""
     implementations: tuple[Implementation, ...]
     """At least one."""
     tolerance: Annotated[Tolerance, _difference(Tolerance, ("derived",), "{rtol: 1e-3, atol: 1e-5}")] = (
@@ -104,6 +113,14 @@ class KernelEntry:
     line: int = 0
     """Line in cgins.yaml, 1-based."""
 
+    @property
+    def judged_by(self) -> str:
+        """Qualified name of the function that tells what is right; "" where the recorded gold alone does.
+
+        An operator of others is the very code that is gated: it does not judge itself.
+        """
+        return self.reference.replace(":", ".") or ("" if is_registered(self.op) else self.op)
+
 
 def kernel(value: Value, gate: timing_gate.Settings) -> KernelEntry:
     """A kernel, whose own `gate` comes before that of the file."""
@@ -114,7 +131,7 @@ def kernel(value: Value, gate: timing_gate.Settings) -> KernelEntry:
     others = () if "implementations" in section else implementation_keys()
     section.refuse_unknown(("op", "implementations", *keys(KernelEntry), "gate", *others))
     op = section.require("op", remedy="name the op it replaces, e.g. op: torch.nn.functional.gelu").text()
-    implementations = _implementations(section)
+    implementations = _implementations(section, op)
     timing, limits = timing_gate.of_kernel(section.get("gate"), gate)
     return KernelEntry(
         name=name,
@@ -127,16 +144,16 @@ def kernel(value: Value, gate: timing_gate.Settings) -> KernelEntry:
     )
 
 
-def _implementations(section: Section) -> tuple[Implementation, ...]:
+def _implementations(section: Section, op: str) -> tuple[Implementation, ...]:
     listed = section.get("implementations")
     if listed:
         implementations = tuple(
-            _listed(item, number, section.title) for number, item in enumerate(listed.items(), 1)
+            _listed(item, number, section.title, op) for number, item in enumerate(listed.items(), 1)
         )
         if not implementations:
             listed.fail(f"{section.title} has no implementation", remedy="list at least one")
     elif any(key in section for key in implementation_keys()):
-        implementations = (implementation(section),)
+        implementations = (implementation(section, op),)
     else:
         section.fail(
             f"{section.title} has neither implementations nor a source or target",
@@ -146,12 +163,12 @@ def _implementations(section: Section) -> tuple[Implementation, ...]:
     return implementations
 
 
-def _listed(item: Value, number: int, kernel: str) -> Implementation:
+def _listed(item: Value, number: int, kernel: str, op: str) -> Implementation:
     section = item.mapping(f"implementation {number} of {kernel}")
     if "name" in section:
         section.title = f'implementation "{section["name"].scalar()}" of {kernel}'
     section.refuse_unknown(implementation_keys())
-    return implementation(section)
+    return implementation(section, op)
 
 
 def _refuse_twins(section: Section, implementations: tuple[Implementation, ...]) -> None:
@@ -166,6 +183,16 @@ def _refuse_twins(section: Section, implementations: tuple[Implementation, ...])
                 f"{first.line} and {second.line}",
                 remedy="give one of them another name",
             )
+
+
+def _reference(value: Value) -> str:
+    function = value.text()
+    if not TARGET.fullmatch(function):
+        value.fail(
+            f'reference "{function}" is not MODULE:FUNCTION',
+            remedy="name a function of torch that takes the op's arguments, e.g. tests.reference:rms_norm",
+        )
+    return function
 
 
 def _difference(cls: type[Any], words: tuple[str, ...], example: str) -> Reader:

@@ -36,6 +36,11 @@ def newly_set(before: Any, now: Any) -> bool:
     return bool(now and before != now)
 
 
+def replaced(before: Any, now: Any) -> bool:
+    """Another value than the former one, or none; a first one adds a check."""
+    return bool(before and before != now)
+
+
 def higher(before: Any, now: Any) -> bool:
     """A higher value; None is no limit."""
     return before is not None and (now is None or now > before)
@@ -82,12 +87,13 @@ RULES: Mapping[type, Mapping[str, Rule | None]] = {
         "file": neutral, "traces": neutral, "kernels": None, "baseline": newly_set, "llm": None, "pull_request": None,
     },
     KernelEntry: {
-        "name": neutral, "op": changed, "implementations": None, "tolerance": None, "limits": None, "timing": None,
+        "name": neutral, "op": changed, "reference": replaced, "implementations": None, "tolerance": None, "limits": None, "timing": None,
         "work": None, "exceptions": None, "repeatability": None, "claims": removed, "allow_tf32": higher,
         "semantics": None, "line": neutral,
     },
     Implementation: {
-        "name": neutral, "device": neutral, "contract": neutral, "sources": neutral, "target": neutral, "entry": neutral,
+        "name": neutral, "device": neutral, "contract": neutral, "sources": neutral, "target": neutral, "load": neutral, "build": neutral,
+        "entry": neutral,
         "defines": neutral, "specialized": neutral, "flags": neutral, "archs": narrowed, "interpret": higher, "line": neutral,
     },
     Tolerance: {"kind": looser_than("derived"), "rtol": higher, "atol": higher},

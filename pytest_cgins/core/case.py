@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.document_base import Document
@@ -13,6 +13,9 @@ CONTRACT_VERSION = 1
 
 
 Contract = Literal["launcher", "device", "torch-extension", "python"]
+OperatorCheck = Literal["", "schema", "autograd", "fake", "aot", "compile", "graph"]
+"""What `--cgins-opcheck` looks at, an item each; "" for the gate's own."""
+OPERATOR_CHECKS: tuple[OperatorCheck, ...] = get_args(OperatorCheck)[1:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,8 @@ class KernelSource(Document):
     """CUDA architectures to build for; () means that of the present device."""
     interpret: bool = False
     """Run Triton's interpreter instead of its compiler (device `cpu`)."""
+    load: tuple[str, ...] = ()
+    """What registers the operator that `entry` names: absolute paths of libraries, names of modules (contract `python`)."""
     launch: str = ""
     """The launch line's text (contract `device`): how many blocks and threads, from sizes."""
     specialized: Specialized | None = None
@@ -91,6 +96,13 @@ class KernelSource(Document):
     def runs_forward(self) -> bool:
         """Whether it is an autograd Function that replaces a backward: its forward is a part of every call."""
         return self.contract == "python" and self.entry.endswith(".apply") and "@backward(" in self.op
+
+    @property
+    def operator(self) -> str:
+        """`namespace.name`, or `namespace.name.overload`, of the torch operator that it is; "" for another function."""
+        if self.contract == "torch-extension":
+            return self.entry.replace("::", ".") if "::" in self.entry else ""
+        return self.entry.removeprefix("ops.") if self.module == "torch" and self.load else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +175,15 @@ class Case(Document):
     """The recorded call; None in reports from before they had it."""
     tensors: tuple[TensorMeta, ...] = ()
     """Argument tensors of the call."""
+    check: OperatorCheck = ""
+    """What is looked at; "" for the gate's own case."""
 
     @property
     def name(self) -> str:
-        """Node name: `layer_norm/cuda-triton/distilbert/f32-8x128x768-1b9c`."""
+        """Node name: `layer_norm/cuda-triton/distilbert/f32-8x128x768-1b9c`; a check follows as `/opcheck-fake`."""
         where = _on_device(self.implementation, self.device.split(":")[0])
-        return f"{self.kernel}/{where}/{self.pack}/{self.signature}"
+        check = f"/opcheck-{self.check}" if self.check else ""
+        return f"{self.kernel}/{where}/{self.pack}/{self.signature}{check}"
 
 
 def _on_device(implementation: str, device_type: str) -> str:

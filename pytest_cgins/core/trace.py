@@ -13,6 +13,18 @@ from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.text import counted
 
 TRACE_PACK_VERSION = 2
+OPERATORS = "torch.ops."
+"""What the qualified names of torch's operators begin with."""
+OF_TORCH = frozenset((
+    "", "aten", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "prepacked", "prim", "prims", "quantized",
+    "_quantized", "sparse", "xnnpack",
+))  # fmt: skip
+"""Namespaces of torch's own operators; in all others a name says nothing about the work."""
+
+
+def is_registered(op: str) -> bool:
+    """Whether an op is an operator that another library registers with torch: `torch.ops.NAMESPACE.NAME`."""
+    return op.startswith(OPERATORS) and op.split(".")[2] not in OF_TORCH
 
 
 _CONTAINERS = ("slice", "tuple", "list", "dict", "size", "adapted")

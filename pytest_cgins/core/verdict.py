@@ -122,6 +122,25 @@ class Reason(str, Enum):
     NOT_CONFIRMED = "not-confirmed"
     NOT_COMPARABLE = "not-comparable"
     SLOWS_BASE = "slows-base"
+    # --cgins-opcheck
+    UNDECLARED_MUTATION = "undeclared-mutation"
+    UNDECLARED_ALIAS = "undeclared-alias"
+    WRONG_SCHEMA = "wrong-schema"
+    NO_FAKE = "no-fake"
+    FAKE_SHAPE = "fake-shape"
+    FAKE_DTYPE = "fake-dtype"
+    FAKE_STRIDE = "fake-stride"
+    FAKE_DEVICE = "fake-device"
+    WRONG_FAKE = "wrong-fake"
+    NOT_APPLICABLE = "not-applicable"
+    NO_AUTOGRAD = "no-autograd"
+    WRONG_AUTOGRAD = "wrong-autograd"
+    WRONG_GRADIENT = "wrong-gradient"
+    AOT_DISPATCH = "aot-dispatch"
+    GRAPH_BREAK = "graph-break"
+    COMPILED_DIFFERS = "compiled-differs"
+    NOT_CAPTURABLE = "not-capturable"
+    STALE_REPLAY = "stale-replay"
     # compute-sanitizer
     MEMCHECK = "memcheck"
     RACECHECK = "racecheck"
@@ -181,6 +200,8 @@ class ForgeryCheck(Document):
     """Whether some rule refused it."""
 
 
+GOLD_ALONE = "no reference is named: the recorded gold alone tells what is right, on the recorded inputs, and the kernel is not timed"
+"""Note of a case that is held against nothing else."""
 PROBES = (
     "on_stream", "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "plain_outputs",
     "op_callback", "libraries", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "arguments", "layouts",

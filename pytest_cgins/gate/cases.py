@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.building.contracts.source import find_target
 from pytest_cgins.config import Config, Implementation, KernelEntry, specialize
-from pytest_cgins.core.case import Case
+from pytest_cgins.core.case import OPERATOR_CHECKS, Case
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError, SourceError
 from pytest_cgins.core.text import counted, nearest
-from pytest_cgins.core.trace import TracePack
+from pytest_cgins.core.trace import OPERATORS, TracePack
 from pytest_cgins.packs.store import open_pack
 
 
@@ -38,7 +40,8 @@ def cases_of(
     recorded = sorted({trace.call.op for _, pack in packs for trace in pack.traces})
     cases: list[Case] = []
     for kernel in config.kernels:
-        if kernel.op not in recorded:
+        _require_reference(config, kernel)
+        if not any(is_call_of(op, kernel.op) for op in recorded):
             raise ConfigError(
                 f'{config.file}:{kernel.line}: kernel "{kernel.name}" replaces {kernel.op}, of which there is no '
                 f"record in {counted(len(packs), 'trace pack')}",
@@ -51,9 +54,53 @@ def cases_of(
                     _case(kernel, implementation, path, pack.name, trace)
                     for path, pack in packs
                     for trace in pack.traces
-                    if trace.call.op == kernel.op
+                    if is_call_of(trace.call.op, kernel.op)
                 ]
     return tuple(cases)
+
+
+def operator_checks(config: Config, case: Case) -> Iterator[Case]:
+    """What `--cgins-opcheck` looks at besides, where the kernel of a case is a torch operator."""
+    device = device_of(case.device.partition(":")[0])
+    _, implementation = config.implementations[case.kernel, case.implementation, device.name]
+    if not implementation.is_operator:
+        return
+    for check in OPERATOR_CHECKS:
+        applies = {
+            # The interpreter runs the kernels of a `triton_op` on real memory alone.
+            **dict.fromkeys(("fake", "aot", "compile"), not implementation.interpret),
+            "autograd": any(meta.requires_grad for meta in case.tensors),
+            "graph": device.is_cuda,
+        }
+        if applies.get(check, True):
+            yield replace(case, check=check)
+
+
+def is_call_of(recorded: str, op: str) -> bool:
+    """Whether a recorded op is the one that a kernel replaces: overloads are recorded by their own names.
+
+    `torch.ops.ns.name` stands for all its overloads, and is `torch.ops.ns.name.default` where it was called so.
+    """
+    if recorded == op:
+        return True
+    if not op.startswith(OPERATORS):
+        return False
+    named, called = op.split("."), recorded.split(".")
+    return called[:4] == named[:4] and (len(named) == 4 or (len(called) == 4 and named[4:] == ["default"]))
+
+
+def _require_reference(config: Config, kernel: KernelEntry) -> None:
+    """Raise ConfigError for a reference that is not there, as far as it can be told without importing it."""
+    if not kernel.reference:
+        return
+    module, _, function = kernel.reference.partition(":")
+    try:
+        find_target(module, function, config.root)
+    except SourceError as error:
+        raise ConfigError(
+            f'{config.file}:{kernel.line}: reference "{kernel.reference}" of kernel "{kernel.name}": {error.what}',
+            remedy=error.remedy,
+        ) from error
 
 
 def _require_calls(
@@ -64,7 +111,10 @@ def _require_calls(
     if it is None:
         return
     calls = [
-        (trace.call, trace.tensors) for pack in packs for trace in pack.traces if trace.call.op == kernel.op
+        (trace.call, trace.tensors)
+        for pack in packs
+        for trace in pack.traces
+        if is_call_of(trace.call.op, kernel.op)
     ]
     missing = specialize.unmet(it, calls)
     if missing:

@@ -265,6 +265,8 @@ class Evaluator:
                 build_seconds=compiled.build_seconds,
                 tested=input_digests.tested(self.config, case, compiled, seed=self.seed),
             )
+            if case.check:
+                return replace(self._checked(result, compiled), seconds=time.monotonic() - started)
             result = self._verified_and_timed(result, compiled, upcoming)
         except EndedError as end:
             result = replace(result, verdict=end.verdict, output=end.output)
@@ -498,9 +500,18 @@ class Evaluator:
                     correctness, output = self._verification.run(prepared, compiled)
             verdict = gate.decide(correctness, None)
             verified = replace(result, correctness=correctness, verdict=verdict, output=output)
-            if not (correctness.passed and self._timing):
+            if not (correctness.passed and self._requests.is_timed(case)):
                 return verified
             return self._timed(verified, compiled, prepared)
+
+    def _checked(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
+        """What one check of `--cgins-opcheck` finds of a kernel that is a torch operator."""
+        case = result.case
+        with ExitStack() as opened:
+            opened.enter_context(self._reference.verification_lock(case.device))
+            prepared = opened.enter_context(closing(self._prepared(case)))
+            verdict, output = self._verification.check_operator(prepared, compiled)
+        return replace(result, verdict=verdict, output=output)
 
     def _preparing(self, upcoming: Case | None, *, beside: Case) -> AbstractContextManager[None]:
         """Not on a GPU, where the memory that another process takes would be noticed as the kernel's."""
@@ -512,7 +523,7 @@ class Evaluator:
     def _processes(self, case: Case, compiled: CompiledKernel) -> Iterator[None]:
         """Start what a case needs; meanwhile they take hold of its GPU, which takes each about a second."""
         roles = [role_of("verification", compiled)]
-        if self._timing:
+        if self._requests.is_timed(case):
             roles += self._roles_after_verification(case, roles[0], role_of("timing", compiled))
         fresh = [role for role in roles if not self._runs.has_run(role, compiled.key)]
         for role in fresh:

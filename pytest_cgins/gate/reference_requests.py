@@ -44,15 +44,23 @@ class ReferenceRequests:
             semantics=kernel.semantics,
             allow_tf32=kernel.allow_tf32,
             interpreted=self.is_interpreted(case),
-            untimed=kernel_timing.UNTIMED if self.timing else kernel_timing.NO_TIMING,
+            reference=kernel.reference and kernel.judged_by,
+            gold_alone=not kernel.judged_by,
+            untimed=kernel_timing.UNTIMED if self.is_timed(case) else kernel_timing.NO_TIMING,
         )
+
+    def is_timed(self, case: Case) -> bool:
+        """Whether the kernel is timed once it is right: without a reference there is nothing to time it beside."""
+        return self.timing and bool(self.entry(case).judged_by)
 
     def entry(self, case: Case) -> KernelEntry:
         """The case's kernel in cgins.yaml."""
         return next(entry for entry in self.config.kernels if entry.name == case.kernel)
 
     def probes(self, case: Case) -> tuple[str, ...]:
-        """The probes that are switched on for a case."""
+        """The probes that are switched on for a case; none for a check of its operator."""
+        if case.check:
+            return ()
         excused = [exception.probe for exception in self.entry(case).exceptions]
         if self.is_interpreted(case):
             # Triton's interpreter itself keeps some memory of every call.

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pytest_cgins.building import stream_lines
 from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.verdict import Check, Correctness, Reason, Status
+from pytest_cgins.core.verdict import Check, Correctness, Reason, Status, Verdict
 from pytest_cgins.gate.reference_worker import ReferenceWorker
+from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.process import Reply
 from pytest_cgins.run.sanitize import Sanitizers
-from pytest_cgins.verify.messages import CaseRequest, PreparedCase, RunKernel
+from pytest_cgins.verify.messages import (
+    CaseRequest,
+    CheckOperator,
+    OperatorFinding,
+    PreparedCase,
+    RunKernel,
+    read,
+)
 from pytest_cgins.verify.probes.registry import PROBE_SPECS, wrong_when
 
 _DRAWN = frozenset({"sizes", "arguments"})
 """Probes whose inputs differ from run to run in more than their numbers."""
 AFTER_TIMING = "after_timing"
 """Probe that makes one more call in a separate process."""
+OPCHECK = "/opcheck"
+"""Role suffix of the process in which `--cgins-opcheck` looks at an operator."""
+COMPILER_S = 120.0
+"""Least limit of such a request: torch's compiler takes seconds to import and to begin."""
 UNINSTRUMENTED = "/uninstrumented"
 """Role suffix of the process that makes this call without guards, poison or watch."""
 
@@ -105,6 +118,36 @@ class VerificationStage:
         names = {probe.name for probe in sanitized}
         judged = [probe for probe in correctness.probes if probe.name not in names]
         return replace(correctness, probes=(*judged, *sanitized)), output
+
+    def check_operator(self, prepared: Prepared, compiled: CompiledKernel) -> tuple[Verdict, str]:
+        """The verdict of the check that the case names, and what was printed.
+
+        Raises:
+            EndedError: the operator failed or died before anything was found.
+        """
+        core = kernel_timing.timeable(prepared.reply.result.sets, prepared.reply.buffers)
+        request = CheckOperator(
+            kernel=compiled,
+            device=prepared.case.device,
+            import_root=self._import_root,
+            sets=tuple(inputs for inputs, _ in core),
+            check=prepared.case.check,
+        )
+        reply = self._runs.ask(
+            role_of("verification", compiled) + OPCHECK,
+            "check_operator",
+            request,
+            partial(read, OperatorFinding),
+            tuple(buffer for _, buffer in core),
+            timeout_s=max(self._runs.timeout_s, COMPILER_S),
+            kernel=compiled.key,
+        )
+        finding = reply.result
+        status = {Reason.OK: Status.PASSED, Reason.NOT_APPLICABLE: Status.SKIPPED}.get(
+            finding.reason, Status.INCORRECT
+        )
+        verdict = Verdict(status=status, reason=finding.reason, message=finding.message, numbers={})
+        return verdict, reply.output
 
     def wrong_at_base(self, prepared: Prepared, base: CompiledKernel) -> str:
         """The check that the base's answers fail; "" if they are right. A base that is wrong may well be faster."""

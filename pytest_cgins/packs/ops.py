@@ -7,7 +7,7 @@ import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, overload
 
@@ -17,9 +17,12 @@ from torch.overrides import get_overridable_functions, handle_torch_function, re
 
 from pytest_cgins.config import Declared, declared
 from pytest_cgins.core.errors import ConfigError, RecordError, TraceError
+from pytest_cgins.core.trace import is_registered
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
+OPERATOR = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+"""What `torch.ops` gives: an overload, or all of an operator."""
 OP_NAME = "__cgins_op__"
 """Attribute in which an op that is not torch's own has its qualified name."""
 _SEMANTICS = "__cgins_semantics__"
@@ -203,9 +206,42 @@ def qualified_name(func: Any) -> str:
     """Importable name of an op, e.g. `torch.nn.functional.gelu` or `models.decoder.rms_norm`."""
     if is_marked(func):
         return str(getattr(func, OP_NAME))
-    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(func, OPERATOR):
         return f"torch.ops.{func}"
     return _UNLISTED.get(func) or resolve_name(func) or f"{func.__module__}.{func.__qualname__}"
+
+
+@functools.cache
+def is_operator_of_others(func: object) -> bool:
+    """Whether it is an operator that a library other than torch has registered, or one of its overloads."""
+    return isinstance(func, OPERATOR) and is_registered(qualified_name(func))
+
+
+def written_arguments(op: str, given: Collection[str]) -> frozenset[str]:
+    """Arguments that an operator's schema says it writes to: `Tensor(a!) out`.
+
+    Args:
+        op: qualified name; that of any other op has none.
+        given: names of all arguments of a call, by which its overload is known.
+    """
+    func = resolve(op) if is_registered(op) else None
+    if not isinstance(func, OPERATOR):
+        return frozenset()
+    schemas = (
+        [func._schema]
+        if isinstance(func, torch._ops.OpOverload)
+        else [
+            getattr(func, name)._schema
+            for name in func.overloads()  # type: ignore[no-untyped-call]
+        ]
+    )
+    fitting = [one for one in schemas if {argument.name for argument in one.arguments} == set(given)]
+    return frozenset(
+        argument.name
+        for one in fitting[:1]
+        for argument in one.arguments
+        if argument.alias_info and argument.alias_info.is_write
+    )
 
 
 def resolve(op: str) -> Callable[..., Any]:
@@ -318,7 +354,7 @@ def _overridable() -> frozenset[Any]:
 def is_torch_op(op: str, func: object) -> bool:
     """Whether a function, found by a qualified name, is an op of torch."""
     # By type, because the torch.ops namespace also holds load_library.
-    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(func, OPERATOR):
         return ".".join(str(func).split(".")[:2]) not in _OPENS_FILES
     if not op.startswith("torch.") or not callable(func):
         return False

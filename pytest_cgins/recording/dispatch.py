@@ -11,7 +11,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.core.trace import Context
+from pytest_cgins.core.trace import OF_TORCH, Context
 from pytest_cgins.packs import ops
 from pytest_cgins.recording import selection
 from pytest_cgins.recording.intercept import Handler
@@ -66,16 +66,18 @@ class DispatchInterceptor(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def computes(func: object) -> bool:
     """Whether an overload is one that someone may write a kernel for: no view, factory, copy or query.
 
-    Ops of other libraries are, unless they return views; ops with `out=` are not, since what they are
-    given to write to is not initialised.
+    Ops of other libraries are, unless they return views, those that only write to arguments among them. Torch's
+    own with `out=` are not: the same call without it says the same.
     """
     if not isinstance(func, OpOverload):
         return False
     schema = func._schema
-    if any(argument.is_out for argument in schema.arguments) or func.namespace in _FOREIGN:
+    own = func.namespace not in OF_TORCH
+    if func.namespace in _FOREIGN or (not own and any(argument.is_out for argument in schema.arguments)):
         return False
     marks = [returned.alias_info for returned in schema.returns]
-    if not marks or any(mark is not None and not mark.is_write for mark in marks):
+    written = any(argument.alias_info and argument.alias_info.is_write for argument in schema.arguments)
+    if not (marks or (own and written)) or any(mark is not None and not mark.is_write for mark in marks):
         return False
     name = schema.name.rpartition("::")[2].removesuffix("_backward")
     return func.namespace != "aten" or selection.computes(name) or name.strip("_") in _INTERNAL.split()

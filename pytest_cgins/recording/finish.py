@@ -108,7 +108,9 @@ class Finisher:
         before = tensor_hashes(tensors)
         with _explained(f"{trace.call.op} {trace.signature}"):
             result = replay.run(trace, tensors)
-            answer = gold.describe(result, tensors, changed_tensors(tensors, before), tier, self.writer.add)
+            answer = gold.describe(
+                result, tensors, changed_tensors(trace.call, tensors, before), tier, self.writer.add
+            )
         return replace(trace, gold=answer)
 
     def _inputs(self, record: Record) -> tuple[tuple[Storage, ...], list[torch.Tensor]]:

@@ -39,7 +39,11 @@ class Interceptor(TorchFunctionMode):
     ) -> Any:
         """Torch calls this for every op while the mode is active; the mode itself is off inside."""
         kwargs = kwargs or {}
-        if func in self._chosen or (self._marked and ops.is_marked(func)):
+        if isinstance(func, ops.OPERATOR):
+            func = self._as_chosen(func, args, kwargs)
+        if func in self._chosen or (
+            self._marked and (ops.is_marked(func) or ops.is_operator_of_others(func))
+        ):
             return self._handler(func, args, kwargs)
         if func not in self._opened:
             self._opened[func] = _opened(func)
@@ -48,6 +52,20 @@ class Interceptor(TorchFunctionMode):
             return func(*args, **kwargs)
         with self:
             return inside(*args, **kwargs)
+
+    def _as_chosen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operator in the form in which it was chosen: models call `torch.ops.ns.name` or an overload of it."""
+        if func in self._chosen:
+            return func
+        if isinstance(func, torch._ops.OpOverload):
+            packet = func.overloadpacket
+            default = self._marked and func._overloadname == "default" and ops.is_operator_of_others(func)
+            return packet if default or packet in self._chosen else func
+        resolved: Any = torch._C._jit_resolve_packet
+        overloads = [getattr(func, name) for name in func.overloads()]
+        if self._chosen.isdisjoint(overloads):
+            return func
+        return getattr(func, resolved(func._qualified_op_name, *args, **kwargs))
 
     @property
     def passed_by(self) -> list[Callable[..., Any]]:

@@ -324,7 +324,7 @@ class Recording:
             if seed is not None:
                 made.context = replace(made.context, rng_seed=seed)
             elif self.options.tier == "full":
-                mutated = changed_tensors(tensors, before)
+                mutated = changed_tensors(made.call, tensors, before)
                 made.gold = gold.describe(result, tensors, mutated, "full", self._writer.add)
             self._ledger.add(made)
             logger.debug("%s: a new signature, on %d input tensors", made.call.op, len(tensors))

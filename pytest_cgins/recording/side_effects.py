@@ -13,8 +13,9 @@ from pytest_cgins.core.trace import OpCall, Value
 from pytest_cgins.packs import modules
 from pytest_cgins.packs.context import neutral
 from pytest_cgins.packs.gold import to_bytes
+from pytest_cgins.packs.ops import written_arguments
 from pytest_cgins.packs.signature import bind
-from pytest_cgins.packs.values import encode
+from pytest_cgins.packs.values import encode, tensor_indices
 
 
 def tensor_hashes(tensors: Sequence[torch.Tensor]) -> list[int]:
@@ -22,9 +23,18 @@ def tensor_hashes(tensors: Sequence[torch.Tensor]) -> list[int]:
     return [xxhash.xxh3_128_intdigest(to_bytes(tensor)) for tensor in tensors]
 
 
-def changed_tensors(tensors: Sequence[torch.Tensor], before: Sequence[int]) -> list[int]:
-    """Indices of tensors whose hashes are others than before."""
-    return [index for index, now in enumerate(tensor_hashes(tensors)) if now != before[index]]
+def changed_tensors(call: OpCall, tensors: Sequence[torch.Tensor], before: Sequence[int]) -> list[int]:
+    """Indices of tensors whose hashes are others than before, or which the schema of an operator says are written to."""
+    written = written_arguments(call.op, [argument.name for argument in call.arguments])
+    declared = {
+        index
+        for argument in call.arguments
+        if argument.name in written
+        for index in tensor_indices(argument.value)
+    }
+    return [
+        index for index, now in enumerate(tensor_hashes(tensors)) if now != before[index] or index in declared
+    ]
 
 
 _ABSENT = Value(kind="ellipsis")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pytest_cgins.core.number_text import percent
 from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import GOLD_ALONE
 from pytest_cgins.report import summary, times
 
 NOT_ENFORCED = "not enforced in this run; it fails in a pull request in CI, or with --cgins-baseline"
@@ -51,6 +52,10 @@ def coverage(report: SessionReport) -> Iterator[Notice]:
         text = f"{one.kernel}/{one.implementation}: {ungated(one)}"
         title = f"Not gated{', which fails under --cgins-strict' * report.strict}"
         yield Notice(mark="NOT GATED", title=title, text=text, style="red" if report.strict else "yellow")
+    alone = [one for one in report.evaluations if one.correctness and GOLD_ALONE in one.correctness.notes]
+    if alone:
+        text = f"in {counted(len(alone), 'case')}: {GOLD_ALONE} → name one: reference: MODULE:FUNCTION"
+        yield Notice(mark="GOLD ALONE", title="Gold alone", text=text, style="yellow")
     if report.missing:
         text = f"{missing(report)}: {remedy(report)}"
         yield Notice(mark="MISSING", title="Missing cases", text=text, items=report.missing, style=fails)

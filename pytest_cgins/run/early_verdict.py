@@ -37,6 +37,8 @@ def not_the_kernels(error: ServiceError) -> EndedError:
         return EndedError(Status.SKIPPED, Reason.RANDOM, text)
     if error.kind in ("RecordError", "ReplayError", "TraceError"):
         return EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, text)
+    if error.kind == "ConfigError":
+        return EndedError(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, text)
     return EndedError(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, str(error), error.output)
 
 

@@ -46,9 +46,9 @@ def require(name: ArmName, arm: Rotating, copy: TimedCopy, content: Content) -> 
         before, replayed = _answer(copy, content, captured, replay)
         _, called = _answer(copy, content, captured, lambda: arm(0), arm)
         written = all(map(_writes_all, before, replayed, called))
-        if not (written and _alike(replayed, called)):
+        if not (written and alike(replayed, called)):
             _, again = _answer(copy, content, captured, lambda: arm(0), arm)
-            if not written or _alike(called, again):  # else the kernel draws numbers, or has no one answer
+            if not written or alike(called, again):  # else the kernel draws numbers, or has no one answer
                 refusal = refusal or cuda_timer.CaptureError(
                     f"replaying the {name} arm's CUDA graph does not do what its calls do (it launches on another "
                     "stream than the current one, works on the host, or does something else while it is captured)"
@@ -99,7 +99,8 @@ def _as_integers(tensor: torch.Tensor) -> torch.Tensor:
     return dense.view(_INTEGERS[dense.dtype.itemsize])
 
 
-def _alike(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+def alike(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    """Whether tensors have the same numbers, but for a small share that is another or slightly so."""
     return len(some) == len(others) and all(map(_close, some, others))
 
 

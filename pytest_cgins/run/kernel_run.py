@@ -47,7 +47,7 @@ class KernelRuns:
     def __init__(self, pool: WorkerPool, *, seed: int, timeout_s: float) -> None:
         self._pool = pool
         self._seed = seed
-        self._timeout_s = timeout_s
+        self._timeout_s = self.timeout_s = timeout_s
 
     def run(
         self,

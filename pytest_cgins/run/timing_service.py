@@ -185,7 +185,8 @@ class _Opened:
             with self._watch.loading():
                 kernel = kernels.load(request.kernel)
             self._carve_out.loaded()
-            trust(request.kernel.source.op)
+            for op in {request.kernel.source.op, *(inputs.call.op for inputs in request.sets)}:
+                trust(op)
             with self._around():
                 contents = [
                     Content(inputs, Kept(inputs.tensors, buffer, self.device.case_name))

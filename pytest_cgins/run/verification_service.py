@@ -29,6 +29,7 @@ from pytest_cgins.run.kernels import (
 from pytest_cgins.run.set_trial import SetTrial
 from pytest_cgins.run.worker import become_ordinary, describe
 from pytest_cgins.verify.messages import (
+    CheckOperator,
     DeviantAnswer,
     EmptyMessage,
     Facts,
@@ -36,6 +37,7 @@ from pytest_cgins.verify.messages import (
     KernelAnswers,
     Opened,
     OpenTiming,
+    OperatorFinding,
     PackedInputs,
     RaisedError,
     Ready,
@@ -109,7 +111,8 @@ class VerificationService:
         try:
             device_of(device).make_current()
             import_from(request.import_root)
-            trust(request.kernel.source.op)
+            for op in {request.kernel.source.op, *(inputs.call.op for inputs in sets)}:
+                trust(op)  # the sets' is the reference, where there is one
             with nullcontext() if self._kernels.has(request.kernel) else watch.loading():
                 kernel = self._kernels.load(request.kernel, around=self._around)
             watch.guard(kernel)
@@ -150,6 +153,20 @@ class VerificationService:
         seen = {**watch.observed(), **observed}
         self.fatal = self.fatal or watch.spent
         return _result(answers, again.deviations, seen)
+
+    @serves(CheckOperator)
+    def check_operator(
+        self, request: CheckOperator, buffers: list[Buffer]
+    ) -> tuple[OperatorFinding, list[Buffer]]:
+        """Look at how an operator is registered, in a process that verifies nothing: torch's compiler changes it."""
+        from pytest_cgins.run import operator_checks  # it imports torch's compiler
+
+        device_of(request.device).make_current()
+        import_from(request.import_root)
+        for op in {request.kernel.source.op, *(inputs.call.op for inputs in request.sets)}:
+            trust(op)
+        kernel = self._kernels.load(request.kernel)
+        return operator_checks.Operator(request, buffers, kernel).finding(request.check), []
 
     def _first(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,6 +45,15 @@ class GoldElements:
     def nbytes(self) -> int:
         """Memory held, in bytes."""
         return self.values.nbytes + (0 if self.positions is None else self.positions.nbytes)
+
+    @property
+    def whole(self) -> Tensor:
+        """All elements in the output's shape; in the places of those that were not kept are others that were."""
+        numel = math.prod(self.shape)
+        if self.positions is None:
+            return self.values.reshape(self.shape)
+        filled = self.values.repeat(-(-numel // max(1, self.values.numel())))[:numel]
+        return filled.index_copy(0, self.positions, self.values).reshape(self.shape)
 
     def statistics_differ(self, answer: Tensor, scale: rules.Scale, bound: rules.Bound) -> str:
         """The statistic of the whole answer that cannot be that of the gold; "" if they can.
@@ -103,6 +113,8 @@ class ExpectedOutput:
     """What the output points into, where it holds positions: then any of equal values is right."""
     complex: bool = False
     """Whether it is complex; `answer` and all else then hold pairs of real numbers."""
+    gold_alone: bool = False
+    """Whether nothing but the gold tells what is right: rule 2 does not apply, nor does any to elements that it lacks."""
 
     def element(self, flat: int, expected: str, got: str, *, tolerance: float) -> WorstElement:
         """What is told of one element, by its row-major number."""
@@ -168,12 +180,15 @@ def gold_drift(
     origin: Origin,
     device: str,
     at_origin: Callable[[], Sequence[ExpectedOutput]],
+    *,
+    reference: str = "",
 ) -> str:
     """How torch on this device fails to reproduce the gold; "" if it does.
 
     Torch must pass rule 1 as a kernel must, and the gold must pass rule 2: a gold that is far from the
     reference would widen what rule 1 allows. Torch in half precision may be less exact on the device of
     the recording than here, though: `at_origin` gives its answers there, by which such a gold is measured.
+    With a reference that stands for an operator, that function is what is held against the gold.
     """
     for output in outputs:
         what = _drifted(output, tolerance)
@@ -181,6 +196,11 @@ def gold_drift(
             same_device = origin.device == device.partition(":")[0]
             what = far if same_device or _far(at_origin()[output.index], tolerance) else ""
         if what:
+            if reference:
+                return (
+                    f"reference {reference} on {device} does not give what was recorded of output {output.index}: {what}. Either "
+                    "it is not what the operator computes, or the operator was wrong when it was recorded"
+                )
             return (
                 f"torch {torch.__version__} on {device} does not reproduce the gold of output {output.index}, "
                 f"recorded with torch {origin.torch} on {origin.device} ({origin.device_name}): {what}"

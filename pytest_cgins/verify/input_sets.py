@@ -165,6 +165,51 @@ class InputSetBuilder:
             probe=probe,
         )
 
+    def from_gold(self, tensors: Sequence[Tensor], gold_of: Sequence[GoldElements | None]) -> InputSet:
+        """The recorded inputs with the recorded gold as the one right answer: nothing is run.
+
+        Args:
+            tensors: on the CPU.
+            gold_of: one entry an output.
+        """
+        assert self.trace.gold is not None
+        metas = [self.trace.gold.tensors[number].meta for number in gold_order(self.trace.gold)]
+        known = [element for element in gold_of if element is not None]
+        whole = tuple(
+            torch.view_as_complex(element.whole) if "complex" in meta.dtype else element.whole
+            for element, meta in zip(known, metas, strict=True)
+        )
+        answers = Answers(
+            answer=whole, answer32=whole, reference=whole, perturbed=None, rounded=None,
+            mutated=tuple(self.mutated or ()), note="",
+        )  # fmt: skip
+        layout = lay_out(tensors)
+        arguments = tensors_by_name(self.call, rebuild(layout.metas, layout.spans, self.device))
+        laid_out = self._output_metas(answers)
+        outputs = (
+            _expected_output(index, answers, meta, known[index], None) for index, meta in enumerate(laid_out)
+        )
+        alone = [
+            replace(
+                output,
+                gold_alone=True,
+                scale=output.scale and rules.of_gold(output.answer, tf32=self.tf32),
+            )
+            for output in outputs
+        ]
+        return InputSet(
+            layout=layout,
+            outputs=tuple(laid_out[: len(laid_out) - len(answers.mutated)]),
+            mutated=answers.mutated,
+            expected=ExpectedSet(
+                name="recorded",
+                outputs=tuple(self._pointing(alone, self.call, arguments)),
+                arguments=arguments,
+            ),
+            call=self.call,
+            context=self.trace.context,
+        )
+
     def _pointing(
         self, outputs: Sequence[ExpectedOutput], call: OpCall, arguments: Mapping[str, Tensor]
     ) -> Iterator[ExpectedOutput]:

@@ -20,7 +20,7 @@ from pytest_cgins.config import Tolerance
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.device import DEVICES, device_of, torch_device
-from pytest_cgins.core.errors import ProtocolError, TraceError
+from pytest_cgins.core.errors import ConfigError, PackError, ProtocolError, RandomOp, TraceError
 from pytest_cgins.core.keep_running import PARENT, keep_running
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.session_report import Environment
@@ -162,7 +162,11 @@ class JudgeService:
             if not input_set.probe and after_timing.NAME in results.wanted and core[-1].passed:
                 right[input_set.expected.name] = answers.digest(input_set.expected.name)
         self._right = (_key(case_request), right)
-        checks = diagnosis.explain(core, prepared.builder, prepared.semantics, tolerance)
+        checks = (
+            [check for answered in core for check in answered.checks]
+            if prepared.gold_alone  # no mistake can be made on purpose
+            else diagnosis.explain(core, prepared.builder, prepared.semantics, tolerance)
+        )
         if all(answered.passed for answered in core):
             for answered in probes:
                 cause = None
@@ -302,7 +306,7 @@ class JudgeService:
         case, options = case_request.case, case_request.options
         key = (case.pack_path, case.trace_id, case.device, case_request.seed, options)
         if key not in self._prepared:
-            _importable(case_request.import_root, case.op)
+            _importable(case_request.import_root, case_request.reference or case.op)
             preparation = self._prepared[key] = self._prepare(case, case_request.seed, options)
             self._held += preparation.nbytes
             # The case that comes next is prepared before this one is judged, unless on a GPU, whose memory is dear.
@@ -331,7 +335,19 @@ class JudgeService:
         trace = opened.traces[case.trace_id]
         calls = (other.call for other in opened.traces.values() if other is not trace)
         others = [call for call in calls if call.op == trace.call.op]
-        return prepare(trace, opened.reader, case.device, seed, options, others)
+        if options.reference:  # from here on it is the op
+            trace = replace(trace, call=replace(trace.call, op=options.reference))
+            others = [replace(call, op=options.reference) for call in others]
+        try:
+            return prepare(trace, opened.reader, case.device, seed, options, others)
+        except TraceError as error:
+            if not options.reference or isinstance(error, PackError | RandomOp):
+                raise
+            raise ConfigError(
+                f"reference {options.reference} does not stand for {case.op}: {error.what}",
+                remedy="have it take the operator's arguments as the recorded call passes them, change the same ones, and return "
+                "the same",
+            ) from error
 
 
 def _distance(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

@@ -18,13 +18,13 @@ from pytest_cgins.config import Declared, ProbeException, Repeatability, Toleran
 from pytest_cgins.config.kernel import Claim
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.case import Case, CompiledKernel
+from pytest_cgins.core.case import Case, CompiledKernel, OperatorCheck
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.measurement import ARM_LETTERS, ArmName
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta
-from pytest_cgins.core.verdict import Check, Correctness, Probe
+from pytest_cgins.core.verdict import Check, Correctness, Probe, Reason
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.block_sampler import Prepared
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
@@ -149,6 +149,24 @@ class RunKernel(KernelRequest):
 
     ordinary: bool = False
     """Put nothing around outputs, and hide our own modules: the process is as a program's own, and no good for others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOperator(KernelRequest):
+    """Look at how a kernel that is a torch operator is registered; its sets differ in their numbers alone."""
+
+    check: OperatorCheck
+    """What to look at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorFinding(Document):
+    """What came of one check of an operator."""
+
+    reason: Reason
+    """`ok`, or what is wrong; `not-applicable` where it says nothing of this call."""
+    message: _Text = ""
+    """For a person; "" where nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +375,10 @@ class PrepareOptions:
     """Whether fp32 products of inputs rounded to TF32 are right."""
     interpreted: bool = False
     """Whether the kernel runs in Triton's interpreter, which takes a millisecond for what others do at once."""
+    reference: str = ""
+    """Qualified name of the function that stands for the op; "" for the op itself."""
+    gold_alone: bool = False
+    """Whether nothing but the recorded gold tells what is right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,6 +407,10 @@ class CaseRequest(Document):
     """Whether fp32 products of inputs rounded to TF32 are right."""
     interpreted: bool = False
     """Whether the kernel runs in Triton's interpreter."""
+    reference: str = ""
+    """Qualified name of the function that stands for the op; "" for the op itself."""
+    gold_alone: bool = False
+    """Whether nothing but the recorded gold tells what is right."""
     untimed: str = "the kernel was not timed"
     """Why it will not be timed, for the probes of timing."""
 
@@ -397,6 +423,8 @@ class CaseRequest(Document):
             declared=self.semantics,
             allow_tf32=self.allow_tf32,
             interpreted=self.interpreted,
+            reference=self.reference,
+            gold_alone=self.gold_alone,
         )
 
 

@@ -13,7 +13,7 @@ from pytest_cgins.config import Declared, Tolerance
 from pytest_cgins.core.errors import ConfigError, RandomOp, ReplayError
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.trace import Context, OpCall, Trace
-from pytest_cgins.core.verdict import ForgeryCheck
+from pytest_cgins.core.verdict import GOLD_ALONE, ForgeryCheck
 from pytest_cgins.packs.call import relocate
 from pytest_cgins.packs.ops import declared_of
 from pytest_cgins.packs.recipe import BlobSource
@@ -59,6 +59,10 @@ class Preparation:
     """Why a probe has no sets, by its name."""
     powers: dict[Tolerance, tuple[ForgeryCheck, ...]] = field(default_factory=dict)
     """The power check by tolerance; no kernel takes part in it, so it is made once."""
+    gold_alone: bool = False
+    """Whether nothing but the recorded gold tells what is right: the op cannot be run here."""
+    reference: str = ""
+    """Name of the function that stands for the op; "" for the op itself."""
     calls: list[dict[str, int]] = field(default_factory=list)
     """What `op_calls` found, once it was asked for."""
 
@@ -89,24 +93,28 @@ class Preparation:
 
     def drift(self, tolerance: Tolerance, device: str) -> str:
         """How torch fails to reproduce the gold; "" if it does, or if there is none."""
+        if self.gold_alone:
+            return ""
         outputs = self.sets[0].expected.outputs
-        return gold_drift(outputs, tolerance, self.trace.origin, device, self.at_origin)
+        return gold_drift(
+            outputs, tolerance, self.trace.origin, device, self.at_origin, reference=self.reference
+        )
 
     def op_calls(self, device: str) -> dict[str, int]:
         """The operators that torch's own op runs on the first set; none if they cannot be seen."""
-        if not self.calls:
+        if not self.calls and not self.gold_alone:
             try:
                 self.calls.append(op_calls(self.call, self.sets[0].layout, self.context, device))
             except REFUSALS:
                 self.calls.append({})
-        return self.calls[0]
+        return self.calls[0] if self.calls else {}
 
     def memory_taken(self, name: str, device: str) -> int:
         """Bytes that torch's own op takes on a set of inputs; 0 if there is no such set."""
         input_set = next((input_set for input_set in self.sets if input_set.expected.name == name), None)
         return (
             memory_taken(input_set.call, input_set.layout, input_set.context, device)
-            if input_set is not None
+            if input_set is not None and not self.gold_alone
             else 0
         )
 
@@ -144,6 +152,8 @@ def prepare(  # noqa: PLR0917
         ReplayError: if torch does not run the recorded call on this device.
     """
     check_names(trace.call, options.declared)
+    if options.gold_alone:
+        return _by_gold_alone(trace, source, device, options)
     options = replace(options, declared=options.declared | declared_of(trace.call.op))
     semantics, key = semantics_for(trace.call, options.declared), f"{seed}/{trace.id}"
     drawn = _drawn(trace, semantics)
@@ -157,6 +167,8 @@ def prepare(  # noqa: PLR0917
     )
     sets: list[InputSet] = []
     notes = _not_compared(trace)
+    if options.reference:
+        notes.append(f"{options.reference} is the reference: it stands for the op")
     if drawn:
         notes.append(random_outputs.described(sorted(drawn)))
     if trace.gold is None:
@@ -204,6 +216,38 @@ def prepare(  # noqa: PLR0917
         builder=builder,
         semantics=semantics,
         at_origin=lambda: _at_origin(trace, source),
+        reference=options.reference,
+    )
+
+
+def _by_gold_alone(trace: Trace, source: BlobSource, device: str, options: PrepareOptions) -> Preparation:
+    """The recorded inputs and their gold: the op is the code of others, maybe the very code that is gated."""
+    semantics = semantics_for(trace.call, options.declared)
+    if trace.gold is None or _drawn(trace, semantics):
+        why = "the pack has shapes only" if trace.gold is None else "its outputs are random"
+        raise ReplayError(
+            f"nothing tells what is right of {trace.call.op}: {why}, and its kernel has no reference",
+            remedy="name a function of torch that computes the same, reference: MODULE:FUNCTION, or record values",
+        )
+    builder = InputSetBuilder(
+        trace,
+        relocate(trace.call, device),
+        device,
+        tf32=options.allow_tf32,
+        declared=options.declared,
+    )
+    recorded = builder.from_gold(load_inputs(trace, source, "cpu"), gold_elements(trace, source, device))
+    return Preparation(
+        trace=trace,
+        sets=(recorded,),
+        notes=(*_not_compared(trace), GOLD_ALONE),
+        not_run=dict.fromkeys(
+            options.probes, "there is no reference to tell the right answers to other inputs"
+        ),
+        builder=builder,
+        semantics=semantics,
+        at_origin=tuple,
+        gold_alone=True,
     )
 
 

@@ -45,6 +45,8 @@ _LEAST_PER_GROUP = 64
 """Fewer errors than these are luck."""
 _SCALAR = 4
 """How many times closer a single number of half precision must be: its last rounding is most of what it may err."""
+_GOLD_SINGLE = 4
+"""Longer sums of fp32 differ by more of its epsilons; in half precision the last rounding is most of the error."""
 _JUMP = 2.0**-10
 _JUMP_TF32 = 2.0**-3
 _FP64_FROM_FP32 = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
@@ -194,6 +196,24 @@ def derive(
         rms=max(rms(z), math.sqrt(rounding), 0.0 if conditioning is None else rms(conditioning / unit)),
         constants=limits if rounded is None or dtype != torch.float32 else TF32,
     )
+
+
+def of_gold(gold: Tensor, *, tf32: bool = False) -> Scale:
+    """Scale of an output of which one right answer is known and nothing else, neither its error nor that of the op.
+
+    The unit is the machine epsilon, four times in fp32 and fp64, at the size of each element or of all together.
+
+    Args:
+        gold: the answer, any floating dtype.
+        tf32: whether products of inputs rounded to TF32 are right.
+    """
+    r = gold.reshape(-1).to(torch.float64)
+    finite = r.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    info = torch.finfo(gold.dtype)
+    epsilon = info.eps * (_GOLD_SINGLE if gold.element_size() > 2 else 1)
+    epsilon = max(epsilon, _JUMP) if tf32 and gold.dtype == torch.float32 else epsilon
+    unit = (finite.abs().clamp_min(rms(finite)) * epsilon).clamp_min(max(info.tiny * info.eps, 2.0**-1073))
+    return Scale(reference=r, unit=unit, rms=1.0, constants=constants(gold.dtype))
 
 
 def _groups(error: Tensor, rows: Tensor | None) -> Tensor | None:

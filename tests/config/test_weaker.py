@@ -28,6 +28,7 @@ llm:
 kernels:
   k:
     op: torch.mul
+    reference: 'm:f'
     tolerance: {rtol: 1e-3, atol: 1e-5}
     gate: {registers: 2, spill_bytes: 4}
     claims: [strided]
@@ -69,6 +70,7 @@ LOOSER = {
         "a: {input: 1,", "a: {input: 0.1,"
     ),
     "k: op torch.mul → torch.add": ("op: torch.mul", "op: torch.add"),
+    "k: reference m:f → none": ("    reference: 'm:f'\n", ""),
     "k: tolerance.rtol 0.001 → 0.1": ("rtol: 1e-3", "rtol: 1e-1"),
     "k: tolerance.atol 1e-05 → 1.0": ("atol: 1e-5", "atol: 1.0"),
     "k: gate.registers 2 → 20": ("registers: 2", "registers: 20"),

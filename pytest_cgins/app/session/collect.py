@@ -60,9 +60,10 @@ class CginsFile(pytest.File):
         known = self._gate.evaluator(self.path).config.implementations
         for case in cases:
             _, implementation = known[case.kernel, case.implementation, case.device.split(":")[0]]
-            yield CaseItem.from_parent(
-                self, name=case.name, case=case, line=implementation.line, gate=self._gate
-            )
+            for member in (case, *self._gate.operator_checks(self.path, case)):
+                yield CaseItem.from_parent(
+                    self, name=member.name, case=member, line=implementation.line, gate=self._gate
+                )
 
 
 class LineItem(pytest.Item):

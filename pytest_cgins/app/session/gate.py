@@ -48,6 +48,9 @@ class Gate(Protocol):
             CginsError: the file or one of its trace packs is wrong.
         """
 
+    def operator_checks(self, file: Path, case: Case) -> tuple[Case, ...]:
+        """What `--cgins-opcheck` looks at besides a case; () without that option."""
+
     def evaluate(self, file: Path, case: Case) -> Evaluation:
         """Run the gate on a case of a `cgins.yaml`."""
 

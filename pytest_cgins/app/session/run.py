@@ -30,6 +30,7 @@ from pytest_cgins.core.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport, Shard
 from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.gate.calibration import Calibrations
+from pytest_cgins.gate.cases import operator_checks
 from pytest_cgins.gate.evaluate import Elsewhere, Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.report import document, exit_code, summary, terminal
@@ -40,7 +41,7 @@ from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 """Exit codes of a run that was not broken off."""
-GIVEN_AGAIN = "strict device no-timing timeout probes isolation sandbox baseline compare suite-tests sanitize env base-env"
+GIVEN_AGAIN = "strict device no-timing timeout probes isolation sandbox baseline compare suite-tests sanitize env base-env opcheck"
 """Options that a failing item is run again with."""
 USUAL = {"device": "auto", "timeout": TIMEOUT_S, "probes": PROBE_LEVELS[0], "isolation": "process"}
 UNISOLATED = (
@@ -186,6 +187,12 @@ class GateSession:
             self._cases[file] = evaluator.cases()
         return self._cases[file]
 
+    def operator_checks(self, file: Path, case: Case) -> tuple[Case, ...]:
+        """What `--cgins-opcheck` looks at besides a case; () without that option."""
+        if not self.config.getoption("--cgins-opcheck"):
+            return ()
+        return tuple(operator_checks(self.evaluator(file).config, case))
+
     def evaluate(self, file: Path, case: Case) -> Evaluation:
         """Run the gate on a case of a `cgins.yaml`, whose next item's case is prepared meanwhile."""
         if self._environments is not None:
@@ -212,6 +219,8 @@ class GateSession:
         """What was found so far, by `cgins.yaml`."""
         found: dict[Path, list[Evaluation]] = {}
         for evaluation in self._results.evaluations:
+            if evaluation.case.check:
+                continue  # how an operator is registered says nothing of its kernel's source
             found.setdefault(Path(self.config.invocation_params.dir, evaluation.config).resolve(), []).append(
                 evaluation
             )

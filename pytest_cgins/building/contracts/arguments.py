@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.core.errors import ContractError, SourceError
+from pytest_cgins.core.errors import ContractError, SourceError, TraceError
 from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs import backward
@@ -98,7 +98,7 @@ def default_of(call: OpCall, name: str, tensors: Sequence[torch.Tensor]) -> tupl
                 keyword[argument.name] = value
     try:
         bound = bind_given(resolve(op), tuple(positional), keyword)
-    except TypeError:  # the op requires it
+    except (TypeError, TraceError):  # the op requires it; an operator of others need not be loaded here
         return False, None
     found = [value for parameter, value, passed in bound if (parameter, passed) == (name, "default")]
     return bool(found), found[0] if found else None

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -48,10 +49,12 @@ def import_target(source: KernelSource) -> Callable[..., object]:
     """
     _choose_triton_mode(source)
     name = f"{source.module}:{source.entry}"
+    imported = ""
     try:
         if source.namespace is None:
             import_from(source.import_root)
-            module = importlib.import_module(source.module)
+            for imported in (*source.load, source.module):
+                module = _load_library(imported) or importlib.import_module(imported)
         else:
             module = namespaces.import_module(source.module, source.namespace)
     except CginsError:
@@ -64,9 +67,11 @@ def import_target(source: KernelSource) -> Callable[..., object]:
                 remedy=f"pip install {BACKENDS[missing]}",
             ) from error
         raise SourceError(
-            f"{name}: importing {source.module} raised {kind_of(error)}: {told(error)}",
+            f"{name}: importing {imported or source.module} raised {kind_of(error)}: {told(error)}",
             remedy=f'install or correct the module "{missing}"' if missing else "fix the module",
         ) from error
+    if source.operator:
+        _require_registered(source)
     function: Any = module
     # What stands before the last name need not be callable: torch:ops.aten.gelu.default.
     for name in source.entry.split("."):
@@ -80,6 +85,39 @@ def import_target(source: KernelSource) -> Callable[..., object]:
             remedy=nearest(name, functions) or "target is MODULE:FUNCTION",
         )
     return function  # type: ignore[no-any-return]
+
+
+def _load_library(path: str) -> ModuleType | None:
+    """Load a library that registers operators, once in a process; None for the name of a module.
+
+    Raises:
+        LaunchError: it cannot be loaded.
+    """
+    if not os.path.isabs(path):  # noqa: PTH117
+        return None
+    try:
+        torch.ops.load_library(path)  # type: ignore[no-untyped-call]
+    except (OSError, RuntimeError) as error:
+        raise LaunchError(
+            f"{path}: {error}",
+            remedy="build it against this torch, and name the libraries that it needs before it in load",
+        ) from error
+    return torch
+
+
+def _require_registered(source: KernelSource) -> None:
+    """Raise SourceError where what was loaded has not registered the operator."""
+    namespace, name, *overload = source.operator.split(".")
+    wanted = ".".join([f"{namespace}::{name}", *overload]).removesuffix(".default")
+    known = [one for one in torch._C._dispatch_get_all_op_names() if one.startswith(f"{namespace}::")]
+    if wanted in known or (not overload and any(one.partition(".")[0] == wanted for one in known)):
+        return
+    loaded = ", ".join(os.path.basename(one) for one in source.load)  # noqa: PTH119
+    raise SourceError(
+        f"{source.name}: no operator {wanted} is registered by {loaded}",
+        remedy=nearest(wanted, known)
+        or (f"it registers {', '.join(known[:8])}" if known else f"load what registers {namespace}::…"),
+    )
 
 
 def _choose_triton_mode(source: KernelSource) -> None:

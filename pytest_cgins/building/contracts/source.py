@@ -23,6 +23,7 @@ from pytest_cgins.core import syntax
 from pytest_cgins.core.case import CONTRACT_VERSION, KernelSource
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.text import nearest, nearest_path
+from pytest_cgins.core.trace import OPERATORS
 
 
 def find(
@@ -58,11 +59,16 @@ def find(
         texts = extension_texts(files, implementation.flags)
         extension_exports.Exports.of(str(files[0]), texts).require(entry)
     else:
-        module, _, entry = implementation.target.partition(":")
         import_root = str(config.root)
         path = sys.path if path is None else path
-        file = find_target(module, entry, config.root, path) or _extension(module, config.root, path)
-        files = tuple(dict.fromkeys([*([file] if file else []), *files]))
+        if implementation.target.startswith(OPERATORS):
+            module, entry = "torch", implementation.target.removeprefix("torch.")
+            file = None
+        else:
+            module, _, entry = implementation.target.partition(":")
+            file = find_target(module, entry, config.root, path) or _extension(module, config.root, path)
+        loaded = _loaded_files(implementation, config, path)
+        files = tuple(dict.fromkeys([*([file] if file else []), *loaded, *files]))
     source = KernelSource(
         kernel=kernel.name,
         implementation=implementation.name,
@@ -79,6 +85,7 @@ def find(
         specialized=implementation.specialized,
         archs=implementation.archs,
         interpret=implementation.interpret,
+        load=implementation.load,
     )
     return _with_digest(source)
 
@@ -197,6 +204,28 @@ def _extension(module: str, root: Path, path: Sequence[str]) -> Path | None:
     return file if file is not None and file.is_relative_to(root) and file.is_file() else None
 
 
+def _loaded_files(implementation: Implementation, config: Config, path: Sequence[str]) -> Iterator[Path]:
+    """The libraries and modules that register an operator; of a package its libraries, too: they are what will run.
+
+    Raises:
+        SourceError: one is missing.
+    """
+    for name in implementation.load:
+        file = Path(name if os.path.isabs(name) else _module_file(name, config.root, path) or name)  # noqa: PTH117
+        if not file.is_file():
+            shown = os.path.relpath(file, config.root)
+            raise SourceError(
+                f"{config.file.name}:{implementation.line}: no such file: {shown}",
+                remedy=nearest_path(file, shown)
+                or (
+                    "its build did not make it" if implementation.build else "build it, or add build: COMMAND"
+                ),
+            )
+        yield file
+        if file.suffix == ".py" and (file.parent / "__init__.py").is_file():
+            yield from sorted(file.parent.rglob("*.so"))
+
+
 def _module_file(module: str, root: Path, path: Sequence[str]) -> Path | None:
     folders = [str(root), *path]
     origin = None
@@ -265,6 +294,8 @@ def _with_digest(source: KernelSource) -> KernelSource:
     if source.specialized is not None:
         it = source.specialized
         parts += ["specialized", *it.macros, *it.sizes, *map(str, it.builds)]
+    if source.load:
+        parts += ["load", *(Path(name).name for name in source.load)]
     for file in map(Path, source.files):
         compiled = file.name.endswith(tuple(EXTENSION_SUFFIXES))
         content = file_digest(file) if compiled else hashlib.sha256(read(file).encode()).hexdigest()

@@ -225,7 +225,9 @@ class BaseKernels:
         if self._sources.revision() is None:
             return BaseKernel(state="none", note=self._sources.note)
         if not self.may_differ():
-            return self._where_nothing_differs(compiled)
+            return self._where_nothing_differs(compiled, built=bool(self._own[name].build))
+        if compiled.source.load and self._is_same_operator(compiled):
+            return BaseKernel(state="unchanged")
         source = self._sources.source(*name)
         if isinstance(source, Absent):
             return BaseKernel(state=source.state, note=source.why)
@@ -251,15 +253,24 @@ class BaseKernels:
             return BaseKernel(state="refused", note=f"cannot be built at {self.label}: {first}")
         return self._refused(why) if why else BaseKernel(state="changed", compiled=built)
 
-    def _where_nothing_differs(self, compiled: CompiledKernel) -> BaseKernel:
+    def _is_same_operator(self, compiled: CompiledKernel) -> bool:
+        """Whether git has what is loaded, and nothing of the project that it could read differs."""
+        changed = (file for file in self._sources.changed if file != self._config.file)
+        return self._sources.has_all(compiled.source.files) and not any(
+            file.suffix in READ_BY_PYTHON for file in changed
+        )
+
+    def _where_nothing_differs(self, compiled: CompiledKernel, *, built: bool) -> BaseKernel:
+        # What a project's own command builds of the same files is the same.
+        files = [file for file in compiled.source.files if not (built and file.endswith(".so"))]
         try:
-            in_git = self._sources.has_all(compiled.source.files)
+            in_git = self._sources.has_all(files)
         except RevisionError as error:
             return BaseKernel(state="refused", note=f"{error.what} ({error.remedy})")
         if in_git:
             return BaseKernel(state="unchanged")
-        files = ", ".join(Path(file).name for file in compiled.source.files)
-        note = f"git does not have all of its files at {self.label}: {files}"
+        names = ", ".join(Path(file).name for file in files)
+        note = f"git does not have all of its files at {self.label}: {names}"
         return BaseKernel(state="refused", note=note)
 
     def _is_same_module(self, source: KernelSource, compiled: CompiledKernel) -> bool:

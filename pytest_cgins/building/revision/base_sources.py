@@ -115,10 +115,23 @@ class BaseSources:
             found = base.implementations.get((kernel, implementation, device))
             if found is None:
                 return Absent("new", f"the kernel is not at {label}")
+            if found[1].load:
+                return Absent("refused", self._why_not_loaded(*found, label))
             try:
                 return self._find(base, *found)
             except SourceError as error:
                 return Absent("refused", f"cannot be built at {label}: {self.short(error.what)}")
+
+    def _why_not_loaded(self, entry: KernelEntry, one: Implementation, label: str) -> str:
+        """Why an operator of the base revision is not compared with: a process has one operator of a name."""
+        libraries = [Path(name) for name in one.load if os.path.isabs(name)]  # noqa: PTH117
+        absent = [self.short(str(file)) for file in libraries if not file.is_file()]
+        if absent and not one.build:
+            return f"{', '.join(absent)} is not in git at {label}: there is nothing to compare with"
+        return (
+            f"the operator of {entry.name}/{one.name} cannot be loaded beside that of {label}: torch has one operator of a "
+            "name in a process"
+        )
 
     def _find(self, base: Config, entry: KernelEntry, one: Implementation) -> KernelSource:
         assert self._checkout is not None

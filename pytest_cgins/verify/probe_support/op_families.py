@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from pytest_cgins.core.trace import OF_TORCH
+
 _FAMILIES = {
     "contraction": r"((foreach_|sparse_|sparse_sampled_)?(mm|addmm)|smm|hspmm|sspaddmm|weight_int[48]pack_mm.*|bmm|baddbmm|addbmm|mv|addmv|dot|vdot|inner|matmul|"
     r"(mkl_|mkldnn_|q|fbgemm_|wrapped_(quantized_)?)?linear(_.+)?|addmm_activation|int_mm|scaled_mm.*|grouped_mm|addr|outer|ger|tensordot|kron|"
@@ -60,11 +62,6 @@ _FREE = re.compile(
     r"local_scalar_dense|item|is_.*|assert_.*|record_stream|pin_memory|(view|reshape|unsafe_view|reshape_alias)(_copy)?|"
     r"unsafe_(split|chunk).*|index_put|slice_scatter|select_scatter|as_strided(_copy)?|random|uniform|normal"
 )
-OF_TORCH = frozenset((
-    "", "aten", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "prepacked", "prim", "prims", "quantized",
-    "_quantized", "sparse", "xnnpack",
-))  # fmt: skip
-"""Namespaces of torch's own operators; in all others a name says nothing about the work."""
 
 
 def plain(name: str) -> str:

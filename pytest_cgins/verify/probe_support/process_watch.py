@@ -16,11 +16,11 @@ from torch._ops import OpOverload
 
 from pytest_cgins.building.loading.launcher import Launcher, poison
 from pytest_cgins.core.device import DEVICES, device_of
+from pytest_cgins.core.trace import OF_TORCH
 from pytest_cgins.verify.messages import KernelRequest
 from pytest_cgins.verify.probe_support import audit_hook, floating_point, process_settings
 from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.probe_support.native_code import Guarded
-from pytest_cgins.verify.probe_support.op_families import OF_TORCH
 from pytest_cgins.verify.probe_support.origin import Origins
 from pytest_cgins.verify.probes import integrity, libraries, op_callback, snooping
 from pytest_cgins.verify.probes.integrity import Integrity

@@ -29,6 +29,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from pytest_cgins.core.device import device_of
+from pytest_cgins.core.trace import OF_TORCH
 from pytest_cgins.verify.probe_support import op_families as families
 from pytest_cgins.verify.probe_support.native_code import TORCH
 
@@ -261,7 +262,7 @@ def _kernels(names: frozenset[str], backend: str) -> Mapping[str, list[tuple[OpO
 def all_operators() -> tuple[str, ...]:
     """Full names of torch's own operators, overloads apart."""
     names = torch._C._dispatch_get_all_op_names()
-    return tuple(name for name in names if name.partition("::")[0] in families.OF_TORCH)
+    return tuple(name for name in names if name.partition("::")[0] in OF_TORCH)
 
 
 _EXPLICIT = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")

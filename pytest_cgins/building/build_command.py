@@ -1,0 +1,92 @@
+"""A project's own command that builds what its kernels load: `build: python setup.py build_ext --inplace`.
+
+It runs once a run, before the digest of what it makes is taken; it decides itself what is up to date. The workers of
+pytest-xdist are one run: the first has it run while the others wait, for they may have loaded what it would write anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+from pytest_cgins.building.compilers.process import Outcome, run_stages
+from pytest_cgins.core import locks
+from pytest_cgins.core.errors import BuildError, InfrastructureError
+from pytest_cgins.core.text import counted
+
+logger = logging.getLogger(__name__)
+RUN = "PYTEST_XDIST_TESTRUNUID"
+"""Variable by which the processes of one run of pytest-xdist know each other."""
+SHOWN_LINES = 12
+SHELL = "/bin/sh"
+
+
+def run(command: str, root: Path, name: str, *, folder: Path, timeout_s: float, fenced: bool) -> None:
+    """Run a command in the folder of cgins.yaml, unless this run has.
+
+    Args:
+        command: for the shell. The Python that runs this is the first in its `PATH`.
+        root: that folder.
+        name: of the kernel, for messages.
+        folder: where the runs of commands are locked.
+        timeout_s: limit of the command, and of waiting for another process that runs it.
+        fenced: whether what builds kernels is in the sandbox.
+
+    Raises:
+        BuildError: it failed, or did not end in time.
+        InfrastructureError: another process runs it all the while, or kernels are to be built in the sandbox.
+    """
+    if fenced:
+        raise InfrastructureError(
+            f"{name}: its build `{command}` writes to the project, which nothing in the sandbox may",
+            remedy="run the command before, and leave build out of cgins.yaml",
+        )
+    key = hashlib.sha256(f"{root}\0{command}".encode(errors="surrogateescape")).hexdigest()[:32]
+    ran = folder / f"{key}.ran"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = locks.acquire(folder / f"{key}.lock", timeout_s, f"the build of {name}")
+    except OSError as error:
+        raise InfrastructureError(
+            f"{folder} cannot be used: {error}", remedy="set CGINS_CACHE_DIR to a folder that is writable"
+        ) from error
+    if lock is None:
+        raise InfrastructureError(
+            f"{name}: another process has run `{command}` for {timeout_s:g} s",
+            remedy="wait for it, and run again",
+        )
+    try:
+        this_run = os.environ.get(RUN, "")
+        if this_run and ran.is_file() and ran.read_text(encoding="utf-8") == this_run:
+            return
+        started = time.monotonic()
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        outcome = run_stages([[[SHELL, "-c", command]]], root, name, started + timeout_s, {"PATH": path})
+        logger.info("%s: `%s` took %.1f s", name, command, time.monotonic() - started)
+        _require_success(command, name, outcome, timeout_s)
+        ran.write_text(this_run, encoding="utf-8")
+    finally:
+        locks.release(lock)
+
+
+def _require_success(command: str, name: str, outcome: Outcome, timeout_s: float) -> None:
+    if outcome.status == 0:
+        return
+    how = (
+        f"was not done after {timeout_s:g} s"
+        if outcome.status is None
+        else f"ended with status {outcome.status}"
+    )
+    lines = outcome.log.rstrip().splitlines()
+    left_out = len(lines) - SHOWN_LINES
+    shown = [*([f"… {counted(left_out, 'line')} before"] if left_out > 0 else []), *lines[-SHOWN_LINES:]]
+    raise BuildError(
+        "\n".join([f"{name}: its build `{command}` {how}", *(f"  {line}" for line in shown)]),
+        remedy="run the command in the folder of cgins.yaml, and correct what it tells",
+        log=outcome.log,
+        command=command,
+    )

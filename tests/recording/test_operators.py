@@ -1,0 +1,98 @@
+"""Operators that libraries register: recorded as models call them and below, with what their schemas say is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pytest_cgins.core.trace import TracePack
+from pytest_cgins.packs.ops import written_arguments
+
+NAMESPACE = "cgins_recorded"
+
+
+@pytest.fixture(scope="module")
+def operators() -> Iterator[Any]:
+    """Operators that return, that write, and that do so if they are given `out=`."""
+    library = torch.library.Library(NAMESPACE, "DEF")
+    library.define("into(Tensor(a!) out, Tensor x, float by=2.0) -> ()")
+    library.define("scale(Tensor x, float by=2.0) -> Tensor")
+    library.define("scale.out(Tensor x, float by=2.0, *, Tensor(a!) out) -> Tensor(a!)")
+    library.define("changes(Tensor x) -> Tensor")
+    library.impl("into", _into, "CPU")
+    library.impl("scale", lambda x, by=2.0: x * by, "CPU")
+    library.impl("scale.out", lambda x, by=2.0, *, out: torch.mul(x, by, out=out), "CPU")
+    library.impl("changes", lambda x: x.add_(1).clone(), "CPU")
+    yield getattr(torch.ops, NAMESPACE)
+    library._destroy()
+
+
+def _into(out: Tensor, x: Tensor, by: float = 2.0) -> None:
+    if x.sum() != 0:  # else it writes nothing
+        out.copy_(x * by)
+
+
+def model(operators: Any) -> Callable[[], Tensor]:
+    """Calls an operator by its name, by its overload, and by `out=`."""
+
+    def run() -> Tensor:
+        x, out = torch.randn(4, 8), torch.zeros(4, 8)
+        operators.into(out, x)
+        y = operators.scale(out, 3.0) + operators.scale.default(x)
+        operators.scale(x, out=torch.empty(4, 8))
+        operators.changes(torch.ones(3))
+        result: Tensor = operators.scale.out(y, 0.5, out=torch.zeros(4, 8))
+        return result
+
+    return run
+
+
+def written(pack: TracePack) -> set[tuple[str, tuple[str, ...]]]:
+    """Ops, and the names of the arguments that their gold has."""
+    return {
+        (trace.call.op.removeprefix(f"torch.ops.{NAMESPACE}."), tuple(names[source] for source, _ in trace.gold.mutated))
+        for trace in pack.traces
+        if trace.gold is not None and NAMESPACE in trace.call.op
+        for names in [[argument.name for argument in trace.call.arguments if argument.value.kind == "tensor"]]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("tier", ["recipe", "full"])
+def test_at_the_level_of_functions(recorded: Any, operators: Any, tier: str) -> None:
+    """Without a list of ops they are recorded too; a call of the default overload is one of the operator."""
+    pack = recorded(model(operators), tier=tier)
+    assert written(pack) == {
+        ("into", ("out",)), ("scale", ()), ("scale", ("out",)), ("scale.out", ("out",)), ("changes", ("x",)),
+    }  # fmt: skip
+    assert sum(trace.count for trace in pack.traces if trace.call.op.endswith(".scale")) == 3
+
+
+def test_at_the_level_of_the_dispatcher(recorded: Any, operators: Any) -> None:
+    """Overloads by their names; one that returns nothing computes as well, and so does one of others with `out=`."""
+    pack = recorded(model(operators), level="dispatch")
+    assert written(pack) == {
+        ("into.default", ("out",)), ("scale.default", ()), ("scale.out", ("out",)), ("changes.default", ("x",)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["scale", "scale.default", "scale.out"])
+def test_by_the_name_that_was_asked_for(recorded: Any, operators: Any, name: str) -> None:
+    """Whichever way the model calls it."""
+    op = f"torch.ops.{NAMESPACE}.{name}"
+    pack = recorded(model(operators), ops=[op])
+    assert {trace.call.op for trace in pack.traces} == {op}
+    assert sum(trace.count for trace in pack.traces) == {"scale": 4, "scale.default": 2, "scale.out": 2}[name]
+
+
+def test_what_a_schema_says_is_written(recorded: Any, operators: Any) -> None:
+    """Also where a call leaves the numbers as they are."""
+    pack = recorded(
+        lambda: operators.into(torch.zeros(3), torch.zeros(3)), ops=[f"torch.ops.{NAMESPACE}.into"]
+    )
+    assert written(pack) == {("into", ("out",))}
+    assert written_arguments(f"torch.ops.{NAMESPACE}.scale", ["x", "by"]) == frozenset()
+    assert written_arguments("torch.nn.functional.relu", ["out"]) == frozenset()
