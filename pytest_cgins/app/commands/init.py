@@ -34,6 +34,13 @@ def add_parsers(subparsers: Subparsers) -> None:
         choices=("cpu", "cuda"),
         default="cuda",
     )
+    option(
+        parser,
+        "--github OWNER/NAME@COMMIT  write the workflows that gate pull requests and comment on them instead (default: the "
+        "commit that pip installed)",
+        nargs="?",
+        const="",
+    )
     flag(parser, "--force  replace files that are there")
     flag(parser, "--all  list all that is left out")
 
@@ -42,17 +49,20 @@ def init(args: argparse.Namespace) -> int:
     """Write the files; 1 if no kernel can be entered."""
     if not args.folder.is_dir():
         raise ConfigError(f"{args.folder} is not a folder", remedy="name the folder of the repository")
+    if args.github is not None:
+        _write(args.folder, files.workflows(args.folder, args.github), force=args.force)
+        print("next      merge both: GitHub reads the workflow that comments from the default branch")
+        return 0
     plan = make_plan(scan(args.folder))
     _print(plan, everything=args.all)
     if not plan.entries:
         print("nothing was written → write cgins.yaml by hand: name the op that a kernel replaces")
         return 1
     _write(args.folder, files.project_files(plan, args.device), force=args.force)
-    modules = [entry.function.module for entry in plan.entries if isinstance(entry.function, Definition)]
-    roots = sorted({str(plan.scan.roots[module.partition(".")[0]]) for module in modules} - {"."})
-    path = f"PYTHONPATH={':'.join(roots)} " if roots else ""
+    own = [entry.function.file for entry in plan.entries if isinstance(entry.function, Definition)]
+    words = filter(None, ["python -m pytest --cgins", files.import_roots(own)])
     where = "" if args.folder == Path() else f"cd {args.folder} && "
-    print(f"next      {where}python {files.SCRIPT} && {path}python -m pytest --cgins")
+    print(f"next      {where}python {files.SCRIPT} && {' '.join(words)}")
     return 0
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from importlib import metadata
 from itertools import groupby
+from pathlib import Path
 
 from pytest_cgins.app.init.known_ops import examples
 from pytest_cgins.app.init.plan import Entry, Plan
-from pytest_cgins.app.init.scan import Definition
+from pytest_cgins.app.init.scan import SOURCE_ROOTS, Definition
+from pytest_cgins.config import load_without_traces
 from pytest_cgins.core.device import DeviceName
+from pytest_cgins.core.errors import ConfigError
 
 CONFIG, ADAPTERS, SCRIPT = "cgins.yaml", "cgins_kernels.py", "record_cgins.py"
 _SCRIPT = '''"""Records calls of the ops that the kernels of cgins.yaml replace: python {script}. Written by `cgins init`; edit it."""
@@ -44,6 +49,70 @@ if __name__ == "__main__":
                 calls(dtype, rows, columns)
         model()
 '''
+_GATE = """name: Kernels
+on: [pull_request]
+permissions: {{contents: read}}
+jobs:
+  gate:
+    uses: {owner}/.github/workflows/gate.yml@{commit}
+"""
+_COMMENT = """on: {{workflow_run: {{workflows: [Kernels], types: [completed]}}}}
+permissions: {{actions: read, contents: read, pull-requests: write}}
+jobs: {{comment: {{uses: {owner}/.github/workflows/comment.yml@{commit}}}}}
+"""
+
+
+def workflows(folder: Path, action: str) -> dict[str, str]:
+    """Names and texts of the workflows that gate pull requests and comment on them.
+
+    Args:
+        folder: of the repository, with its `cgins.yaml`.
+        action: `OWNER/NAME@COMMIT` of pytest-cgins; "" for what is installed here.
+
+    Raises:
+        ConfigError: there is no `cgins.yaml`, or the commit is not known or not whole.
+    """
+    action = action or _installed_from()
+    named = re.fullmatch(r"(?P<owner>[\w.-]+/[\w.-]+)@(?P<commit>[0-9a-f]{40})", action)
+    if named is None:
+        raise ConfigError(
+            f"the action is {action!r}, not OWNER/NAME@COMMIT"
+            if action
+            else "which pytest-cgins the workflows use is not known",
+            remedy="cgins init --github OWNER/pytest-cgins@COMMIT, with all 40 digits of a commit that you have reviewed",
+        )
+    given = []
+    implementations = [
+        one for kernel in load_without_traces(folder / CONFIG).kernels for one in kernel.implementations
+    ]
+    if any(one.device == "cuda" for one in implementations):
+        given += ['runner: \'["self-hosted", "gpu"]\'', 'python-version: ""']
+    if (folder / "requirements.txt").is_file():
+        given.append("requirements: requirements.txt")
+    if path := import_roots(
+        one.sources[0].relative_to(folder.absolute()) for one in implementations if one.sources
+    ):
+        given.append(f"pytest-args: {json.dumps(path)}")
+    with_line = f"    with: {{{', '.join(given)}}}\n" if given else ""
+    return {
+        ".github/workflows/cgins.yml": _GATE.format_map(named.groupdict()) + with_line,
+        ".github/workflows/cgins-comment.yml": _COMMENT.format_map(named.groupdict()),
+    }
+
+
+def _installed_from() -> str:
+    """The commit that pip installed this from, if it was one of GitHub's; "" otherwise."""
+    text = metadata.distribution("pytest-cgins").read_text("direct_url.json")
+    origin = json.loads(text or "{}")
+    named = re.search(r"github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?$", str(origin.get("url")))
+    commit = origin.get("vcs_info", {}).get("commit_id")
+    return f"{named[1]}@{commit}" if named and commit else ""
+
+
+def import_roots(files: Iterable[Path]) -> str:
+    """The option of pytest with which modules are found that are not imported from the repository's own folder."""
+    roots = sorted({file.parts[0] for file in files} & set(SOURCE_ROOTS))
+    return f"-o pythonpath={' '.join(roots)}" if roots else ""
 
 
 def project_files(plan: Plan, device: DeviceName) -> dict[str, str]:

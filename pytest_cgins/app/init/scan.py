@@ -43,6 +43,8 @@ PASSED_BY = frozenset(
     ]
 )
 """Folders whose kernels nobody ships; those whose names begin with a dot are passed by, too."""
+SOURCE_ROOTS = ("python", "src")
+"""Folders that packages are imported from, besides the repository's own."""
 _PRUNED = frozenset({"build", "dist", "node_modules", "site-packages", "__pycache__"})
 _MOST_BYTES = 2**20
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -202,7 +204,7 @@ def _module_of(repository: Path, file: Path) -> tuple[Path, str]:
     folder = file.parent
     while (repository / folder / "__init__.py").is_file() and folder != Path():
         folder = folder.parent
-    if folder == file.parent and folder.parts[:1] not in (("src",), ("python",)):
+    if folder == file.parent and folder.parts[:1] not in [(root,) for root in SOURCE_ROOTS]:
         folder = Path()  # a folder without __init__.py is a package as well
     parts = file.with_suffix("").relative_to(folder).parts
     return folder, ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)

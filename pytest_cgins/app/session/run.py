@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shlex
 import time
@@ -133,7 +134,7 @@ class GateSession:
             timeout_s=option("--cgins-timeout"),
             isolation=option("--cgins-isolation"),
             sandbox=self._sandbox,
-            environment=pinning.of(self.config),
+            environment={**_search_path(self.config), **pinning.of(self.config)},
             probes=option("--cgins-probes"),
             sanitize=option("--cgins-sanitize") or (),
             builds=self.builds.ahead,
@@ -392,3 +393,13 @@ def _sandbox(config: pytest.Config) -> Sandbox | None:
     except SandboxUnavailable as error:
         raise pytest.UsageError(str(error)) from error
     return made
+
+
+def _search_path(config: pytest.Config) -> dict[str, str]:
+    """PYTHONPATH of workers: they find modules where pytest's option `pythonpath` has this process find them."""
+    folders = [str(folder) for folder in config.getini("pythonpath")]
+    return (
+        {"PYTHONPATH": os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])}
+        if folders
+        else {}
+    )

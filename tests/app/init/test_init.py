@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -143,12 +142,12 @@ def test_a_repository_is_gated_as_init_wrote_it(repository: Path, cgins: Command
     )
     assert "left out  src/fastops/ops/basic.py _rope_kernel: " in done.stdout
     assert done.stdout.endswith(
-        "next      python record_cgins.py && PYTHONPATH=src python -m pytest --cgins\n"
+        "next      python record_cgins.py && python -m pytest --cgins -o pythonpath=src\n"
     )
     subprocess.run([sys.executable, "record_cgins.py"], cwd=repository, check=True)
     gate = subprocess.run(
-        [sys.executable, "-m", "pytest", "--cgins", "--cgins-no-timing", "-rA", "-k", "8x96 and not mish and not bf16"],
-        cwd=repository, env={**os.environ, "PYTHONPATH": "src"}, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "pytest", "--cgins", "-o", "pythonpath=src", "--cgins-no-timing", "-rA", "-k", "8x96 and not mish and not bf16"],
+        cwd=repository, capture_output=True, text=True, check=False,
     )  # fmt: skip
     passed = re.findall(r"^PASSED cgins.yaml::(\w+)/(cpu-\w+)/init/(f\d+)", gate.stdout, re.MULTILINE)
     assert gate.returncode == 0, gate.stdout
