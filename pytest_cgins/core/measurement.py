@@ -5,8 +5,11 @@ Times are in nanoseconds a call. A ratio is time over time: above 1 the kernel t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import MaxLen
 
 from pytest_cgins.core.document_base import Document
 
@@ -135,6 +138,34 @@ class Comparison(Document):
     """The second test; None where there was none, as in older reports."""
 
 
+TUNED_TEXT = 300
+"""Characters of a text about an autotuner, which comes from the kernel's process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedConfig(Document):
+    """What an autotuner has chosen in one process."""
+
+    kernel: Annotated[str, MaxLen(TUNED_TEXT)]
+    """Function that it launches."""
+    key: Annotated[str, MaxLen(TUNED_TEXT)]
+    """Values that it chose for: those of its key, and dtypes."""
+    config: Annotated[str, MaxLen(TUNED_TEXT)]
+    """Its choice, as the library writes it: `BLOCK: 128, num_warps: 4, …`."""
+    configs: int
+    """Configs that it has."""
+
+    def unlike(self, others: Iterable[TunedConfig]) -> str:
+        """How another process chose for the same key; "" if it chose the same, or did not choose."""
+        texts = {choice.config for choice in others if (choice.kernel, choice.key) == (self.kernel, self.key)}
+        other = next((text for text in sorted(texts) if text != self.config), "")
+        return (
+            f"the autotuner of {self.kernel} is unstable: it chose {self.config} in one process and {other} in another"
+            if other
+            else ""
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline(Document):
     """A call's work compared with what the device was measured to do."""
@@ -199,6 +230,10 @@ class Measurement(Document):
     """Wall time of the measurement, copies, warm-up and capture included."""
     confirmation: Measurement | None = None
     """Measurement in a fresh process, where the first one found the kernel slower or below its floor."""
+    tuned: tuple[TunedConfig, ...] = ()
+    """What the kernel's autotuners chose where it was timed."""
+    base_tuned: tuple[TunedConfig, ...] = ()
+    """What the base's chose, or were given: the notes say which."""
     notes: tuple[str, ...] = ()
     """What a reader must know: a fallback that was taken, a warm cache."""
 

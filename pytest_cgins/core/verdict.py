@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Literal
 
 from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.measurement import TunedConfig
 
 
 class Status(str, Enum):
@@ -98,6 +99,7 @@ class Reason(str, Enum):
     ALIGNMENT_DEPENDENT = "alignment-dependent"
     LOW_PRECISION = "low-precision"
     HIDDEN_BY_PRECISION = "hidden-by-precision"
+    WRONG_CONFIG = "wrong-config"
     WRONG_AFTER_TIMING = "wrong-after-timing"
     TOO_FAST = "too-fast"
     L2_CARVE_OUT = "l2-carve-out"
@@ -204,7 +206,7 @@ GOLD_ALONE = "no reference is named: the recorded gold alone tells what is right
 """Note of a case that is held against nothing else."""
 PROBES = (
     "on_stream", "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "plain_outputs",
-    "op_callback", "libraries", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "arguments", "layouts",
+    "autotuner", "op_callback", "libraries", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "arguments", "layouts",
     "special_values", "second_precision", "after_timing", "content_cache", "physical_floor",
     "l2_carve_out", "memcheck", "racecheck", "initcheck", "synccheck",
 )  # fmt: skip
@@ -238,6 +240,8 @@ class Correctness(Document):
     """What a reader must know: a rule that does not apply, a reference that is not fp64."""
     probes: tuple[Probe, ...] = ()
     """One a probe that was switched on."""
+    tuned: tuple[TunedConfig, ...] = ()
+    """What the kernel's autotuners chose where it was verified."""
 
     @property
     def passed(self) -> bool:

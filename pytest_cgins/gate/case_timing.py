@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import CompiledKernel
-from pytest_cgins.core.measurement import ArmName, Measurement
+from pytest_cgins.core.measurement import ArmName, Measurement, TunedConfig
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.clock_check import OutsideClock
 from pytest_cgins.run import kernel_timing
@@ -248,28 +248,30 @@ class CaseTiming:
             sampler.measurement(),
             seconds=seconds,
             base_revision=task.revision if "base" in opened.arms else "",
+            tuned=opened.tuned,
+            base_tuned=opened.base_tuned,
             uncalibrated=self._noise(_ns_per_call(opened)).why if "base" in opened.arms else "",
         )
         return Timed(measurement, reply, opened.launch_ns, opened.refused, disputed=disputed)
 
-    def _disputed(
-        self, task: TimingTask, prepared: Prepared, sampler: BlockSampler
-    ) -> tuple[Reason, str] | None:
+    def _disputed(self, task: TimingTask, opened: Opened, sampler: BlockSampler) -> tuple[Reason, str] | None:
         """What speaks against the times of arms that nothing was proven slower than: a false clock may come out undecided."""
-        clock = OutsideClock(prepared, lambda arm, calls: self._repeat(task, arm, calls))
+        clock = OutsideClock(opened, lambda arm, calls: self._repeat(task, arm, calls))
         passing = [test.against for test in sampler.comparisons() if test.outcome != "slower"]
         for arm in passing:
             if text := clock.dispute(arm, sampler.upper_ratio(arm)):
                 return Reason.TAMPERING, text
         base = task.request.base
-        if "base" in passing and base and self._fresh and (text := self._slowdown(task, base, clock)):
+        if "base" in passing and base and self._fresh and (text := self._slowdown(task, base, clock, opened)):
             return Reason.SLOWS_BASE, text
         return None
 
-    def _slowdown(self, task: TimingTask, base: CompiledKernel, clock: OutsideClock) -> str:
+    def _slowdown(self, task: TimingTask, base: CompiledKernel, clock: OutsideClock, opened: Opened) -> str:
         """How the base is slower beside the kernel than in a process that this was never in."""
         # A graph and a loop of the same calls take different times.
-        alone = _without_the_kernel(task, base, fenced=clock.prepared.method == "fenced-loop")
+        alone = _without_the_kernel(
+            task, base, fenced=opened.method == "fenced-loop", tuned=opened.base_tuned
+        )
         try:
             other = OutsideClock(self._opened(alone, 1.0), lambda arm, calls: self._repeat(alone, arm, calls))
             return clock.slowdown(other, lambda: self._runs.stopped(task.role))
@@ -389,9 +391,11 @@ def _ns_per_call(prepared: Prepared) -> float:
     return 1e9 * prepared.batch_seconds["kernel"] / max(1, prepared.calls["kernel"])
 
 
-def _without_the_kernel(task: TimingTask, base: CompiledKernel, *, fenced: bool = False) -> TimingTask:
+def _without_the_kernel(
+    task: TimingTask, base: CompiledKernel, *, fenced: bool = False, tuned: tuple[TunedConfig, ...] = ()
+) -> TimingTask:
     """The base in the place of the kernel, in a process of its own."""
-    request = replace(task.request, kernel=base, base=None, compile=False, fenced=fenced)
+    request = replace(task.request, kernel=base, base=None, compile=False, fenced=fenced, tuned=tuned)
     return replace(task, role=task.role + BASE_ONLY, kernel=task.request.kernel.key, request=request)
 
 

@@ -37,7 +37,7 @@ from pytest_cgins.gate import input_digests
 from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.gate.reference_requests import ReferenceRequests
 from pytest_cgins.gate.reference_worker import ReferenceWorker
-from pytest_cgins.gate.timing_stage import TimingOptions, TimingStage, with_roofline
+from pytest_cgins.gate.timing_stage import TimingOptions, TimingStage, with_roofline, with_tuning_notes
 from pytest_cgins.gate.verification_stage import (
     AFTER_TIMING,
     UNINSTRUMENTED,
@@ -558,6 +558,7 @@ class Evaluator:
         entry, measured = self._requests.entry(case), outcome.timing.measurement
         draw = partial(with_roofline, measured, pairs[0][0], entry, case)
         measured = self._peaks.roofline(case.device, measured, draw)
+        measured = with_tuning_notes(measured, verified.correctness.tuned)
         outcome = replace(outcome, timing=replace(outcome.timing, measurement=measured))
         correctness = outcome.timing.merged(verified.correctness)
         correctness = self._verification.called_elsewhere(correctness, prepared, compiled)

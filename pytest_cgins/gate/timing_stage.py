@@ -12,7 +12,7 @@ from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.measurement import Measurement, TunedConfig
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, Timed, TimingTask
@@ -76,6 +76,14 @@ def with_roofline(
         peaks=peaks,
     )
     return replace(measurement, roofline=found, notes=(*measurement.notes, *notes))
+
+
+def with_tuning_notes(measurement: Measurement, verified: tuple[TunedConfig, ...]) -> Measurement:
+    """A measurement that tells where autotuners chose otherwise in another process, in which the kernel was verified or timed."""
+    again = measurement.confirmation
+    others = (*verified, *(again.tuned if again is not None else ()))
+    notes = filter(None, (choice.unlike(others) for choice in measurement.tuned))
+    return replace(measurement, notes=(*measurement.notes, *dict.fromkeys(notes)))
 
 
 class TimingStage:

@@ -49,6 +49,7 @@ class Blinding:
         return KernelAnswers(
             sets=tuple(replace(answer, name=self._name(answer.name)) for answer in answers.sets),
             deviations=tuple(replace(answer, name=self._name(answer.name)) for answer in answers.deviations),
+            tuned=answers.tuned,
             observed=observed,
         )
 

@@ -271,6 +271,7 @@ def _joined(first: Reply[KernelAnswers], second: Reply[KernelAnswers]) -> Reply[
         sets=(*ours.sets, *theirs.sets),
         deviations=(*ours.deviations, *theirs.deviations),
         observed={**theirs.observed, **ours.observed, **_both(ours.observed, theirs.observed)},
+        tuned=ours.tuned or theirs.tuned,
     )
     count, others = len(ours.sets), len(theirs.sets)
     buffers = (

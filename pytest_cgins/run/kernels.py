@@ -10,6 +10,7 @@ from pytest_cgins.building.loading.callable import LoadedKernel, load
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import LaunchError
+from pytest_cgins.verify.probes.autotuner import Autotuners
 
 
 class KernelCache:
@@ -46,6 +47,8 @@ class KernelCache:
                 )
             with around():
                 self._loaded[compiled.key] = load(compiled)
+            if compiled.source.interpret:
+                Autotuners().choose_first()
         return self._loaded[compiled.key]
 
 

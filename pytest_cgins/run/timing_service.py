@@ -25,7 +25,7 @@ from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import ProtocolError
-from pytest_cgins.core.measurement import ArmName
+from pytest_cgins.core.measurement import ArmName, TunedConfig
 from pytest_cgins.core.tensors import Kept, pack
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs.backward import is_derived, whole
@@ -67,6 +67,7 @@ from pytest_cgins.verify.probes import (
     snooping,
 )
 from pytest_cgins.verify.probes.after_timing import ObservedAnswer
+from pytest_cgins.verify.probes.autotuner import Autotuners
 from pytest_cgins.verify.probes.l2_carve_out import CarveOut
 
 _SHOWN = 300
@@ -181,6 +182,8 @@ class _Opened:
         # A recorded context may have torch import Triton, which has to know before whether it interprets.
         self._watch = Watch(self._probes & {integrity.NAME, snooping.NAME}, request)
         self._ended = False
+        self._tuned: tuple[TunedConfig, ...] = ()
+        self._base_tuned: tuple[TunedConfig, ...] = ()
         try:
             with self._watch.loading():
                 kernel = kernels.load(request.kernel)
@@ -203,6 +206,7 @@ class _Opened:
                     self._carve_out.settle(self._copies[0].once_more)
                     self._peak_nbytes = self._peak()
                     self._copies[0].take(self._copies[0].content)
+                    tuning_notes = self._tune(request.base, request.tuned)
                     # Before anything is captured: results of calls outside of the graphs would take their place.
                     self._host_ns = self._host_times(arms, rotation.copies)
                     self._timer, self._notes = self.device.make_timer(
@@ -213,6 +217,7 @@ class _Opened:
                         fenced=request.fenced,
                         require_replays=lambda: self._require_replays(arms, contents),
                     )
+            self._notes = (*self._notes, *tuning_notes)
             self._repeats = after_timing.Repeats()
             self._looked = time.monotonic()
             self._cold = rotation.is_cold(self._timer.distinct_calls)
@@ -233,6 +238,8 @@ class _Opened:
             cold=self._cold,
             notes=tuple(self._notes),
             refused=self._refused,
+            tuned=self._tuned,
+            base_tuned=self._base_tuned,
             peak_nbytes=self._peak_nbytes,
         )
 
@@ -338,6 +345,16 @@ class _Opened:
         if compiled:
             self._add("compile", arms, lambda: self._compile_arm(turns))
         return arms
+
+    def _tune(self, base: CompiledKernel | None, given: Sequence[TunedConfig]) -> tuple[str, ...]:
+        """Have autotuners choose before anything is timed, kernel and base alike, or as in another process; notes."""
+        namespace = base.source.namespace.name if base is not None and base.source.namespace else ""
+        tuners = Autotuners()
+        tuners.give(given)
+        self._tuned = tuners.chosen("" if namespace else None)
+        notes = tuners.give(self._tuned, namespace) if namespace else ()
+        self._base_tuned = tuners.chosen(namespace) if namespace else ()
+        return notes
 
     def _hold(self, copy: TimedCopy) -> list[tuple[ObservedAnswer, list[torch.Tensor]]]:
         """Two answers in memory of the kernel's own, whose tensors stay its user's, and what they are now.

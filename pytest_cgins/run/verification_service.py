@@ -18,6 +18,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.measurement import TunedConfig
 from pytest_cgins.core.tensors import pack
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs.ops import trust
@@ -50,6 +51,7 @@ from pytest_cgins.verify.messages import (
 from pytest_cgins.verify.probe_support.process_watch import Watch
 from pytest_cgins.verify.probe_support.rerun import Deviation
 from pytest_cgins.verify.probes import (
+    autotuner,
     fresh_memory,
     integrity,
     late_work,
@@ -141,10 +143,12 @@ class VerificationService:
             for inputs, trial, (answer, _) in zip(sets, bound, answers, strict=True)
             if isinstance(trial, SetTrial) and not answer.error and not inputs.once
         ]
+        tuners = autotuner.Autotuners()
+        tuned = tuners.chosen()
         again = (
             _Again([], _not_run(_AGAIN))
             if self.fatal
-            else self._again(ran, ran_well, request, threads, meter)
+            else self._again(ran, ran_well, request, threads, meter, tuners=tuners)
         )
         answers = [(again.revised.get(answer.name, answer), buffer) for answer, buffer in answers]
         observed = again.facts
@@ -152,7 +156,7 @@ class VerificationService:
             observed[memory_use.NAME] = meter.facts()
         seen = {**watch.observed(), **observed}
         self.fatal = self.fatal or watch.spent
-        return _result(answers, again.deviations, seen)
+        return _result(answers, again.deviations, seen, tuned)
 
     @serves(CheckOperator)
     def check_operator(
@@ -208,6 +212,8 @@ class VerificationService:
         request: RunKernel,
         threads: Threads,
         meter: Meter,
+        *,
+        tuners: autotuner.Autotuners,
     ) -> _Again:
         """Run the kernel again as the probes want; what deviates from its first answers, and facts by probe.
 
@@ -240,6 +246,8 @@ class VerificationService:
                     changed = answer.inputs_changed or tuple(trial.inputs_changed())
                     revised[answer.name] = replace(answer, overrun=overrun, inputs_changed=changed)
                     self.fatal = self.fatal or bool(overrun)
+            if autotuner.NAME in probes and trials and not self.fatal:
+                deviations += map(_deviation, tuners.deviations(trials[0]))
             if fresh_memory.NAME in probes and self.fatal:
                 facts |= _not_run([fresh_memory.NAME])
             elif fresh_memory.NAME in probes:
@@ -264,17 +272,23 @@ class _Again:
 
 
 def _result(
-    answers: Sequence[_Answer], deviations: Sequence[_Deviant], observed: Facts
+    answers: Sequence[_Answer],
+    deviations: Sequence[_Deviant],
+    observed: Facts,
+    tuned: tuple[TunedConfig, ...] = (),
 ) -> tuple[KernelAnswers, list[Buffer]]:
     result = KernelAnswers(
         sets=tuple(answer for answer, _ in answers),
         deviations=tuple(answer for answer, _ in deviations),
         observed=observed,
+        tuned=tuned,
     )
     return result, [buffer for _, buffer in (*answers, *deviations)]
 
 
-_AGAIN = (late_work.NAME, memory_leak.NAME, repeat.NAME, fresh_memory.NAME, on_stream.NAME)
+_AGAIN = (
+    late_work.NAME, memory_leak.NAME, repeat.NAME, autotuner.NAME, fresh_memory.NAME, on_stream.NAME,
+)  # fmt: skip
 _NOT_RUN = RaisedError(
     kind="NotRun",
     message="not run: an earlier set of inputs had broken the process",
@@ -331,6 +345,7 @@ def _deviation(deviation: Deviation) -> _Deviant:
         tensors=header,
         error=deviation.error,
         reused=deviation.reused,
+        about=deviation.about,
     )
     return answer, packed
 

@@ -188,6 +188,7 @@ class JudgeService:
             power=prepared.power(tolerance),
             notes=(*prepared.notes, *on_stream.notes(observed.get(on_stream.NAME))),
             probes=results.probes(),
+            tuned=request.answers.tuned,
         )
         return Judgement(correctness), []
 
@@ -442,6 +443,7 @@ class _Answers:
                 given=unpack(deviant.tensors, buffer, self.device),
                 error=deviant.error.message if deviant.error else "",
                 reused=deviant.reused,
+                about=deviant.about,
             )
 
 

@@ -21,7 +21,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case, CompiledKernel, OperatorCheck
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import ProtocolError
-from pytest_cgins.core.measurement import ARM_LETTERS, ArmName
+from pytest_cgins.core.measurement import ARM_LETTERS, ArmName, TunedConfig
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.core.verdict import Check, Correctness, Probe, Reason
@@ -38,6 +38,7 @@ Facts = dict[str, Any]
 """What probes saw, by probe: checked by `verify.probe_verdicts`."""
 _Text = Annotated[str, MaxLen(2**17)]
 """Twice what `building.loading.exceptions` leaves of a kernel's own words."""
+_Tuned = Annotated[tuple[TunedConfig, ...], MaxLen(64)]
 _Batch = Annotated[int, Ge(1), Le(10**9)]
 _Ns = Annotated[float, Ge(1e-9), Le(1e18)]
 """Other numbers are no clock's."""
@@ -219,6 +220,8 @@ class DeviantAnswer(Document):
     """What the kernel raised instead."""
     reused: bool = False
     """See `Deviation`."""
+    about: _Text = ""
+    """See `Deviation`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +234,8 @@ class KernelAnswers(Document):
     """Answers that differ from them."""
     observed: Facts = field(default_factory=dict)
     """What probes saw."""
+    tuned: _Tuned = ()
+    """What autotuners chose."""
 
 
 # ---- a kernel that is timed
@@ -260,6 +265,8 @@ class OpenTiming(KernelRequest):
     """Factor for the length of batches."""
     fenced: bool = False
     """Whether a GPU is timed by loops between fences."""
+    tuned: tuple[TunedConfig, ...] = ()
+    """What autotuners are to choose, where that was chosen elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +281,10 @@ class Opened(Prepared, Document):
     """Why arms that were wanted are not there, by arm."""
     peak_nbytes: Annotated[int, Ge(0)] | None = None
     """Memory that a call of the kernel takes at its peak beyond its inputs; None on a CPU."""
+    tuned: _Tuned = ()
+    """What the kernel's autotuners chose."""
+    base_tuned: _Tuned = ()
+    """What the base's chose, or were given."""
 
     def __post_init__(self) -> None:
         arms = tuple(arm for arm in ARM_LETTERS if arm in self.arms)

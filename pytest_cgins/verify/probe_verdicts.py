@@ -23,6 +23,7 @@ from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.messages import RaisedError, SetAnswer
 from pytest_cgins.verify.probes import (
     arguments,
+    autotuner,
     content_cache,
     integrity,
     l2_carve_out,
@@ -79,6 +80,8 @@ class DeviatingAnswer:
     """What the kernel raised instead; "" if nothing."""
     reused: bool = False
     """For `late_work`: a later call's answer lies on the same memory. For `fresh_memory`: see `verify.probes.fresh_memory`."""
+    about: str = ""
+    """For `autotuner`: the config."""
 
 
 @dataclass(slots=True)
@@ -200,7 +203,9 @@ class ProbeResults:
     def add_rerun(self, second: DeviatingAnswer) -> None:
         """An answer that was given later, or to the same tensors with other numbers."""
         on = inputs_phrase(second.expected.name)
-        if second.error:
+        if second.probe == autotuner.NAME:
+            self._config(second, on)
+        elif second.error:
             message = f"run again on the {on}, the kernel raised {second.error}"
             self.trip(second.probe, message, Reason.NOT_REPEATABLE)
         elif second.probe == "late_work":
@@ -217,6 +222,19 @@ class ProbeResults:
         elif not self._may_differ(second):
             message = f"two answers to the same {on} differ ({_differing(second)}){self._repeatable(second)}"
             self.trip(second.probe, message)
+
+    def _config(self, second: DeviatingAnswer, on: str) -> None:
+        """An answer with a config that the kernel's autotuner may choose."""
+        if second.error:
+            self.trip(autotuner.NAME, f"with {second.about}, the kernel raised {second.error} ({on})")
+        elif not second.given:
+            self.not_run[autotuner.NAME] = second.about[:_SHOWN]
+        elif not self._right(second):
+            message = f"with {second.about}, which the autotuner may choose, the answer is wrong ({on}; {_differing(second)})"
+            self.trip(
+                autotuner.NAME,
+                f"{message}\n→ correct the kernel for it, or take it out of the autotuner's configs",
+            )
 
     def _fresh_memory(self, second: DeviatingAnswer, on: str) -> None:
         if self._right(second):

@@ -105,6 +105,8 @@ class Deviation:
     """What the kernel raised instead."""
     reused: bool = False
     """For `late_work`: the answer to a later set lies on the same memory. For `fresh_memory`: see there."""
+    about: str = ""
+    """For `autotuner`: the config."""
 
 
 def attempt(run: Callable[[], _Result]) -> tuple[_Result | list[Any], RaisedError | None]:

@@ -1,0 +1,179 @@
+"""Probe `autotuner`: whichever config a Triton autotuner may choose, the answer is right.
+
+An autotuner times its configs in the first call and keeps the fastest; which that is may differ from process to process.
+Here it is made to choose each in turn. What it chose by itself is told, and stands in reports. `triton.runtime.autotuner`
+is looked up where a kernel has imported it, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from pytest_cgins.building.loading.exceptions import kind_of
+from pytest_cgins.core.bitwise import all_same
+from pytest_cgins.core.measurement import TUNED_TEXT, TunedConfig
+from pytest_cgins.core.text import counted
+from pytest_cgins.verify.probe_support.rerun import Deviation, RerunnableCall, attempt
+
+NAME = "autotuner"
+MOST_S = 20.0
+"""For all configs of a case: a run takes a millisecond, but on a GPU a config may have to be compiled."""
+MOST_TOLD = 64
+"""Choices that a process tells."""
+_CANNOT_RUN = ("OutOfResources", "CompileTimeAssertionFailure", "PTXASError")
+"""Errors by which an autotuner takes a config out of its choice."""
+
+
+class Autotuners:
+    """The autotuners of the modules that this process has loaded."""
+
+    def __init__(self) -> None:
+        module: Any = sys.modules.get("triton.runtime.autotuner")
+        self._tuners: list[Any] = []
+        if module is not None:
+            objects = (item for item in gc.get_objects() if issubclass(type(item), module.Autotuner))
+            self._tuners = sorted(objects, key=lambda tuner: (_module(tuner), _name(tuner)))
+
+    def choose_first(self) -> None:
+        """Have each choose its first config: Triton's own timer wants a GPU's driver, also where it interprets."""
+        for tuner in self._tuners:
+            if getattr(tuner, "_do_bench", None) is None:
+                tuner.do_bench = _call_once
+
+    def chosen(self, namespace: str | None = None) -> tuple[TunedConfig, ...]:
+        """What they have chosen where there is a choice.
+
+        Args:
+            namespace: of the base revision's modules, for theirs alone; "" for those that are nobody's; None for all.
+        """
+        return tuple(
+            TunedConfig(
+                kernel=_text(_name(tuner)), key=_text(key), config=_text(config), configs=len(tuner.configs)
+            )
+            for tuner in self._used(namespace)
+            for key, config in _choices(tuner)
+        )[:MOST_TOLD]
+
+    def give(self, choices: Iterable[TunedConfig], namespace: str | None = None) -> tuple[str, ...]:
+        """Make autotuners choose as others did where they have the same configs; notes on those that had not.
+
+        Otherwise a difference of times would be that of two choices, made by timings, and not of two sources.
+
+        Args:
+            choices: what others chose.
+            namespace: of the autotuners, as for `chosen`.
+        """
+        wanted = {(choice.kernel, choice.key): choice for choice in choices}
+        notes = []
+        for tuner in self._used(namespace):
+            name, configs = _name(tuner), {_text(config): config for config in tuner.configs}
+            for key, config in _choices(tuner):
+                choice = wanted.get((_text(name), _text(key)))
+                if choice is None or choice.config == _text(config):
+                    continue
+                if choice.config not in configs or choice.configs != len(configs):
+                    notes.append(
+                        f"the autotuner of {name} has other configs than at the base revision: each chose for itself"
+                    )
+                    continue
+                tuner.cache[key] = configs[choice.config]
+                notes.append(
+                    f"the autotuner of {name} chose {_text(config)} at the base revision, which was given the kernel's: {choice.config}"
+                )
+        return tuple(dict.fromkeys(notes))
+
+    def deviations(self, trial: RerunnableCall) -> Iterator[Deviation]:
+        """Run a trial with each config that could be chosen; what differs from its first answer."""
+        ends = time.monotonic() + MOST_S
+        tuners = self._used()
+        with ExitStack() as stack:
+            offered = [stack.enter_context(_choosing(tuner, None)) for tuner in tuners]
+            attempt(trial.again)
+        for tuner, configs in zip(tuners, offered, strict=True):
+            for index, config in enumerate(configs):
+                about = f"config {config} of {_name(tuner)}"
+                if time.monotonic() > ends:
+                    left = len(configs) - index
+                    yield Deviation(
+                        NAME,
+                        trial.name,
+                        (),
+                        about=f"{counted(left, 'config')} of {_name(tuner)}: not run, {MOST_S:g} s were over",
+                    )
+                    return
+                with _choosing(tuner, config):
+                    tensors, error = attempt(trial.again)
+                if (
+                    error is not None
+                    and error.kind == "LaunchError"
+                    and any(name in error.message for name in _CANNOT_RUN)
+                ):
+                    continue
+                if error is not None or not all_same(tensors, trial.answer):
+                    yield Deviation(NAME, trial.name, tensors, error, about=about)
+
+    def _used(self, namespace: str | None = None) -> list[Any]:
+        """Those that have chosen."""
+        return [
+            tuner
+            for tuner in self._tuners
+            if len(tuner.configs) > 1 and _choices(tuner) and (namespace is None or _is_in(tuner, namespace))
+        ]
+
+
+@contextmanager
+def _choosing(tuner: Any, wanted: Any) -> Iterator[list[Any]]:
+    """Meanwhile an autotuner chooses one config, if it can, and else its first; gives those that it chooses from."""
+    names = ("cache", "cache_results", "configs_timings", "best_config", "_bench")
+    kept = {name: vars(tuner)[name] for name in names if name in vars(tuner)}
+    offered: list[Any] = []
+
+    def bench(*_args: Any, config: Any, **_meta: Any) -> list[float]:
+        if config not in offered:
+            offered.append(config)
+        return [0.0 if wanted is not None and config == wanted else 1.0] * 3
+
+    tuner.cache, tuner.cache_results, tuner._bench = {}, False, bench
+    try:
+        yield offered
+    finally:
+        for name in names:
+            vars(tuner).pop(name, None)
+        vars(tuner).update(kept)
+
+
+def _call_once(call: Any, quantiles: Sequence[float] = (), **_options: Any) -> list[float]:
+    call()
+    return [1.0] * max(1, len(quantiles))
+
+
+def _choices(tuner: Any) -> list[tuple[Any, Any]]:
+    """Keys and configs; [] for an autotuner that keeps them in a way of its own."""
+    cache: Any = getattr(tuner, "cache", None)
+    try:
+        return list(cache.items()) if hasattr(cache, "items") else []
+    except Exception:  # noqa: BLE001 - a library's own cache
+        return []
+
+
+def _text(value: object) -> str:
+    return str(value)[:TUNED_TEXT]
+
+
+def _name(tuner: Any) -> str:
+    return str(getattr(getattr(tuner, "base_fn", None), "__name__", kind_of(tuner)))
+
+
+def _module(tuner: Any) -> str:
+    return str(getattr(getattr(tuner, "base_fn", None), "__module__", ""))
+
+
+def _is_in(tuner: Any, namespace: str) -> bool:
+    """Whether it is in the base's modules; for "" whether it is in nobody's."""
+    prefix = f"{namespace}." if namespace else "_cgins_base_"
+    return _module(tuner).startswith(prefix) == bool(namespace)
