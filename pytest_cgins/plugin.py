@@ -137,7 +137,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     option(
         "--cgins-base-env ENV  compare with the kernels of ENV, another environment: a virtual environment, NAME=VALUE, "
-        "a wheel, a folder to import from, the root of a container, or several of them in one string"
+        "a wheel, a library, a folder to import from, the root of a container, or several of them in one string"
     )
     option("--cgins-env ENV  build and run the kernels under test in ENV, not in this environment")
     option(

@@ -6,6 +6,7 @@ One is told of by words as in a shell, in any order:
     'NVCC_APPEND_FLAGS=-Xptxas -O1'      a variable, such as CUDA_HOME or TRITON_PTXAS_PATH
     dist/kernels-1.2.whl                 a wheel: unpacked, and imported from before all else
     build/lib                            any other folder, imported from before all else
+    old/libops.so                        a library, loaded in place of the one of this name that cgins.yaml loads
     /srv/containers/cuda-12.8            the root folder of a container, with its Python
 
 What builds there is a process of that Python, so that compilers, headers and versions are found as a program of that
@@ -29,6 +30,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_cgins.building.build import DEFAULT_TIMEOUT_S, build
+from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.core import atomic, documents, errors
 from pytest_cgins.core.case import CompiledKernel, KernelSource
@@ -41,7 +43,8 @@ THIS = "."
 """The word for this process's own environment."""
 ASK_LIMIT_S = 180.0
 """A first import of torch from a cold disk takes minutes."""
-_PYTHONS = ("bin/python", "bin/python3", "usr/bin/python3", "usr/local/bin/python3")
+_PYTHONS = ("bin/python", "bin/python3")
+_PYTHONS_OF_ROOTS = ("usr/local/bin/python3", "usr/bin/python3", "opt/conda/bin/python3")
 _LENT = ("pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions")
 """Packages that our modules need in a worker, and that the other environment may lack."""
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -49,6 +52,11 @@ _ASK = (
     "import json, sys; from importlib.util import find_spec; print(json.dumps([list(sys.version_info[:2]), "
     "[name for name in ('torch', 'pydantic', 'annotated_types') if find_spec(name)]]))"
 )
+_ENTER = (
+    'root=$1; count=$2; shift 2; while [ $count -gt 0 ]; do mkdir -p "$root$1" && mount --rbind "$1" "$root$1" || exit 1; '
+    'shift; count=$((count - 1)); done; exec chroot "$root" "$@"'
+)
+"""Shows folders of this machine in a root, then has it run a command."""
 _FIRST = "import sys; sys.path[:1] == [''] and sys.path.pop(0); "
 
 
@@ -62,6 +70,8 @@ class OtherEnvironment:
     """Runs its Python."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Added to this process's."""
+    libraries: tuple[str, ...] = ()
+    """Loaded in place of those of the same names."""
     path: str = ""
     """What a program of its Python begins with, so that it finds our package and no other of ours."""
 
@@ -77,7 +87,7 @@ class OtherEnvironment:
             CginsError: as `building.build.build`.
         """
         if source.contract == "python":
-            return build(source)
+            return build(self._with_libraries(source))
         answer = self._run(
             "from pytest_cgins.building.other_environment import answer_build; "
             f"answer_build({documents.dump(source)!r})",
@@ -89,6 +99,18 @@ class OtherEnvironment:
         kind = getattr(errors, told.error, CginsError)
         more = {"log": told.log, "command": told.command} if issubclass(kind, BuildError) else {}
         raise kind(f"{told.what}\n(built in {self.text})", remedy=told.remedy, **more)
+
+    def _with_libraries(self, source: KernelSource) -> KernelSource:
+        """A source whose libraries are those of this environment, as far as it names some."""
+        own = {Path(library).name: library for library in self.libraries}
+        load, files = (
+            tuple(own.get(Path(name).name, name) for name in names) for names in (source.load, source.files)
+        )
+        if load == source.load:
+            return source
+        contents = [source.digest, *(file_digest(name) or "" for name in load if name in own.values())]
+        digest = hashlib.sha256("\0".join(contents).encode()).hexdigest()
+        return replace(source, load=load, files=files, digest=digest)
 
     def describe(self, device: str) -> Environment:
         """What kernels run on there.
@@ -157,6 +179,7 @@ def read(text: str, folder: Path) -> OtherEnvironment:
         )
     variables: dict[str, str] = {}
     imports: list[str] = []
+    libraries: list[str] = []
     command: tuple[str, ...] = ()
     for word in words:
         path = folder / Path(word).expanduser()
@@ -167,13 +190,15 @@ def read(text: str, folder: Path) -> OtherEnvironment:
             variables[variable[1]] = variable[2]
         elif path.suffix == ".whl" and path.is_file():
             imports.append(str(_unpacked(path)))
+        elif path.suffix == ".so" and path.is_file():
+            libraries.append(str(path.resolve()))
         elif python := _python_of(path):
             command = python
         elif path.is_dir():
             imports.append(str(path.resolve()))
         else:
             raise ConfigError(
-                f"environment {text!r}: {word!r} is no folder, Python, wheel or NAME=VALUE",
+                f"environment {text!r}: {word!r} is no folder, Python, wheel, library or NAME=VALUE",
                 remedy="name a virtual environment (python -m venv FOLDER), a wheel, or a variable",
             )
     if imports:
@@ -183,7 +208,12 @@ def read(text: str, folder: Path) -> OtherEnvironment:
     kept = hashlib.sha256("\0".join([str(folder), text]).encode()).hexdigest()[:16]
     variables.setdefault("TRITON_CACHE_DIR", str(atomic.cache_folder("triton-environments") / kept))
     text = "this environment" if words == [THIS] else text
-    other = OtherEnvironment(text=text, command=command or (sys.executable,), variables=variables)
+    other = OtherEnvironment(
+        text=text,
+        command=command or (sys.executable,),
+        variables=variables,
+        libraries=tuple(libraries),
+    )
     return replace(other, path=_path_of(other))
 
 
@@ -191,11 +221,11 @@ def _python_of(path: Path) -> tuple[str, ...]:
     """The command of a virtual environment's Python, of a Python itself, or of one in a container's root; () for others."""
     if path.is_file() and os.access(path, os.X_OK) and path.suffix == "":
         return (str(path.absolute()),)
-    for name in _PYTHONS:
-        python = path / name
-        if path.is_dir() and os.access(python, os.X_OK):
+    is_root = (path / "usr").is_dir() and (path / "etc").is_dir()
+    for name in _PYTHONS_OF_ROOTS if is_root else _PYTHONS:
+        if os.access(path / name, os.X_OK):
             # Not resolved: by where it lies a Python knows that it is one of a virtual environment.
-            return _in_root(path, "/" + name) if name.startswith("usr/") else (str(python.absolute()),)
+            return _in_root(path, f"/{name}") if is_root else (str((path / name).absolute()),)
     return ()
 
 
@@ -205,18 +235,35 @@ def _in_root(root: Path, python: str) -> tuple[str, ...]:
     Raises:
         ConfigError: nothing on this machine can enter one.
     """
-    bubblewrap = shutil.which("bwrap")
-    if bubblewrap is None:
+    needed = [shutil.which(name) for name in ("unshare", "chroot", "mount")]
+    if None in needed:
         raise ConfigError(
-            f"{root}: bubblewrap, which enters a container's root, is not on PATH",
-            remedy="install it (apt install bubblewrap), or name a virtual environment",
+            f"{root}: unshare, chroot and mount, which enter a container's root, are not all on PATH",
+            remedy="install util-linux and coreutils, or name a virtual environment",
         )
-    ours = {str(Path(__file__).parents[2]), str(default_cache().parent), str(Path.cwd())}
-    shown = [word for folder in sorted(ours) for word in ("--bind", folder, folder)]
+    # Packages too, to which the folder with links to ours leads.
+    packages = {spec.origin for name in _LENT if (spec := find_spec(name)) and spec.origin}
+    ours = {
+        Path(__file__).parents[2],
+        default_cache().parent,
+        Path.cwd(),
+        *(Path(file).parents[1] for file in packages),
+    }
+    shown = ("/dev", "/proc", "/sys", "/tmp", *sorted(map(str, ours)))  # noqa: S108
+    as_root = () if os.getuid() == 0 else ("--map-root-user",)
     return (
-        bubblewrap, "--bind", str(root.resolve()), "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc",
-        "--ro-bind", "/sys", "/sys", "--bind", "/tmp", "/tmp", *shown, python,  # noqa: S108
-    )  # fmt: skip
+        "unshare",
+        "--mount",
+        *as_root,
+        "sh",
+        "-c",
+        _ENTER,
+        "sh",
+        str(root.resolve()),
+        str(len(shown)),
+        *shown,
+        python,
+    )
 
 
 def _unpacked(wheel: Path) -> Path:

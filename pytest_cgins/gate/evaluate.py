@@ -479,7 +479,16 @@ class Evaluator:
         Raises:
             EndedError: it is not there, or cannot be built.
         """
-        if self._elsewhere is None or not self._elsewhere.at_base:
+        if self._elsewhere is None:
+            return compiled
+        _, implementation = self.config.implementations[kernel_of(case)]
+        if implementation.build and not set(self._elsewhere.environment.libraries) & set(
+            compiled.source.load
+        ):
+            made = f"`{implementation.build}` makes one library for all environments"
+            remedy = f"name that of {self._elsewhere.environment.text} beside it: a path that ends in .so"
+            raise EndedError(Status.SKIPPED, Reason.NO_BASELINE, f"{made}\n→ {remedy}")
+        if not self._elsewhere.at_base:
             return compiled
         base = self._bases.of(*kernel_of(case), compiled)
         if base.state in ("new", "refused"):

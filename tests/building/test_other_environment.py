@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -13,6 +14,7 @@ from pytest_cgins.building import other_environment
 from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.building.contracts import source as sources
 from pytest_cgins.config import load
+from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import BuildError, CginsError, ConfigError
 
 RELU = """\
@@ -66,6 +68,33 @@ def test_an_environment_finds_no_package_of_ours_but_what_it_lacks(tmp_path: Pat
     other = other_environment.read("./python", tmp_path)
     program = "import torch, importlib.util as u; print(torch.HERE, u.find_spec('numpy'), bool(u.find_spec('pytest_cgins')))"
     assert other._run(program) == "True None True"
+
+
+def test_a_containers_root_is_entered(tmp_path: Path) -> None:
+    """Its Python runs in it, and sees our package, the project's folder and devices; this machine's root is one."""
+    python = next(name for name in other_environment._PYTHONS_OF_ROOTS if (Path("/") / name).is_file())
+    version = subprocess.run([f"/{python}", "--version"], capture_output=True, text=True, check=True).stdout
+    if version.split()[1].rpartition(".")[0] != f"{sys.version_info[0]}.{sys.version_info[1]}":
+        pytest.skip(f"the system's Python is another than this one: {version}")
+    packages = Path(pytest.__file__).parents[1]
+    other = other_environment.read(f"/ PYTHONPATH={packages}", tmp_path)
+    assert other.command[0] == "unshare"
+    assert other._run("import os, torch; print(os.path.realpath('/proc/self/exe'))").startswith("/usr/")
+
+
+def test_a_library_takes_the_place_of_the_one_of_its_name(tmp_path: Path) -> None:
+    """What a kernel loads is that of the environment, and so is its digest; other names stay."""
+    for folder, content in (("old", b"1"), ("new", b"2")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "libops.so").write_bytes(content)
+    source = KernelSource(
+        kernel="k", implementation="i", op="ops.k", device="cpu", contract="python", entry="ops.ops.k", schema="",
+        module="torch", load=(str(tmp_path / "new/libops.so"), "ops.meta"), files=(), digest="d",
+    )  # fmt: skip
+    built = other_environment.read("old/libops.so", tmp_path).build(source)
+    assert built.source.load == (str(tmp_path / "old/libops.so"), "ops.meta")
+    assert built.source.digest != source.digest
+    assert other_environment.read("A=1", tmp_path).build(source).source == source
 
 
 @pytest.mark.parametrize(

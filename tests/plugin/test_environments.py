@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from tests.repository import commit
+
 if TYPE_CHECKING:
     from conftest import Run
 
@@ -83,6 +85,20 @@ def test_what_another_environment_changes_is_told_of_each_kernel(
     assert environments["mended"]["base_status"] == "INCORRECT"
     assert environments["kept"]["same_sources"]
     assert "timed against KERNELS=old: 2 same" in done.out
+
+
+def test_sources_of_the_base_revision_run_in_its_environment(project: Path, run: Callable[..., Run]) -> None:
+    """A change of the source and one of the environment are compared together, where a revision is asked for."""
+    write(project, "kept")
+    commit(project)
+    module = project / "kernels.py"
+    module.write_text(
+        module.read_text().replace("def kept(input):", "def kept(input):\n    input.exp().exp().exp()")
+    )
+    done = run(project, *OPTIONS, "--cgins-base-env=KERNELS=old", "--cgins-baseline=HEAD")
+    (kept,) = done.evaluations().values()
+    assert kept["verdict"]["status"] == "SLOWER", done.out
+    assert not kept["environments"]["same_sources"]
 
 
 def test_the_command_compares_with_the_same_sources(project: Path) -> None:

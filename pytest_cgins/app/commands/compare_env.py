@@ -18,8 +18,8 @@ def add_parsers(subparsers: Subparsers) -> None:
         "compare-env  gate kernels in one environment against the same kernels in another",
         run,
         "Runs pytest --cgins on the kernels of ENV, compared with the same sources in BASE: answers, compile time, size, "
-        "registers, spills, memory and time. An environment is a virtual environment, NAME=VALUE, a wheel, a folder to "
-        "import from, the root of a container, or several of them in one string.",
+        "registers, spills, memory and time. An environment is a virtual environment, NAME=VALUE, a wheel, a library, a folder "
+        "to import from, the root of a container, or several of them in one string.",
     )
     option(parser, "base BASE  environment that is compared with; . is this one")
     option(parser, "env ENV  environment under test; . is this one")
