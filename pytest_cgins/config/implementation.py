@@ -102,7 +102,7 @@ def implementation(section: Section, op: str) -> Implementation:
     contract = fields.setdefault(
         "contract", "python" if "target" in section or "load" in section else "launcher"
     )
-    if fields.get("load") and is_registered(op):
+    if fields.get("load") and is_registered(op) and "@" not in op:
         fields.setdefault("target", op)
     device = fields.setdefault("device", _usual_device(sources, interpreted=fields.get("interpret", False)))
     if not device:

@@ -119,7 +119,9 @@ class KernelEntry:
 
         An operator of others is the very code that is gated: it does not judge itself.
         """
-        return self.reference.replace(":", ".") or ("" if is_registered(self.op) else self.op)
+        if self.reference:
+            return self.reference.replace(":", ".") + "".join(self.op.partition("@")[1:])
+        return "" if is_registered(self.op) else self.op
 
 
 def kernel(value: Value, gate: timing_gate.Settings) -> KernelEntry:

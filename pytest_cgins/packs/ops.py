@@ -388,5 +388,6 @@ def _unknown(op: str, prefix: str, part: str, parent: object) -> TraceError:
     near = difflib.get_close_matches(part, names, n=1) or difflib.get_close_matches(
         op.rpartition(".")[2], names, n=1
     )
-    remedy = f"did you mean {prefix}.{near[0]}?" if near else f"check the name; {prefix} was found"
+    last = "import first what registers it" if is_registered(op) else f"check the name; {prefix} was found"
+    remedy = f"did you mean {prefix}.{near[0]}?" if near else last
     return TraceError(f"no op is called {op}: {prefix} has no {part}", remedy=remedy)

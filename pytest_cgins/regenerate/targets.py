@@ -48,6 +48,13 @@ def choose(config: Config, evaluations: Iterable[Evaluation], wanted: Sequence[s
     for entry in config.kernels:
         for implementation in entry.implementations:
             statuses = found.get((entry.name, implementation.name, implementation.device), [])
+            if implementation.is_operator and implementation.contract == "python":
+                if entry.name in wanted:
+                    raise ConfigError(
+                        f"--cgins-regenerate={entry.name}: {entry.name}/{implementation.name} is an operator that its own build makes",
+                        remedy="enter its kernel with a contract of its own, as a launcher or module:function, and name that",
+                    )
+                continue
             goal = _goal(statuses, named=entry.name in wanted)
             word = FAILED if goal == "repair" else SLOW
             if goal is not None and (not wanted or entry.name in wanted or word in wanted):

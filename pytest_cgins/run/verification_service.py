@@ -21,6 +21,7 @@ from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.measurement import TunedConfig
 from pytest_cgins.core.tensors import pack
 from pytest_cgins.core.text import counted
+from pytest_cgins.core.verdict import Reason
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.run.kernels import (
     KernelCache,
@@ -170,7 +171,10 @@ class VerificationService:
         for op in {request.kernel.source.op, *(inputs.call.op for inputs in request.sets)}:
             trust(op)
         kernel = self._kernels.load(request.kernel)
-        return operator_checks.Operator(request, buffers, kernel).finding(request.check), []
+        finding = operator_checks.Operator(request, buffers, kernel).finding(request.check)
+        # A capture that failed leaves torch's allocator waiting for its end.
+        self.fatal = request.check == "graph" and finding.reason is not Reason.OK
+        return finding, []
 
     def _first(
         self,

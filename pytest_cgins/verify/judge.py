@@ -20,7 +20,7 @@ from pytest_cgins.config import Tolerance
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.device import DEVICES, device_of, torch_device
-from pytest_cgins.core.errors import ConfigError, PackError, ProtocolError, RandomOp, TraceError
+from pytest_cgins.core.errors import ProtocolError, TraceError
 from pytest_cgins.core.keep_running import PARENT, keep_running
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.session_report import Environment
@@ -336,19 +336,7 @@ class JudgeService:
         trace = opened.traces[case.trace_id]
         calls = (other.call for other in opened.traces.values() if other is not trace)
         others = [call for call in calls if call.op == trace.call.op]
-        if options.reference:  # from here on it is the op
-            trace = replace(trace, call=replace(trace.call, op=options.reference))
-            others = [replace(call, op=options.reference) for call in others]
-        try:
-            return prepare(trace, opened.reader, case.device, seed, options, others)
-        except TraceError as error:
-            if not options.reference or isinstance(error, PackError | RandomOp):
-                raise
-            raise ConfigError(
-                f"reference {options.reference} does not stand for {case.op}: {error.what}",
-                remedy="have it take the operator's arguments as the recorded call passes them, change the same ones, and return "
-                "the same",
-            ) from error
+        return prepare(trace, opened.reader, case.device, seed, options, others)
 
 
 def _distance(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

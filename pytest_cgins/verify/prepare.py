@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Declared, Tolerance
-from pytest_cgins.core.errors import ConfigError, RandomOp, ReplayError
+from pytest_cgins.core.errors import ConfigError, PackError, RandomOp, ReplayError, TraceError
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.trace import Context, OpCall, Trace
 from pytest_cgins.core.verdict import GOLD_ALONE, ForgeryCheck
@@ -146,7 +146,7 @@ def prepare(  # noqa: PLR0917
         others: what else was recorded of the op.
 
     Raises:
-        ConfigError: if the entry speaks of an argument that the call does not have.
+        ConfigError: if the entry speaks of an argument that the call does not have, or its reference is not of the op.
         PackError: if the pack's inputs cannot be read, or a recipe makes other bytes on this host.
         RandomOp: if the op draws random numbers, and nobody says which outputs these are.
         ReplayError: if torch does not run the recorded call on this device.
@@ -154,6 +154,8 @@ def prepare(  # noqa: PLR0917
     check_names(trace.call, options.declared)
     if options.gold_alone:
         return _by_gold_alone(trace, source, device, options)
+    if trace.call.op != options.reference != "":
+        return _by_reference(trace, source, device, seed, options, others)
     options = replace(options, declared=options.declared | declared_of(trace.call.op))
     semantics, key = semantics_for(trace.call, options.declared), f"{seed}/{trace.id}"
     drawn = _drawn(trace, semantics)
@@ -218,6 +220,31 @@ def prepare(  # noqa: PLR0917
         at_origin=lambda: _at_origin(trace, source),
         reference=options.reference,
     )
+
+
+def _by_reference(  # noqa: PLR0917
+    trace: Trace,
+    source: BlobSource,
+    device: str,
+    seed: int,
+    options: PrepareOptions,
+    others: Sequence[OpCall],
+) -> Preparation:
+    """`prepare` with a function that is the op from here on."""
+    op = options.reference
+    try:
+        return prepare(
+            replace(trace, call=replace(trace.call, op=op)),
+            source, device, seed, options, [replace(call, op=op) for call in others],
+        )  # fmt: skip
+    except TraceError as error:
+        if isinstance(error, PackError | RandomOp):
+            raise
+        raise ConfigError(
+            f"reference {op} does not stand for {trace.call.op}: {error.what}",
+            remedy="have it take the operator's arguments as the recorded call passes them, change the same ones, and return "
+            "the same",
+        ) from error
 
 
 def _by_gold_alone(trace: Trace, source: BlobSource, device: str, options: PrepareOptions) -> Preparation:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from pytest_cgins import config, record
+from pytest_cgins.core.case import OperatorCheck
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import GOLD_ALONE, Reason, Status
 from pytest_cgins.gate.cases import is_call_of, operator_checks
 from pytest_cgins.gate.evaluate import Evaluator
+from tests.forked_python import CGINS, ForkedPython
 
 MODULE = "cgins_gated_lib"
 LIBRARY = """\
@@ -62,7 +66,33 @@ KERNELS = f"""\
   halved: {GATED}, reference: 'reference:half'}}
   unlike: {GATED}, reference: 'reference:other'}}
   sampled: {{op: torch.ops.cgins_gated.plus, load: [cgins_gated_lib], device: cpu}}
+  interpreted:
+    op: torch.ops.cgins_gated.plus
+    reference: reference:plus
+    target: torch.ops.cgins_gated_triton.plus
+    load: [interpreted_ops]
+    device: cpu
+    interpret: true
   sampled_wrong: {{op: torch.ops.cgins_gated.plus, target: 'wrong:plus', device: cpu}}
+"""
+TRITON = """\
+import torch
+import triton
+import triton.language as tl
+from torch.library import triton_op, wrap_triton
+
+@triton.jit
+def _plus(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+@triton_op("cgins_gated_triton::plus", mutates_args=())
+def plus(x: torch.Tensor) -> torch.Tensor:
+    if not x.is_contiguous():
+        raise ValueError("contiguous tensors only")
+    y = torch.empty_like(x)
+    wrap_triton(_plus)[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), 1024)
+    return y
 """
 WRONG = """\
 def scale(out, x, by):
@@ -79,6 +109,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("operators")
     for name, text in {
         f"{MODULE}.py": LIBRARY.replace("FACTOR", "1"), "reference.py": REFERENCE, "scale.cpp": LAUNCHER, "wrong.py": WRONG,
+        "interpreted_ops.py": TRITON,
         "cgins.yaml": f"version: 1\ntraces: [traces]\nkernels:\n{KERNELS}",
     }.items():  # fmt: skip
         (folder / name).write_text(text)
@@ -98,9 +129,11 @@ def gate(folder: Path) -> Iterator[Callable[[str], Evaluation]]:
     """Evaluates the one case of a kernel."""
     with closing(Evaluator(config.load(folder / "cgins.yaml"), seed=1, timing=False)) as evaluator:
 
-        def evaluate(kernel: str) -> Evaluation:
+        def evaluate(kernel: str, check: OperatorCheck = "") -> Evaluation:
             (case,) = (one for one in evaluator.cases() if one.kernel == kernel)
-            return evaluator.evaluate(case)
+            if check:
+                assert [one.check for one in operator_checks(evaluator.config, case)] == [check]
+            return evaluator.evaluate(replace(case, check=check))
 
         yield evaluate
 
@@ -132,6 +165,13 @@ def test_gold_alone_finds_what_is_wrong(gate: Callable[[str], Evaluation], kerne
     """A thousandth and a hundredth are far beyond what another order of sums makes."""
     found = gate(kernel)
     assert (found.verdict.status, found.verdict.reason) == (Status.INCORRECT, Reason.GOLD_MISMATCH)
+
+
+def test_an_operator_of_triton_in_its_interpreter(gate: Callable[..., Evaluation]) -> None:
+    """It is right, and registered right as far as real memory tells: fake tensors the interpreter cannot run."""
+    assert gate("interpreted").verdict.status is Status.PASSED
+    checked = gate("interpreted", "schema").verdict
+    assert (checked.status, checked.message) == (Status.PASSED, "")
 
 
 def test_a_reference_that_computes_something_else(gate: Callable[[str], Evaluation]) -> None:
@@ -177,6 +217,21 @@ def test_a_reference_that_is_not_there(folder: Path, reference: str, what: str, 
 def test_overloads_by_other_names(op: str, recorded: str, is_its: bool) -> None:
     """A pack of the dispatch level has overloads; a kernel of the operator is gated on all of them."""
     assert is_call_of(recorded, op) is is_its
+
+
+def test_an_audit_runs_the_reference(folder: Path, tmp_path: Path, forked_python: ForkedPython) -> None:
+    """`cgins traces audit` knows operators that no library has registered by the functions that stand for them."""
+    project = Path(shutil.copytree(folder, tmp_path / "project"))
+    scale, plus = (
+        f"{{op: torch.ops.cgins_gated.{name}, reference: 'reference:{name}', source: scale.cpp}}"
+        for name in ("scale", "plus")
+    )
+    (project / "cgins.yaml").write_text(
+        f"version: 1\ntraces: [traces]\nkernels:\n  a: {scale}\n  b: {plus}\n"
+    )
+    done = forked_python.run([*CGINS, "traces", "audit", "traces"], cwd=project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 traces, 0 weak" in done.stdout
 
 
 def test_which_checks_an_operator_gets(folder: Path) -> None:

@@ -40,7 +40,7 @@ def _planted(
 ) -> None:
     """Define an operator in C++'s manner: a schema, an implementation of a backend, a fake one."""
     _library.define(f"{name}{schema}")
-    _library.impl(name, kernel, "CompositeExplicitAutograd" if more.pop("everywhere", False) else "CPU")
+    _library.impl(name, kernel, "CPU")
     if fake is not None:
         torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_library)
     OPERATORS[name] = Planted(finds=finds, **more)
@@ -134,6 +134,27 @@ def _custom(name: str, finds: Mapping[OperatorCheck, str], factor: float | None)
 _custom("right_custom", {}, 2)
 _custom("custom_without_autograd", {"autograd": "no-autograd"}, None)
 _custom("wrong_gradient", {"autograd": "wrong-gradient"}, 3)
+
+
+def _on_gpu(name: str, finds: Mapping[OperatorCheck, str], kernel: Callable[..., Any]) -> None:
+    _library.define(f"{name}{FUNCTIONAL}")
+    _library.impl(name, kernel, "CUDA")
+    ON_GPU[name] = Planted(finds=finds)
+
+
+_staged: dict[tuple[int, ...], Tensor] = {}
+
+
+def _staged_when_called(x: Tensor) -> Tensor:
+    if not torch.cuda.is_current_stream_capturing():
+        _staged[tuple(x.shape)] = x.clone()
+    return _staged[tuple(x.shape)] * 2
+
+
+ON_GPU: dict[str, Planted] = {}
+_on_gpu("right_on_gpu", {}, twice)
+_on_gpu("stages_when_called", {"graph": "stale-replay"}, _staged_when_called)
+_on_gpu("reads_on_host", {"graph": "not-capturable"}, lambda x: x * (2 + 0 * int(x.sum().item())))
 
 
 @torch.library.custom_op(f"{NAMESPACE}::right_custom_into", mutates_args=("out",))

@@ -294,3 +294,27 @@ def test_allclose_of_zero_tolerance_takes_equal_numbers() -> None:
     bound = rules.allclose(torch.tensor([0.0, 1.0]), Tolerance(kind="explicit"))
     assert rules.assess(torch.tensor([0.0, 1.0]), bound).share == 0.0
     assert not rules.assess(torch.tensor([1e-30, 1.0]), bound).passed
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_gold_alone_admits_other_orders_of_sums_and_no_mistakes(dtype: torch.dtype) -> None:
+    """One answer is all that is known: split sums and plain loops pass, a factor of 1.02 and a dropped term do not."""
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(shape, generator=generator).to(dtype) for shape in ((16, 1024), (1024, 24)))
+    gold = (x @ w).reshape(-1)
+    bound = rules.against_gold(gold, rules.of_gold(gold), None, exact_patterns=True)
+
+    def passes(answer: torch.Tensor) -> bool:
+        return rules.assess(answer.to(dtype).reshape(-1), bound).passed
+
+    parts = [a.float() @ b.float() for a, b in zip(x.split(32, 1), w.split(32), strict=True)]
+    loop = torch.zeros(16, 24)
+    for part in parts:
+        loop += part
+    assert passes(loop)
+    assert passes(torch.stack(parts[::-1]).sum(0))
+    assert passes(x.double() @ w.double())
+    assert not passes(1.02 * gold.double())
+    assert not passes(x[:, 1:].double() @ w[1:].double())
+    assert not passes(gold.roll(1))
+    assert not passes(torch.zeros(384))

@@ -281,6 +281,7 @@ def _audit(
     reader: PackReader, folder: Path, args: argparse.Namespace
 ) -> tuple[list[TraceAudit], list[str], list[TraceError]]:
     """Audits, traces that draw random numbers, and what failed."""
+    from pytest_cgins.packs.ops import trust
     from pytest_cgins.verify.audit import audit as audit_trace
     from pytest_cgins.verify.messages import PrepareOptions
 
@@ -292,7 +293,12 @@ def _audit(
     for trace in reader.pack.traces:
         gating = [kernel for kernel in kernels if kernel.op == trace.call.op]
         for kernel in gating or [KernelEntry(name="", op=trace.call.op, implementations=())]:
-            options = PrepareOptions(declared=kernel.semantics, allow_tf32=kernel.allow_tf32)
+            reference = kernel.reference and kernel.judged_by
+            if reference:  # named in cgins.yaml, as no pack could
+                trust(reference)
+            options = PrepareOptions(
+                declared=kernel.semantics, allow_tf32=kernel.allow_tf32, reference=reference
+            )
             try:
                 found = audit_trace(
                     trace, reader, device,
@@ -314,7 +320,7 @@ def _kernels(folder: Path) -> list[KernelEntry]:
     config = load(file, require_traces=False, require_sources=False)
     if folder.resolve() not in [pack.resolve() for pack in config.traces]:
         return []
-    judged_by = attrgetter("op", "tolerance", "semantics", "allow_tf32")
+    judged_by = attrgetter("op", "reference", "tolerance", "semantics", "allow_tf32")
     asked: list[KernelEntry] = []
     for kernel in config.kernels:
         if judged_by(kernel) not in map(judged_by, asked):

@@ -19,6 +19,7 @@ from pytest_cgins.gate.evaluate import Elsewhere
 REFUSED = {
     "--cgins-sandbox": ("on", "the other environment is not in the sandbox"),
     "--cgins-isolation": ("none", "another environment needs processes of its own"),
+    "--cgins-opcheck": (True, "how an operator is registered is looked at in one environment"),
 }
 """Values of options that do not go with two environments, and why."""
 
@@ -47,7 +48,8 @@ class TwoEnvironments:
             return None
         for name, (value, why) in REFUSED.items():
             if option(name) == value:
-                raise pytest.UsageError(f"{name}={value} does not go with --cgins-base-env: {why}")
+                given = name if value is True else f"{name}={value}"
+                raise pytest.UsageError(f"{given} does not go with --cgins-base-env: {why}")
         if hasattr(gate.config, "workerinput") or gate.config.getoption("numprocesses", None):
             raise pytest.UsageError("--cgins-base-env times all kernels in turns: leave out -n")
         folder = gate.config.invocation_params.dir

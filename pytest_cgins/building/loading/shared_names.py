@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ def obstacle_of_module(source: KernelSource) -> str:
     """
     if source.contract != "python":
         return ""
+    if source.load:
+        return f"it loads {', '.join(map(os.path.basename, source.load))}, and torch has one operator of a name in a process"
     folders = source.namespace.folders if source.namespace is not None else (source.import_root,)
     for file in _closure(source.module, folders):
         try:
