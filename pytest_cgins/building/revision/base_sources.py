@@ -130,7 +130,7 @@ class BaseSources:
             return f"{', '.join(absent)} is not in git at {label}: there is nothing to compare with"
         return (
             f"the operator of {entry.name}/{one.name} cannot be loaded beside that of {label}: torch has one operator of a "
-            "name in a process"
+            "name in a process → --cgins-base-env=LIBRARY.so compares with an older build"
         )
 
     def _find(self, base: Config, entry: KernelEntry, one: Implementation) -> KernelSource:
