@@ -73,11 +73,11 @@ def _print(plan: Plan, *, everything: bool) -> None:
         name = (
             function.target if isinstance(function, Definition) else f"{function.files[0]}: {function.name}"
         )
-        print(f"entered   {entry.kernel}/{entry.implementation}: {entry.match.op} by {visible(name)}")
+        print(f"entered   {entry.match.name}/{entry.implementation}: {entry.match.op} by {visible(name)}")
     reasons: dict[tuple[str, str], list[str]] = {}
     for item, why in plan.left_out:
         file, _, name = item.partition(" ")
-        reasons.setdefault((file.partition(":")[0], why), []).append(name)
+        reasons.setdefault((file, why), []).append(name)
     for number, ((file, why), names) in enumerate(reasons.items()):
         if number < _LISTED or everything:
             listed = f"{file} {', '.join(names)}".strip()

@@ -11,55 +11,17 @@ from pathlib import Path
 
 from pytest_cgins.app.init.known_ops import examples
 from pytest_cgins.app.init.plan import Entry, Plan
-from pytest_cgins.app.init.scan import SOURCE_ROOTS, Definition
+from pytest_cgins.app.init.scan import SOURCE_ROOTS, CompiledFunction
 from pytest_cgins.config import load_without_traces
 from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.errors import ConfigError
 
 CONFIG, ADAPTERS, SCRIPT = "cgins.yaml", "cgins_kernels.py", "record_cgins.py"
-_SCRIPT = '''"""Records calls of the ops that the kernels of cgins.yaml replace: python {script}. Written by `cgins init`; edit it."""
-
-import torch
-
-import pytest_cgins
-
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-OPS = [
-{ops}
-]
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
-def calls(dtype, rows, columns):
-    """A call of each op; put the shapes of your model in."""
-
-    def draw(*shape):
-        return torch.randn(*shape, device=DEVICE).to(dtype)
-
-{lines}
-
-def model():
-    """Run your model here: its calls of these ops are recorded, too."""
-
-
-if __name__ == "__main__":
-    torch.manual_seed(0)
-    with torch.no_grad(), pytest_cgins.record("traces/init", ops=OPS):
-        for dtype in (torch.float32, torch.float16, torch.bfloat16):
-            for rows, columns in ((64, 1024), (8, 96)):
-                calls(dtype, rows, columns)
-        model()
-'''
-_GATE = """name: Kernels
-on: [pull_request]
-permissions: {{contents: read}}
-jobs:
-  gate:
-    uses: {owner}/.github/workflows/gate.yml@{commit}
-"""
-_COMMENT = """on: {{workflow_run: {{workflows: [Kernels], types: [completed]}}}}
-permissions: {{actions: read, contents: read, pull-requests: write}}
-jobs: {{comment: {{uses: {owner}/.github/workflows/comment.yml@{commit}}}}}
-"""
+def _filled(template: str, **values: str) -> str:
+    return (_TEMPLATES / f"{template}.txt").read_text(encoding="utf-8").format_map(values).rstrip() + "\n"
 
 
 def workflows(folder: Path, action: str) -> dict[str, str]:
@@ -93,10 +55,10 @@ def workflows(folder: Path, action: str) -> dict[str, str]:
         one.sources[0].relative_to(folder.absolute()) for one in implementations if one.sources
     ):
         given.append(f"pytest-args: {json.dumps(path)}")
-    with_line = f"    with: {{{', '.join(given)}}}\n" if given else ""
+    inputs = f"    with: {{{', '.join(given)}}}" if given else ""
     return {
-        ".github/workflows/cgins.yml": _GATE.format_map(named.groupdict()) + with_line,
-        ".github/workflows/cgins-comment.yml": _COMMENT.format_map(named.groupdict()),
+        f".github/workflows/{name}": _filled(name, **named.groupdict(), inputs=inputs)
+        for name in ("cgins.yml", "cgins-comment.yml")
     }
 
 
@@ -122,73 +84,65 @@ def project_files(plan: Plan, device: DeviceName) -> dict[str, str]:
         plan: at least one entry.
         device: where kernels of Triton run; on the CPU, in its interpreter.
     """
-    adapters = [entry for entry in plan.entries if needs_adapter(entry)]
-    files = {CONFIG: "\n".join(_config(plan, device)), SCRIPT: _script(plan)}
-    if adapters:
+    calls = dict.fromkeys(entry.match.call for entry in plan.entries)
+    ops = dict.fromkeys(f'    "{entry.match.op}",' for entry in plan.entries)
+    lines = "\n".join(f"    {line}" for line in [*examples(" ".join(calls)), *calls])
+    files = {
+        CONFIG: "\n".join(_config(plan, device)),
+        SCRIPT: _filled(f"{SCRIPT}", ops="\n".join(ops), lines=lines),
+    }
+    if adapters := [entry for entry in plan.entries if entry.needs_adapter]:
         head = '"""Functions with the parameters of torch\'s ops that call kernels of this repository. Written by `cgins init`."""'
         files[ADAPTERS] = "\n\n\n".join([head, *("\n".join(_adapter(entry)) for entry in adapters)]) + "\n"
     return files
 
 
-def needs_adapter(entry: Entry) -> bool:
-    """Whether a function is not called with the op's own arguments."""
-    return isinstance(entry.function, Definition) and (
-        entry.function.role == "autograd" or not entry.match.direct
-    )
-
-
 def _config(plan: Plan, device: DeviceName) -> Iterator[str]:
     yield "# Written by `cgins init`; `python record_cgins.py` records the traces, `pytest --cgins` gates the kernels."
     yield "version: 1\ntraces: [traces/init]\nkernels:"
-    for name, entries in groupby(plan.entries, lambda entry: entry.kernel):
-        listed = list(entries)
-        yield f"  {name}:\n    op: {listed[0].match.op}"
-        if fixed := sorted({parameter for entry in listed for parameter in entry.match.fixed}):
+    for name, group in groupby(plan.entries, lambda entry: entry.match.name):
+        entries = list(group)
+        yield f"  {name}:\n    op: {entries[0].match.op}"
+        if fixed := sorted({parameter for entry in entries for parameter in entry.match.fixed}):
             yield f"    semantics: {{fixed: [{', '.join(fixed)}]}}"
         yield "    implementations:"
-        yield from (f"      - {{{', '.join(_implementation(plan, entry, device))}}}" for entry in listed)
+        yield from (f"      - {{{', '.join(_implementation(plan, entry, device))}}}" for entry in entries)
+    if plan.operators:
+        yield "  # Operators of this repository: record a run that calls them, and take the # away."
+    for one in plan.operators:
+        name, op = one.operator.replace("::", "."), one.operator.replace("::", "_")
+        yield f"  # {op}: {{op: torch.ops.{name}, load: [{one.module}], device: cuda, reference: MODULE:FUNCTION}}"
     yield ""
 
 
 def _implementation(plan: Plan, entry: Entry, device: DeviceName) -> Iterator[str]:
-    yield f"name: {entry.implementation}"
     function = entry.function
-    if not isinstance(function, Definition):
+    yield f"name: {entry.implementation}"
+    if isinstance(function, CompiledFunction):
         if function.contract == "torch-extension":
             yield f"contract: torch-extension, entry: {json.dumps(function.name)}"
-        yield f"sources: {json.dumps([str(file) for file in function.files])}"
+        source, *others = map(str, function.files)
+        device = "cuda" if entry.language == "cuda" else "cpu"
+        yield f"device: {device}, " + (
+            f"sources: {json.dumps([source, *others])}" if others else f'source: "{source}"'
+        )
         return
     on_cpu = device == "cpu" and entry.language == "triton"
     yield "device: cpu, interpret: true" if on_cpu else "device: cuda"
-    yield (
-        f'target: "{ADAPTERS[:-3]}:{_adapter_name(entry)}"'
-        if needs_adapter(entry)
-        else f'target: "{function.target}"'
-    )
+    target = f"{ADAPTERS[:-3]}:{_adapter_name(entry)}" if entry.needs_adapter else function.target
     kernels = (plan.kernels[name].file for name in sorted(entry.covers))
-    yield f"sources: {json.dumps([str(file) for file in dict.fromkeys([function.file, *kernels])])}"
+    yield f'target: "{target}", sources: {json.dumps(list(dict.fromkeys(map(str, [function.file, *kernels]))))}'
 
 
 def _adapter_name(entry: Entry) -> str:
-    return f"{entry.kernel}_{entry.implementation}"
+    return f"{entry.match.name}_{entry.implementation}"
 
 
 def _adapter(entry: Entry) -> Iterator[str]:
-    function, match = entry.function, entry.match
-    assert isinstance(function, Definition)
-    apply = ".apply" if function.role == "autograd" else ""
+    module, _, function = str(getattr(entry.function, "target", "")).partition(":")
+    match = entry.match
     yield f"def {_adapter_name(entry)}({', '.join(match.declares)}):"
-    yield f"    from {function.module} import {function.name}\n"
-    for condition, why in match.guards:
-        yield f'    if {condition}:\n        raise NotImplementedError("{why}")'
-    yield f"    return {function.name}{apply}({', '.join(match.arguments)})"
-
-
-def _script(plan: Plan) -> str:
-    matches = {entry.match.op: entry.match for entry in plan.entries}
-    calls = dict.fromkeys(entry.match.call for entry in plan.entries)
-    return _SCRIPT.format(
-        script=SCRIPT,
-        ops="\n".join(f'    "{op}",' for op in matches),
-        lines="\n".join(f"    {line}" for line in [*examples(" ".join(calls)), *calls]),
-    )
+    yield f"    from {module} import {entry.function.name}\n"
+    for condition in match.guards:
+        yield f'    if {condition}:\n        raise NotImplementedError("only the last dimension")'
+    yield f"    return {function}({', '.join(match.arguments)})"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from pytest_cgins.app.init.known_ops import Match, match, plain_name
 from pytest_cgins.app.init.scan import CompiledFunction, Definition, Scan
@@ -14,10 +15,8 @@ from pytest_cgins.app.init.scan import CompiledFunction, Definition, Scan
 class Entry:
     """One implementation of a kernel."""
 
-    kernel: str
-    """Name of the kernel in `cgins.yaml`."""
     implementation: str
-    """Name of the implementation; with an adapter also that of the adapter."""
+    """Its name; that of the kernel is the match's."""
     language: str
     """What it is written in."""
     match: Match
@@ -26,6 +25,11 @@ class Entry:
     """What is called."""
     covers: frozenset[str] = frozenset()
     """Qualified names of the kernels that it launches."""
+
+    @property
+    def needs_adapter(self) -> bool:
+        """Whether the function is not called with the op's own arguments."""
+        return not self.match.direct
 
 
 @dataclass(slots=True)
@@ -38,6 +42,8 @@ class Plan:
     """Those of Triton and CuTe that host functions launch, by qualified name."""
     entries: list[Entry] = field(default_factory=list)
     """In the order of their kernels' names."""
+    operators: list[Definition] = field(default_factory=list)
+    """Functions that are registered as operators of torch and of which no entry is."""
     left_out: list[tuple[str, str]] = field(default_factory=list)
     """What is not entered, and why."""
 
@@ -48,12 +54,11 @@ def make_plan(scan: Scan) -> Plan:
     plan = Plan(scan, graph.launched)
     reasons: dict[str, str] = {}
     for function in sorted(filter(graph.launches, scan.definitions.values()), key=_rank):
-        how, reached = _match(function), graph.launches(function)
-        covered = {name for entry in plan.entries for name in entry.covers}
+        how, launched = _match(function), graph.launches(function)
         if isinstance(how, str):
             reasons[function.qualified] = how
-        elif not reached <= covered:
-            _enter(plan, plan.kernels[min(reached)].language, how, function, reached)
+        elif not launched <= _covered(plan):
+            _enter(plan, plan.kernels[min(launched)].language, how, function, launched)
     for compiled in scan.compiled:
         how = match(plain_name(compiled.name.rpartition("::")[2])[0], compiled.parameters, by_place=True)
         if isinstance(how, Match) and not how.direct:
@@ -61,12 +66,13 @@ def make_plan(scan: Scan) -> Plan:
         elif isinstance(how, Match) and compiled.missing:
             how = f"it includes {compiled.missing}, which is not beside it: enter it with its flags by hand"
         if isinstance(how, str):
-            plan.left_out.append((f"{compiled.files[0]}:{compiled.line} {compiled.name}", how))
+            plan.left_out.append((f"{compiled.files[0]} {compiled.name}", how))
         else:
-            language = "cuda" if any(file.suffix == ".cu" for file in compiled.files) else "cpp"
-            _enter(plan, language, how, compiled, frozenset())
+            _enter(plan, compiled.language, how, compiled)
+    called = {entry.function.name for entry in plan.entries}
+    plan.operators = [one for one in scan.definitions.values() if one.operator and one.name not in called]
     plan.left_out += [*_uncovered(plan, graph, reasons), *scan.left_out]
-    plan.entries.sort(key=lambda entry: entry.kernel)
+    plan.entries.sort(key=lambda entry: entry.match.name)
     return plan
 
 
@@ -79,7 +85,7 @@ class _Graph:
         named = {self._origin(name) for host in hosts for name in host.uses | host.backward_uses}
         kernels = {name: one for name, one in scan.definitions.items() if one.role == "kernel"}
         self.launched = {name: one for name, one in kernels.items() if name in named}
-        self._reached: dict[tuple[str, bool], frozenset[str]] = {}
+        self.launches = cache(self._launches)
 
     def _origin(self, name: str) -> str:
         """The definition that a qualified name leads to, through modules that import it."""
@@ -89,21 +95,14 @@ class _Graph:
             name = self._scan.aliases[name]
         return name
 
-    def launches(self, function: Definition, *, backward: bool = False) -> frozenset[str]:
+    def _launches(self, function: Definition, *, backward: bool = False) -> frozenset[str]:
         """The kernels that a call of a host function may launch; those of a backward only if asked for."""
         if function.role not in ("function", "autograd"):
             return frozenset()
-        key = (function.qualified, backward)
-        if key not in self._reached:
-            self._reached[key] = self._follow(
-                function.uses | (function.backward_uses if backward else frozenset())
-            )
-        return self._reached[key]
-
-    def _follow(self, names: Iterable[str]) -> frozenset[str]:
-        launched, seen, waiting = set(), set(), [self._origin(name) for name in names]
+        launched, seen = set(), set[str]()
+        waiting = [*function.uses, *(function.backward_uses if backward else ())]
         while waiting:
-            name = waiting.pop()
+            name = self._origin(waiting.pop())
             definition = self._scan.definitions.get(name)
             if definition is None or name in seen:
                 continue
@@ -111,75 +110,60 @@ class _Graph:
             if definition.role == "kernel":
                 launched.add(name)
             else:
-                waiting += [self._origin(other) for other in definition.uses]
+                waiting += definition.uses
         return frozenset(launched)
 
 
 def _rank(function: Definition) -> tuple[object, ...]:
     """Functions that are named after the op come first, and of these the ones at the top of a package."""
-    _, affixes = plain_name(function.name)
-    return (affixes, function.module.count("."), function.qualified)
+    return (plain_name(function.name)[1], function.module.count("."), function.qualified)
 
 
 def _match(function: Definition) -> Match | str:
+    full = f".{function.qualified}"
     if function.name.endswith("_"):
         return "it works in place"
-    if function.name.startswith("_") or "._" in f".{function.module}":
+    if "._" in full:
         return "its name says that it is private"
-    if numbers := re.search(
-        r"int\d|fp\d|quant|sparse|varlen|ragged", f"{function.module}.{function.name}".lower()
-    ):
+    if numbers := re.search(r"int\d|fp\d|quant|sparse|varlen|ragged", full.lower()):
         return f"its name says {numbers[0]}: it takes other numbers than the op"
     if function.several:
         return "it returns a tuple"
-    name, _ = plain_name(function.name)
-    return match(name, function.parameters, by_place=function.role == "autograd")
+    return match(plain_name(function.name)[0], function.parameters, by_place=function.role == "autograd")
+
+
+def _covered(plan: Plan) -> frozenset[str]:
+    return frozenset().union(*(entry.covers for entry in plan.entries))
 
 
 def _enter(
-    plan: Plan, language: str, how: Match, function: Definition | CompiledFunction, covers: frozenset[str]
+    plan: Plan,
+    language: str,
+    how: Match,
+    function: Definition | CompiledFunction,
+    covers: frozenset[str] = frozenset(),
 ) -> None:
-    taken = {entry.implementation for entry in plan.entries if entry.kernel == how.name}
-    number = 2
-    name = language
-    while name in taken:
-        name, number = f"{language}_{number}", number + 1
+    number = sum((entry.match.name, entry.language) == (how.name, language) for entry in plan.entries) + 1
+    name = language if number == 1 else f"{language}_{number}"
     plan.entries.append(
-        Entry(
-            kernel=how.name,
-            implementation=name,
-            language=language,
-            match=how,
-            function=function,
-            covers=covers,
-        )
+        Entry(implementation=name, language=language, match=how, function=function, covers=covers)
     )
 
 
-def _uncovered(plan: Plan, graph: _Graph, reasons: dict[str, str]) -> Iterable[tuple[str, str]]:
-    """The kernels that no entry launches, by the host function that says most about them."""
-    covered = {name for entry in plan.entries for name in entry.covers}
-    backwards = {
-        name: entry.function.qualified
-        for entry in plan.entries
-        if isinstance(entry.function, Definition)
-        for name in graph.launches(entry.function, backward=True)
-    }
-    hosts = sorted(
+def _uncovered(plan: Plan, graph: _Graph, reasons: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """The kernels that no entry launches, by the host function that says most about them; private ones last."""
+    entered = [entry.function for entry in plan.entries if isinstance(entry.function, Definition)]
+    backwards = {name: one for one in entered for name in graph.launches(one, backward=True)}
+    public: Iterable[Definition] = sorted(
         (one for one in plan.scan.definitions.values() if one.qualified in reasons),
-        key=lambda one: (one.name.startswith("_"), len(graph.launches(one)), one.qualified),
+        key=lambda one: ("._" in f".{one.qualified}", len(graph.launches(one)), one.qualified),
     )
-    for name, kernel in sorted(
-        plan.kernels.items(), key=lambda item: "._" in f".{item[0].rpartition('.')[0]}"
-    ):
-        if name in covered:
-            continue
-        host = next((one for one in hosts if name in graph.launches(one)), None)
-        why = (
-            f"{host.qualified}: {reasons[host.qualified]}"
-            if host
-            else "no function that was read launches it"
-        )
+    kernels = [(name, kernel) for name, kernel in plan.kernels.items() if name not in _covered(plan)]
+    for name, kernel in sorted(kernels, key=lambda item: ("._" in f".{item[1].module}", item[0])):
+        host = next((one for one in public if name in graph.launches(one)), None)
+        why = "no function that was read launches it"
         if name in backwards:
-            why = f"it belongs to the backward of {backwards[name]}"
-        yield f"{kernel.file}:{kernel.line} {kernel.name}", why
+            why = f"it belongs to the backward of {backwards[name].qualified}"
+        elif host is not None:
+            why = f"{host.qualified}: {reasons[host.qualified]}"
+        yield f"{kernel.file} {kernel.name}", why

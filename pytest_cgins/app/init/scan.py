@@ -9,46 +9,26 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.cxx import without_comments
-from pytest_cgins.building.contracts.schema import MARK
 from pytest_cgins.core import syntax
 from pytest_cgins.core.errors import SourceError
 
 CXX = frozenset({".cu", ".cpp", ".cc", ".cxx"})
-PASSED_BY = frozenset(
-    [
-        "test",
-        "tests",
-        "testing",
-        "benchmark",
-        "benchmarks",
-        "bench",
-        "examples",
-        "example",
-        "docs",
-        "doc",
-        "build",
-        "dist",
-        "third_party",
-        "site-packages",
-        "node_modules",
-        "references",
-    ]
-)
-"""Folders whose kernels nobody ships; those whose names begin with a dot are passed by, too."""
 SOURCE_ROOTS = ("python", "src")
 """Folders that packages are imported from, besides the repository's own."""
-_PRUNED = frozenset({"build", "dist", "node_modules", "site-packages", "__pycache__"})
+_PASSED_BY = re.compile(
+    r"\..*|__pycache__|node_modules|site-packages|third_party|build|dist|references|"
+    r"tests?|testing|bench|benchmarks?|docs?|examples?"
+)
+"""Folders whose kernels nobody ships."""
 _MOST_BYTES = 2**20
-_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-_LIBRARY = re.compile(r"\bTORCH_LIBRARY(?:_FRAGMENT)?\s*\(\s*(\w+)\s*,")
 
 Language = Literal["triton", "cute", "cpp", "cuda"]
 Role = Literal["kernel", "function", "autograd", "value"]
@@ -82,8 +62,8 @@ class Definition:
     """`autograd` is a `torch.autograd.Function`, called by `apply`; `value` another class, or what an assignment makes."""
     language: Language = "triton"
     """Of a kernel."""
-    tuned: bool = False
-    """Whether an autotuner or heuristics choose a kernel's configuration."""
+    operator: str = ""
+    """Name of the operator of torch that a function is registered as, `namespace::name`."""
     parameters: tuple[Parameter, ...] = ()
     """Those of `forward`, without its context, for `autograd`."""
     uses: frozenset[str] = frozenset()
@@ -111,9 +91,9 @@ class CompiledFunction:
     name: str
     """The schema line's, or the exported one."""
     files: tuple[Path, ...]
-    """Relative to the repository: the one that exports it, and those that define it."""
-    line: int
-    """Where it is named, 1-based."""
+    """Relative to the repository: the one that exports it, and those that define it; or the build.toml that names them."""
+    language: Language
+    """Of the file that defines it."""
     contract: Literal["launcher", "torch-extension"]
     """How it is called."""
     parameters: tuple[Parameter, ...] = ()
@@ -132,12 +112,8 @@ class Scan:
     """Where a name comes from that a module imports, qualified both."""
     compiled: list[CompiledFunction] = field(default_factory=list)
     """Of C++ and CUDA."""
-    roots: dict[str, Path] = field(default_factory=dict)
-    """Folder, relative to the repository, that a top-level package or module is imported from."""
     left_out: list[tuple[str, str]] = field(default_factory=list)
     """What could not be read or cannot be entered, and why."""
-    tests: list[Path] = field(default_factory=list)
-    """The repository's own tests, relative to it."""
 
 
 def scan(repository: Path) -> Scan:
@@ -150,16 +126,16 @@ def scan(repository: Path) -> Scan:
             text = path.read_text(encoding="utf-8") if path.stat().st_size <= _MOST_BYTES else ""
         except (OSError, UnicodeDecodeError):
             continue
-        if path.name.startswith("test_") and path.suffix == ".py":
-            result.tests.append(file)
-        elif not PASSED_BY.isdisjoint(file.parts[:-1]):
-            continue
-        elif path.suffix in CXX:
-            sources[file] = text if MARK.search(text) else without_comments(text)
-        elif path.suffix == ".py":
+        if path.suffix in CXX:
+            sources[file] = text if schemas.MARK.search(text) else without_comments(text)
+        else:
             _read_python(result, repository, file, text)
-    for file in sorted(sources, key=lambda file: "PYBIND11_MODULE" not in sources[file]):
-        _read_cxx(result, repository, sources, file)
+    exporting = sorted(
+        sources, key=lambda file: not re.search("PYBIND11_MODULE|TORCH_LIBRARY", sources[file])
+    )
+    seen: set[Path] = set()
+    for file in exporting:
+        _read_cxx(result, repository, sources, file, seen)
     return result
 
 
@@ -168,46 +144,41 @@ def _files(folder: Path) -> Iterator[Path]:
         if "pyvenv.cfg" in names:
             folders.clear()
             continue
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _PRUNED)
-        yield from (Path(parent, name) for name in sorted(names) if Path(name).suffix in {".py", *CXX})
+        folders[:] = sorted(name for name in folders if not _PASSED_BY.fullmatch(name))
+        files = (Path(parent, name) for name in sorted(names) if not name.startswith("test_"))
+        yield from (file for file in files if file.suffix in {".py", *CXX})
 
 
 # ---- Python
 
 
 def _read_python(result: Scan, repository: Path, file: Path, text: str) -> None:
-    if not re.search(r"\b(triton|cute|autograd|custom_op|load_inline)\b|^(from|import) ", text, re.MULTILINE):
+    if "Written by `cgins init`" in text.partition("\n")[0]:
         return
     try:
         tree = syntax.module(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         result.left_out.append((str(file), f"it is not Python of this version: {error}"))
         return
-    root, module = _module_of(repository, file)
-    result.roots.setdefault(module.partition(".")[0], root)
+    module = _module_of(repository, file)
     reader = _Module(module, file, is_package=file.name == "__init__.py", tree=tree)
     result.aliases |= {f"{module}.{name}": origin for name, origin in reader.imported.items()}
-    for definition in reader.definitions():
-        result.definitions[definition.qualified] = definition
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _dotted(node.func).rpartition(".")[2] == "load_inline":
-            result.left_out.append(
-                (
-                    f"{file}:{node.lineno}",
-                    "load_inline has its source in a string: move it to a .cu or .cpp file",
-                )
-            )
+    result.definitions |= {definition.qualified: definition for definition in reader.definitions()}
+    if "load_inline(" in text:
+        result.left_out.append(
+            (str(file), "load_inline has its source in a string: move it to a file of its own")
+        )
 
 
-def _module_of(repository: Path, file: Path) -> tuple[Path, str]:
-    """The folder that a file is imported from, and its module's name from there."""
+def _module_of(repository: Path, file: Path) -> str:
+    """The name by which a module is imported, from the repository's folder or from one of SOURCE_ROOTS."""
     folder = file.parent
-    while (repository / folder / "__init__.py").is_file() and folder != Path():
+    while folder != Path() and (repository / folder / "__init__.py").is_file():
         folder = folder.parent
-    if folder == file.parent and folder.parts[:1] not in [(root,) for root in SOURCE_ROOTS]:
-        folder = Path()  # a folder without __init__.py is a package as well
+    if folder == file.parent:  # a folder without __init__.py is a package as well
+        folder = Path(*(part for part in folder.parts[:1] if part in SOURCE_ROOTS))
     parts = file.with_suffix("").relative_to(folder).parts
-    return folder, ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
 class _Module:
@@ -229,12 +200,8 @@ class _Module:
                 origin = ".".join([*(above if node.level else []), *([node.module] if node.module else [])])
                 names |= {alias.asname or alias.name: f"{origin}.{alias.name}" for alias in node.names}
             elif isinstance(node, ast.Import):
-                names |= {
-                    alias.asname or alias.name.partition(".")[0]: alias.name
-                    if alias.asname
-                    else alias.name.partition(".")[0]
-                    for alias in node.names
-                }
+                tops = [(alias, alias.name.partition(".")[0]) for alias in node.names]
+                names |= {alias.asname or top: alias.name if alias.asname else top for alias, top in tops}
         return names
 
     @cached_property
@@ -258,19 +225,19 @@ class _Module:
                 nodes += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
 
     def _function(self, node: ast.FunctionDef) -> Definition:
-        decorators = [self._resolved(decorator) for decorator in node.decorator_list]
-        if language := _language(decorators):
-            tuned = any(name.rpartition(".")[2] in ("autotune", "heuristics") for name in decorators)
-            return self._define(node.name, node, "kernel", language=language, tuned=tuned)
+        if language := _language(map(self._resolved, node.decorator_list)):
+            return self._define(node.name, node, "kernel", language=language)
+        named = [call.args[0] for call in node.decorator_list if isinstance(call, ast.Call) and call.args]
+        texts = [str(first.value) for first in named if isinstance(first, ast.Constant)]
         return self._define(
-            node.name, node, "function",
-            parameters=_parameters(node), uses=self._uses(node), several=_returns_several(node),
+            node.name, node, "function", parameters=_parameters(node), uses=self._uses(node),
+            several=_returns_several(node), operator=next((text for text in texts if "::" in text), ""),
         )  # fmt: skip
 
     def _class(self, node: ast.ClassDef) -> Iterator[Definition]:
         methods = {child.name: child for child in node.body if isinstance(child, ast.FunctionDef)}
-        decorators = [self._resolved(one) for method in methods.values() for one in method.decorator_list]
-        if language := _language(decorators):
+        decorators = [one for method in methods.values() for one in method.decorator_list]
+        if language := _language(map(self._resolved, decorators)):
             yield self._define(node.name, node, "kernel", language=language)
         elif "forward" in methods and any(self._resolved(base).endswith("Function") for base in node.bases):
             forward, backward = methods["forward"], methods.get("backward")
@@ -282,9 +249,10 @@ class _Module:
         else:
             yield self._define(node.name, node, "value", uses=self._uses(node))
 
-    def _define(self, name: str, node: ast.stmt, role: Role, **fields: object) -> Definition:
-        common = {"name": name, "module": self._module, "file": self._file, "line": node.lineno, "role": role}
-        return Definition(**common, **fields)  # type: ignore[arg-type]
+    def _define(self, name: str, node: ast.stmt, role: Role, **fields: Any) -> Definition:
+        return Definition(
+            name=name, module=self._module, file=self._file, line=node.lineno, role=role, **fields
+        )
 
     def _uses(self, node: ast.AST) -> frozenset[str]:
         found = (
@@ -317,7 +285,7 @@ def _dotted(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _language(decorators: list[str]) -> Language | None:
+def _language(decorators: Iterable[str]) -> Language | None:
     for name in decorators:
         if name in ("triton.jit", "triton.runtime.jit.jit", "triton.runtime.jit"):
             return "triton"
@@ -329,14 +297,10 @@ def _language(decorators: list[str]) -> Language | None:
 def _parameters(node: ast.FunctionDef) -> tuple[Parameter, ...]:
     given = node.args
     places = [*given.posonlyargs, *given.args]
-    defaults = [None] * (len(places) - len(given.defaults)) + [ast.unparse(one) for one in given.defaults]
-    named = [None if one is None else ast.unparse(one) for one in given.kw_defaults]
-    return (
-        *(Parameter(arg.arg, default) for arg, default in zip(places, defaults, strict=True)),
-        *(
-            Parameter(arg.arg, default, by_name=True)
-            for arg, default in zip(given.kwonlyargs, named, strict=True)
-        ),
+    defaults = [*[None] * (len(places) - len(given.defaults)), *given.defaults, *given.kw_defaults]
+    return tuple(
+        Parameter(one.arg, ast.unparse(default) if default else None, by_name=one in given.kwonlyargs)
+        for one, default in zip([*places, *given.kwonlyargs], defaults, strict=True)
     )
 
 
@@ -354,53 +318,63 @@ def _returns_several(node: ast.FunctionDef) -> bool:
 
 # ---- C++ and CUDA
 
-_EXPORT = re.compile(r'\b\w+\.def\s*\(\s*"(\w+)"\s*,\s*&?\s*([\w:]+)')
-_OPERATOR = re.compile(r'\b\w+\.def\s*\(\s*"(\w+)\s*\(')
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_LIBRARY = re.compile(r"\bTORCH_LIBRARY(?:_FRAGMENT|_EXPAND)?\s*\(\s*(\w+)\s*,")
+_EXPORT = re.compile(
+    r'\.def\s*\(\s*"(?P<name>\w+)(?:"\s*,\s*&?\s*(?:\w+::)*(?P<function>\w+)|\s*(?P<schema>\())'
+)
 
 
-def _read_cxx(result: Scan, repository: Path, texts: dict[Path, str], file: Path) -> None:
+def _read_cxx(result: Scan, repository: Path, texts: dict[Path, str], file: Path, seen: set[Path]) -> None:
     text = texts[file]
-    if MARK.search(text):
+    if schemas.MARK.search(text):
         try:
-            line, number = schemas.locate(text, file)
-            parsed = schemas.parse(line, f"{file}:{number}")
+            parsed = schemas.parse(schemas.locate(text, file)[0], str(file))
         except SourceError as error:
             result.left_out.append((str(file), error.what))
             return
         own = tuple(Parameter(one.name) for one in parsed.arguments)
-        result.compiled.append(
-            CompiledFunction(
-                name=parsed.entry, files=(file,), line=number, contract="launcher", parameters=own
-            )
+        language: Language = "cuda" if file.suffix == ".cu" else "cpp"
+        launcher = CompiledFunction(
+            name=parsed.entry, files=(file,), language=language, contract="launcher", parameters=own
         )
+        result.compiled.append(launcher)
         return
-    exports = list(_EXPORT.finditer(text)) if "PYBIND11_MODULE" in text else []
-    operators = list(_OPERATOR.finditer(text)) if (library := _LIBRARY.search(text)) else []
-    for export in [*exports, *operators]:
-        function = export[2].rpartition("::")[2] if export in exports else export[1]
-        near = sorted(
-            texts, key=lambda path: (path != file, -len(os.path.commonpath([path.parent, file.parent])), path)
+    library = _LIBRARY.search(text)
+    exports = _EXPORT.finditer(text) if library or "PYBIND11_MODULE" in text else ()
+    near = sorted(
+        texts, key=lambda path: (path != file, -len(os.path.commonpath([path.parent, file.parent])), path)
+    )
+    for export in exports:
+        function = export["function"] or export["name"]
+        parameters, path = next(
+            ((found, path) for path in near if (found := _cxx_parameters(texts[path], function))), ((), file)
         )
-        defined = [
-            (path, parameters) for path in near if (parameters := _cxx_parameters(texts[path], function))
-        ][:1]
-        result.compiled.append(
-            CompiledFunction(
-                name=export[1] if library is None or export in exports else f"{library[1]}::{export[1]}",
-                files=tuple(dict.fromkeys([file, *(path for path, _ in defined)])),
-                line=text.count("\n", 0, export.start()) + 1,
-                contract="torch-extension",
-                parameters=defined[0][1] if defined else (),
-                missing=_missing_header(
-                    [repository / path for path in {file, *(path for path, _ in defined)}]
-                ),
-            )
+        # Hugging Face's layout names its sources and finds its headers itself.
+        toml = next(
+            (
+                folder / "build.toml"
+                for folder in file.parents
+                if (repository / folder / "build.toml").is_file()
+            ),
+            None,
         )
-    if "__global__" in text and not any(file in one.files for one in result.compiled):
-        why = (
-            "it exports nothing: give it a schema line (cgins schema --op OP prints it) or a PYBIND11_MODULE"
+        namespace = (
+            library[1] if library and export["schema"] and library[1] != "TORCH_EXTENSION_NAME" else ""
         )
-        result.left_out.append((str(file), why))
+        exported = CompiledFunction(
+            name=f"{namespace}::{export['name']}" if namespace else export["name"],
+            files=(toml,) if toml else tuple(dict.fromkeys([file, path])),
+            language="cuda" if path.suffix == ".cu" else "cpp",
+            contract="torch-extension",
+            parameters=parameters,
+            missing="" if toml else _missing_header([repository / file, repository / path]),
+        )
+        seen |= {file, path}
+        result.compiled.append(exported)
+    if "__global__" in text and file not in seen:
+        schema_line = "a schema line (cgins schema --op OP prints it)"
+        result.left_out.append((str(file), f"it exports nothing: give it {schema_line} or a PYBIND11_MODULE"))
 
 
 def _cxx_parameters(text: str, function: str) -> tuple[Parameter, ...]:
@@ -408,9 +382,7 @@ def _cxx_parameters(text: str, function: str) -> tuple[Parameter, ...]:
     found = re.search(rf"\b{re.escape(function)}\s*\(([^(){{}};]*)\)\s*(?:const\s*)?\{{", text)
     listed = re.split(r",(?![^<]*>)", found[1]) if found else []
     parts = [part.partition("=") for part in listed if re.match(r"[^=]*\w", part)]
-    return tuple(
-        Parameter(re.findall(r"\w+", before)[-1], after.strip() or None) for before, _, after in parts
-    )
+    return tuple(Parameter(re.findall(r"\w+", name)[-1], value.strip() or None) for name, _, value in parts)
 
 
 def _missing_header(files: list[Path]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from pytest_cgins.app.init import files
 from pytest_cgins.app.init.known_ops import KNOWN, Match, examples, match, plain_name
 from pytest_cgins.app.init.plan import Plan, make_plan
 from pytest_cgins.app.init.scan import Parameter, scan
+from pytest_cgins.config import load_without_traces
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -161,8 +162,7 @@ def test_what_is_found_and_why_not_all_of_it_is_entered(repository: Path) -> Non
     """Helpers and tests are no kernels; each kernel that is launched, and each source, is entered or has a reason."""
     plan = plan_of(repository)
     assert {one.name for one in plan.kernels.values()} == {"_softmax_kernel", "_relu_kernel", "_rope_kernel"}
-    assert plan.kernels["fastops.ops.basic._relu_kernel"].tuned
-    entered = {f"{entry.kernel}/{entry.implementation}": entry for entry in plan.entries}
+    entered = {f"{entry.match.name}/{entry.implementation}": entry for entry in plan.entries}
     assert set(entered) == {"mish/cpp", "relu/triton", "softmax/triton"}
     assert entered["softmax/triton"].match.fixed == ("dim",)
     assert reasons(plan) == {
@@ -198,6 +198,31 @@ def test_files_that_are_there_stay(repository: Path, cgins: Command) -> None:
     assert (repository / files.SCRIPT).read_text() != "mine"
 
 
+def test_a_second_run_writes_the_same(repository: Path, cgins: Command) -> None:
+    """What the first one wrote is no kernel of the repository's."""
+    written = [files.CONFIG, files.SCRIPT, files.ADAPTERS]
+    assert cgins(repository, "init").returncode == 0
+    first = [(repository / name).read_text() for name in written]
+    assert cgins(repository, "init", "--force").returncode == 0
+    assert [(repository / name).read_text() for name in written] == first
+
+
+def test_operators_wait_for_a_recording(repository: Path, cgins: Command) -> None:
+    """A function that is registered with torch is told with its entry, which becomes one when the # goes."""
+    basic = repository / "src" / "fastops" / "ops" / "basic.py"
+    operator = '\n\n@torch.library.custom_op("fast::rope_op", mutates_args=())\ndef rope_op(x):\n    return rope(x, x)\n'
+    basic.write_text(KERNELS + operator)
+    assert cgins(repository, "init").returncode == 0
+    config = (repository / files.CONFIG).read_text()
+    assert "# fast_rope_op: {op: torch.ops.fast.rope_op, load: [fastops.ops.basic], device: cuda" in config
+    (repository / "traces" / "init").mkdir(parents=True)
+    (repository / files.CONFIG).write_text(config.replace("# fast_", "fast_"))
+    kernels = load_without_traces(repository / files.CONFIG).kernels
+    assert [one.implementations[0].target for one in kernels if one.name == "fast_rope_op"] == [
+        "torch.ops.fast.rope_op"
+    ]
+
+
 def test_a_repository_without_kernels_is_left_alone(tmp_path: Path, cgins: Command) -> None:
     """It says so, with exit status 1; a folder that is none is an error."""
     done = cgins(tmp_path, "init")
@@ -215,12 +240,49 @@ def test_an_extension_is_entered_with_what_it_needs(repository: Path) -> None:
         '#include "mish.h"\n__global__ void k() {}\ntorch::Tensor run_mish(torch::Tensor x) {}\n'
     )
     (csrc / "mish.h").write_text("")
-    entry = next(entry for entry in plan_of(repository).entries if entry.kernel == "mish")
+    entry = next(entry for entry in plan_of(repository).entries if entry.match.name == "mish")
     assert list(map(str, entry.function.files)) == ["csrc/mish.cpp", "csrc/mish_cuda.cu"]
     assert entry.language == "cuda"
     (csrc / "mish.h").write_text('#include "mish/config.h"\n')
     why = reasons(plan_of(repository))["mish"]
     assert why == "it includes mish/config.h, which is not beside it: enter it with its flags by hand"
+
+
+def test_the_layout_of_hugging_faces_kernels(repository: Path, cgins: Command) -> None:
+    """A build.toml is the source: it names the files and where headers are found."""
+    hub = repository / "hub"
+    (hub / "torch-ext").mkdir(parents=True)
+    (hub / "gelu").mkdir()
+    (hub / "build.toml").write_text(
+        '[general]\nname = "hub"\n[torch]\nsrc = ["torch-ext/torch_binding.cpp"]\n'
+        '[kernel.gelu]\nbackend = "cuda"\nsrc = ["gelu/gelu.cu"]\n'
+    )
+    (hub / "torch-ext" / "torch_binding.cpp").write_text(
+        '#include "registration.h"\nTORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {\n'
+        '  ops.def("gelu(Tensor input) -> Tensor");\n  ops.def("gelu_into(Tensor! out, Tensor input) -> ()");\n}\n'
+    )
+    (hub / "gelu" / "gelu.cu").write_text(
+        "__global__ void k() {}\ntorch::Tensor gelu(torch::Tensor input) { return input; }\n"
+        "void gelu_into(torch::Tensor& out, torch::Tensor input) {}\n"
+    )
+    assert cgins(repository, "init").returncode == 0
+    entry = yaml.safe_load((repository / files.CONFIG).read_text())["kernels"]["gelu"]["implementations"]
+    assert entry == [
+        {
+            "name": "cuda",
+            "contract": "torch-extension",
+            "entry": "gelu",
+            "device": "cuda",
+            "source": "hub/build.toml",
+        }
+    ]
+    (repository / "traces" / "init").mkdir(parents=True)
+    kernels = {one.name: one for one in load_without_traces(repository / files.CONFIG).kernels}
+    assert [file.name for file in kernels["gelu"].implementations[0].sources] == [
+        "torch_binding.cpp",
+        "gelu.cu",
+    ]
+    assert reasons(plan_of(repository))["gelu_into"] == "no op of torch is known that is called gelu_into"
 
 
 @pytest.mark.parametrize(
@@ -281,8 +343,8 @@ def test_every_known_op_takes_its_example() -> None:
     """The calls of the recording script run as written, in each dtype, whichever kernels were found."""
     every = [
         how
-        for known in KNOWN.values()
-        if isinstance(how := match(known.name, taken(known.takes), by_place=False), Match)
+        for name, known in KNOWN.items()
+        if isinstance(how := match(name, taken(known.examples), by_place=False), Match)
     ]
     assert len(every) == len(KNOWN)
     calls = [how.call for how in every]
@@ -293,7 +355,7 @@ def test_every_known_op_takes_its_example() -> None:
         exec(compile(script, "calls", "exec"), scope)
 
 
-def taken(names: tuple[str, ...]) -> list[Parameter]:
+def taken(names: Iterable[str]) -> list[Parameter]:
     return [Parameter(name) for name in names]
 
 
