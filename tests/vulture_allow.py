@@ -108,3 +108,8 @@ _.memory_clock_mhz
 _.memory_bus_bits
 _.vector_flags
 _.caches
+# of Triton's autotuners, and of its compiler
+_.do_bench
+_._bench
+_.cache_results
+_.listener

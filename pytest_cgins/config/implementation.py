@@ -148,7 +148,7 @@ def _built_by_toml(source: Value, device: str) -> tuple[tuple[Path, ...], tuple[
         parts = [binding, *(part for part, kind in zip(kernels, kinds, strict=True) if kind == device)]
         if flags := [key for part in parts for key in ("cuda-flags", "cxx-flags") if part.get(key)]:
             source.fail(
-                f"{source.text()} sets {flags[0]}, which are not taken over",
+                f"{flags[0]} in {source.text()} are not taken over",
                 remedy="list sources and flags here instead, with contract: torch-extension",
             )
         names = [name for part in parts for name in part.get("src", ())]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import MaxLen
+from annotated_types import Ge, Le, MaxLen
 
 from pytest_cgins.core.document_base import Document
 
@@ -167,6 +167,18 @@ class TunedConfig(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JitCompilations(Document):
+    """What a JIT compiler was asked for in one process."""
+
+    count: Annotated[int, Ge(0), Le(10**6)] = 0
+    """Compilations: one a function and signature."""
+    seconds: Annotated[float, Ge(0), Le(1e6)] = 0.0
+    """Time that they took, also where it was another process that took it, and this one found the results on disk."""
+    cached: Annotated[int, Ge(0), Le(10**6)] = 0
+    """Those that were found on disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline(Document):
     """A call's work compared with what the device was measured to do."""
 
@@ -234,6 +246,11 @@ class Measurement(Document):
     """What the kernel's autotuners chose where it was timed."""
     base_tuned: tuple[TunedConfig, ...] = ()
     """What the base's chose, or were given: the notes say which."""
+    jit: JitCompilations | None = None
+    """What the kernel had compiled in the process where it was timed, before that; None if nothing, or Triton is older
+    than 3.4."""
+    base_jit: JitCompilations | None = None
+    """What the base had."""
     notes: tuple[str, ...] = ()
     """What a reader must know: a fallback that was taken, a warm cache."""
 

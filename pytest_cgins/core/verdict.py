@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Literal
 
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.core.measurement import TunedConfig
+from pytest_cgins.core.measurement import JitCompilations, TunedConfig
 
 
 class Status(str, Enum):
@@ -100,6 +100,7 @@ class Reason(str, Enum):
     LOW_PRECISION = "low-precision"
     HIDDEN_BY_PRECISION = "hidden-by-precision"
     WRONG_CONFIG = "wrong-config"
+    RECOMPILES = "recompiles"
     WRONG_AFTER_TIMING = "wrong-after-timing"
     TOO_FAST = "too-fast"
     L2_CARVE_OUT = "l2-carve-out"
@@ -206,7 +207,7 @@ GOLD_ALONE = "no reference is named: the recorded gold alone tells what is right
 """Note of a case that is held against nothing else."""
 PROBES = (
     "on_stream", "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "plain_outputs",
-    "autotuner", "op_callback", "libraries", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "arguments", "layouts",
+    "autotuner", "recompiles", "op_callback", "libraries", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "arguments", "layouts",
     "special_values", "second_precision", "after_timing", "content_cache", "physical_floor",
     "l2_carve_out", "memcheck", "racecheck", "initcheck", "synccheck",
 )  # fmt: skip
@@ -242,6 +243,8 @@ class Correctness(Document):
     """One a probe that was switched on."""
     tuned: tuple[TunedConfig, ...] = ()
     """What the kernel's autotuners chose where it was verified."""
+    jit: JitCompilations | None = None
+    """What was compiled for all sets of inputs, those of other sizes included; None as for `Measurement.jit`."""
 
     @property
     def passed(self) -> bool:

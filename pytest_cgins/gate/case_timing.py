@@ -250,6 +250,8 @@ class CaseTiming:
             base_revision=task.revision if "base" in opened.arms else "",
             tuned=opened.tuned,
             base_tuned=opened.base_tuned,
+            jit=opened.jit,
+            base_jit=opened.base_jit,
             uncalibrated=self._noise(_ns_per_call(opened)).why if "base" in opened.arms else "",
         )
         return Timed(measurement, reply, opened.launch_ns, opened.refused, disputed=disputed)

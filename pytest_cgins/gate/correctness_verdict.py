@@ -22,6 +22,9 @@ FEWER_RESIDENT_WARPS = {75: 32, 86: 48, 87: 48, 88: 48, 89: 48, 110: 48, 120: 48
 """Most warps that are resident on a multiprocessor, by compute capability, where it is not `RESIDENT_WARPS`."""
 SHOWN_FUNCTIONS = 5
 
+_TRIPPED = {**dict.fromkeys(CHEATS, Status.SUSPECT), Reason.RECOMPILES: Status.RESOURCES}
+"""Statuses by the reason of a probe that tripped, other than INCORRECT."""
+
 
 def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict:
     """Judge one case that ran to its end.
@@ -45,7 +48,7 @@ def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict
     )
     if tripped:
         return Verdict(
-            status=Status.SUSPECT if tripped[0].reason in CHEATS else Status.INCORRECT,
+            status=_TRIPPED.get(tripped[0].reason, Status.INCORRECT),
             reason=tripped[0].reason,
             message="\n".join(
                 [tripped[0].message, *(f"also {probe.name}: {probe.message}" for probe in tripped[1:])]

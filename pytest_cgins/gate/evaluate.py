@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_cgins.building.build_queue import BuildQueue
+from pytest_cgins.building.cache.space import JIT
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.compilers.running import Fence
 from pytest_cgins.building.kernel_builds import KernelBuilds
@@ -37,7 +38,13 @@ from pytest_cgins.gate import input_digests
 from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.gate.reference_requests import ReferenceRequests
 from pytest_cgins.gate.reference_worker import ReferenceWorker
-from pytest_cgins.gate.timing_stage import TimingOptions, TimingStage, with_roofline, with_tuning_notes
+from pytest_cgins.gate.timing_stage import (
+    TimingOptions,
+    TimingStage,
+    compile_numbers,
+    with_roofline,
+    with_tuning_notes,
+)
 from pytest_cgins.gate.verification_stage import (
     AFTER_TIMING,
     UNINSTRUMENTED,
@@ -138,7 +145,12 @@ class Evaluator:
             timing=timing,
         )
         other = elsewhere.environment if elsewhere is not None else None
-        workers = {**worker_environment(), **(environment or {}), **(other.variables if other else {})}
+        workers = {
+            **worker_environment(),
+            **({} if sandbox else jit_environment(cache or default_cache())),
+            **(environment or {}),
+            **(other.variables if other else {}),
+        }
         if other is not None:
             builds = BuildQueue(cache=cache, beside=builds, build=other.build)
         self._elsewhere = elsewhere
@@ -507,6 +519,8 @@ class Evaluator:
                 prepared = open_buffers.enter_context(closing(self._prepared(case)))
                 with self._preparing(upcoming, beside=case):
                     correctness, output = self._verification.run(prepared, compiled)
+                if correctness.passed and self._timing and self._elsewhere is None:
+                    self._verification.compile_base(prepared, compiled)
             verdict = gate.decide(correctness, None)
             verified = replace(result, correctness=correctness, verdict=verdict, output=output)
             if not (correctness.passed and self._requests.is_timed(case)):
@@ -580,7 +594,9 @@ class Evaluator:
             verified,
             correctness=correctness,
             measurement=outcome.timing.measurement,
-            verdict=replace(verdict, numbers={**verdict.numbers, **outcome.timing.numbers}),
+            verdict=replace(
+                verdict, numbers={**verdict.numbers, **outcome.timing.numbers, **compile_numbers(measured)}
+            ),
             fail_on=entry.timing.fail_on,
         )
 
@@ -603,6 +619,21 @@ def _show_compilers(around: Fence | None, config: Config, fence: Sandbox) -> Non
     if not isinstance(around, BuildFence):
         raise TypeError("an evaluator with a sandbox was given builds whose compilers run outside of it")
     around.show(visible=(*fence.visible, *sources_of(config)), hidden=fence.hidden)
+
+
+def jit_environment(cache: Path) -> dict[str, str]:
+    """Where JIT compilers keep what they have compiled: with the builds, so that CI keeps both, and as long.
+
+    A sandbox shows its workers the cache, and lets nobody write there.
+    """
+    folder = cache / JIT
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return {}
+    if not os.access(folder, os.W_OK):
+        return {}
+    return {name: os.environ.get(name) or str(folder) for name in ("TRITON_CACHE_DIR", "CUTE_DSL_CACHE_DIR")}
 
 
 def worker_environment() -> dict[str, str]:

@@ -86,6 +86,12 @@ def with_tuning_notes(measurement: Measurement, verified: tuple[TunedConfig, ...
     return replace(measurement, notes=(*measurement.notes, *dict.fromkeys(notes)))
 
 
+def compile_numbers(measurement: Measurement) -> dict[str, float]:
+    """Compile time of a JIT compiler, of the kernel and of the base, for a verdict."""
+    sides = (("compile_seconds", measurement.jit), ("base_compile_seconds", measurement.base_jit))
+    return {name: jit.seconds for name, jit in sides if jit is not None}
+
+
 class TimingStage:
     """Times the cases of one `cgins.yaml`."""
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from pytest_cgins.building import stream_lines
 from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.core.case import Case, CompiledKernel
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.verdict import Check, Correctness, Reason, Status, Verdict
 from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
+from pytest_cgins.run.pool import BASE_ONLY
 from pytest_cgins.run.process import Reply
 from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.verify.messages import (
@@ -156,6 +158,19 @@ class VerificationStage:
         except EndedError:
             return ""  # it did not die when it was timed: the proof stands
         return failed.message if failed else ""
+
+    def compile_base(self, prepared: Prepared, compiled: CompiledKernel) -> None:
+        """Run a Python kernel of the base once: its JIT compiler works now, and not while a GPU is held for timing."""
+        source, device = compiled.source, prepared.case.device
+        if source.contract != "python" or not device_of(device).is_accelerator or not self._isolated:
+            return
+        with suppress(EndedError, InfrastructureError):  # timing tells what is wrong with it
+            base = self._bases.of(*kernel_of(prepared.case), compiled).compiled
+            if base is not None:
+                request = replace(self._request(prepared, base), probes=())
+                role = role_of("verification", base) + BASE_ONLY
+                answers, _ = self._runs.run(role, request, prepared.pairs[:1])
+                answers.close()
 
     def called_elsewhere(
         self, correctness: Correctness, prepared: Prepared, compiled: CompiledKernel

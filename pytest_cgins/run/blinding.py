@@ -50,6 +50,7 @@ class Blinding:
             sets=tuple(replace(answer, name=self._name(answer.name)) for answer in answers.sets),
             deviations=tuple(replace(answer, name=self._name(answer.name)) for answer in answers.deviations),
             tuned=answers.tuned,
+            jit=answers.jit,
             observed=observed,
         )
 

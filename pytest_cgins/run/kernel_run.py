@@ -272,6 +272,7 @@ def _joined(first: Reply[KernelAnswers], second: Reply[KernelAnswers]) -> Reply[
         deviations=(*ours.deviations, *theirs.deviations),
         observed={**theirs.observed, **ours.observed, **_both(ours.observed, theirs.observed)},
         tuned=ours.tuned or theirs.tuned,
+        jit=theirs.jit or ours.jit,
     )
     count, others = len(ours.sets), len(theirs.sets)
     buffers = (

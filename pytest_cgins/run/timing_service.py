@@ -64,6 +64,7 @@ from pytest_cgins.verify.probes import (
     integrity,
     l2_carve_out,
     on_stream,
+    recompiles,
     snooping,
 )
 from pytest_cgins.verify.probes.after_timing import ObservedAnswer
@@ -71,6 +72,8 @@ from pytest_cgins.verify.probes.autotuner import Autotuners
 from pytest_cgins.verify.probes.l2_carve_out import CarveOut
 
 _SHOWN = 300
+
+_compilations = recompiles.Compilations()
 
 Answer = tuple[TimedAnswer, Buffer]
 
@@ -173,6 +176,8 @@ class _Opened:
         self._context = request.sets[0].context
         self._refused: dict[ArmName, str] = {}
         self._replayed: ObservedAnswer | None = None
+        self._namespace = _namespace(request.base)
+        self._compiles = request.compile
         self._runs_forward = request.kernel.source.runs_forward
         self._is_direct = request.kernel.source.contract in on_stream.DIRECT
         self._carve_out = CarveOut(request.device, on=l2_carve_out.NAME in self._probes)
@@ -187,6 +192,7 @@ class _Opened:
         try:
             with self._watch.loading():
                 kernel = kernels.load(request.kernel)
+            _compilations.listen()
             self._carve_out.loaded()
             for op in {request.kernel.source.op, *(inputs.call.op for inputs in request.sets)}:
                 trust(op)
@@ -206,7 +212,7 @@ class _Opened:
                     self._carve_out.settle(self._copies[0].once_more)
                     self._peak_nbytes = self._peak()
                     self._copies[0].take(self._copies[0].content)
-                    tuning_notes = self._tune(request.base, request.tuned)
+                    tuning_notes = self._tune(request.tuned)
                     # Before anything is captured: results of calls outside of the graphs would take their place.
                     self._host_ns = self._host_times(arms, rotation.copies)
                     self._timer, self._notes = self.device.make_timer(
@@ -218,6 +224,10 @@ class _Opened:
                         require_replays=lambda: self._require_replays(arms, contents),
                     )
             self._notes = (*self._notes, *tuning_notes)
+            namespace = self._namespace
+            self._jit = _compilations.counted("" if namespace else None)
+            self._base_jit = _compilations.counted(namespace) if namespace else None
+            self._compiled = _compilations.mark()
             self._repeats = after_timing.Repeats()
             self._looked = time.monotonic()
             self._cold = rotation.is_cold(self._timer.distinct_calls)
@@ -240,6 +250,8 @@ class _Opened:
             refused=self._refused,
             tuned=self._tuned,
             base_tuned=self._base_tuned,
+            jit=self._jit,
+            base_jit=self._base_jit,
             peak_nbytes=self._peak_nbytes,
         )
 
@@ -313,6 +325,10 @@ class _Opened:
             self._carve_out.called(lambda: attempt(self._copies[0].once_more))
         self._ended = True
         self._carve_out.clear()
+        if recompiles.NAME in self._probes:
+            observed[recompiles.NAME] = _compilations.since(
+                self._compiled, besides=self._namespace, graphs=not self._compiles
+            )
         observed |= self._watch.observed()  # also puts back what the kernel replaced
         observed[l2_carve_out.NAME] = self._carve_out.facts()
         self.spent = self._watch.spent or self._timer.method == "fenced-loop"
@@ -346,9 +362,9 @@ class _Opened:
             self._add("compile", arms, lambda: self._compile_arm(turns))
         return arms
 
-    def _tune(self, base: CompiledKernel | None, given: Sequence[TunedConfig]) -> tuple[str, ...]:
+    def _tune(self, given: Sequence[TunedConfig]) -> tuple[str, ...]:
         """Have autotuners choose before anything is timed, kernel and base alike, or as in another process; notes."""
-        namespace = base.source.namespace.name if base is not None and base.source.namespace else ""
+        namespace = self._namespace
         tuners = Autotuners()
         tuners.give(given)
         self._tuned = tuners.chosen("" if namespace else None)
@@ -460,6 +476,11 @@ class _Opened:
         if after_timing.NAME in self._probes:
             answers += map(_packed, after_timing.after(self._copies))
         return answers, observed
+
+
+def _namespace(base: CompiledKernel | None) -> str:
+    """Where the modules of the base are imported; "" if it has none."""
+    return base.source.namespace.name if base is not None and base.source.namespace else ""
 
 
 def _short(error: BaseException) -> str:

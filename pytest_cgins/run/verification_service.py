@@ -18,7 +18,6 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import ProtocolError
-from pytest_cgins.core.measurement import TunedConfig
 from pytest_cgins.core.tensors import pack
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason
@@ -60,6 +59,7 @@ from pytest_cgins.verify.probes import (
     memory_use,
     on_stream,
     op_callback,
+    recompiles,
     repeat,
 )
 from pytest_cgins.verify.probes.late_work import Threads
@@ -87,6 +87,7 @@ class VerificationService:
         del settings
         self.fatal = False
         self._kernels = KernelCache()
+        self._compilations = recompiles.Compilations()
         self._around: Callable[[], AbstractContextManager[object]] = nullcontext
         """What a kernel is loaded and first run in."""
 
@@ -118,6 +119,7 @@ class VerificationService:
                 trust(op)  # the sets' is the reference, where there is one
             with nullcontext() if self._kernels.has(request.kernel) else watch.loading():
                 kernel = self._kernels.load(request.kernel, around=self._around)
+            self._compilations.listen()
             watch.guard(kernel)
         except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
             failed = [_failed(inputs.name, RaisedError(**describe(error), phase="load")) for inputs in sets]
@@ -145,7 +147,7 @@ class VerificationService:
             if isinstance(trial, SetTrial) and not answer.error and not inputs.once
         ]
         tuners = autotuner.Autotuners()
-        tuned = tuners.chosen()
+        tuned, jit = tuners.chosen(), self._compilations.counted()
         again = (
             _Again([], _not_run(_AGAIN))
             if self.fatal
@@ -157,7 +159,8 @@ class VerificationService:
             observed[memory_use.NAME] = meter.facts()
         seen = {**watch.observed(), **observed}
         self.fatal = self.fatal or watch.spent
-        return _result(answers, again.deviations, seen, tuned)
+        result, packed = _result(answers, again.deviations, seen)
+        return replace(result, tuned=tuned, jit=jit), packed
 
     @serves(CheckOperator)
     def check_operator(
@@ -250,6 +253,8 @@ class VerificationService:
                     changed = answer.inputs_changed or tuple(trial.inputs_changed())
                     revised[answer.name] = replace(answer, overrun=overrun, inputs_changed=changed)
                     self.fatal = self.fatal or bool(overrun)
+            if recompiles.NAME in probes and trials and not self.fatal:
+                facts[recompiles.NAME] = list(recompiles.observe(trials[0], self._compilations))
             if autotuner.NAME in probes and trials and not self.fatal:
                 deviations += map(_deviation, tuners.deviations(trials[0]))
             if fresh_memory.NAME in probes and self.fatal:
@@ -276,16 +281,12 @@ class _Again:
 
 
 def _result(
-    answers: Sequence[_Answer],
-    deviations: Sequence[_Deviant],
-    observed: Facts,
-    tuned: tuple[TunedConfig, ...] = (),
+    answers: Sequence[_Answer], deviations: Sequence[_Deviant], observed: Facts
 ) -> tuple[KernelAnswers, list[Buffer]]:
     result = KernelAnswers(
         sets=tuple(answer for answer, _ in answers),
         deviations=tuple(answer for answer, _ in deviations),
         observed=observed,
-        tuned=tuned,
     )
     return result, [buffer for _, buffer in (*answers, *deviations)]
 

@@ -70,6 +70,7 @@ from pytest_cgins.verify.probes import (
     on_stream,
     op_callback,
     physical_floor,
+    recompiles,
     sizes,
     snooping,
 )
@@ -189,6 +190,7 @@ class JudgeService:
             notes=(*prepared.notes, *on_stream.notes(observed.get(on_stream.NAME))),
             probes=results.probes(),
             tuned=request.answers.tuned,
+            jit=request.answers.jit,
         )
         return Judgement(correctness), []
 
@@ -252,7 +254,7 @@ class JudgeService:
             _take_answers(request.timing.answers, buffers, prepared, results, right)
         except (KeyError, ValueError) as error:
             raise ProtocolError(f"what was told of a timing is malformed: {error}") from error
-        known = TIMED | {integrity.NAME, snooping.NAME}
+        known = TIMED | {integrity.NAME, snooping.NAME, recompiles.NAME}
         results.add_facts({key: facts for key, facts in request.timing.observed.items() if key in known})
         device = case_request.case.device
         floor = _floor_ns_per_call(prepared, device, cold=request.cold, launch_ns=request.launch_ns)

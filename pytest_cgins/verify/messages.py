@@ -21,7 +21,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case, CompiledKernel, OperatorCheck
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import ProtocolError
-from pytest_cgins.core.measurement import ARM_LETTERS, ArmName, TunedConfig
+from pytest_cgins.core.measurement import ARM_LETTERS, ArmName, JitCompilations, TunedConfig
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.core.verdict import Check, Correctness, Probe, Reason
@@ -236,6 +236,8 @@ class KernelAnswers(Document):
     """What probes saw."""
     tuned: _Tuned = ()
     """What autotuners chose."""
+    jit: JitCompilations | None = None
+    """What was compiled for them."""
 
 
 # ---- a kernel that is timed
@@ -285,6 +287,10 @@ class Opened(Prepared, Document):
     """What the kernel's autotuners chose."""
     base_tuned: _Tuned = ()
     """What the base's chose, or were given."""
+    jit: JitCompilations | None = None
+    """What the kernel had compiled."""
+    base_jit: JitCompilations | None = None
+    """What the base had compiled."""
 
     def __post_init__(self) -> None:
         arms = tuple(arm for arm in ARM_LETTERS if arm in self.arms)

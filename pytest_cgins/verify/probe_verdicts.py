@@ -34,6 +34,7 @@ from pytest_cgins.verify.probes import (
     on_stream,
     op_callback,
     plain_outputs,
+    recompiles,
     repeat,
     second_precision,
     sizes,
@@ -50,6 +51,7 @@ FACTS: Mapping[str, Callable[[Any], str]] = {
     content_cache.NAME: content_cache.judge,
     l2_carve_out.NAME: l2_carve_out.judge,
     on_stream.NAME: on_stream.judge,
+    recompiles.NAME: recompiles.judge,
 }
 """Judges of what `Watch.observed` tells, by probe: facts → message, "" if all is well."""
 

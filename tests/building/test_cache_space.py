@@ -69,6 +69,18 @@ def test_least_recently_used_go_first(folder: Path) -> None:
     assert Cache(folder).lookup(f"{1:064d}", ()) is not None
 
 
+def test_what_jit_compilers_keep_is_bounded_too(folder: Path) -> None:
+    """Triton's own cache lies with the builds: what it compiled longest ago goes first."""
+    kept = folder / space.JIT / "ABCDEF"
+    kept.mkdir(parents=True)
+    (kept / "softmax.cubin").write_bytes(bytes(SIZE))
+    age = time.time() - 30 * 24 * 3600
+    os.utime(kept, (age, age))
+    assert names(space.stored(folder))[-1] == "a JIT compiler's"
+    assert names(space.prune(folder, max_nbytes=int(4.5 * SIZE))) == ["a JIT compiler's"]
+    assert not kept.exists()
+
+
 def test_a_use_is_recorded(folder: Path) -> None:
     """A build that was just looked up is the last to go."""
     entry = Cache(folder).lookup(f"{3:064d}", ())

@@ -27,6 +27,8 @@ KEPT_SHARE = 0.8
 LEFTOVER_S = 3600.0
 PRECOMPILED = "torch"
 """Folder of `extension_pch` in the cache."""
+JIT = "jit"
+"""Folder of Triton's and the CuTe DSL's own caches in the cache: a folder a kernel."""
 COUNTED_ADDITIONS = 500
 
 
@@ -91,7 +93,9 @@ def stored(folder: Path) -> list[Stored]:
     """All builds in a cache, the last used first."""
     found = [_read(path) for path in folder.glob("[0-9a-f][0-9a-f]/*")]
     precompiled = (path for path in (folder / PRECOMPILED).glob("*/") if "." not in path.name)
-    found += map(_read_precompiled, precompiled)
+    found += (_read_folder(path, "torch's headers, precompiled", "torch-extension") for path in precompiled)
+    compiled = (path for path in (folder / JIT).glob("*/") if "." not in path.name)
+    found += (_read_folder(path, "a JIT compiler's", "python") for path in compiled)
     return sorted(filter(None, found), key=lambda entry: (-entry.used_at, entry.key))
 
 
@@ -123,14 +127,14 @@ def _read(path: Path) -> Stored | None:
     )
 
 
-def _read_precompiled(path: Path) -> Stored | None:
-    """A precompiled header of torch's, as a build."""
+def _read_folder(path: Path, name: str, contract: str) -> Stored | None:
+    """A folder that somebody else has filled, as a build."""
     try:
         nbytes, used_at = size_of(path), path.stat().st_mtime
     except OSError:
         return None
     return Stored(
-        key=path.name, name="torch's headers, precompiled", device="cpu", contract="torch-extension",
+        key=path.name, name=name, device="cpu" if contract != "python" else "cuda", contract=contract,
         archs=(), refused=False, nbytes=nbytes, built_at=used_at, used_at=used_at, build_seconds=0.0, folder=path,
     )  # fmt: skip
 

@@ -33,6 +33,7 @@ PROBE_SPECS = {
     "late_work": ProbeSpec(Reason.LATE_WORK),
     "plain_outputs": ProbeSpec(Reason.LAZY_OUTPUT),
     "autotuner": ProbeSpec(Reason.WRONG_CONFIG, explains=False),
+    "recompiles": ProbeSpec(Reason.RECOMPILES, explains=False),
     "op_callback": ProbeSpec(Reason.OP_CALLBACK),
     "libraries": ProbeSpec(Reason.OP_CALLBACK),
     "integrity": ProbeSpec(Reason.TAMPERING),

@@ -1,0 +1,154 @@
+"""Probe `recompiles`: a call like one that was made before compiles nothing.
+
+A Triton kernel is compiled for each signature: the dtypes of its tensors, the values of its constants, whether sizes are 1
+or divisible by 16. A constant that changes from call to call, or a function that is defined anew in each, compiles in each,
+which takes a thousand times as long as the call. Triton tells of what it compiles since version 3.4; of torch's compiler
+the graphs are counted.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins.core.measurement import JitCompilations
+from pytest_cgins.core.text import counted
+from pytest_cgins.verify.probe_support.rerun import RerunnableCall, attempt
+
+NAME = "recompiles"
+CALLS = 4
+"""Calls that are made like one before."""
+LEAST = 3
+"""So many must compile: a seed that is drawn anew may be odd, even and divisible by 16, and no more than that."""
+SECONDS = "cgins-seconds"
+"""File beside what Triton keeps of a compilation: how long it took."""
+_MOST_S = 1e6
+_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """What a JIT compiler was asked for."""
+
+    function: str
+    module: str
+    seconds: float
+    """How long it took, now or when it was compiled for the cache on disk."""
+    cached: bool
+
+
+class Compilations:
+    """What was compiled in this process since it listens."""
+
+    def __init__(self) -> None:
+        self._heard: list[Compilation] = []
+        self._next: Any = None
+
+    def listen(self) -> None:
+        """Hear of Triton's compilations, if it was imported; who listened before hears of them, too."""
+        knobs: Any = sys.modules.get("triton.knobs")
+        compilation = getattr(knobs, "compilation", None)
+        if (
+            compilation is not None
+            and hasattr(compilation, "listener")
+            and compilation.listener != self._hear
+        ):
+            self._next = compilation.listener
+            compilation.listener = self._hear
+
+    def mark(self) -> tuple[int, int]:
+        """Where `since` is to begin."""
+        return len(self._heard), _graphs()
+
+    def since(self, mark: tuple[int, int], *, besides: str = "", graphs: bool = True) -> list[str]:
+        """Functions that were compiled after a mark.
+
+        Args:
+            mark: as `mark` gave it.
+            besides: namespace of the base revision's modules, which do not count.
+            graphs: whether those of torch's compiler count.
+        """
+        heard = [
+            compilation.function
+            for compilation in self._heard[mark[0] :]
+            if not (besides and compilation.module.startswith(f"{besides}."))
+        ]
+        return [*heard, *["a graph of torch.compile"] * (graphs * (_graphs() - mark[1]))]
+
+    def counted(self, namespace: str | None = None) -> JitCompilations | None:
+        """What was compiled so far; None if nothing was.
+
+        Args:
+            namespace: of the base revision's modules, for theirs alone; "" for all but those of a base; None for all.
+        """
+        prefix = f"{namespace}." if namespace else "_cgins_base_"
+        heard = [
+            compilation
+            for compilation in self._heard
+            if namespace is None or compilation.module.startswith(prefix) == bool(namespace)
+        ]
+        if not heard:
+            return None
+        return JitCompilations(
+            count=len(heard),
+            seconds=min(_MOST_S, sum(compilation.seconds for compilation in heard)),
+            cached=sum(compilation.cached for compilation in heard),
+        )
+
+    def _hear(self, **told: Any) -> None:
+        if self._next is not None:
+            self._next(**told)
+        function, cached = getattr(told["src"], "fn", None), bool(told["cache_hit"])
+        self._heard.append(
+            Compilation(
+                function=str(getattr(function, "__name__", "a kernel"))[:_SHOWN],
+                module=str(getattr(function, "__module__", "")),
+                seconds=_seconds(told, cached=cached),
+                cached=cached,
+            )
+        )
+
+
+def observe(trial: RerunnableCall, compilations: Compilations) -> Iterator[str]:
+    """Functions that calls like the first one compile: one a call that compiles something."""
+    for _ in range(CALLS):
+        before = compilations.mark()
+        attempt(
+            lambda: trial.prepared().run()
+        )  # torch's compiler leaves calls alone that operators are watched in
+        yield from compilations.since(before)[:1]
+
+
+def judge(facts: Sequence[str]) -> str:
+    """What to say of functions that were compiled in calls like earlier ones; "" if they are few."""
+    names = [str(name)[:_SHOWN] for name in facts]
+    if len(names) < LEAST:
+        return ""
+    functions = ", ".join(dict.fromkeys(names))
+    return (
+        f"calls with the same signature compile again: {counted(len(names), 'compilation')} of {functions} after the first call\n"
+        "→ pass what changes from call to call as an argument, not as a tl.constexpr, and define kernels once"
+    )
+
+
+def _graphs() -> int:
+    """Graphs that torch's compiler has made in this process."""
+    utils: Any = sys.modules.get("torch._dynamo.utils")
+    return int(utils.counters["stats"]["unique_graphs"]) if utils is not None else 0
+
+
+def _seconds(told: Mapping[str, Any], *, cached: bool) -> float:
+    """The time of a compilation, kept beside its results: who finds them in the cache tells it, too."""
+    seconds = float(getattr(told["times"], "total", 0)) / 1e6
+    with suppress(OSError, ValueError, StopIteration):
+        file = Path(next(iter(told["metadata_group"].values()))).parent / SECONDS
+        if cached:
+            seconds = float(file.read_text(encoding="ascii")[:_SHOWN])
+        else:
+            file.write_text(f"{seconds}", encoding="ascii")
+    return min(_MOST_S, max(0.0, seconds)) if math.isfinite(seconds) else 0.0
