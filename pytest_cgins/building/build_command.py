@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 RUN = "PYTEST_XDIST_TESTRUNUID"
 """Variable by which the processes of one run of pytest-xdist know each other."""
 SHOWN_LINES = 12
-SHELL = "/bin/sh"
 
 
 def run(command: str, root: Path, name: str, *, folder: Path, timeout_s: float, fenced: bool) -> None:
@@ -65,7 +64,7 @@ def run(command: str, root: Path, name: str, *, folder: Path, timeout_s: float, 
             return
         started = time.monotonic()
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-        outcome = run_stages([[[SHELL, "-c", command]]], root, name, started + timeout_s, {"PATH": path})
+        outcome = run_stages([[["/bin/sh", "-c", command]]], root, name, started + timeout_s, {"PATH": path})
         logger.info("%s: `%s` took %.1f s", name, command, time.monotonic() - started)
         _require_success(command, name, outcome, timeout_s)
         ran.write_text(this_run, encoding="utf-8")

@@ -14,10 +14,11 @@ pytestmark = [
 ]
 
 
+@pytest.mark.parametrize("count", [2, 1])
 @pytest.mark.parametrize("name", ON_GPU)
-def test_graph_replay(name: str) -> None:
+def test_graph_replay(name: str, count: int) -> None:
     """What is right passes; a graph that reads what was staged before, and a call that waits for the host, do not."""
-    finding = find(name, "graph", "cuda")
+    finding = find(name, "graph", "cuda", count)
     assert finding.reason.value == ON_GPU[name].finds.get("graph", "ok"), finding.message
 
 

@@ -23,8 +23,10 @@ from tests.planted.operators import NAMESPACE, ON_GPU, OPERATORS
 CPU_CHECKS: tuple[OperatorCheck, ...] = tuple(check for check in OPERATOR_CHECKS if check != "graph")
 
 
-def find(name: str, check: OperatorCheck, device: Literal["cpu", "cuda"] = "cpu") -> OperatorFinding:
-    """What a check finds of a planted operator, on two sets of inputs."""
+def find(
+    name: str, check: OperatorCheck, device: Literal["cpu", "cuda"] = "cpu", count: int = 2
+) -> OperatorFinding:
+    """What a check finds of a planted operator, on two sets of inputs, or on one as where gold alone is known."""
     planted = {**OPERATORS, **ON_GPU}[name]
     op = f"torch.ops.{NAMESPACE}.{name}"
     source = KernelSource(
@@ -32,7 +34,7 @@ def find(name: str, check: OperatorCheck, device: Literal["cpu", "cuda"] = "cpu"
         schema="", files=(), module="torch", load=(operators.__name__,), digest=name,
     )  # fmt: skip
     sets, buffers = [], []
-    for seed in range(2):
+    for seed in range(count):
         x = torch.randn(6, 8, generator=torch.Generator().manual_seed(seed)).requires_grad_(planted.gradients)
         first = getattr(getattr(torch.ops, NAMESPACE), name).default._schema.arguments[0]
         arguments = (torch.zeros(6, 8), x) if first.name == "out" else (x,)
