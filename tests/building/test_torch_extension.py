@@ -142,7 +142,7 @@ def test_a_build_toml_without_a_kernel_for_the_device(project: Any) -> None:
         project.source(kernel)
     assert caught.value.remedy == "its kernels are for xpu, cuda"
     project.write("hub/build.toml", KERNEL_BUILDER["hub/build.toml"] + 'cuda-flags = ["-DX"]\n')
-    with pytest.raises(ConfigError, match="cuda-flags in hub.build.toml are not taken over"):
+    with pytest.raises(ConfigError, match=r"cuda-flags in hub/build\.toml are not taken over"):
         project.source(kernel.replace("device: cpu", "device: cuda"))
 
 

@@ -35,6 +35,7 @@ class Autotuners:
     def __init__(self) -> None:
         module: Any = sys.modules.get("triton.runtime.autotuner")
         self._tuners: list[Any] = []
+        self._run: Any = getattr(getattr(module, "Autotuner", None), "run", None)
         if module is not None:
             objects = (item for item in gc.get_objects() if issubclass(type(item), module.Autotuner))
             self._tuners = sorted(objects, key=lambda tuner: (_module(tuner), _name(tuner)))
@@ -70,7 +71,7 @@ class Autotuners:
         """
         wanted = {(choice.kernel, choice.key): choice for choice in choices}
         notes = []
-        for tuner in self._used(namespace):
+        for tuner in filter(self._is_tritons, self._used(namespace)):
             name, configs = _name(tuner), {_text(config): config for config in tuner.configs}
             for key, config in _choices(tuner):
                 choice = wanted.get((_text(name), _text(key)))
@@ -90,21 +91,23 @@ class Autotuners:
     def deviations(self, trial: RerunnableCall) -> Iterator[Deviation]:
         """Run a trial with each config that could be chosen; what differs from its first answer."""
         ends = time.monotonic() + MOST_S
-        tuners = self._used()
+        for tuner in self._used():
+            if not self._is_tritons(tuner):
+                why = f"its library has an autotuner of its own, {kind_of(tuner)}, which may keep what it is told"
+                yield Deviation(NAME, trial.name, (), about=why)
+        tuners = [tuner for tuner in self._used() if self._is_tritons(tuner)]
         with ExitStack() as stack:
             offered = [stack.enter_context(_choosing(tuner, None)) for tuner in tuners]
             attempt(trial.again)
         for tuner, configs in zip(tuners, offered, strict=True):
+            if not configs:
+                why = f"later calls do not ask the autotuner of {_name(tuner)} again"
+                yield Deviation(NAME, trial.name, (), about=why)
             for index, config in enumerate(configs):
                 about = f"config {config} of {_name(tuner)}"
                 if time.monotonic() > ends:
-                    left = len(configs) - index
-                    yield Deviation(
-                        NAME,
-                        trial.name,
-                        (),
-                        about=f"{counted(left, 'config')} of {_name(tuner)}: not run, {MOST_S:g} s were over",
-                    )
+                    why = f"{counted(len(configs) - index, 'config')} of {_name(tuner)} not run: {MOST_S:g} s were over"
+                    yield Deviation(NAME, trial.name, (), about=why)
                     return
                 with _choosing(tuner, config):
                     tensors, error = attempt(trial.again)
@@ -116,6 +119,10 @@ class Autotuners:
                     continue
                 if error is not None or not all_same(tensors, trial.answer):
                     yield Deviation(NAME, trial.name, tensors, error, about=about)
+
+    def _is_tritons(self, tuner: Any) -> bool:
+        """Whether it chooses as Triton's own do; a library's may keep choices and times for other processes."""
+        return getattr(type(tuner), "run", None) is self._run
 
     def _used(self, namespace: str | None = None) -> list[Any]:
         """Those that have chosen."""
@@ -153,12 +160,12 @@ def _call_once(call: Any, quantiles: Sequence[float] = (), **_options: Any) -> l
 
 
 def _choices(tuner: Any) -> list[tuple[Any, Any]]:
-    """Keys and configs; [] for an autotuner that keeps them in a way of its own."""
+    """Keys and configs; the last config under no key for an autotuner that keeps them in a way of its own."""
     cache: Any = getattr(tuner, "cache", None)
-    try:
-        return list(cache.items()) if hasattr(cache, "items") else []
-    except Exception:  # noqa: BLE001 - a library's own cache
-        return []
+    if isinstance(cache, dict):
+        return list(cache.items())
+    best = getattr(tuner, "best_config", None)
+    return [] if best is None else [("", best)]
 
 
 def _text(value: object) -> str:
