@@ -134,6 +134,7 @@ class VerificationStage:
             import_root=self._import_root,
             sets=tuple(inputs for inputs, _ in core),
             check=prepared.case.check,
+            followed=tuple(n for n, meta in enumerate(prepared.case.tensors) if meta.requires_grad),
         )
         reply = self._runs.ask(
             role_of("verification", compiled) + OPCHECK,

@@ -58,8 +58,7 @@ class Operator:
         self._context = replace(request.sets[0].context, inference_mode=False)
         self._name = request.kernel.source.name
         self._sets = request.sets
-        self._metas = request.sets[0].metas
-        self._mutated = request.sets[0].mutated
+        self._followed = set(request.followed) - set(request.sets[0].mutated)
         self._contents = [
             Content(inputs, Kept(inputs.tensors, buffer, request.device))
             for inputs, buffer in zip(request.sets, buffers, strict=True)
@@ -121,13 +120,7 @@ class Operator:
 
     def _differentiable(self) -> list[int]:
         """Argument tensors whose gradients the recorded call follows; one that is written to has none of its own."""
-        if not self._context.grad_enabled:
-            return []
-        return [
-            index
-            for index, meta in enumerate(self._metas)
-            if meta.requires_grad and index not in self._mutated and "float" in meta.dtype
-        ]
+        return sorted(self._followed) if self._context.grad_enabled else []
 
     @contextmanager
     def _around(self) -> Iterator[None]:
@@ -186,7 +179,7 @@ class Operator:
                 reason,
                 f"its backward raised {what}" + (f"\n{register}" * (reason is Reason.NO_AUTOGRAD)),
             )
-        if not self._reference or self._mutated:
+        if not self._reference or self._sets[0].mutated:
             return None
         try:
             right = self._gradients(resolve(self._reference))

@@ -158,6 +158,8 @@ class CheckOperator(KernelRequest):
 
     check: OperatorCheck
     """What to look at."""
+    followed: tuple[int, ...] = ()
+    """Tensors that required gradients when the call was recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,10 +25,12 @@ static at::Tensor twice(const at::Tensor& x) {
 TORCH_LIBRARY(cgins_whole, m) { m.def("twice(Tensor x) -> Tensor"); }
 TORCH_LIBRARY_IMPL(cgins_whole, CPU, m) { m.impl("twice", &twice); }
 """
+CHECKS = ("schema", "autograd", "fake", "aot", "compile")
 FILES = {
     "twice.cpp": SOURCE,
     "fakes.py": (
-        "import torch\n\n@torch.library.register_fake('cgins_whole::twice')\ndef _(x):\n    return torch.empty_like(x)\n"
+        "import torch\n\n@torch.library.register_fake('cgins_whole::twice')\ndef _(x):\n    return torch.empty_like(x)\n\n"
+        "torch.library.register_autograd('cgins_whole::twice', lambda _, gradient: 2 * gradient)\n"
     ),
     "no_fakes.py": "",
     "reference.py": "def twice(x):\n    return x * 2\n",
@@ -51,8 +53,8 @@ kernels:
     "record_twice.py": (
         "import torch\nimport pytest_cgins\n"
         "torch.ops.load_library('build/libtwice.so')\n"
-        "with torch.no_grad(), pytest_cgins.record('traces'):\n"
-        "    torch.ops.cgins_whole.twice(torch.randn(6, 40))\n"
+        "with pytest_cgins.record('traces'):\n"
+        "    torch.ops.cgins_whole.twice(torch.randn(6, 40, requires_grad=True))\n"
     ),
 }  # fmt: skip
 
@@ -78,12 +80,10 @@ def test_each_check_is_an_item_with_its_own_reason(checked: Run) -> None:
         for one in checked.document()["evaluations"]
     }
     right = {name: verdict["status"] for name, verdict in found.items() if name.startswith("right ")}
-    assert right == {f"right {check}": "PASSED" for check in ("", "schema", "fake", "aot", "compile")}, (
-        checked.out
-    )
+    assert right == {f"right {check}": "PASSED" for check in ("", *CHECKS)}, checked.out
     reasons = {name: verdict["reason"] for name, verdict in found.items() if name.startswith("untraced ")}
     assert reasons == {
-        "untraced ": "ok", "untraced schema": "ok", "untraced fake": "no-fake", "untraced aot": "aot-dispatch",
+        "untraced ": "ok", "untraced schema": "ok", "untraced autograd": "no-autograd", "untraced fake": "no-fake", "untraced aot": "aot-dispatch",
         "untraced compile": "graph-break",
     }  # fmt: skip
     assert checked.code == 1

@@ -49,10 +49,15 @@ def find(
             )
         )  # fmt: skip
         buffers.append(buffer)
+    followed = tuple(index for index, tensor in enumerate(tensors) if tensor.requires_grad)
     ops.trust(operators.REFERENCE)
     compiled = build(source)
     request = CheckOperator(
-        kernel=compiled, device="cuda:0" if device == "cuda" else device, sets=tuple(sets), check=check
+        kernel=compiled,
+        device="cuda:0" if device == "cuda" else device,
+        sets=tuple(sets),
+        check=check,
+        followed=followed,
     )
     return Operator(request, buffers, load(compiled)).finding(check)
 
