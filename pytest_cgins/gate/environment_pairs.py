@@ -1,4 +1,4 @@
-"""Kernels of two environments held against each other: answers, builds, memory, and times in pairs of fresh processes.
+"""Kernels that cannot share a process with their base: answers, builds, memory, and times in pairs of fresh processes.
 
 Two builds that cannot share a process are timed in pairs: a fresh process of either environment, in an order drawn by
 lot, both alone on the device, all kernels of the suite in each. A kernel's time in a process is the median of its
@@ -90,7 +90,7 @@ class EnvironmentPairs:
     Args:
         kernel: evaluates kernels in the environment under test, without timing.
         base: evaluates what they are compared with, in the other one, and shares the trusted worker of `kernel`.
-        base_text: the base's environment, in words.
+        environment: the base's environment, in words; "" where both builds are of one, and cannot share a process.
         tests: how many tests share the chance of a false alarm.
         seed: of the orders.
         progress: told what is done, one line at a time.
@@ -101,13 +101,13 @@ class EnvironmentPairs:
         kernel: Evaluator,
         base: Evaluator,
         *,
-        base_text: str,
+        environment: str,
         tests: Callable[[], int],
         seed: int,
         progress: Progress = lambda _: None,
     ) -> None:
         self._evaluators: dict[ArmName, Evaluator] = {"kernel": kernel, "base": base}
-        self._base_text = base_text
+        self._environment = environment
         self._tests = tests
         self._choice = random.Random(f"pairs/{seed}")  # noqa: S311
         self._progress = progress
@@ -138,30 +138,36 @@ class EnvironmentPairs:
                 self._time(pairings)
                 for pairing in pairings:
                     evaluations[pairing.case.name] = self._decided(pairing)
+        if not self._environment:
+            return {name: replace(one, environments=None) for name, one in evaluations.items()}
         return evaluations
+
+    @property
+    def _there(self) -> str:
+        return f"in {self._environment}" if self._environment else f"at {self._evaluators['base'].base_label}"
 
     # ---- answers and builds
 
     def _verified(self, case: Case) -> Evaluation:
         kernel, base = self._evaluators["kernel"], self._evaluators["base"]
         evaluation = kernel.evaluate(case)
-        if evaluation.correctness is None:
+        if evaluation.correctness is None or not evaluation.correctness.passed:
             return evaluation
         there = base.evaluate(case)
         status = there.verdict.status
         if status is Status.INFRASTRUCTURE:
             # Not "compared with nothing", which passes: the next run may well find it slower.
-            message = f"in {self._base_text}: {there.verdict.message}"
+            message = f"{self._there}: {there.verdict.message}"
             return replace(evaluation, verdict=replace(there.verdict, message=message))
         environments = Environments(
-            base=self._base_text,
+            base=self._environment,
             same_sources=there.kernel_digest == evaluation.kernel_digest,
             base_status=status.value,
         )
         note = ""
         if not _is_right(status.value):
             first = there.verdict.message.partition("\n")[0]
-            note = f"in {self._base_text} the base is {status.value} ({there.verdict.reason.value}): {first}"
+            note = f"{self._there} the base is {status.value} ({there.verdict.reason.value}): {first}"
         with suppress(EndedError):
             environments = self._compared(environments, case, is_right=not note)
         evaluation = replace(evaluation, environments=environments)
@@ -318,14 +324,15 @@ class EnvironmentPairs:
                 message = f"right, but while it was timed: {end.verdict.message}"
                 return replace(evaluation, verdict=replace(end.verdict, message=message), output=end.output)
             first = end.verdict.message.partition("\n")[0]
-            text = f"in {self._base_text} the base failed while it was timed: {first}"
+            text = f"{self._there} the base failed while it was timed: {first}"
             return replace(
                 evaluation,
                 verdict=replace(evaluation.verdict, reason=Reason.NOT_COMPARABLE, message=text),
             )
         if not pairing.times["kernel"]:
             return evaluation
-        measurement = _measurement(pairing)
+        revision = "" if self._environment else self._evaluators["base"].base_commit
+        measurement = replace(_measurement(pairing), base_revision=revision)
         entry = self._evaluators["kernel"].entry(pairing.case)
         verdict = decide_timing(
             evaluation.verdict,
@@ -333,7 +340,7 @@ class EnvironmentPairs:
             base_state="changed",
             base_note="",
             gate=entry.timing,
-            base_label=self._base_text,
+            base_label=self._environment or self._evaluators["base"].base_label,
             kernel=pairing.case.kernel,
         )
         environments = evaluation.environments

@@ -76,8 +76,8 @@ MOST_HANGS = 2
 class Elsewhere:
     """Where an evaluator's kernels are built and run."""
 
-    environment: OtherEnvironment
-    """The environment."""
+    environment: OtherEnvironment | None = None
+    """The environment; None for this process's."""
     at_base: bool = False
     """Whether they are those of the base revision."""
 
@@ -168,6 +168,13 @@ class Evaluator:
         fence = _fence(sandbox, config, cache or default_cache(), self._bases) if sandbox else None
         if fence is not None:
             _show_compilers(self.kernel_builds.builds.fence, config, fence)
+        import_root = config.root
+        inherited = workers.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        if elsewhere is not None and elsewhere.at_base and (folders := self._bases.import_folders(inherited)):
+            # All of the project is the base revision's there, also what is imported by other ways than the kernel.
+            import_root = Path(folders[0])
+            workers["PYTHONPATH"] = os.pathsep.join(folders)
+        self._import_root = str(import_root)
         self._pool = WorkerPool(
             env=workers,
             isolation=isolation,
@@ -184,7 +191,7 @@ class Evaluator:
             self._reference,
             self._sanitizers,
             self._bases,
-            import_root=config.root,
+            import_root=import_root,
             isolated=not self._pool.is_local,
         )
         self.stage = TimingStage(
@@ -198,6 +205,7 @@ class Evaluator:
             device_key=self._reference.lock_key,
             environment=self._reference.environment_of,
             own_tests=self.tests,
+            import_root=self._import_root,
             fresh=isolation == "process",
         )
         self._peaks = DevicePeaks(self._reference.environment_of, self._reference.peaks, self.stage.alone_on)
@@ -207,6 +215,25 @@ class Evaluator:
         if self._cases is None:
             self._cases = cases_of(self.config, device=self._device)
         return self._cases
+
+    def is_timed_apart(self, case: Case) -> bool:
+        """Whether the kernel's base revision is to be timed, and cannot be loaded beside it."""
+        if not self._requests.is_timed(case) or not self._bases.is_touched(*kernel_of(case)):
+            return False
+        with suppress(EndedError, CginsError):
+            self._require_device(case)
+            return self._bases.of(*kernel_of(case), self.compiled(case)).state == "apart"
+        return False
+
+    @property
+    def base_label(self) -> str:
+        """The base revision, for messages."""
+        return self._bases.label
+
+    @property
+    def base_commit(self) -> str:
+        """Its commit; "" without one."""
+        return self._bases.commit
 
     def require_base(self) -> None:
         """Raise RevisionError if a base revision was named that git does not know."""
@@ -402,7 +429,7 @@ class Evaluator:
             EndedError: it fails.
         """
         compiled = self.compiled(case)
-        request = RunKernel(kernel=compiled, device=case.device, import_root=str(self.config.root))
+        request = RunKernel(kernel=compiled, device=case.device, import_root=self._import_root)
         with self._reference.verification_lock(case.device):
             return self._runs.run(role_of("verification", compiled), request, pairs)[0]
 
@@ -493,17 +520,15 @@ class Evaluator:
         """
         if self._elsewhere is None:
             return compiled
-        _, implementation = self.config.implementations[kernel_of(case)]
-        if implementation.build and not set(self._elsewhere.environment.libraries) & set(
-            compiled.source.load
-        ):
+        other, (_, implementation) = self._elsewhere.environment, self.config.implementations[kernel_of(case)]
+        if other is not None and implementation.build and not {*other.libraries} & {*compiled.source.load}:
             made = f"`{implementation.build}` makes one library for all environments"
-            remedy = f"name that of {self._elsewhere.environment.text} beside it: a path that ends in .so"
+            remedy = f"name that of {other.text} beside it: a path that ends in .so"
             raise EndedError(Status.SKIPPED, Reason.NO_BASELINE, f"{made}\n→ {remedy}")
         if not self._elsewhere.at_base:
             return compiled
         base = self._bases.of(*kernel_of(case), compiled)
-        if base.state in ("new", "refused"):
+        if base.state in ("new", "refused", "apart"):
             raise EndedError(
                 Status.SKIPPED, Reason.NO_BASELINE, base.note or "the base revision does not have it"
             )

@@ -108,6 +108,7 @@ class TimingStage:
         device_key: Callable[[str], str],
         environment: Callable[[str], Environment],
         own_tests: Callable[[], int],
+        import_root: str,
         fresh: bool = True,
     ) -> None:
         """Nothing is read or built yet.
@@ -123,6 +124,7 @@ class TimingStage:
             device_key: what processes that use the same hardware agree on, by device.
             environment: of a device.
             own_tests: how many tests the file alone makes.
+            import_root: folder that ops are imported from beside kernels.
             fresh: whether there are fresh processes to confirm in.
         """
         self._config = config
@@ -134,6 +136,7 @@ class TimingStage:
         self._device_key = device_key
         self._environment = environment
         self._own_tests = own_tests
+        self._import_root = import_root
         self._fresh = fresh
         self._bases = bases
 
@@ -265,7 +268,7 @@ class TimingStage:
             kernel=compiled,
             base=base.compiled,
             device=case.device,
-            import_root=str(self._config.root),
+            import_root=self._import_root,
             probes=probes,
             cache=entry.timing.cache,
         )

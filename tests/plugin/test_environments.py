@@ -101,6 +101,41 @@ def test_sources_of_the_base_revision_run_in_its_environment(project: Path, run:
     assert not kept["environments"]["same_sources"]
 
 
+REGISTERED = """\
+import torch
+
+@torch.library.custom_op("mine::relu", mutates_args=())
+def registered(x: torch.Tensor) -> torch.Tensor:
+    return x.clamp_min(0)
+
+def slowed(input):
+    return registered(input)
+
+def kept(input):
+    return registered(input)
+"""
+
+
+def test_an_operator_is_timed_against_its_base_in_processes_of_their_own(
+    project: Path, run: Callable[..., Run]
+) -> None:
+    """torch has one operator of a name in a process, so both revisions cannot share one; other kernels still do."""
+    write(project, "kept", "slowed")
+    (project / "kernels.py").write_text(REGISTERED)
+    revision = commit(project)
+    slower = REGISTERED.replace("def slowed(input):", "def slowed(input):\n    input.exp().exp().exp().exp()")
+    (project / "kernels.py").write_text(slower)
+    done = run(project, *OPTIONS)
+    found = {name.partition("/")[0]: one for name, one in done.evaluations().items()}
+    assert (found["slowed"]["verdict"]["status"], found["kept"]["verdict"]["status"]) == ("SLOWER", "SAME"), (
+        done.out
+    )
+    for one in found.values():
+        assert one["measurement"]["base_revision"] == revision
+        assert one["measurement"]["comparisons"][0]["unit"] == "pair"
+        assert one["environments"] is None
+
+
 def test_the_command_compares_with_the_same_sources(project: Path) -> None:
     """`cgins compare-env BASE ENV` hands on folders and options, and pytest's exit code."""
     write(project, "slowed")
@@ -117,7 +152,7 @@ def test_the_command_compares_with_the_same_sources(project: Path) -> None:
     ("options", "told"),
     [
         (["--cgins-env=A=1"], "--cgins-env goes with --cgins-base-env ENV"),
-        (["--cgins-base-env=nowhere"], "'nowhere' is no folder, Python, wheel or NAME=VALUE"),
+        (["--cgins-base-env=nowhere"], "'nowhere' is no folder, Python, wheel, library or NAME=VALUE"),
         (["--cgins-base-env=A=1", "--cgins-sandbox=on"], "--cgins-sandbox=on does not go with --cgins-base-env"),
         (["--cgins-base-env=A=1", "--cgins-isolation=none"], "needs processes of its own"),
         (["--cgins-base-env=A=1", "-p", "xdist", "-n1"], "leave out -n"),

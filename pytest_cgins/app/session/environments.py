@@ -1,7 +1,8 @@
-"""A session that compares two environments: `--cgins-base-env`, `--cgins-env` and `cgins compare-env`."""
+"""Kernels that are timed in pairs of processes: in two environments, or because both builds cannot share one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from pytest_cgins.app.session.builds import cases_of
 from pytest_cgins.app.session.gate import Gate
 from pytest_cgins.building import other_environment
-from pytest_cgins.building.other_environment import OtherEnvironment
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.session_report import Evaluation
@@ -24,19 +24,24 @@ REFUSED = {
 """Values of options that do not go with two environments, and why."""
 
 
-class TwoEnvironments:
-    """Evaluates all selected cases of a file when the first of them is asked for: pairs of processes time them together."""
+class PairedProcesses:
+    """Evaluates cases of a file together when the first of them is asked for, since pairs of processes time them together.
 
-    def __init__(self, gate: Gate, base: OtherEnvironment, kernel: OtherEnvironment | None) -> None:
+    Args:
+        gate: the session.
+        base: where what they are compared with is built and run.
+        kernel: where they are; None for this environment.
+    """
+
+    def __init__(self, gate: Gate, base: Elsewhere, kernel: Elsewhere | None = None) -> None:
         self._gate = gate
         self._base = base
-        self.of_kernel = Elsewhere(kernel) if kernel is not None else None
-        """Where kernels under test are built and run; None for this environment."""
-        self._evaluations: dict[Path, dict[str, Evaluation]] = {}
+        self.of_kernel = kernel
+        self._evaluations: dict[tuple[Path, str], Evaluation] = {}
 
     @classmethod
-    def of(cls, gate: Gate) -> TwoEnvironments | None:
-        """That of a session; None where it is in one environment.
+    def of_environments(cls, gate: Gate) -> PairedProcesses | None:
+        """That of a session in two environments; None where it is in one.
 
         Raises:
             pytest.UsageError: an option is wrong, or does not go with it.
@@ -48,40 +53,51 @@ class TwoEnvironments:
             return None
         for name, (value, why) in REFUSED.items():
             if option(name) == value:
-                given = name if value is True else f"{name}={value}"
-                raise pytest.UsageError(f"{given} does not go with --cgins-base-env: {why}")
+                raise pytest.UsageError(f"{name}={value} does not go with --cgins-base-env: {why}")
         if hasattr(gate.config, "workerinput") or gate.config.getoption("numprocesses", None):
             raise pytest.UsageError("--cgins-base-env times all kernels in turns: leave out -n")
         folder = gate.config.invocation_params.dir
         try:
             base = other_environment.read(option("--cgins-base-env"), folder)
-            kernel = option("--cgins-env")
-            return cls(gate, base, other_environment.read(kernel, folder) if kernel else None)
+            kernel = other_environment.read(option("--cgins-env"), folder) if option("--cgins-env") else None
         except CginsError as error:
             raise pytest.UsageError(str(error)) from error
+        return cls(gate, Elsewhere(base, at_base=True), Elsewhere(kernel) if kernel is not None else None)
 
-    def evaluation(self, file: Path, case: Case) -> Evaluation:
-        """What was found of a case."""
-        if file not in self._evaluations:
-            self._evaluations[file] = self._compared(file)
-        return self._evaluations[file][case.name]
+    def evaluation(self, file: Path, case: Case, *, together: Callable[[Case], bool]) -> Evaluation:
+        """What was found of a case.
 
-    def _compared(self, file: Path) -> dict[str, Evaluation]:
-        kernel, option = self._gate.evaluator(file), self._gate.config.getoption
-        base = self._gate.new_evaluator(file, Elsewhere(self._base, at_base=True), kernel.pool)
-        cases = {
-            case.name: case for item in self._gate.items for path, case in cases_of(item) if path == file
-        }
+        Args:
+            file: its cgins.yaml.
+            case: which.
+            together: of which other cases of the file this is found out at the same time.
+        """
+        if (file, case.name) not in self._evaluations:
+            # An item of another worker of xdist is not this process's to evaluate, and nobody knows which those are.
+            items = () if hasattr(self._gate.config, "workerinput") else self._gate.items
+            others = (one for item in items for path, one in cases_of(item) if path == file)
+            cases = {one.name: one for one in others if one.name == case.name or together(one)}
+            for name, evaluation in self._compared(file, list({case.name: case, **cases}.values())).items():
+                self._evaluations[file, name] = evaluation
+        return self._evaluations[file, case.name]
+
+    def _compared(self, file: Path, cases: Sequence[Case]) -> dict[str, Evaluation]:
+        option, other = self._gate.config.getoption, self._base.environment
+        own = self._gate.evaluator(file)
+        # In two environments it times nothing by itself.
+        kernel = self._gate.new_evaluator(file, None, own.pool, timing=False) if other is None else own
+        base = self._gate.new_evaluator(file, self._base, own.pool, timing=False)
         pairs = EnvironmentPairs(
             kernel,
             base,
-            base_text=self._base.text,
-            tests=self._gate.pair_tests,
+            environment=other.text if other is not None else "",
+            tests=lambda: self._gate.tests(pairs=other is not None),
             seed=self._gate.seed,
             progress=self._gate.tell,
         )
         try:
-            return pairs.compare(list(cases.values()), timing=not option("--cgins-no-timing"))
+            return pairs.compare(cases, timing=not option("--cgins-no-timing"))
         finally:
             self._gate.tell("")
-            base.close()
+            for evaluator in {kernel, base} - {own}:
+                evaluator.close()

@@ -31,12 +31,21 @@ class Gate(Protocol):
         """
 
     def new_evaluator(
-        self, file: Path, elsewhere: Elsewhere | None, reference: WorkerPool | None = None
+        self,
+        file: Path,
+        elsewhere: Elsewhere | None,
+        reference: WorkerPool | None = None,
+        *,
+        timing: bool = True,
     ) -> Evaluator:
         """An evaluator of one `cgins.yaml`, closed by its owner; arguments are those of `Evaluator`."""
 
-    def pair_tests(self) -> int:
-        """Tests of times in the whole suite, where each case makes one."""
+    def tests(self, *, pairs: bool = False) -> int:
+        """Tests of times in the whole suite.
+
+        Args:
+            pairs: whether pairs of processes time all of it, which test medians alone: one test a case.
+        """
 
     def tell(self, text: str) -> None:
         """Show what a long step is at; "" clears it."""

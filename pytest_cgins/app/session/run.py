@@ -22,7 +22,7 @@ from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.app.session.builds import RunBuilds, cases_of
 from pytest_cgins.app.session.collect import CaseItem, CginsFile, left_out
 from pytest_cgins.app.session.compile_only import BuildItem
-from pytest_cgins.app.session.environments import TwoEnvironments
+from pytest_cgins.app.session.environments import PairedProcesses
 from pytest_cgins.app.session.parametrize import parametrize
 from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case
@@ -88,7 +88,8 @@ class GateSession:
         self._shard = None if given is None else Shard(number=given[0], count=given[1])
         self._coverage = coverage.Coverage(config)
         self._calibrations = Calibrations()
-        self._environments = TwoEnvironments.of(self)
+        self._environments = PairedProcesses.of_environments(self)
+        self._apart = PairedProcesses(self, Elsewhere(at_base=True))
         config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
 
     @classmethod
@@ -114,12 +115,18 @@ class GateSession:
             ConfigError: the file is wrong.
         """
         if file not in self._evaluators:
-            of_kernel = self._environments.of_kernel if self._environments is not None else None
-            self._evaluators[file] = self.new_evaluator(file, of_kernel)
+            pairs = self._environments
+            elsewhere = pairs.of_kernel if pairs is not None else None
+            self._evaluators[file] = self.new_evaluator(file, elsewhere, timing=pairs is None)
         return self._evaluators[file]
 
     def new_evaluator(
-        self, file: Path, elsewhere: Elsewhere | None, reference: WorkerPool | None = None
+        self,
+        file: Path,
+        elsewhere: Elsewhere | None,
+        reference: WorkerPool | None = None,
+        *,
+        timing: bool = True,
     ) -> Evaluator:
         """An evaluator of one `cgins.yaml`, closed by its owner; arguments are those of `Evaluator`."""
         option = self.config.getoption
@@ -129,7 +136,7 @@ class GateSession:
             loaded,
             seed=self.seed,
             device=option("--cgins-device"),
-            timing=not option("--cgins-no-timing") and self._environments is None,
+            timing=timing and not option("--cgins-no-timing"),
             timing_options=self._timing_options(loaded),
             timeout_s=option("--cgins-timeout"),
             isolation=option("--cgins-isolation"),
@@ -147,24 +154,22 @@ class GateSession:
         option = self.config.getoption
         return TimingOptions(
             baseline=option("--cgins-baseline") or loaded.baseline or BASELINE,
-            tests=self._tests,
+            tests=self.tests,
             unchanged="unchanged" in option("--cgins-compare"),
             compile="compile" in option("--cgins-compare"),
             noise=self._calibrations.noise,
         )
 
-    def _tests(self) -> int:
+    def tests(self, *, pairs: bool = False) -> int:
         """Tests of times in the whole suite, whatever part of it this process or this command line runs.
 
         All files are collected by the time that anything is timed, by every worker of xdist.
+
+        Args:
+            pairs: whether pairs of processes time all of it, which test medians alone: one test a case.
         """
         given: int = self.config.getoption("--cgins-suite-tests")
-        return given or sum(evaluator.tests() for evaluator in self._evaluators.values())
-
-    def pair_tests(self) -> int:
-        """As `_tests`, where each case makes one: pairs of processes test medians alone."""
-        given: int = self.config.getoption("--cgins-suite-tests")
-        return given or sum(len(evaluator.cases()) for evaluator in self._evaluators.values())
+        return given or sum(len(one.cases()) if pairs else one.tests() for one in self._evaluators.values())
 
     def tell(self, text: str) -> None:
         """Show what a long step is at; "" clears it."""
@@ -196,10 +201,13 @@ class GateSession:
 
     def evaluate(self, file: Path, case: Case) -> Evaluation:
         """Run the gate on a case of a `cgins.yaml`, whose next item's case is prepared meanwhile."""
+        evaluator = self.evaluator(file)
         if self._environments is not None:
-            return self._environments.evaluation(file, case)
+            return self._environments.evaluation(file, case, together=lambda _: True)
+        if not evaluator.pool.is_local and evaluator.is_timed_apart(case):
+            return self._apart.evaluation(file, case, together=evaluator.is_timed_apart)
         upcoming = [case for path, case in cases_of(self._next) if path == file] if self._next else []
-        return self.evaluator(file).evaluate(case, upcoming=upcoming[0] if upcoming else None)
+        return evaluator.evaluate(case, upcoming=upcoming[0] if upcoming else None)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

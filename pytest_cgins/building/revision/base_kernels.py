@@ -35,9 +35,10 @@ TWIN = "_cgins_twin"
 class BaseKernel:
     """One implementation at the base revision."""
 
-    state: Literal["changed", "unchanged", "new", "none", "refused"]
+    state: Literal["changed", "unchanged", "new", "none", "refused", "apart"]
     """`changed`: it is another build; `unchanged`: it is the same; `new`: the base revision does not have it; `none`:
-    there is no base revision; `refused`: it cannot be read, built or loaded beside the working tree's."""
+    there is no base revision; `refused`: it cannot be read, built or loaded; `apart`: it cannot be loaded beside the
+    working tree's, and is compared in processes of its own where a session does so."""
     compiled: CompiledKernel | None = None
     """The build, where it is `changed`."""
     note: str = ""
@@ -71,7 +72,7 @@ class BaseKernels:
     ) -> None:
         self._config = config
         self._alone = alone
-        self._sources = BaseSources(config, wanted)
+        self._sources = BaseSources(config, wanted, alone=alone)
         self._build_queue = BuildQueue(
             cache=cache, beside=builds, jobs=builds.jobs if builds is not None else 0
         )
@@ -93,7 +94,8 @@ class BaseKernels:
         return found.label if found is not None else ""
 
     @property
-    def _commit(self) -> str:
+    def commit(self) -> str:
+        """The revision's commit; "" if there is none."""
         found = self._sources.revision()
         return found.commit if found is not None else ""
 
@@ -109,6 +111,10 @@ class BaseKernels:
         They are written when it is first asked for, and stay until `close`.
         """
         return self._sources.top() if self.may_differ() else None
+
+    def import_folders(self, inherited: str) -> tuple[str, ...]:
+        """See `BaseSources.import_folders`; () where nothing differs."""
+        return self._sources.import_folders(inherited) if self.may_differ() else ()
 
     def build_ahead(self, kernels: Iterable[Name]) -> None:
         """Begin to write the base revision's files, and to build what is another build than the working tree's.
@@ -175,7 +181,7 @@ class BaseKernels:
             return known
         found = self._of(name, compiled)
         if found.state != "none":
-            found = replace(found, revision=self._commit)
+            found = replace(found, revision=self.commit)
         with self._lock:
             return self._found.setdefault((name, compiled.key), found)
 
@@ -200,7 +206,7 @@ class BaseKernels:
                 why = self._sources.short(str(error).partition("\n")[0])
             if why:
                 return self._refused(why)
-        return BaseKernel(state="changed", compiled=built, revision=self._commit)
+        return BaseKernel(state="changed", compiled=built, revision=self.commit)
 
     def close(self) -> None:
         """Remove the base revision's files; builds of them that are under way are not waited for."""
@@ -231,27 +237,32 @@ class BaseKernels:
         source = self._sources.source(*name)
         if isinstance(source, Absent):
             return BaseKernel(state=source.state, note=source.why)
-        source = replace(source, archs=compiled.source.archs)
-        why = "" if source.op == compiled.source.op else f"it was a kernel for {source.op}"
-        if not why and source.contract == "python":
+        if source.op != compiled.source.op:
+            return self._refused(f"it was a kernel for {source.op}")
+        return self._of_source(replace(source, archs=compiled.source.archs), compiled)
+
+    def _of_source(self, source: KernelSource, compiled: CompiledKernel) -> BaseKernel:
+        obstacle = ""
+        if source.contract == "python":
             if self._is_same_module(source, compiled):
                 return BaseKernel(state="unchanged")
-            why = "" if self._alone else shared_names.obstacle_of_module(source)
+            obstacle = shared_names.obstacle_of_module(source)
             if compiled.source.contract == "python" and source.interpret != compiled.source.interpret:
                 why = "only one of both is for Triton's interpreter, which is on or off for a whole process"
-        if why:
-            return self._refused(why)
+                return self._refused(why)
         try:
             built = unaltered(self._build_queue, source)
             if built.key == compiled.key:
                 return BaseKernel(state="unchanged")
-            why = "" if self._alone else shared_names.obstacle_of_library(built)
+            obstacle = obstacle or shared_names.obstacle_of_library(built)
         except InfrastructureError:
             raise
         except (CginsError, OSError) as error:
             first = self._sources.short(str(error).partition("\n")[0])
             return BaseKernel(state="refused", note=f"cannot be built at {self.label}: {first}")
-        return self._refused(why) if why else BaseKernel(state="changed", compiled=built)
+        if obstacle and not self._alone:
+            return BaseKernel(state="apart", note=self._beside(obstacle))
+        return BaseKernel(state="changed", compiled=built)
 
     def _is_same_operator(self, compiled: CompiledKernel) -> bool:
         """Whether git has what is loaded, and nothing of the project that it could read differs."""
@@ -283,4 +294,7 @@ class BaseKernels:
         return not (own and any(file.suffix in READ_BY_PYTHON for file in changed))
 
     def _refused(self, why: str) -> BaseKernel:
-        return BaseKernel(state="refused", note=f"cannot be loaded beside that of {self.label}: {why}")
+        return BaseKernel(state="refused", note=self._beside(why))
+
+    def _beside(self, why: str) -> str:
+        return f"cannot be loaded beside that of {self.label}: {why}"

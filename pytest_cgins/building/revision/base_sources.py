@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins import config as configuration
+from pytest_cgins.building import build_command
+from pytest_cgins.building.build import DEFAULT_TIMEOUT_S
 from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.contracts.source import find
@@ -21,7 +23,7 @@ from pytest_cgins.building.loading.imports import is_in
 from pytest_cgins.building.revision import merge_base as revisions
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.case import KernelSource, Namespace
-from pytest_cgins.core.errors import ConfigError, InfrastructureError, RevisionError, SourceError
+from pytest_cgins.core.errors import BuildError, ConfigError, InfrastructureError, RevisionError, SourceError
 
 PROSE = (".md", ".rst")
 Name = tuple[str, str, str]
@@ -32,8 +34,9 @@ Name = tuple[str, str, str]
 class Absent:
     """Why there is no kernel of the base revision."""
 
-    state: Literal["new", "none", "refused"]
-    """The base revision does not have it; there is no base revision; it cannot be read there."""
+    state: Literal["new", "none", "refused", "apart"]
+    """The base revision does not have it; there is no base revision; it cannot be read there; it cannot be loaded beside
+    the working tree's."""
     why: str
     """For a person, one line."""
 
@@ -46,10 +49,12 @@ class BaseSources:
     Args:
         config: the file of the working tree.
         wanted: `merge-base`, a commit, or `none`.
+        alone: whether its kernels are loaded in processes of their own, in which all of the project is the base's.
     """
 
-    def __init__(self, config: Config, wanted: str) -> None:
+    def __init__(self, config: Config, wanted: str, *, alone: bool = False) -> None:
         self._config = config
+        self._alone = alone
         self._wanted = wanted
         self._lock = threading.RLock()
         self._checkout: revisions.Checkout | None = None
@@ -115,22 +120,50 @@ class BaseSources:
             found = base.implementations.get((kernel, implementation, device))
             if found is None:
                 return Absent("new", f"the kernel is not at {label}")
-            if found[1].load:
-                return Absent("refused", self._why_not_loaded(*found, label))
+            if found[1].load and not self._alone:
+                return self._why_not_loaded(*found, label)
             try:
+                if found[1].build:
+                    self._run_command(f"{kernel}/{implementation}", found[1].build)
                 return self._find(base, *found)
-            except SourceError as error:
+            except (BuildError, SourceError) as error:
                 return Absent("refused", f"cannot be built at {label}: {self.short(error.what)}")
 
-    def _why_not_loaded(self, entry: KernelEntry, one: Implementation, label: str) -> str:
+    def _run_command(self, name: str, command: str) -> None:
+        """Have the project's own command build the base revision's libraries, in its own folder."""
+        assert self._checkout is not None
+        folder = default_cache().parent / "commands"
+        build_command.run(
+            command, self._checkout.root, name, folder=folder, timeout_s=DEFAULT_TIMEOUT_S, fenced=False
+        )
+
+    def import_folders(self, inherited: str) -> tuple[str, ...]:
+        """PYTHONPATH of a process in which all of the project is the base's: its cgins.yaml's folder first; () without files.
+
+        Args:
+            inherited: PYTHONPATH of others, whose folders in the working tree are left out.
+        """
+        if self.top() is None:
+            return ()
+        assert self._checkout is not None
+        kept = [folder for folder in inherited.split(os.pathsep) if folder]
+        top = self._checkout.revision.repository
+        return (
+            *self._folders,
+            *(folder for folder in kept if not is_in(Path(os.path.realpath(folder)), top)),
+        )
+
+    def _why_not_loaded(self, entry: KernelEntry, one: Implementation, label: str) -> Absent:
         """Why an operator of the base revision is not compared with: a process has one operator of a name."""
         libraries = [Path(name) for name in one.load if os.path.isabs(name)]  # noqa: PTH117
         absent = [self.short(str(file)) for file in libraries if not file.is_file()]
         if absent and not one.build:
-            return f"{', '.join(absent)} is not in git at {label}: there is nothing to compare with"
-        return (
+            why = f"{', '.join(absent)} is not in git at {label}: there is nothing to compare with"
+            return Absent("refused", why)
+        return Absent(
+            "apart",
             f"the operator of {entry.name}/{one.name} cannot be loaded beside that of {label}: torch has one operator of a "
-            "name in a process → --cgins-base-env=LIBRARY.so compares with an older build"
+            "name in a process",
         )
 
     def _find(self, base: Config, entry: KernelEntry, one: Implementation) -> KernelSource:
@@ -141,7 +174,7 @@ class BaseSources:
             self._checkout.require_content(found.files)
         except RevisionError as error:
             raise InfrastructureError(error.what, remedy=error.remedy) from error
-        return replace(found, namespace=self._namespace) if python else found
+        return replace(found, namespace=self._namespace) if python and not self._alone else found
 
     def _loaded(self) -> Config | Absent:
         if self._base is None:
