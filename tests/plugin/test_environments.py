@@ -36,8 +36,8 @@ def moved(input):
 def mended(input):
     return input if THERE else input.clamp_min(0)
 """
-GATE = {"alpha": 0.2, "beta": 0.2, "tolerate": 0.5, "catch": 1.0}
-"""Proven by a handful of pairs, each of which starts two processes, and by no noise of a busy machine."""
+GATE = {"alpha": 0.45, "beta": 0.45, "tolerate": 0.5, "catch": 1.0}
+"""Proven by two pairs, each of which starts two processes, and by no noise of a busy machine."""
 OPTIONS = ("--cgins", "--cgins-probes=off", "--cgins-json=report.json", "--cgins-suite-tests=1", "-k", "4x8")
 
 
