@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +21,13 @@ from typing import Any
 
 from pytest_cgins.building.builders import cpp, cuda, device, libraries, torch_extension
 from pytest_cgins.building.builders import plan as plans
+from pytest_cgins.building.builders.torch_install import torch_package
 from pytest_cgins.building.cache import space
 from pytest_cgins.building.cache.headers import file_digest
+from pytest_cgins.building.cache.space import JIT
 from pytest_cgins.building.cache.store import Cache, Entry, default_cache
 from pytest_cgins.building.compilers import diagnostics, running, slots
-from pytest_cgins.building.compilers.process import Outcome
+from pytest_cgins.building.compilers.process import Outcome, run_stages
 from pytest_cgins.building.compilers.watched import MEMORY_VARIABLE
 from pytest_cgins.building.contracts import flags
 from pytest_cgins.building.contracts.cxx import endless_include
@@ -56,7 +59,8 @@ def cached(source: KernelSource, *, cache: Path | None = None) -> CompiledKernel
         KernelError, InfrastructureError: as `build`.
     """
     if source.contract == "python":
-        return build(source)
+        inline = _inline_marker(source, cache or default_cache())
+        return None if inline is not None and not inline.exists() else build(source, cache=cache)
     plan = planner(source)(source)
     base, _ = base_key(source, plan)
     store = Cache(cache or default_cache())
@@ -94,6 +98,9 @@ def build(
         key = source.digest
         if source.namespace is not None:  # the modules that are imported may differ
             key = hashlib.sha256(f"{source.namespace.name}\0{source.digest}".encode()).hexdigest()
+        if (marker := _inline_marker(source, cache or default_cache())) is not None and not marker.exists():
+            seconds = _build_inline(source, marker, timeout_s)
+            return CompiledKernel(source=source, library="", key=key, build_seconds=seconds, cached=False)
         return CompiledKernel(source=source, library="", key=key, build_seconds=0.0, cached=True)
     plan = plan or planner(source)(source)
     base, before = base_key(source, plan)
@@ -114,6 +121,74 @@ def build(
                 "writable and has room",
             ) from error
     return _compiled(source, plan, store, entry, cached=True)
+
+
+def jit_environment(cache: Path) -> dict[str, str]:
+    """Where JIT compilers keep what they have compiled: with the builds, so that CI keeps both, and as long.
+
+    Nothing where nobody may write: a sandbox shows its workers the cache, and no more.
+    """
+    folder = cache / JIT
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return {}
+    if not os.access(folder, os.W_OK):
+        return {}
+    own = {
+        "TRITON_CACHE_DIR": folder,
+        "CUTE_DSL_CACHE_DIR": folder,
+        "TORCH_EXTENSIONS_DIR": folder / f"torch_extensions-{torch_package().identity[:16]}",
+    }
+    return {name: os.environ.get(name) or str(path) for name, path in own.items()}
+
+
+def _inline_marker(source: KernelSource, cache: Path) -> Path | None:
+    """A file that is there once a module has built the extensions that it makes as it is imported; None if it makes none.
+
+    Those of the base revision are built by the worker: both have one name.
+    """
+    if source.namespace is not None or running.current().fence is not None:
+        return None
+    texts = (
+        Path(file).read_text(encoding="utf-8", errors="replace")
+        for file in source.files
+        if file.endswith(".py")
+    )
+    if not any(re.search(r"\bcpp_extension\b|\bload_inline\s*\(", text) for text in texts):
+        return None
+    folder = jit_environment(cache).get("TORCH_EXTENSIONS_DIR")
+    return Path(folder) / f"{source.digest}.imported" if folder else None
+
+
+def _build_inline(source: KernelSource, marker: Path, timeout_s: float) -> float:
+    """Import a module with a compiler's limits, so that a worker finds its extensions built; how long that took.
+
+    Raises:
+        BuildError: the compiler refused a source, or did not end in time. What else the import raises, a worker tells.
+    """
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    code = "import sys, importlib; sys.path.insert(0, sys.argv[1]); importlib.import_module(sys.argv[2])"
+    command = [sys.executable, "-c", code, source.import_root, source.module]
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"TORCH_EXTENSIONS_DIR": str(marker.parent)}
+        deadline = started + timeout_s
+        with slots.hold(marker.parents[2], source.name, torch_extension.JOB_NBYTES, deadline, jobs=2):
+            outcome = run_stages([[command]], Path(folder), source.name, deadline, environment)
+    if outcome.status is None or "Error building extension" in outcome.log:
+        ended = (
+            f"was not done after {timeout_s:g} s" if outcome.status is None else "was refused by the compiler"
+        )
+        first = next((line for line in outcome.log.splitlines() if " error:" in line), "")
+        raise BuildError(
+            f"{source.name}: the extension that {source.module} builds as it is imported {ended}: {first}",
+            remedy=f"import {source.module} by itself to see the whole log",
+            log=outcome.log,
+            command=outcome.command,
+        )
+    marker.touch()
+    return time.monotonic() - started
 
 
 def changed_headers(source: KernelSource, key: str, *, cache: Path | None = None) -> list[str]:

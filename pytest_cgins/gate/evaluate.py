@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from pytest_cgins.building.build import jit_environment
 from pytest_cgins.building.build_queue import BuildQueue
-from pytest_cgins.building.cache.space import JIT
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.compilers.running import Fence
 from pytest_cgins.building.kernel_builds import KernelBuilds
@@ -644,21 +644,6 @@ def _show_compilers(around: Fence | None, config: Config, fence: Sandbox) -> Non
     if not isinstance(around, BuildFence):
         raise TypeError("an evaluator with a sandbox was given builds whose compilers run outside of it")
     around.show(visible=(*fence.visible, *sources_of(config)), hidden=fence.hidden)
-
-
-def jit_environment(cache: Path) -> dict[str, str]:
-    """Where JIT compilers keep what they have compiled: with the builds, so that CI keeps both, and as long.
-
-    A sandbox shows its workers the cache, and lets nobody write there.
-    """
-    folder = cache / JIT
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return {}
-    if not os.access(folder, os.W_OK):
-        return {}
-    return {name: os.environ.get(name) or str(folder) for name in ("TRITON_CACHE_DIR", "CUTE_DSL_CACHE_DIR")}
 
 
 def worker_environment() -> dict[str, str]:

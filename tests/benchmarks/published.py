@@ -94,7 +94,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--arch", default="sm_90", help="what CUDA sources are compiled for on a CPU")
     parser.add_argument("--only", default="", help="regular expression on a kernel's name")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds for one request to a worker")
+    parser.add_argument("--limit", type=float, default=150.0, help="seconds for one request to a worker")
     parser.add_argument("--deadline", type=float, default=460.0, help="seconds for all of it")
     parser.add_argument("--timing", action="store_true", help="time what is right")
     parser.add_argument(
@@ -138,6 +138,7 @@ def gated(repository: Repository, checkout: Path, run: kernelbench.Run) -> Row:
     found = _found(repository, project)
     row = Row(repository.name, found=len(found), entered=0)
     os.environ["PUBLISHED_DEVICE"] = run.arguments.device
+    os.environ.setdefault("GEMS_VENDOR", "nvidia")  # else FlagGems starts nvidia-smi as it is imported
     if run.arguments.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
     done = kernelbench.spawn(
@@ -198,7 +199,7 @@ def _judge(row: Row, project: Path, run: kernelbench.Run) -> None:
     """Gate a project, and count."""
     more = [] if run.arguments.timing else ["--cgins-no-timing"]
     jobs = [] if run.arguments.jobs == 1 else ["-n", str(run.arguments.jobs)]
-    done = kernelbench.gate(project, run, *more, *jobs, limits=max(1, int(run.left / run.arguments.limit)))
+    done = kernelbench.gate(project, run, *more, *jobs, limits=1 + int(run.left / run.arguments.limit))
     report = project / kernelbench.REPORT
     if not report.is_file():
         row.left_out["all"] = done.last_line
