@@ -9,14 +9,14 @@ from importlib import metadata
 from itertools import groupby
 from pathlib import Path
 
-from pytest_cgins.app.init.known_ops import examples
+from pytest_cgins.app.init.known_ops import examples, functions
 from pytest_cgins.app.init.plan import Entry, Plan
 from pytest_cgins.app.init.scan import SOURCE_ROOTS, CompiledFunction
 from pytest_cgins.config import load_without_traces
 from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.errors import ConfigError
 
-CONFIG, ADAPTERS, SCRIPT = "cgins.yaml", "cgins_kernels.py", "record_cgins.py"
+CONFIG, ADAPTERS, OPS, SCRIPT = "cgins.yaml", "cgins_kernels.py", "cgins_ops.py", "record_cgins.py"
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -85,12 +85,17 @@ def project_files(plan: Plan, device: DeviceName) -> dict[str, str]:
         device: where kernels of Triton run; on the CPU, in its interpreter.
     """
     calls = dict.fromkeys(entry.match.call for entry in plan.entries)
-    ops = dict.fromkeys(f'    "{entry.match.op}",' for entry in plan.entries)
-    lines = "\n".join(f"    {line}" for line in [*examples(" ".join(calls)), *calls])
-    files = {
-        CONFIG: "\n".join(_config(plan, device)),
-        SCRIPT: _filled(f"{SCRIPT}", ops="\n".join(ops), lines=lines),
-    }
+    ops = dict.fromkeys(entry.match.op for entry in plan.entries)
+    own = functions(ops)
+    script = _filled(
+        SCRIPT,
+        imports="\nimport cgins_ops" if own else "",
+        ops="\n".join(f'    "{op}",' for op in ops),
+        lines="\n".join(f"    {line}" for line in [*examples(" ".join(calls)), *calls]),
+    )
+    files = {CONFIG: "\n".join(_config(plan, device)), SCRIPT: script}
+    if own:
+        files[OPS] = _filled(OPS, functions="\n\n\n".join(f"@pytest_cgins.mark\n{code}" for code in own))
     if adapters := [entry for entry in plan.entries if entry.needs_adapter]:
         head = '"""Functions with the parameters of torch\'s ops that call kernels of this repository. Written by `cgins init`."""'
         files[ADAPTERS] = "\n\n\n".join([head, *("\n".join(_adapter(entry)) for entry in adapters)]) + "\n"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ import yaml
 from pytest_cgins.app.init.scan import Parameter
 
 _DATA: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+OWN = "cgins_ops."
+"""How ops begin that `functions` has the code of."""
 _BEFORE, _BEHIND = (frozenset(_DATA["affixes"][side].split()) for side in ("before", "behind"))
 _WORD = re.compile(r"(?P<implied>~?)(?P<name>\w+)(?:=(?P<example>[^?]+))?(?P<optional>\??)")
 
@@ -150,6 +152,12 @@ def _differs(parameter: Parameter) -> bool:
 def examples(calls: str) -> list[str]:
     """The assignments of what calls of ops name."""
     named = {
-        name: value for name, value in _DATA["examples"].items() if re.search(rf"[(=]{name}\b(?!=)", calls)
+        name: value for name, value in _DATA["examples"].items() if re.search(rf"[(=,]{name}\b(?!=)", calls)
     }
     return [f"{name} = {value}" for name, value in named.items()]
+
+
+def functions(ops: Iterable[str]) -> list[str]:
+    """The code of those ops that torch has no function for."""
+    named = {op.removeprefix(OWN) for op in ops if op.startswith(OWN)}
+    return [code for name, code in _DATA["functions"].items() if name in named]

@@ -53,11 +53,22 @@ def make_plan(scan: Scan) -> Plan:
     graph = _Graph(scan)
     plan = Plan(scan, graph.launched)
     reasons: dict[str, str] = {}
+    matches: list[tuple[Definition, Match]] = []
     for function in sorted(filter(graph.launches, scan.definitions.values()), key=_rank):
-        how, launched = _match(function), graph.launches(function)
+        how = _match(function)
         if isinstance(how, str):
             reasons[function.qualified] = how
-        elif not launched <= _covered(plan):
+        else:
+            matches.append((function, how))
+    for function, how in matches:
+        # What another one calls for the same op counts on what that one does before: contiguous arguments, say.
+        inner = any(function.qualified in graph.reaches(other) for other, its in matches if its.op == how.op)
+        entered = [entry for entry in plan.entries if entry.match.op == how.op]
+        if entered and entered[0].match.call != how.call:
+            first = entered[0].function.name
+            reasons[function.qualified] = f"{how.op} is entered with other arguments, by {first}"
+        elif not inner and not any(graph.launches(function) <= entry.covers for entry in entered):
+            launched = graph.launches(function)
             _enter(plan, plan.kernels[min(launched)].language, how, function, launched)
     for compiled in scan.compiled:
         how = match(plain_name(compiled.name.rpartition("::")[2])[0], compiled.parameters, by_place=True)
@@ -85,7 +96,7 @@ class _Graph:
         named = {self._origin(name) for host in hosts for name in host.uses | host.backward_uses}
         kernels = {name: one for name, one in scan.definitions.items() if one.role == "kernel"}
         self.launched = {name: one for name, one in kernels.items() if name in named}
-        self.launches = cache(self._launches)
+        self.reaches = cache(self._reaches)
 
     def _origin(self, name: str) -> str:
         """The definition that a qualified name leads to, through modules that import it."""
@@ -95,23 +106,23 @@ class _Graph:
             name = self._scan.aliases[name]
         return name
 
-    def _launches(self, function: Definition, *, backward: bool = False) -> frozenset[str]:
+    def launches(self, function: Definition, *, backward: bool = False) -> frozenset[str]:
         """The kernels that a call of a host function may launch; those of a backward only if asked for."""
+        return self.reaches(function, backward=backward) & self.launched.keys()
+
+    def _reaches(self, function: Definition, *, backward: bool = False) -> frozenset[str]:
+        """The definitions that a host function refers to, itself or through others, up to kernels."""
         if function.role not in ("function", "autograd"):
             return frozenset()
-        launched, seen = set(), set[str]()
+        reached: dict[str, Definition] = {}
         waiting = [*function.uses, *(function.backward_uses if backward else ())]
         while waiting:
             name = self._origin(waiting.pop())
             definition = self._scan.definitions.get(name)
-            if definition is None or name in seen:
-                continue
-            seen.add(name)
-            if definition.role == "kernel":
-                launched.add(name)
-            else:
-                waiting += definition.uses
-        return frozenset(launched)
+            if definition is not None and name not in reached:
+                reached[name] = definition
+                waiting += definition.uses if definition.role != "kernel" else ()
+        return frozenset(reached.keys() - {function.qualified})
 
 
 def _rank(function: Definition) -> tuple[object, ...]:

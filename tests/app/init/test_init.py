@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.app.init import files
-from pytest_cgins.app.init.known_ops import KNOWN, Match, examples, match, plain_name
+from pytest_cgins.app.init.known_ops import KNOWN, Match, examples, functions, match, plain_name
 from pytest_cgins.app.init.plan import Plan, make_plan
 from pytest_cgins.app.init.scan import Parameter, scan
 from pytest_cgins.config import load_without_traces
@@ -171,6 +173,33 @@ def test_what_is_found_and_why_not_all_of_it_is_entered(repository: Path) -> Non
     }
 
 
+def test_what_users_call_is_entered_not_what_it_calls(repository: Path) -> None:
+    """A launcher may count on contiguous arguments, which the function around it makes."""
+    basic = repository / "src" / "fastops" / "ops" / "basic.py"
+    launcher = KERNELS.replace("def relu(x):\n    x = x.contiguous()", "def relu_forward(x):").replace(
+        "copy_(relu(", "copy_(relu_forward("
+    )
+    basic.write_text(launcher + "\n\ndef triton_relu(x):\n    return relu_forward(x.contiguous())\n")
+    entered = [entry.function.name for entry in plan_of(repository).entries if entry.match.op == "torch.relu"]
+    assert entered == ["triton_relu"]
+
+
+def test_an_op_is_entered_in_one_form(repository: Path) -> None:
+    """Each kernel of an op meets each of its traces: one for scalars would fail on tensors."""
+    basic = repository / "src" / "fastops" / "ops" / "basic.py"
+    basic.write_text(
+        KERNELS + "\n\ndef eq(A, B):\n    return relu(A)\n\n\ndef eq_scalar(A, B):\n    return rope(A, B)\n"
+    )
+    plan = plan_of(repository)
+    assert [entry.match.call for entry in plan.entries if entry.match.op == "torch.eq"] == [
+        "torch.eq(input, other=other)"
+    ]
+    assert (
+        reasons(plan)["_rope_kernel"]
+        == "fastops.ops.basic.eq_scalar: torch.eq is entered with other arguments, by eq"
+    )
+
+
 def test_nothing_of_the_repository_runs(repository: Path, cgins: Command) -> None:
     """Modules that cannot be imported are read all the same."""
     basic = repository / "src" / "fastops" / "ops" / "basic.py"
@@ -205,6 +234,18 @@ def test_a_second_run_writes_the_same(repository: Path, cgins: Command) -> None:
     first = [(repository / name).read_text() for name in written]
     assert cgins(repository, "init", "--force").returncode == 0
     assert [(repository / name).read_text() for name in written] == first
+
+
+def test_ops_that_torch_has_not_are_written_as_functions_of_torch(repository: Path, cgins: Command) -> None:
+    """And recorded by them, so that there is a reference in fp64."""
+    basic = repository / "src" / "fastops" / "ops" / "basic.py"
+    basic.write_text(KERNELS + "\n\ndef fused_silu_mul(gate, y):\n    return relu(y)\n")
+    assert "silu_mul" not in cgins(repository, "init").stdout  # nobody knows which of both is the gate
+    basic.write_text(KERNELS + "\n\ndef fused_silu_mul(x, y):\n    return relu(_softmax_forward(y))\n")
+    assert cgins(repository, "init", "--force").returncode == 0
+    subprocess.run([sys.executable, files.SCRIPT], cwd=repository, check=True)
+    manifest = json.loads((repository / "traces/init/manifest.json").read_text())
+    assert "cgins_ops.silu_mul" in {trace["call"]["op"] for trace in manifest["traces"]}
 
 
 def test_operators_wait_for_a_recording(repository: Path, cgins: Command) -> None:
@@ -348,9 +389,14 @@ def test_every_known_op_takes_its_example() -> None:
     ]
     assert len(every) == len(KNOWN)
     calls = [how.call for how in every]
+    own = types.SimpleNamespace()
+    for code in functions([how.op for how in every]):
+        exec(
+            compile(code, "functions", "exec"), {"torch": torch, "functional": torch.nn.functional}, vars(own)
+        )
     script = "\n".join([*examples(" ".join(calls)), *calls])
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        scope = {"torch": torch, "DEVICE": "cpu", "rows": 8, "columns": 96}
+        scope = {"torch": torch, "DEVICE": "cpu", "rows": 8, "columns": 96, "dtype": dtype, "cgins_ops": own}
         scope["draw"] = lambda *shape, dtype=dtype: torch.randn(*shape).to(dtype)
         exec(compile(script, "calls", "exec"), scope)
 
