@@ -635,7 +635,11 @@ def _fence(sandbox: Sandbox, config: Config, builds: Path, bases: BaseKernels) -
     base = (bases.root,) if bases.root is not None else ()
     builds.mkdir(parents=True, exist_ok=True)  # what is not there when a worker starts, it will never see
     implementations = (made for entry in config.kernels for made in entry.implementations)
-    sources = (source for made in implementations for source in made.sources)
+    sources = (
+        file
+        for made in implementations
+        for file in (*made.sources, *(Path(name) for name in made.load if "/" in name))
+    )
     return sandbox.around(visible=(config.root, builds, *base, *sources), hidden=config.traces)
 
 

@@ -221,10 +221,10 @@ def written_arguments(op: str, given: Collection[str]) -> frozenset[str]:
     """Arguments that an operator's schema says it writes to: `Tensor(a!) out`.
 
     Args:
-        op: qualified name; that of any other op has none.
+        op: qualified name; that of any other op has none, nor has a backward, which works on copies.
         given: names of all arguments of a call, by which its overload is known.
     """
-    func = resolve(op) if is_registered(op) else None
+    func = resolve(op) if is_registered(op) and "@" not in op else None
     if not isinstance(func, OPERATOR):
         return frozenset()
     schemas = (

@@ -327,7 +327,7 @@ class Operator:
 
 def told(error: BaseException) -> str:
     """The class and text of what was raised, cut where torch goes on for pages."""
-    text = str(error).strip()
+    text = str(error).partition("\nfrom user code:")[0].strip()
     return f"{type(error).__name__}: {text[:_SHOWN]}{' …' if len(text) > _SHOWN else ''}"
 
 

@@ -96,3 +96,13 @@ def test_what_a_schema_says_is_written(recorded: Any, operators: Any) -> None:
     assert written(pack) == {("into", ("out",))}
     assert written_arguments(f"torch.ops.{NAMESPACE}.scale", ["x", "by"]) == frozenset()
     assert written_arguments("torch.nn.functional.relu", ["out"]) == frozenset()
+
+
+def test_the_backward_of_an_operator(recorded: Any, operators: Any) -> None:
+    """Autograd's call of its formula is an op of its own, and replays."""
+    torch.library.register_autograd(f"{NAMESPACE}::scale", lambda _, gradient: (gradient * 2, None))
+    pack = recorded(
+        lambda: operators.scale(torch.randn(3, requires_grad=True)).sum().backward(), backward=True
+    )
+    assert f"torch.ops.{NAMESPACE}.scale@backward(x)" in {trace.call.op for trace in pack.traces}
+    assert all(trace.replay == "bitwise" for trace in pack.traces)
