@@ -253,7 +253,7 @@ class VerificationService:
                     changed = answer.inputs_changed or tuple(trial.inputs_changed())
                     revised[answer.name] = replace(answer, overrun=overrun, inputs_changed=changed)
                     self.fatal = self.fatal or bool(overrun)
-            if recompiles.NAME in probes and trials and not self.fatal:
+            if recompiles.NAME in probes and trials and not self.fatal and self._compilations.can_hear():
                 facts[recompiles.NAME] = list(recompiles.observe(trials[0], self._compilations))
             if autotuner.NAME in probes and trials and not self.fatal:
                 deviations += map(_deviation, tuners.deviations(trials[0]))
