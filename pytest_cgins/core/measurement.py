@@ -176,6 +176,10 @@ class JitCompilations(Document):
     """Time that they took, also where it was another process that took it, and this one found the results on disk."""
     cached: Annotated[int, Ge(0), Le(10**6)] = 0
     """Those that were found on disk."""
+    registers_per_thread: Annotated[int, Ge(0), Le(10**6)] | None = None
+    """Most of any function; None where the compiler does not tell, as for an interpreter."""
+    spill_nbytes: Annotated[int, Ge(0), Le(10**9)] | None = None
+    """Most bytes that a thread of any function spills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

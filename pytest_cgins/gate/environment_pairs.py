@@ -20,17 +20,18 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pytest_cgins.building import resources
 from pytest_cgins.building.cache.store import RECORD
 from pytest_cgins.core.case import Case, CompiledKernel
-from pytest_cgins.core.measurement import Arm, ArmName, Measurement
+from pytest_cgins.core.measurement import Arm, ArmName, Measurement, TunedConfig
 from pytest_cgins.core.number_text import percent
 from pytest_cgins.core.session_report import SAME_BITS, Environments, Evaluation
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.gate.timing_stage import with_tuning_notes
 from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import Pair
@@ -67,9 +68,9 @@ class _Pairing:
     orders: list[str] = field(default_factory=list)
     times: dict[ArmName, list[float]] = field(default_factory=lambda: {"kernel": [], "base": []})
     opened: dict[ArmName, Opened] = field(default_factory=dict)
+    """What the last process of each side made ready; the first one's choices of autotuners stay."""
     blocks: list[Block] = field(default_factory=list)
     """The kernel's blocks that have torch's arm."""
-    seconds: float = 0.0
     fenced: bool = False
     """Whether one side's calls cannot be captured, so that both are timed by loops."""
     ended: tuple[ArmName, EndedError] | None = None
@@ -163,6 +164,7 @@ class EnvironmentPairs:
             base=self._environment,
             same_sources=there.kernel_digest == evaluation.kernel_digest,
             base_status=status.value,
+            **_of_jit(there, evaluation),
         )
         note = ""
         if not _is_right(status.value):
@@ -182,16 +184,15 @@ class EnvironmentPairs:
         base, kernel = builds["base"], builds["kernel"]
         environments = replace(
             environments,
-            compile_seconds=_both(_seconds(base), _seconds(kernel)),
+            compile_seconds=environments.compile_seconds or _both(_seconds(base), _seconds(kernel)),
             library_nbytes=_both(_size(base), _size(kernel)),
         )
-        takes = [resources.most(compiled) for compiled in (base, kernel)]
-        if takes[0] and takes[1]:
-            environments = replace(
-                environments,
-                registers_per_thread=(takes[0][0], takes[1][0]),
-                spill_nbytes=(takes[0][1], takes[1][1]),
-            )
+        takes = [resources.most(compiled) or (None, None) for compiled in (base, kernel)]
+        environments = replace(
+            environments,
+            registers_per_thread=environments.registers_per_thread or _both(takes[0][0], takes[1][0]),
+            spill_nbytes=environments.spill_nbytes or _both(takes[0][1], takes[1][1]),
+        )
         return replace(environments, drift=self._drift(case)) if is_right else environments
 
     def _drift(self, case: Case) -> str:
@@ -303,7 +304,13 @@ class EnvironmentPairs:
         try:
             compiled = evaluator.compiled(case)
             opened, blocks = evaluator.stage.alone(
-                case, compiled, role=role, pairs=pairing.inputs, orders=orders, fenced=pairing.fenced
+                case,
+                compiled,
+                role=role,
+                pairs=pairing.inputs,
+                orders=orders,
+                fenced=pairing.fenced,
+                tuned=pairing.opened[side].tuned if side in pairing.opened else (),
             )
         except EndedError as end:
             pairing.ended = side, end
@@ -333,6 +340,8 @@ class EnvironmentPairs:
             return evaluation
         revision = "" if self._environment else self._evaluators["base"].base_commit
         measurement = replace(_measurement(pairing), base_revision=revision)
+        if evaluation.correctness is not None:
+            measurement = with_tuning_notes(measurement, evaluation.correctness.tuned)
         entry = self._evaluators["kernel"].entry(pairing.case)
         verdict = decide_timing(
             evaluation.verdict,
@@ -378,9 +387,19 @@ def _measurement(pairing: _Pairing) -> Measurement:
             for side in ("kernel", "base")
             for ns in pairing.times[side]
         ),
-        seconds=pairing.seconds,
-        notes=opened.notes,
+        notes=(*opened.notes, *_own_choices(opened.tuned, pairing.opened["base"].tuned)),
+        tuned=opened.tuned,
+        base_tuned=pairing.opened["base"].tuned,
     )
+
+
+def _own_choices(kernel: Sequence[TunedConfig], base: Sequence[TunedConfig]) -> Iterator[str]:
+    """Where the autotuners of both sides, each of which chose for itself in its first process, chose otherwise."""
+    there = {(choice.kernel, choice.key): choice.config for choice in base}
+    for choice in kernel:
+        other = there.get((choice.kernel, choice.key), choice.config)
+        if other != choice.config:
+            yield f"the autotuner of {choice.kernel} chose {choice.config}, and {other} for the base: both were timed so"
 
 
 def _arm(name: ArmName, samples: Sequence[float], opened: Opened, own: ArmName) -> Arm:
@@ -401,6 +420,18 @@ def _is_right(status: str) -> bool:
 
 def _both(base: _Number | None, kernel: _Number | None) -> tuple[_Number, _Number] | None:
     return None if base is None or kernel is None else (base, kernel)
+
+
+def _of_jit(base: Evaluation, kernel: Evaluation) -> dict[str, Any]:
+    """What a JIT compiler took, and what its kernels take, for all that both were verified on."""
+    jits = [one.correctness.jit if one.correctness is not None else None for one in (base, kernel)]
+    if jits[0] is None or jits[1] is None:
+        return {}
+    return {
+        "compile_seconds": (jits[0].seconds, jits[1].seconds),
+        "registers_per_thread": _both(jits[0].registers_per_thread, jits[1].registers_per_thread),
+        "spill_nbytes": _both(jits[0].spill_nbytes, jits[1].spill_nbytes),
+    }
 
 
 def _seconds(compiled: CompiledKernel) -> float | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,8 @@ class Compilation:
     seconds: float
     """How long it took, now or when it was compiled for the cache on disk."""
     cached: bool
+    compiler: Any = None
+    """Triton's object of the function, which knows what was compiled of it."""
 
 
 class Compilations:
@@ -103,6 +105,7 @@ class Compilations:
             count=len(heard),
             seconds=min(_MOST_S, sum(compilation.seconds for compilation in heard)),
             cached=sum(compilation.cached for compilation in heard),
+            **_resources({id(one.compiler): one.compiler for one in heard}.values()),
         )
 
     def _hear(self, **told: Any) -> None:
@@ -115,6 +118,7 @@ class Compilations:
                 module=str(getattr(function, "__module__", "")),
                 seconds=_seconds(told, cached=cached),
                 cached=cached,
+                compiler=function,
             )
         )
 
@@ -139,6 +143,19 @@ def judge(facts: Sequence[str]) -> str:
         f"calls with the same signature compile again: {counted(len(names), 'compilation')} of {functions} after the first call\n"
         "→ pass what changes from call to call as an argument, not as a tl.constexpr, and define kernels once"
     )
+
+
+def _resources(functions: Iterable[Any]) -> dict[str, int]:
+    """Most registers and spilled bytes of what was compiled and loaded of Triton functions; {} where none tells."""
+    with suppress(AttributeError, TypeError, IndexError):
+        caches = [cache[0] for function in functions for cache in function.device_caches.values()]
+        loaded = [kernel for cache in caches for kernel in cache.values() if getattr(kernel, "n_regs", None)]
+        if loaded:
+            return {
+                "registers_per_thread": max(int(kernel.n_regs) for kernel in loaded),
+                "spill_nbytes": 4 * max(int(kernel.n_spills) for kernel in loaded),  # it counts registers
+            }
+    return {}
 
 
 def _graphs() -> int:
