@@ -165,7 +165,7 @@ def test_the_base_revision(write: Callable[..., Config], tmp_path_factory: pytes
     assert base_of(config, cache).state == "unchanged"
     (config.root / "lib.so").write_text("two")
     tracked = base_of(config, cache)
-    assert (tracked.state, "one operator of a name in a process" in tracked.note) == ("refused", True)
+    assert (tracked.state, "one operator of a name in a process" in tracked.note) == ("apart", True)
     (config.root / "lib.so").write_text("one")
     config = write(f"{OPERATOR}, load: [lib.so], build: 'true'", {".gitignore": "*.so\n"})
     git(config.root, "rm", "-q", "--cached", "lib.so")
