@@ -76,6 +76,10 @@ def is_refusal(error: RaisedError) -> bool:
     return (error.phase, error.kind) == ("bind", "ContractError")
 
 
+_NUMBER_IN_INTERPRETER = """raised InterpreterError: AttributeError("'float' object has no attribute"""
+"""What Triton's interpreter raises for `eps.to(…)`, which its compiler takes."""
+
+
 def ended_by(error: RaisedError, contract: str, inputs: str, output: str) -> EndedError:
     """The verdict for what the kernel, its loading or its binding raised in a worker.
 
@@ -84,6 +88,11 @@ def ended_by(error: RaisedError, contract: str, inputs: str, output: str) -> End
     message = f"{error.message}\n→ {error.remedy}" if error.remedy else error.message
     if is_refusal(error):
         return EndedError(Status.SKIPPED, Reason.CONTRACT, error.message)
+    if error.phase == "run" and _NUMBER_IN_INTERPRETER in error.message:
+        why = "the interpreter passes floating-point arguments as Python's numbers, the compiler as tensors"
+        return EndedError(
+            Status.SKIPPED, Reason.CONTRACT, f"{error.message.partition(chr(10))[0]}: {why}", output
+        )
     if error.phase != "run" and error.kind == "SourceError":
         return EndedError(Status.BUILD_ERROR, Reason.SOURCE, message)
     if error.phase == "load" and error.kind == "InfrastructureError":

@@ -76,3 +76,17 @@ def test_what_a_kernel_raises_is_told_by_its_message(
     verdict = ended_by(error, contract, "recorded", "printed before").verdict
     status = Status.SKIPPED if reason is Reason.CONTRACT else Status.RUNTIME_ERROR
     assert (verdict.status, verdict.reason) == (status, reason)
+
+
+def test_what_only_tritons_interpreter_cannot_run_is_no_fault_of_the_kernel() -> None:
+    """A method of a floating-point argument, which is a number there; another error of the interpreter is the kernel's."""
+    text = "norms:rms_norm raised InterpreterError: AttributeError(\"'{}' object has no attribute 'to'\")"
+    skipped = ended_by(
+        RaisedError(kind="LaunchError", message=text.format("float")), "python", "recorded", ""
+    ).verdict
+    assert (skipped.status, skipped.reason) == (Status.SKIPPED, Reason.CONTRACT)
+    assert skipped.message.endswith("as Python's numbers, the compiler as tensors")
+    failed = ended_by(
+        RaisedError(kind="LaunchError", message=text.format("tuple")), "python", "recorded", ""
+    ).verdict
+    assert failed.status is Status.RUNTIME_ERROR
