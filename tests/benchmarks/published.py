@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib.util
 import json
 import os
 import re
@@ -110,10 +111,18 @@ def main() -> int:
     rows = []
     if run.arguments.robustkbench:
         rows.append(robust_kbench(run))
+        _write(rows, run)
     for repository in REPOSITORIES:
         checkout = given[repository.name.partition("-")[0].lower()]
         if checkout is not None:
             rows.append(gated(repository, checkout.absolute(), run))
+            _write(rows, run)
+    print(table(rows))
+    return 0
+
+
+def _write(rows: list[Row], run: kernelbench.Run) -> None:
+    """Write what there is by now: who is killed keeps it."""
     document = {
         "device": run.arguments.device,
         "seconds": run.seconds,
@@ -126,8 +135,6 @@ def main() -> int:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text + "\n")
-    print(table(rows))
-    return 0
 
 
 def gated(repository: Repository, checkout: Path, run: kernelbench.Run) -> Row:
@@ -204,7 +211,8 @@ def _kernels(project: Path, targets: dict[str, str], device: str) -> dict[str, s
 def _judge(row: Row, project: Path, run: kernelbench.Run, kernels: list[str]) -> None:
     """Gate these kernels of a project: a run that is killed loses no others."""
     more = [] if run.arguments.timing else ["--cgins-no-timing"]
-    jobs = [] if run.arguments.jobs == 1 else ["-n", str(run.arguments.jobs)]
+    many = run.arguments.jobs > 1 and importlib.util.find_spec("xdist") is not None
+    jobs = ["-n", str(run.arguments.jobs)] if many else []
     done = kernelbench.gate(project, run, *more, *jobs, limits=1 + int(run.left / run.arguments.limit))
     report = project / kernelbench.REPORT
     if not report.is_file():
