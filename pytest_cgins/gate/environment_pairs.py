@@ -390,6 +390,8 @@ def _measurement(pairing: _Pairing) -> Measurement:
         notes=(*opened.notes, *_own_choices(opened.tuned, pairing.opened["base"].tuned)),
         tuned=opened.tuned,
         base_tuned=pairing.opened["base"].tuned,
+        jit=opened.jit,
+        base_jit=pairing.opened["base"].jit,
     )
 
 
