@@ -21,10 +21,15 @@ OF_TORCH = frozenset((
 ))  # fmt: skip
 """Namespaces of torch's own operators; in all others a name says nothing about the work."""
 
+NOT_COMPUTING = frozenset((
+    "prim", "prims", "profiler", "debugprims", "rngprims", "inductor", "c10d", "_c10d_functional", "higher_order",
+))  # fmt: skip
+"""Namespaces of torch's own for something else than kernels."""
+
 
 def is_registered(op: str) -> bool:
     """Whether an op is an operator that another library registers with torch: `torch.ops.NAMESPACE.NAME`."""
-    return op.startswith(OPERATORS) and op.split(".")[2] not in OF_TORCH
+    return op.startswith(OPERATORS) and op.split(".")[2] not in OF_TORCH | NOT_COMPUTING
 
 
 _CONTAINERS = ("slice", "tuple", "list", "dict", "size", "adapted")

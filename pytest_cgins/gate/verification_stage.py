@@ -145,11 +145,11 @@ class VerificationStage:
             timeout_s=max(self._runs.timeout_s, COMPILER_S),
             kernel=compiled.key,
         )
-        finding = reply.result
+        reason = reply.result.reason
         status = {Reason.OK: Status.PASSED, Reason.NOT_APPLICABLE: Status.SKIPPED}.get(
-            finding.reason, Status.INCORRECT
+            reason, Status.INCORRECT
         )
-        verdict = Verdict(status=status, reason=finding.reason, message=finding.message, numbers={})
+        verdict = Verdict(status=status, reason=reason, message=reply.result.message, numbers={})
         return verdict, reply.output
 
     def wrong_at_base(self, prepared: Prepared, base: CompiledKernel) -> str:

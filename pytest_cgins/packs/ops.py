@@ -213,8 +213,25 @@ def qualified_name(func: Any) -> str:
 
 @functools.cache
 def is_operator_of_others(func: object) -> bool:
-    """Whether it is an operator that a library other than torch has registered, or one of its overloads."""
-    return isinstance(func, OPERATOR) and is_registered(qualified_name(func))
+    """Whether it is an operator that a library other than torch has registered, or an overload, that gives or writes tensors."""
+    return (
+        isinstance(func, OPERATOR)
+        and is_registered(qualified_name(func))
+        and any(
+            _written(schema) or any("Tensor" in str(returned.type) for returned in schema.returns)
+            for schema in _schemas(func)
+        )
+    )
+
+
+def _schemas(func: Any) -> list[Any]:
+    if isinstance(func, torch._ops.OpOverload):
+        return [func._schema]
+    return [getattr(func, name)._schema for name in func.overloads()]
+
+
+def _written(schema: Any) -> list[str]:
+    return [one.name for one in schema.arguments if one.alias_info and one.alias_info.is_write]
 
 
 def written_arguments(op: str, given: Collection[str]) -> frozenset[str]:
@@ -227,21 +244,8 @@ def written_arguments(op: str, given: Collection[str]) -> frozenset[str]:
     func = resolve(op) if is_registered(op) and "@" not in op else None
     if not isinstance(func, OPERATOR):
         return frozenset()
-    schemas = (
-        [func._schema]
-        if isinstance(func, torch._ops.OpOverload)
-        else [
-            getattr(func, name)._schema
-            for name in func.overloads()  # type: ignore[no-untyped-call]
-        ]
-    )
-    fitting = [one for one in schemas if {argument.name for argument in one.arguments} == set(given)]
-    return frozenset(
-        argument.name
-        for one in fitting[:1]
-        for argument in one.arguments
-        if argument.alias_info and argument.alias_info.is_write
-    )
+    fitting = [one for one in _schemas(func) if {argument.name for argument in one.arguments} == set(given)]
+    return frozenset(_written(fitting[0])) if fitting else frozenset()
 
 
 def resolve(op: str) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.core.trace import OF_TORCH, Context
+from pytest_cgins.core.trace import NOT_COMPUTING, OF_TORCH, Context
 from pytest_cgins.packs import ops
 from pytest_cgins.recording import selection
 from pytest_cgins.recording.intercept import Handler
@@ -27,7 +27,6 @@ upsample_bicubic2d nll_loss_forward nll_loss2d_forward addmm_activation int_mm s
 lstm gru thnn_fused_lstm_cell thnn_fused_gru_cell embedding_dense threshold softmax_data log_softmax_data
 softmax_backward_data log_softmax_backward_data
 """
-_FOREIGN = frozenset({"prim", "prims", "profiler", "debugprims", "c10d", "_c10d_functional", "higher_order"})
 
 
 class DispatchInterceptor(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -72,12 +71,10 @@ def computes(func: object) -> bool:
     if not isinstance(func, OpOverload):
         return False
     schema = func._schema
-    own = func.namespace not in OF_TORCH
-    if func.namespace in _FOREIGN or (not own and any(argument.is_out for argument in schema.arguments)):
-        return False
+    own = ops.is_operator_of_others(func)
+    of_torch = func.namespace in OF_TORCH - NOT_COMPUTING and not any(one.is_out for one in schema.arguments)
     marks = [returned.alias_info for returned in schema.returns]
-    written = any(argument.alias_info and argument.alias_info.is_write for argument in schema.arguments)
-    if not (marks or (own and written)) or any(mark is not None and not mark.is_write for mark in marks):
+    if not (own or (of_torch and marks)) or any(mark is not None and not mark.is_write for mark in marks):
         return False
     name = schema.name.rpartition("::")[2].removesuffix("_backward")
     return func.namespace != "aten" or selection.computes(name) or name.strip("_") in _INTERNAL.split()

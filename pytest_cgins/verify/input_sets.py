@@ -186,17 +186,11 @@ class InputSetBuilder:
         layout = lay_out(tensors)
         arguments = tensors_by_name(self.call, rebuild(layout.metas, layout.spans, self.device))
         laid_out = self._output_metas(answers)
-        outputs = (
+        outputs = [
             _expected_output(index, answers, meta, known[index], None) for index, meta in enumerate(laid_out)
-        )
-        alone = [
-            replace(
-                output,
-                gold_alone=True,
-                scale=output.scale and rules.of_gold(output.answer, tf32=self.tf32),
-            )
-            for output in outputs
         ]
+        scales = [output.scale and rules.of_gold(output.answer, tf32=self.tf32) for output in outputs]
+        alone = [replace(one, gold_alone=True, scale=own) for one, own in zip(outputs, scales, strict=True)]
         return InputSet(
             layout=layout,
             outputs=tuple(laid_out[: len(laid_out) - len(answers.mutated)]),

@@ -23,6 +23,8 @@ def operators() -> Iterator[Any]:
     library.define("scale(Tensor x, float by=2.0) -> Tensor")
     library.define("scale.out(Tensor x, float by=2.0, *, Tensor(a!) out) -> Tensor(a!)")
     library.define("changes(Tensor x) -> Tensor")
+    library.define("count(Tensor x) -> int")
+    library.impl("count", lambda x: x.numel(), "CPU")
     library.impl("into", _into, "CPU")
     library.impl("scale", lambda x, by=2.0: x * by, "CPU")
     library.impl("scale.out", lambda x, by=2.0, *, out: torch.mul(x, by, out=out), "CPU")
@@ -44,7 +46,8 @@ def model(operators: Any) -> Callable[[], Tensor]:
         operators.into(out, x)
         y = operators.scale(out, 3.0) + operators.scale.default(x)
         operators.scale(x, out=torch.empty(4, 8))
-        operators.changes(torch.ones(3))
+        with torch.autograd.profiler.record_function("block"):
+            operators.changes(torch.ones(operators.count(torch.ones(3))))
         result: Tensor = operators.scale.out(y, 0.5, out=torch.zeros(4, 8))
         return result
 
@@ -63,7 +66,7 @@ def written(pack: TracePack) -> set[tuple[str, tuple[str, ...]]]:
 
 @pytest.mark.parametrize("tier", ["recipe", "full"])
 def test_at_the_level_of_functions(recorded: Any, operators: Any, tier: str) -> None:
-    """Without a list of ops they are recorded too; a call of the default overload is one of the operator."""
+    """Without a list of ops they are recorded too, but for queries; a call of the default overload is one of the operator."""
     pack = recorded(model(operators), tier=tier)
     assert written(pack) == {
         ("into", ("out",)), ("scale", ()), ("scale", ("out",)), ("scale.out", ("out",)), ("changes", ("x",)),
