@@ -30,6 +30,7 @@ from pytest_cgins.recording.importers.files import read_json, text_of
 from pytest_cgins.recording.importers.flashinfer import InputBuilder
 from pytest_cgins.recording.importers.references import References, module_name
 
+_HEADS = ("head_dim", "head_size")
 _SIZES = (16, 7)
 """Of an axis that varies, in one call each, unless `--axis` says."""
 
@@ -108,6 +109,8 @@ class _Definition:
                 continue
             spec = self._document["inputs"].get(name)
             fitting = [other for other in others if spec and self._fits(other, spec)]
+            if name.endswith("scale") and (head := next((axis for axis in _HEADS if axis in sizes), "")):
+                fitting.append(sizes[head] ** -0.5)  # as flashinfer does where none is passed
             if not fitting:
                 raise RecordError(f"nothing makes {name}, which the reference takes")
             taken[name] = fitting[0]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.packs.store import open_pack
+from pytest_cgins.packs.values import decode
 from pytest_cgins.recording.importers.flashinfer_dump import _axis
 
 PREAMBLE = "from __future__ import annotations\nimport math\nimport torch\n\n"
@@ -102,20 +103,20 @@ def test_inputs_of_wrappers_are_found_by_their_form(
         "    cache = (torch.ones(n, 4, device=device), 2 * torch.ones(n, 4, device=device))\n"
         "    return {'plan': {'indptr': torch.arange(3, device=device)}, 'run': {'q': torch.ones(4, device=device), 'cache': cache}}\n"
     )
-    reference = (
-        "\ndef _x_reference(q, k_cache, v_cache, starts):\n    return q + k_cache[starts] - v_cache[starts]\n"
-    )
-    form = {"shape": ["n", "d"], "dtype": "float32"}
+    reference = "\ndef _x_reference(q, k_cache, v_cache, starts, sm_scale):\n    return sm_scale * q + k_cache[starts] - v_cache[starts]\n"
+    form = {"shape": ["n", "head_dim"], "dtype": "float32"}
     inputs = {
-        "q": {"shape": ["d"], "dtype": "float32"}, "k_cache": form, "v_cache": form,
-        "starts": {"shape": ["s"], "dtype": "unknown"},
+        "q": {"shape": ["head_dim"], "dtype": "float32"}, "k_cache": form, "v_cache": form,
+        "starts": {"shape": ["s"], "dtype": "unknown"}, "sm_scale": {"shape": None, "dtype": "float32", "optional": True},
     }  # fmt: skip
-    axes = {"n": {"type": "var"}, "d": {"type": "const", "value": 4}, "s": {"type": "const"}}
+    axes = {"n": {"type": "var"}, "head_dim": {"type": "const", "value": 4}, "s": {"type": "const"}}
     dump(init=PREAMBLE + code, reference=PREAMBLE + reference, inputs=inputs, axes=axes)
     run = cgins("import", "flashinfer-dump", "dump", "--allow-code", "--tier", "full", "--axis", "n=5")
     assert run.code == 0, run.out
     _, keys, values, starts = load_inputs(run.pack.traces[0], open_pack(Path("pack")), "cpu")
     assert (keys.unique().tolist(), values.unique().tolist(), starts.tolist()) == ([1.0], [2.0], [0, 1, 2])
+    (scale,) = (one.value for one in run.pack.traces[0].call.arguments if one.name == "sm_scale")
+    assert decode(scale, []) == 0.5
 
 
 @pytest.mark.parametrize(
