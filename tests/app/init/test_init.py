@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pytest_cgins
 from pytest_cgins.app.init import files
 from pytest_cgins.app.init.known_ops import KNOWN, Match, examples, functions, match, plain_name
 from pytest_cgins.app.init.plan import Plan, make_plan
@@ -148,27 +150,42 @@ def reasons(plan: Plan) -> dict[str, str]:
     return {item.rpartition(" ")[2]: why for item, why in plan.left_out}
 
 
+def passed(repository: Path, select: str) -> set[str]:
+    """Record and gate a repository as init says; the cases that passed, as kernel, implementation and dtype."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(pytest_cgins.__file__).parents[1])}
+    subprocess.run([sys.executable, files.SCRIPT], cwd=repository, env=environment, check=True)
+    words = [
+        "-m",
+        "pytest",
+        "-p",
+        "no:cgins",
+        "-p",
+        "pytest_cgins.plugin",
+        "--cgins",
+        "-o",
+        "pythonpath=src",
+        "-rA",
+    ]
+    gate = subprocess.run(
+        [sys.executable, *words, "--cgins-no-timing", "-k", select],
+        cwd=repository, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert gate.returncode == 0, gate.stdout
+    cases = re.findall(r"^PASSED cgins.yaml::(\w+/\w+-\w+)/init/(b?f\d+)", gate.stdout, re.MULTILINE)
+    return {" ".join(case) for case in cases}
+
+
 def test_a_repository_is_gated_as_init_wrote_it(repository: Path, cgins: Command) -> None:
-    """From sources to verdicts without an edit: Triton in the interpreter, a launcher; skipped on the CPU what bfloat16 asks."""
+    """From sources to verdicts without an edit: Triton in the interpreter, and a launcher."""
     (repository / "csrc" / "silu.cpp").write_text(SILU)
     done = cgins(repository, "init", "--device", "cpu")
     assert done.returncode == 0, done.stderr
-    assert (
-        "entered   softmax/triton: torch.nn.functional.softmax by fastops.functional:fast_softmax"
-        in done.stdout
-    )
+    entered = "entered   softmax/triton: torch.nn.functional.softmax by fastops.functional:fast_softmax"
+    assert entered in done.stdout
     assert "left out  src/fastops/ops/basic.py _rope_kernel: " in done.stdout
-    assert done.stdout.endswith(
-        "next      python record_cgins.py && python -m pytest --cgins -o pythonpath=src\n"
-    )
-    subprocess.run([sys.executable, "record_cgins.py"], cwd=repository, check=True)
-    gate = subprocess.run(
-        [sys.executable, "-m", "pytest", "--cgins", "-o", "pythonpath=src", "--cgins-no-timing", "-rA", "-k", "f32-8x96 and not mish"],
-        cwd=repository, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    passed = re.findall(r"^PASSED cgins.yaml::(\w+)/(cpu-\w+)/init/(f\d+)", gate.stdout, re.MULTILINE)
-    assert gate.returncode == 0, gate.stdout
-    assert {f"{kernel}/{name} {dtype}" for kernel, name, dtype in passed} == {
+    command = f"python {files.SCRIPT} && python -m pytest --cgins -o pythonpath=src"
+    assert done.stdout.endswith(f"next      {command}\n")
+    assert passed(repository, "f32-8x96 and not mish") == {
         "relu/cpu-triton f32", "silu/cpu-cpp f32", "silu_mul/cpu-triton f32", "softmax/cpu-triton f32",
     }  # fmt: skip
 
