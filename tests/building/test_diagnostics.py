@@ -210,3 +210,13 @@ def test_a_source_that_speaks_of_disks_is_refused() -> None:
         diagnostics.not_the_source(1, 'x.cpp:1:9: error: #error "No space left on device" in a header\n')
         is None
     )
+
+
+def test_a_header_that_torchs_own_lacks_is_the_machines_fault() -> None:
+    """A toolkit in parts has no cusparse.h, which torch's headers include; a header that the source lacks is its fault."""
+    line = "{}:10:10: fatal error: cusparse.h: No such file or directory\n"
+    torchs = line.format("/venv/site-packages/torch/include/ATen/cuda/CUDAContextLight.h")
+    told = diagnostics.not_the_source(1, f"In file included from kernels/kernel.cu:2:\n{torchs}")
+    assert told is not None
+    assert told[0] == "torch's ATen/cuda/CUDAContextLight.h includes cusparse.h, which is not installed"
+    assert diagnostics.not_the_source(1, line.format("kernels/kernel.cu")) is None

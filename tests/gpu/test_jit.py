@@ -74,7 +74,7 @@ def wrong(input):
     return run(negate_some, input)
 
 def seeded(input):
-    return run(negate_seeded, input, 2 + 8 * next(calls), BLOCK=256)
+    return run(negate_seeded, input, next(calls), BLOCK=256)
 
 def anew(input):
     return run(negate_anew, input, CALL=next(calls), BLOCK=256)

@@ -168,6 +168,12 @@ def unknown_architecture(log: str) -> str:
     return f"{nearest(f'sm_{found[1]}', names)} this nvcc knows {', '.join(names)}".strip()
 
 
+TORCHS_HEADER = re.compile(
+    r"^\S*/torch/include/(?P<by>\S+?):\d+:\d+: fatal error: (?P<missing>\S+): No such file", re.MULTILINE
+)
+"""A header of torch's that lacks one of the toolkit's: `cusparse.h`, where a toolkit was installed in parts."""
+
+
 def not_the_source(status: int, log: str) -> tuple[str, str] | None:
     """What kept a compiler from judging the source: it was killed, or lacks memory, disk space or a part of itself.
 
@@ -183,6 +189,13 @@ def not_the_source(status: int, log: str) -> tuple[str, str] | None:
     if missing and (status in (126, 127) or missing["part"] or "cicc" in log):
         tool = missing["shell"] or missing["path"] or missing["part"]
         return f"{tool} is not installed", f"install the whole compiler: {WHOLE}"
+    header = TORCHS_HEADER.search(log)
+    if header:
+        what = f"torch's {header['by']} includes {header['missing']}, which is not installed"
+        return (
+            what,
+            "install the headers of the CUDA toolkit's libraries, or point CUDA_HOME at a toolkit that has them",
+        )
     trouble = TROUBLE.search(log)
     if trouble:
         return trouble["what"].strip(), "free memory or disk space, or set MAX_JOBS=1, and run again"
