@@ -57,7 +57,7 @@ def main() -> None:
             "torch": torch.__version__,
             "machine": platform.machine(),
             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-            "command": " ".join(["python", "tests/benchmarks/init_repositories.py", *(one.name for one in options.checkouts)]),
+            "command": " ".join(["python", "tests/benchmarks/init_repositories.py", *(checkout.name for checkout in options.checkouts)]),
         }  # fmt: skip
         options.json.write_text(
             json.dumps({"environment": environment, "repositories": rows}, indent=1) + "\n"
@@ -91,8 +91,8 @@ def measure(checkout: Path) -> dict[str, Any]:
         "repository": checkout.name,
         "commit": commit,
         "seconds": round(seconds, 1),
-        "triton": sum(one.language == "triton" for one in plan.kernels.values()),
-        "cute": sum(one.language == "cute" for one in plan.kernels.values()),
+        "triton": sum(kernel.language == "triton" for kernel in plan.kernels.values()),
+        "cute": sum(kernel.language == "cute" for kernel in plan.kernels.values()),
         "compiled": len(plan.scan.compiled),
         "operators": len(plan.operators),
         "entered": len(plan.entries),

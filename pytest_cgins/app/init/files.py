@@ -45,14 +45,16 @@ def workflows(folder: Path, action: str) -> dict[str, str]:
         )
     given = []
     implementations = [
-        one for kernel in load_without_traces(folder / CONFIG).kernels for one in kernel.implementations
+        implementation
+        for kernel in load_without_traces(folder / CONFIG).kernels
+        for implementation in kernel.implementations
     ]
-    if any(one.device == "cuda" for one in implementations):
+    if any(each.device == "cuda" for each in implementations):
         given += ['runner: \'["self-hosted", "gpu"]\'', 'python-version: ""']
     if (folder / "requirements.txt").is_file():
         given.append("requirements: requirements.txt")
     if path := import_roots(
-        one.sources[0].relative_to(folder.absolute()) for one in implementations if one.sources
+        each.sources[0].relative_to(folder.absolute()) for each in implementations if each.sources
     ):
         given.append(f"pytest-args: {json.dumps(path)}")
     inputs = f"    with: {{{', '.join(given)}}}" if given else ""
@@ -114,9 +116,9 @@ def _config(plan: Plan, device: DeviceName) -> Iterator[str]:
         yield from (f"      - {{{', '.join(_implementation(plan, entry, device))}}}" for entry in entries)
     if plan.operators:
         yield "  # Operators of this repository: record a run that calls them, and take the # away."
-    for one in plan.operators:
-        name, op = one.operator.replace("::", "."), one.operator.replace("::", "_")
-        yield f"  # {op}: {{op: torch.ops.{name}, load: [{one.module}], device: cuda, reference: MODULE:FUNCTION}}"
+    for function in plan.operators:
+        name, op = function.operator.replace("::", "."), function.operator.replace("::", "_")
+        yield f"  # {op}: {{op: torch.ops.{name}, load: [{function.module}], device: cuda, reference: MODULE:FUNCTION}}"
     yield ""
 
 
@@ -124,6 +126,8 @@ def _implementation(plan: Plan, entry: Entry, device: DeviceName) -> Iterator[st
     function = entry.function
     yield f"name: {entry.implementation}"
     if isinstance(function, CompiledFunction):
+        if function.contract == "device":
+            yield "contract: device"
         if function.contract == "torch-extension":
             yield f"contract: torch-extension, entry: {json.dumps(function.name)}"
         source, *others = map(str, function.files)

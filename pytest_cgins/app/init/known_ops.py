@@ -64,11 +64,11 @@ class Match:
 
 def _known(line: str) -> KnownOp:
     op, *words = line.split()
-    found = [found for word in words if (found := _WORD.fullmatch(word))]
+    parts = [part for word in words if (part := _WORD.fullmatch(word))]
     return KnownOp(
-        op, {part["name"]: part["example"] or part["name"] for part in found},
-        implied=frozenset(part["name"] for part in found if part["implied"]),
-        optional=frozenset(part["name"] for part in found if part["optional"]),
+        op, {part["name"]: part["example"] or part["name"] for part in parts},
+        implied=frozenset(part["name"] for part in parts if part["implied"]),
+        optional=frozenset(part["name"] for part in parts if part["optional"]),
     )  # fmt: skip
 
 
@@ -130,6 +130,16 @@ def match(name: str, parameters: Sequence[Parameter], *, by_place: bool) -> Matc
     direct = not fixed and not skipped and arguments == [*known.examples][: len(arguments)]
     call = f"{known.op}({', '.join(passed)})"
     return Match(name, known.op, declares, tuple(arguments), fixed, direct, call)
+
+
+def parameters_of(name: str) -> list[str]:
+    """All parameters of the op that kernels of a name replace; [] if none is known."""
+    from pytest_cgins.packs import ops, signature  # with torch
+
+    known = KNOWN.get(name)
+    if known is None or known.op.startswith(OWN):
+        return list(known.examples) if known else []
+    return signature.parameters(ops.locate(known.op))
 
 
 def _counterpart(parameter: str, known: KnownOp, given: dict[str, str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from pytest_cgins.app.init.known_ops import Match, match, plain_name
+from pytest_cgins.app.init.known_ops import KNOWN, Match, match, parameters_of, plain_name
 from pytest_cgins.app.init.scan import CompiledFunction, Definition, Scan
 
 
@@ -29,7 +29,7 @@ class Entry:
     @property
     def needs_adapter(self) -> bool:
         """Whether the function is not called with the op's own arguments."""
-        return not self.match.direct
+        return isinstance(self.function, Definition) and not self.match.direct
 
 
 @dataclass(slots=True)
@@ -71,17 +71,23 @@ def make_plan(scan: Scan) -> Plan:
             launched = graph.launches(function)
             _enter(plan, plan.kernels[min(launched)].language, how, function, launched)
     for compiled in scan.compiled:
-        how = match(plain_name(compiled.name.rpartition("::")[2])[0], compiled.parameters, by_place=True)
-        if isinstance(how, Match) and not how.direct:
-            how = f"its parameters are not those of {how.op} in order: an adapter must call it"
-        elif isinstance(how, Match) and compiled.missing:
-            how = f"it includes {compiled.missing}, which is not beside it: enter it with its flags by hand"
+        how = _match_compiled(compiled)
+        task = compiled.files[0].with_name(f"func_{compiled.name}.py")
+        if isinstance(how, str) and any(definition.file == task for definition in scan.definitions.values()):
+            how = f"its op is a task of robust-kbench: cgins import robustkbench {task.parent} records it"
+        entered = [entry for entry in plan.entries if isinstance(how, Match) and entry.match.op == how.op]
+        if isinstance(how, Match) and entered and entered[0].match.call != how.call:
+            how = f"{how.op} is entered with other arguments, by {entered[0].function.name}"
         if isinstance(how, str):
             plan.left_out.append((f"{compiled.files[0]} {compiled.name}", how))
         else:
             _enter(plan, compiled.language, how, compiled)
     called = {entry.function.name for entry in plan.entries}
-    plan.operators = [one for one in scan.definitions.values() if one.operator and one.name not in called]
+    plan.operators = [
+        function
+        for function in scan.definitions.values()
+        if function.operator and function.name not in called
+    ]
     plan.left_out += [*_uncovered(plan, graph, reasons), *scan.left_out]
     plan.entries.sort(key=lambda entry: entry.match.name)
     return plan
@@ -92,10 +98,10 @@ class _Graph:
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
-        hosts = [one for one in scan.definitions.values() if one.role != "kernel"]
+        hosts = [host for host in scan.definitions.values() if host.role != "kernel"]
         named = {self._origin(name) for host in hosts for name in host.uses | host.backward_uses}
-        kernels = {name: one for name, one in scan.definitions.items() if one.role == "kernel"}
-        self.launched = {name: one for name, one in kernels.items() if name in named}
+        kernels = {name: kernel for name, kernel in scan.definitions.items() if kernel.role == "kernel"}
+        self.launched = {name: kernel for name, kernel in kernels.items() if name in named}
         self.reaches = cache(self._reaches)
 
     def _origin(self, name: str) -> str:
@@ -143,6 +149,28 @@ def _match(function: Definition) -> Match | str:
     return match(plain_name(function.name)[0], function.parameters, by_place=function.role == "autograd")
 
 
+def _match_compiled(compiled: CompiledFunction) -> Match | str:
+    name = plain_name(compiled.name.rpartition("::")[2])[0]
+    if compiled.contract != "torch-extension":
+        # A schema line has the op's own parameters, and a trace has values for all of these.
+        of_op = parameters_of(name)
+        if not of_op:
+            return match(name, compiled.parameters, by_place=True)
+        if strange := [parameter.name for parameter in compiled.parameters if parameter.name not in of_op]:
+            return f"its parameter {strange[0]} is not one of {name}'s ({', '.join(of_op)})"
+        known = [parameter for parameter in compiled.parameters if parameter.name in KNOWN[name].examples]
+        how = match(name, known, by_place=True)
+        return (
+            f"it takes no {how.fixed[0]}, as {how.op} does" if isinstance(how, Match) and how.fixed else how
+        )
+    how = match(name, compiled.parameters, by_place=True)
+    if isinstance(how, Match) and not how.direct:
+        return f"its parameters are not those of {how.op} in order: an adapter must call it"
+    if isinstance(how, Match) and compiled.missing:
+        return f"it includes {compiled.missing}, which is not beside it: enter it with its flags by hand"
+    return how
+
+
 def _covered(plan: Plan) -> frozenset[str]:
     return frozenset().union(*(entry.covers for entry in plan.entries))
 
@@ -164,14 +192,14 @@ def _enter(
 def _uncovered(plan: Plan, graph: _Graph, reasons: dict[str, str]) -> Iterator[tuple[str, str]]:
     """The kernels that no entry launches, by the host function that says most about them; private ones last."""
     entered = [entry.function for entry in plan.entries if isinstance(entry.function, Definition)]
-    backwards = {name: one for one in entered for name in graph.launches(one, backward=True)}
+    backwards = {name: function for function in entered for name in graph.launches(function, backward=True)}
     public: Iterable[Definition] = sorted(
-        (one for one in plan.scan.definitions.values() if one.qualified in reasons),
-        key=lambda one: ("._" in f".{one.qualified}", len(graph.launches(one)), one.qualified),
+        (host for host in plan.scan.definitions.values() if host.qualified in reasons),
+        key=lambda host: ("._" in f".{host.qualified}", len(graph.launches(host)), host.qualified),
     )
     kernels = [(name, kernel) for name, kernel in plan.kernels.items() if name not in _covered(plan)]
     for name, kernel in sorted(kernels, key=lambda item: ("._" in f".{item[1].module}", item[0])):
-        host = next((one for one in public if name in graph.launches(one)), None)
+        host = next((host for host in public if name in graph.launches(host)), None)
         why = "no function that was read launches it"
         if name in backwards:
             why = f"it belongs to the backward of {backwards[name].qualified}"

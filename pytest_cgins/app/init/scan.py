@@ -94,7 +94,7 @@ class CompiledFunction:
     """Relative to the repository: the one that exports it, and those that define it; or the build.toml that names them."""
     language: Language
     """Of the file that defines it."""
-    contract: Literal["launcher", "torch-extension"]
+    contract: Literal["launcher", "device", "torch-extension"]
     """How it is called."""
     parameters: tuple[Parameter, ...] = ()
     """Of its schema line or C++ function."""
@@ -236,7 +236,7 @@ class _Module:
 
     def _class(self, node: ast.ClassDef) -> Iterator[Definition]:
         methods = {child.name: child for child in node.body if isinstance(child, ast.FunctionDef)}
-        decorators = [one for method in methods.values() for one in method.decorator_list]
+        decorators = [decorator for method in methods.values() for decorator in method.decorator_list]
         if language := _language(map(self._resolved, decorators)):
             yield self._define(node.name, node, "kernel", language=language)
         elif "forward" in methods and any(self._resolved(base).endswith("Function") for base in node.bases):
@@ -255,10 +255,10 @@ class _Module:
         )
 
     def _uses(self, node: ast.AST) -> frozenset[str]:
-        found = (
+        names = (
             self._resolved(child) for child in ast.walk(node) if isinstance(child, ast.Name | ast.Attribute)
         )
-        return frozenset(name.removesuffix(".apply") for name in found if "." in name)
+        return frozenset(name.removesuffix(".apply") for name in names if "." in name)
 
     def _resolved(self, node: ast.expr) -> str:
         """The qualified name that an expression refers to, a call's being that of what is called; "" for none."""
@@ -296,11 +296,11 @@ def _language(decorators: Iterable[str]) -> Language | None:
 
 def _parameters(node: ast.FunctionDef) -> tuple[Parameter, ...]:
     given = node.args
-    places = [*given.posonlyargs, *given.args]
-    defaults = [*[None] * (len(places) - len(given.defaults)), *given.defaults, *given.kw_defaults]
+    positional = [*given.posonlyargs, *given.args]
+    defaults = [*[None] * (len(positional) - len(given.defaults)), *given.defaults, *given.kw_defaults]
     return tuple(
-        Parameter(one.arg, ast.unparse(default) if default else None, by_name=one in given.kwonlyargs)
-        for one, default in zip([*places, *given.kwonlyargs], defaults, strict=True)
+        Parameter(arg.arg, ast.unparse(default) if default else None, by_name=arg in given.kwonlyargs)
+        for arg, default in zip([*positional, *given.kwonlyargs], defaults, strict=True)
     )
 
 
@@ -333,10 +333,14 @@ def _read_cxx(result: Scan, repository: Path, texts: dict[Path, str], file: Path
         except SourceError as error:
             result.left_out.append((str(file), error.what))
             return
-        own = tuple(Parameter(one.name) for one in parsed.arguments)
+        if any(argument.mutated for argument in parsed.arguments):
+            result.left_out.append((f"{file} {parsed.entry}", "it works in place"))
+            return
+        own = tuple(Parameter(argument.name) for argument in parsed.arguments)
         language: Language = "cuda" if file.suffix == ".cu" else "cpp"
+        contract: Literal["device", "launcher"] = "device" if "cgins-launch:" in text else "launcher"
         launcher = CompiledFunction(
-            name=parsed.entry, files=(file,), language=language, contract="launcher", parameters=own
+            name=parsed.entry, files=(file,), language=language, contract=contract, parameters=own
         )
         result.compiled.append(launcher)
         return
@@ -348,7 +352,7 @@ def _read_cxx(result: Scan, repository: Path, texts: dict[Path, str], file: Path
     for export in exports:
         function = export["function"] or export["name"]
         parameters, path = next(
-            ((found, path) for path in near if (found := _cxx_parameters(texts[path], function))), ((), file)
+            ((taken, path) for path in near if (taken := _cxx_parameters(texts[path], function))), ((), file)
         )
         # Hugging Face's layout names its sources and finds its headers itself.
         toml = next(
@@ -379,8 +383,8 @@ def _read_cxx(result: Scan, repository: Path, texts: dict[Path, str], file: Path
 
 def _cxx_parameters(text: str, function: str) -> tuple[Parameter, ...]:
     """The parameters of a C++ function where it is defined; () where it is not."""
-    found = re.search(rf"\b{re.escape(function)}\s*\(([^(){{}};]*)\)\s*(?:const\s*)?\{{", text)
-    listed = re.split(r",(?![^<]*>)", found[1]) if found else []
+    definition = re.search(rf"\b{re.escape(function)}\s*\(([^(){{}};]*)\)\s*(?:const\s*)?\{{", text)
+    listed = re.split(r",(?![^<]*>)", definition[1]) if definition else []
     parts = [part.partition("=") for part in listed if re.match(r"[^=]*\w", part)]
     return tuple(Parameter(re.findall(r"\w+", name)[-1], value.strip() or None) for name, _, value in parts)
 

@@ -99,11 +99,11 @@ class _Definition:
             RecordError: something that it needs is not made, or is too big.
         """
         sizes = {**self._sizes, **dict.fromkeys(self._free, size)}
-        made = self._drawn(sizes, max_mib) if self._init is None else self._initial(sizes, device, max_mib)
+        inputs = self._drawn(sizes, max_mib) if self._init is None else self._initial(sizes, device, max_mib)
         wanted = inspect.signature(self._reference).parameters
-        taken = {name: made[name] for name in wanted if name in made}
+        taken = {name: inputs[name] for name in wanted if name in inputs}
         # What the reference calls otherwise than flashinfer's function does has the form that the definition says.
-        others = [part for name, value in made.items() if name not in taken for part in _parts(value)]
+        others = [part for name, value in inputs.items() if name not in taken for part in _parts(value)]
         for name in _required(self._reference):
             if name in taken:
                 continue
@@ -144,17 +144,21 @@ class _Definition:
                 FakeTensorMode(),
             ):
                 check_size(self._init(**given, device="cpu"), max_mib)  # before it takes memory
-            made = self._init(**given, device=device)
-        check_size(made, max_mib)
+            inputs = self._init(**given, device=device)
+        check_size(inputs, max_mib)
         # Those of wrappers are for two calls, `plan` and `run`.
-        return {**made["plan"], **made["run"]} if set(made) == {"plan", "run"} else made
+        return {**inputs["plan"], **inputs["run"]} if set(inputs) == {"plan", "run"} else inputs
 
 
 def _required(function: Callable[..., Any]) -> list[str]:
     """The parameters that a call must give."""
     parameters = inspect.signature(function).parameters.values()
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [one.name for one in parameters if one.default is one.empty and one.kind not in variable]
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in variable
+    ]
 
 
 def _parts(value: Any) -> list[Any]:

@@ -84,7 +84,7 @@ def _workloads(
 def _tolerance(stated: Any) -> tuple[float, float]:
     (document,) = objects([stated], "tolerance", "it")
     rtol, atol = (document.get(name, usual) for name, usual in _USUAL.items())
-    if not all(isinstance(one, int | float) and 0 <= one < math.inf for one in (rtol, atol)):
+    if not all(isinstance(limit, int | float) and 0 <= limit < math.inf for limit in (rtol, atol)):
         raise RecordError(f"max_rtol {rtol!r} and max_atol {atol!r} are no tolerance")
     return float(rtol), float(atol)
 
@@ -110,11 +110,11 @@ class _ProblemInputs(InputBuilder):
         sizes = {axis: self.size(axis) for axis in self.definition["axes"]}
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            made: dict[str, Any] = getattr(self._module, entry)(
+            inputs: dict[str, Any] = getattr(self._module, entry)(
                 {**sizes, **scalars}, torch.device(self._device)
             )
-        check_size(made, self._max_mib)
-        return made
+        check_size(inputs, self._max_mib)
+        return inputs
 
     def make(self, name: str, spec: dict[str, Any]) -> Any:
         """See `InputBuilder.make`."""
@@ -137,8 +137,8 @@ class _ProblemInputs(InputBuilder):
         """The file in the source or in the problem's folder, under the path's last parts where the first ones are missing."""
         for root in (self._problem, self.root):
             for start in range(len(path.parts)):
-                if (found := root.joinpath(*path.parts[start:])).is_file():
-                    return found
+                if (file := root.joinpath(*path.parts[start:])).is_file():
+                    return file
         return self.root / path
 
 
@@ -157,8 +157,8 @@ def _shaped(name: str, drawn: torch.Tensor, description: str) -> torch.Tensor:
         )
     if name.endswith("mask"):
         return (drawn > 0).float()
-    if found := re.search(r"(?:^|_)(cos|sin)(?:_|$)", name):
-        return drawn.cos() if found[1] == "cos" else drawn.sin()
+    if angle := re.search(r"(?:^|_)(cos|sin)(?:_|$)", name):
+        return drawn.cos() if angle[1] == "cos" else drawn.sin()
     if re.search(r"(?:^|_)r?(?:std|var|variance)\d*$", name):
         return drawn.abs() + 0.1
     if name in ("A", "A_log", "A_cumsum", "g"):

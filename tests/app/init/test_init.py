@@ -273,9 +273,9 @@ def test_ops_that_torch_has_not_are_written_as_functions_of_torch(repository: Pa
     assert cgins(repository, "init").returncode == 0
     assert re.findall(r"def (\w+)", (repository / files.OPS).read_text()) == ["silu_mul"]
     basic = repository / "src" / "fastops" / "ops" / "basic.py"
-    basic.write_text(KERNELS.replace("def fused_silu_mul(x, y)", "def fused_silu_mul(up, gate)"))
+    basic.write_text(KERNELS.replace("def fused_silu_mul(x, y)", "def fused_silu_mul(left, right)"))
     assert reasons(plan_of(repository))["_silu_mul_kernel"] == (
-        "fastops.ops.basic.fused_silu_mul: its parameter up is not one of cgins_ops.silu_mul's (input, other)"
+        "fastops.ops.basic.fused_silu_mul: its parameter left is not one of cgins_ops.silu_mul's (input, other)"
     )
 
 
@@ -293,6 +293,25 @@ def test_operators_wait_for_a_recording(repository: Path, cgins: Command) -> Non
     assert [one.implementations[0].target for one in kernels if one.name == "fast_rope_op"] == [
         "torch.ops.fast.rope_op"
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("softmax(Tensor input, int dim) -> Tensor", ""),
+        ("gelu(Tensor input, str approximate) -> Tensor", ""),
+        ("softmax(Tensor input) -> Tensor", "it takes no dim, as torch.nn.functional.softmax does"),
+        ("relu(Tensor x) -> Tensor", "its parameter x is not one of relu's (input)"),
+        ("relu(Tensor(a!) input) -> Tensor(a!)", "it works in place"),
+        ("rope(Tensor input) -> Tensor", "no op of torch is known that is called rope"),
+    ],
+)
+def test_a_schema_line_is_held_against_the_op(tmp_path: Path, line: str, why: str) -> None:
+    """A launcher has the op's own parameters, or the gate would refuse it."""
+    (tmp_path / "kernel.cu").write_text(f"// cgins: {line}\n// cgins-launch: grid=(1) block=(1)\n")
+    plan = plan_of(tmp_path)
+    assert [entry.function.contract for entry in plan.entries] == ([] if why else ["device"])
+    assert list(reasons(plan).values()) == ([why] if why else [])
 
 
 def test_a_repository_without_kernels_is_left_alone(tmp_path: Path, cgins: Command) -> None:
@@ -379,6 +398,7 @@ def test_an_op_that_is_not_certain_is_not_guessed(name: str, parameters: list[st
         ("rms_norm", ["x", "residual=None", "weight=None", "eps=1e-6"], "input, weight=weight, eps=eps"),
         ("mse_loss", ["input", "target", "reduction='mean'"], "input, target"),
         ("add", ["A", "B", "alpha=1"], "input, other"),
+        ("swiglu", ["up", "gate"], "other, input"),
     ],
 )
 def test_arguments_are_paired_by_what_they_are_called(
