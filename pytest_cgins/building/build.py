@@ -182,7 +182,7 @@ def _build_inline(source: KernelSource, marker: Path, timeout_s: float) -> float
         )
         first = next((line for line in outcome.log.splitlines() if " error:" in line), "")
         raise BuildError(
-            f"{source.name}: importing {source.module} builds an extension, which {ended}: {first}".rstrip(
+            f"{source.name}: its extension, built as {source.module} is imported, {ended}: {first}".rstrip(
                 ": "
             ),
             remedy=f"import {source.module} by itself to see the whole log",
