@@ -111,7 +111,7 @@ class Compilations:
     def _hear(self, **told: Any) -> None:
         if self._next is not None:
             self._next(**told)
-        function, cached = getattr(told["src"], "fn", None), bool(told["cache_hit"])
+        function, cached = getattr(told.get("src"), "fn", None), bool(told.get("cache_hit"))
         self._heard.append(
             Compilation(
                 function=str(getattr(function, "__name__", "a kernel"))[:_SHOWN],
@@ -166,9 +166,10 @@ def _graphs() -> int:
 
 def _seconds(told: Mapping[str, Any], *, cached: bool) -> float:
     """The time of a compilation, kept beside its results: who finds them in the cache tells it, too."""
-    seconds = float(getattr(told["times"], "total", 0)) / 1e6
-    with suppress(OSError, ValueError, StopIteration):
-        file = Path(next(iter(told["metadata_group"].values()))).parent / SECONDS
+    seconds = float(getattr(told.get("times"), "total", 0)) / 1e6
+    # Of another Triton: an error here would be the kernel's, which is what calls it.
+    with suppress(OSError, ValueError, TypeError, AttributeError, StopIteration):
+        file = Path(next(iter(told.get("metadata_group", {}).values()))).parent / SECONDS
         if cached:
             seconds = float(file.read_text(encoding="ascii")[:_SHOWN])
         else:
