@@ -256,7 +256,7 @@ def test_the_message_of_noise_says_what_could_be_seen_and_what_would_decide() ->
     assert could == seen(one)
     assert could == (
         f"block noise is 5%: 64 blocks detect {percent(one.power.detectable or 0)}, the target is 5%; "
-        f"about {one.power.blocks_needed} blocks are needed"
+        f"about {one.power.blocks_needed} blocks would decide it"
     )
     least = one.power.blocks_needed or 0
     assert least <= 256 < 2 * least

@@ -92,7 +92,7 @@ def test_jit_kernels(tmp_path: Path) -> None:
     commit(tmp_path)
     (tmp_path / "jit_kernels.py").write_text(f"{KERNELS}\n# changed\n")
     command = [
-        sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", "--cgins", "--cgins-device=cuda",
+        sys.executable, "-m", "pytest", "-p", "no:cgins", "-p", "pytest_cgins.plugin", "--cgins", "--cgins-device=cuda",
         "--cgins-baseline=HEAD", "--cgins-json=report.json", "-q", "-p", "no:cacheprovider",
     ]  # fmt: skip
     environment = {**os.environ, "CGINS_CACHE_DIR": str(tmp_path / "cache")}
