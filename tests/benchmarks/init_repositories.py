@@ -36,6 +36,7 @@ REASONS = {
     "belongs to the backward": "belongs to a backward",
     "no function that was read": "no function launches it",
     "takes other numbers": "quantized or sparse",
+    "task of robust-kbench": "a task of robust-kbench",
     "exports nothing": "a CUDA source that exports nothing",
     "": "parameters are not the op's",
 }
