@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
-from pytest_cgins.app.init import files
-from pytest_cgins.app.init.plan import Plan, make_plan
 from pytest_cgins.app.init.scan import Definition, scan
 from pytest_cgins.core import atomic
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import counted
 from pytest_cgins.report.escape import visible
+
+if TYPE_CHECKING:
+    from pytest_cgins.app.init.plan import Plan
 
 _LISTED = 30
 """Lines about what is left out, unless all are wanted."""
@@ -47,19 +49,21 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def init(args: argparse.Namespace) -> int:
     """Write the files; 1 if no kernel can be entered."""
+    from pytest_cgins.app.init import files, plan
+
     if not args.folder.is_dir():
         raise ConfigError(f"{args.folder} is not a folder", remedy="name the folder of the repository")
     if args.github is not None:
         _write(args.folder, files.workflows(args.folder, args.github), force=args.force)
         print("next      merge both: GitHub reads the workflow that comments from the default branch")
         return 0
-    plan = make_plan(scan(args.folder))
-    _print(plan, everything=args.all)
-    if not plan.entries:
+    kernels = plan.make_plan(scan(args.folder))
+    _print(kernels, everything=args.all)
+    if not kernels.entries:
         print("nothing was written → write cgins.yaml by hand: name the op that a kernel replaces")
         return 1
-    _write(args.folder, files.project_files(plan, args.device), force=args.force)
-    own = [entry.function.file for entry in plan.entries if isinstance(entry.function, Definition)]
+    _write(args.folder, files.project_files(kernels, args.device), force=args.force)
+    own = [entry.function.file for entry in kernels.entries if isinstance(entry.function, Definition)]
     words = filter(None, ["python -m pytest --cgins", files.import_roots(own)])
     where = "" if args.folder == Path() else f"cd {args.folder} && "
     print(f"next      {where}python {files.SCRIPT} && {' '.join(words)}")
