@@ -88,6 +88,11 @@ def _print(plan: Plan, *, everything: bool) -> None:
             print(f"left out  {visible(listed)}: {visible(why)}")
     if len(reasons) > _LISTED and not everything:
         print(f"left out  {len(reasons) - _LISTED} more → cgins init --all lists them")
+    if reasons:
+        print(
+            "→ others are entered by hand: op: MODULE.FUNCTION, target: MODULE:FUNCTION, and reference: MODULE:FUNCTION, a "
+            "function of torch that does the same; cgins record SCRIPT --ops MODULE.FUNCTION records them"
+        )
     covered = len({name for entry in plan.entries for name in entry.covers})
     compiled = sum(not entry.covers for entry in plan.entries)
     print(

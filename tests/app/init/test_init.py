@@ -216,6 +216,20 @@ def test_what_users_call_is_entered_not_what_it_calls(repository: Path) -> None:
     assert entered == ["triton_relu"]
 
 
+def test_what_is_left_out_is_gated_as_the_hint_says(repository: Path, cgins: Command) -> None:
+    """An op of the repository's own is held against a function of torch that its entry names."""
+    assert (
+        "reference: MODULE:FUNCTION, a function of torch that does the same"
+        in cgins(repository, "init").stdout
+    )
+    (repository / "traces" / "init").mkdir(parents=True)
+    by_hand = "op: fastops.ops.basic.rope, target: fastops.ops.basic:rope, reference: tests.reference:rope, device: cuda"
+    config = repository / files.CONFIG
+    config.write_text(f"{config.read_text()}  rope: {{{by_hand}}}\n")
+    (kernel,) = (kernel for kernel in load_without_traces(config).kernels if kernel.name == "rope")
+    assert kernel.judged_by == "tests.reference.rope"
+
+
 def test_an_op_is_entered_in_one_form(repository: Path) -> None:
     """Each kernel of an op meets each of its traces: one for scalars would fail on tensors."""
     basic = repository / "src" / "fastops" / "ops" / "basic.py"
