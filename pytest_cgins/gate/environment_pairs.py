@@ -20,12 +20,12 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pytest_cgins.building import resources
 from pytest_cgins.building.cache.store import RECORD
 from pytest_cgins.core.case import Case, CompiledKernel
-from pytest_cgins.core.measurement import Arm, ArmName, Measurement, TunedConfig
+from pytest_cgins.core.measurement import Arm, ArmName, JitCompilations, Measurement, TunedConfig
 from pytest_cgins.core.number_text import percent
 from pytest_cgins.core.session_report import SAME_BITS, Environments, Evaluation
 from pytest_cgins.core.text import counted
@@ -38,7 +38,7 @@ from pytest_cgins.run.kernel_run import Pair
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.sequential import Rule, SequentialTest
 from pytest_cgins.timing.stats import quartiles
-from pytest_cgins.verify.messages import Opened
+from pytest_cgins.verify.messages import Drift, Opened
 
 logger = logging.getLogger(__name__)
 BATCHES = 16
@@ -150,72 +150,67 @@ class EnvironmentPairs:
     # ---- answers and builds
 
     def _verified(self, case: Case) -> Evaluation:
-        kernel, base = self._evaluators["kernel"], self._evaluators["base"]
+        """A kernel as it is evaluated by itself, and where it is right its base on the same inputs."""
+        kernel = self._evaluators["kernel"]
         evaluation = kernel.evaluate(case)
         if evaluation.correctness is None or not evaluation.correctness.passed:
             return evaluation
-        there = base.evaluate(case)
-        status = there.verdict.status
-        if status is Status.INFRASTRUCTURE:
-            # Not "compared with nothing", which passes: the next run may well find it slower.
-            message = f"{self._there}: {there.verdict.message}"
-            return replace(evaluation, verdict=replace(there.verdict, message=message))
-        environments = Environments(
-            base=self._environment,
-            same_sources=there.kernel_digest == evaluation.kernel_digest,
-            base_status=status.value,
-            **_of_jit(there, evaluation),
-        )
-        note = ""
-        if not _is_right(status.value):
-            first = there.verdict.message.partition("\n")[0]
-            note = f"{self._there} the base is {status.value} ({there.verdict.reason.value}): {first}"
-        with suppress(EndedError):
-            environments = self._compared(environments, case, is_right=not note)
+        environments = Environments(base=self._environment, same_sources=False)
+        try:
+            with ExitStack() as buffers:
+                environments, wrong = self._compared(environments, case, buffers)
+        except EndedError as end:
+            status, first = end.verdict.status, end.verdict.message.partition("\n")[0]
+            if status is Status.INFRASTRUCTURE:
+                # Not "compared with nothing", which passes: the next run may well find it slower.
+                message = f"{self._there}: {end.verdict.message}"
+                return replace(evaluation, verdict=replace(end.verdict, message=message))
+            environments = replace(environments, base_status=status.value)
+            wrong = f"{self._there} the base is {status.value} ({end.verdict.reason.value}): {first}"
         evaluation = replace(evaluation, environments=environments)
-        if note and evaluation.verdict.status is Status.PASSED:
-            verdict = evaluation.verdict
-            reason = Reason.NO_BASELINE if status is Status.SKIPPED else Reason.NOT_COMPARABLE
-            evaluation = replace(evaluation, verdict=replace(verdict, reason=reason, message=note))
+        if wrong and evaluation.verdict.status is Status.PASSED:
+            absent = environments.base_status == Status.SKIPPED.value
+            reason = Reason.NO_BASELINE if absent else Reason.NOT_COMPARABLE
+            return replace(evaluation, verdict=replace(evaluation.verdict, reason=reason, message=wrong))
         return evaluation
 
-    def _compared(self, environments: Environments, case: Case, *, is_right: bool) -> Environments:
-        builds = {side: evaluator.compiled(case) for side, evaluator in self._evaluators.items()}
-        base, kernel = builds["base"], builds["kernel"]
-        environments = replace(
-            environments,
-            compile_seconds=environments.compile_seconds or _both(_seconds(base), _seconds(kernel)),
-            library_nbytes=_both(_size(base), _size(kernel)),
-        )
-        takes = [resources.most(compiled) or (None, None) for compiled in (base, kernel)]
-        environments = replace(
-            environments,
-            registers_per_thread=environments.registers_per_thread or _both(takes[0][0], takes[1][0]),
-            spill_nbytes=environments.spill_nbytes or _both(takes[0][1], takes[1][1]),
-        )
-        return replace(environments, drift=self._drift(case)) if is_right else environments
+    def _compared(
+        self, environments: Environments, case: Case, buffers: ExitStack
+    ) -> tuple[Environments, str]:
+        """Builds and answers of both, and what is wrong with the base's.
 
-    def _drift(self, case: Case) -> str:
-        """How the answers of both differ, or that they do not."""
+        Raises:
+            EndedError: the base cannot be built, or gives no answers.
+        """
         kernel, base = self._evaluators["kernel"], self._evaluators["base"]
-        with ExitStack() as buffers:
-            pairs = kernel.inputs(case, buffers)
-            theirs = buffers.enter_context(closing(base.answers(case, pairs)))
-            ours = buffers.enter_context(closing(kernel.answers(case, pairs)))
-            drift = kernel.reference.drift(theirs, ours)
-            if not drift.differing:
-                return SAME_BITS
-            again = buffers.enter_context(closing(kernel.answers(case, pairs)))
-            own = kernel.reference.drift(ours, again)
-        size = (
-            "NaN or infinite" if math.isinf(drift.greatest) else f"up to {drift.greatest:.2g} of the greatest"
+        builds = [base.compiled(case), kernel.compiled(case)]
+        environments = replace(
+            environments,
+            same_sources=builds[0].source.digest == builds[1].source.digest,
+            library_nbytes=_both(*map(_size, builds)),
         )
-        text = f"{percent(drift.differing / drift.elements)} of elements differ, {size}"
-        if own.differing:
-            text += (
-                f"; from call to call {percent(own.differing / own.elements)} do, up to {own.greatest:.2g}"
+        prepared = kernel.core(case, buffers)
+        answers = [
+            buffers.enter_context(closing(one.answers(case, prepared.pairs))) for one in (base, kernel)
+        ]
+        jits = [reply.result.jit or _of_build(build) for reply, build in zip(answers, builds, strict=True)]
+        if jits[0] is not None and jits[1] is not None:
+            environments = replace(
+                environments,
+                compile_seconds=(jits[0].seconds, jits[1].seconds),
+                registers_per_thread=_both(jits[0].registers_per_thread, jits[1].registers_per_thread),
+                spill_nbytes=_both(jits[0].spill_nbytes, jits[1].spill_nbytes),
             )
-        return text
+        if failed := kernel.reference.first_failure(prepared.case_request, answers[0]):
+            status = Status.INCORRECT.value
+            wrong = f"{self._there} the base is {status} ({failed.reason.value}): {failed.message}"
+            return replace(environments, base_status=status), wrong.partition("\n")[0]
+        drift = kernel.reference.drift(*answers)
+        text = SAME_BITS
+        if drift.differing:
+            again = buffers.enter_context(closing(kernel.answers(case, prepared.pairs)))
+            text = _drift_text(drift, kernel.reference.drift(answers[1], again))
+        return replace(environments, base_status=Status.PASSED.value, drift=text), ""
 
     # ---- times
 
@@ -424,24 +419,25 @@ def _both(base: _Number | None, kernel: _Number | None) -> tuple[_Number, _Numbe
     return None if base is None or kernel is None else (base, kernel)
 
 
-def _of_jit(base: Evaluation, kernel: Evaluation) -> dict[str, Any]:
-    """What a JIT compiler took, and what its kernels take, for all that both were verified on."""
-    jits = [one.correctness.jit if one.correctness is not None else None for one in (base, kernel)]
-    if jits[0] is None or jits[1] is None:
-        return {}
-    return {
-        "compile_seconds": (jits[0].seconds, jits[1].seconds),
-        "registers_per_thread": _both(jits[0].registers_per_thread, jits[1].registers_per_thread),
-        "spill_nbytes": _both(jits[0].spill_nbytes, jits[1].spill_nbytes),
-    }
+def _drift_text(drift: Drift, own: Drift) -> str:
+    """How far answers lie from the base's, and how far those of the kernel from each other."""
+    greatest = f"up to {drift.greatest:.2g} of the greatest"
+    if math.isinf(drift.greatest):
+        greatest = "NaN or infinite"
+    text = f"{percent(drift.differing / drift.elements)} of elements differ, {greatest}"
+    if own.differing:
+        text += f"; from call to call {percent(own.differing / own.elements)} do, up to {own.greatest:.2g}"
+    return text
 
 
-def _seconds(compiled: CompiledKernel) -> float | None:
-    """How long the build took when it was made."""
+def _of_build(compiled: CompiledKernel) -> JitCompilations | None:
+    """The same of a compiler that is no JIT compiler: how long its build took when it was made, and what ptxas reports."""
     if not compiled.library:
         return None
+    registers, spills = resources.most(compiled) or (None, None)
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return float(json.loads((Path(compiled.library).parent / RECORD).read_bytes())["seconds"])
+        seconds = float(json.loads((Path(compiled.library).parent / RECORD).read_bytes())["seconds"])
+        return JitCompilations(seconds=seconds, registers_per_thread=registers, spill_nbytes=spills)
     return None
 
 

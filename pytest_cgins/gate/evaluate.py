@@ -417,13 +417,17 @@ class Evaluator:
         Raises:
             EndedError: it cannot be prepared.
         """
-        with self._reference.verification_lock(case.device):
-            request = replace(self._requests.for_case(case), probes=())
-            reply = buffers.enter_context(closing(self._reference.prepare(request)))
+        reply = self.core(case, buffers).reply
         return kernel_timing.timeable(reply.result.sets, reply.buffers)
 
+    def core(self, case: Case, buffers: ExitStack) -> Prepared:
+        """A case with its sets of inputs, those of probes apart; errors as of `inputs`."""
+        with self._reference.verification_lock(case.device):
+            request = replace(self._requests.for_case(case), probes=())
+            return Prepared(request, buffers.enter_context(closing(self._reference.prepare(request))))
+
     def answers(self, case: Case, pairs: Sequence[Pair]) -> Reply[KernelAnswers]:
-        """What a case's kernel answers to some sets of inputs; the caller closes it.
+        """What a case's kernel answers to some sets of inputs, in a process that runs nothing else; the caller closes it.
 
         Raises:
             EndedError: it fails.
@@ -431,7 +435,7 @@ class Evaluator:
         compiled = self.compiled(case)
         request = RunKernel(kernel=compiled, device=case.device, import_root=self._import_root)
         with self._reference.verification_lock(case.device):
-            return self._runs.run(role_of("verification", compiled), request, pairs)[0]
+            return self._runs.run(f"{role_of('verification', compiled)}/compared", request, pairs)[0]
 
     def fresh_process(self, role: str, device: str) -> None:
         """Have a role served by a process without a past, with its imports and the context of a GPU behind it."""
