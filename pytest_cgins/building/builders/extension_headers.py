@@ -67,25 +67,7 @@ TORCH_MACRO = re.compile(r"\b(?:AT|C10|CAFFE2|PYBIND11|THC?|TORCH(?!_VERSION\w*\
 FACTORY = re.compile(r"^(?:template[^\n]*\n)?inline at::Tensor (\w+)\(.*?^\}\n", re.MULTILINE | re.DOTALL)
 # torch::autograd::make_variable, without the header of the graph's nodes. The metadata that it makes for
 # requires_grad is what set_requires_grad makes.
-MAKE_VARIABLE = """#pragma once
-#include <ATen/core/Tensor.h>
-namespace torch::autograd {
-inline at::Tensor cgins_make_variable(at::Tensor data, bool requires_grad) {
-  if (!data.defined()) return at::Tensor();
-  c10::intrusive_ptr<at::TensorImpl> impl;
-  if (data.use_count() == 1 && data.getIntrusivePtr()->unique_version()) {
-    impl = data.unsafeReleaseIntrusivePtr();
-    impl->set_allow_tensor_metadata_change(true);
-  } else {
-    impl = data.getIntrusivePtr()->shallow_copy_and_detach(/*version_counter=*/0, true);
-  }
-  impl->set_autograd_meta(nullptr);
-  at::Tensor variable(std::move(impl));
-  if (requires_grad) variable.set_requires_grad(true);
-  return variable;
-}
-}
-"""
+MAKE_VARIABLE = Path(__file__).with_name("make_variable.h").read_text(encoding="utf-8")
 
 
 def obstacle(texts: Sequence[str]) -> str:

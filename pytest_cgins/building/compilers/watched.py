@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from pytest_cgins.core.errors import InfrastructureError
 
@@ -22,25 +23,7 @@ MEMORY_GIB = 16
 """What one compiler may take unless the variable says another number; large templates for CUDA need ten."""
 LEAST_MEMORY_GIB = 4
 FILE_NBYTES = 2 << 30
-_SCRIPT = """
-exec 9<&0 </dev/null
-{
-  read -r line <&9
-  read -r own rest </proc/self/stat
-  for pass in 1 2 3; do
-    for place in /proc/[0-9]*; do
-      { read -r pid name state parent group session rest <"$place/stat"; } 2>/dev/null || continue
-      [ "$session" != $$ ] || [ "$pid" = "$own" ] || kill -KILL "$pid"
-    done
-  done
-} >/dev/null 2>&1 &
-watch=$!
-exec 9<&-
-"$@"
-status=$?
-kill -KILL $watch
-exit $status
-"""
+_SCRIPT = Path(__file__).with_suffix(".sh").read_text(encoding="utf-8")
 _BLOCK_NBYTES = 512
 """In which a shell counts the size of a file."""
 _lock = threading.Lock()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
+
+import yaml
 
 from pytest_cgins.config.document import Value, Word, between, one_of
 from pytest_cgins.core.device import DeviceName
@@ -32,43 +35,7 @@ Family = Literal[
 """Kinds of workload."""
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
-FIGURES: dict[str, str] = {
-    "share_of_bandwidth": "bytes moved a second over the device's copy bandwidth, 0 to 1",
-    "share_of_compute": "operations a second over the device's rate for the type, 0 to 1",
-    "us_per_call": "median time of a call in microseconds",
-    "host_us_per_call": "time of the host code of a call in microseconds",
-    "launches_per_call": "kernels that a call launches",
-    "blocks_per_sm": "blocks of the grid over the number of SMs",
-    "registers_per_thread": "as ptxas or ncu tells",
-    "spill_nbytes": "bytes of spill stores and loads a thread, as ptxas tells",
-    "local_nbytes": "bytes of local memory a thread, as ptxas tells",
-    "bytes_over_minimum": "bytes that the device moved over the bytes that the call must move, 1 at best",
-    "threads_busy": "CPU: mean number of busy threads over the cores, 0 to 1",
-    "tensor_pct": "ncu: use of the tensor pipe",
-    "fp32_pct": "ncu: use of the fp32 (FMA) pipe",
-    "alu_pct": "ncu: use of the integer and logic pipe",
-    "xu_pct": "ncu: use of the pipe of special functions and conversions",
-    "fp64_pct": "ncu: use of the fp64 pipe",
-    "issue_active_pct": "ncu: cycles in which an instruction is issued",
-    "active_threads_per_warp": "ncu: threads of a warp that take part, of 32",
-    "dram_pct": "ncu: throughput of the memory",
-    "l1_hit_pct": "ncu: hit rate of the L1",
-    "l2_hit_pct": "ncu: hit rate of the L2",
-    "l2_pct": "ncu: throughput of the L2",
-    "load_bytes_used_pct": "ncu: bytes used of each sector loaded",
-    "store_bytes_used_pct": "ncu: bytes used of each sector stored",
-    "bank_conflict_pct": "ncu: accesses to shared memory that repeat for bank conflicts",
-    "occupancy_pct": "ncu: achieved occupancy",
-    "waves": "ncu: waves of blocks on each SM",
-    "stall_long_scoreboard_pct": "ncu: warps that wait for a load from memory or L2",
-    "stall_short_scoreboard_pct": "ncu: warps that wait for shared memory or the special function unit",
-    "stall_barrier_pct": "ncu: warps that wait for others at a barrier",
-    "stall_mio_throttle_pct": "ncu: warps that wait for the queue of shared memory and special functions",
-    "stall_lg_throttle_pct": "ncu: warps that wait for the queue of loads and stores",
-    "stall_wait_pct": "ncu: warps that wait for a fixed latency",
-    "stall_branch_resolving_pct": "ncu: warps that wait for a branch",
-    "stall_drain_pct": "ncu: warps that wait for stores at the end",
-}
+FIGURES: dict[str, str] = yaml.safe_load(Path(__file__).with_name("figures.yaml").read_text(encoding="utf-8"))
 """Figures that triggers may name, and what they are; those of ncu are independent of its version. All else is a metric of
 ncu by its own name."""
 

@@ -9,82 +9,26 @@ import posixpath
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from pytest_cgins.regenerate.attempt import Finding
+from pytest_cgins.regenerate.static_check.python_tables import by_name
 from pytest_cgins.regenerate.static_check.tokens import Directive, Token, Unit, read
 
-REMEDY = {
-    "process": "a kernel only computes: return a number other than 0, or use CGINS_CHECK, to report an error",
-    "file-access": "a kernel reads its arguments and writes its outputs, and no files",
-    "network": "a kernel has no network",
-    "environment": "a kernel's answer depends on its arguments only: make it a constant or a template parameter",
-    "threads": "on the CPU use OpenMP (#pragma omp parallel for); its threads are done when the function returns",
-    "device-state": "leave the device as it is: it is chosen and set up by the caller; use the stream that is given",
-    "torch-in-launcher": "a launcher sees DLTensor and cgins.h only, no torch: compute the answer yourself",
-    "vendor-library": "write the computation out: calls into such libraries are not taken",
-    "include": "include headers of C, C++, CUDA, CUTLASS or of this project, by their plain names",
-    "calls-op": "compute the answer in the kernel: the op that it replaces must not be called, nor what does its work",
-    "static-code": "code runs only when the kernel is called: no constructors, aliases or other linker tricks",
-    "self-recognition": "a kernel behaves the same whoever calls it",
-    "patches-torch": "leave torch as it is",
-    "obfuscated": "write names out in full",
-}
+_DATA: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+REMEDY: dict[str, str] = _DATA["remedies"]
 """What to do instead, by code."""
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_FORBIDDEN = {
-    "process": _words(
-        "system popen pclose fork vfork execl execlp execle execv execvp execve execvpe fexecve execveat posix_spawn "
-        "posix_spawnp syscall ptrace dlopen dlsym dlvsym dlmopen dlclose dl_iterate_phdr dladdr prctl mprotect mmap mmap64 mremap "
-        "shm_open process_vm_readv process_vm_writev memfd_create setrlimit prlimit sched_setaffinity unshare setns "
-        "chroot _exit _Exit quick_exit longjmp siglongjmp setjmp sigsetjmp _setjmp sigaction sigprocmask setitimer timer_create "
-        "pthread_kill atexit at_quick_exit on_exit __cxa_atexit waitpid daemon setuid setgid nvrtcCompileProgram "
-        "nvrtcCreateProgram __libc_start_main sigaltstack"
-    ),
-    "file-access": _words(
-        "fopen fopen64 freopen fdopen fmemopen tmpfile mkstemp openat open64 creat opendir fdopendir readdir scandir "
-        "nftw unlink unlinkat mkdir rmdir symlink readlink realpath ifstream ofstream fstream wifstream basic_ifstream "
-        "basic_ofstream basic_fstream basic_filebuf filebuf sendfile inotify_init cuModuleLoad cuLibraryLoadFromFile cuModuleLoadFatBinary "
-        "pread pwrite chmod chown fchmod"
-    ),
-    "network": _words(
-        "socket socketpair getaddrinfo gethostbyname inet_addr inet_pton inet_aton sendto recvfrom sendmsg recvmsg"
-    ),
-    "environment": _words(
-        "getenv secure_getenv setenv unsetenv putenv clearenv environ __environ getpid getppid gethostname getcwd "
-        "getauxval program_invocation_name __progname"
-    ),
-    "threads": _words(
-        "pthread_create pthread_detach thrd_create jthread timer_settime cudaLaunchHostFunc cuLaunchHostFunc "
-        "cudaStreamAddCallback cuStreamAddCallback"
-    ),
-    "device-state": _words(
-        "cudaDeviceReset cudaSetDevice cudaDeviceSetLimit cudaDeviceSetCacheConfig cudaDeviceSetSharedMemConfig "
-        "cudaSetDeviceFlags cudaSetValidDevices cudaInitDevice cudaCtxResetPersistingL2Cache cudaDeviceEnablePeerAccess "
-        "cudaThreadExit cudaThreadSetLimit cuCtxCreate cuCtxDestroy cuCtxSetLimit cuCtxSetCacheConfig cuCtxSetCurrent "
-        "cuCtxPushCurrent cuCtxPopCurrent cuCtxResetPersistingL2Cache cuDevicePrimaryCtxReset cuDevicePrimaryCtxSetFlags "
-        "cudaProfilerStart cudaProfilerStop cudaIpcOpenMemHandle cudaIpcGetMemHandle cudaDeviceSetMemPool"
-    ),
-}
-"""Names that nothing in a kernel has, whether they are called or only named."""
+NAMES = by_name(_DATA["names"])
+"""Codes of names that nothing in a kernel has, whether they are called or only named."""
 TORCH_HEADERS = re.compile(r"(?:torch|ATen|c10|caffe2)/\S+|torch\.h|pybind11/\S+")
 LIBRARY_HEADERS = re.compile(
     r"(?:cublas|cudnn|cusparse|cusolver|cufft|cutensor|nvml|nvblas|rocblas|hip/|dnnl|oneapi/|onednn|mkl|cblas|lapack|"
     r"openblas|Eigen/|armadillo|tbb/|arm_compute).*"
 )
-OTHER_HEADERS = (
-    (
-        re.compile(r"unistd\.h|sys/.*|spawn\.h|dlfcn\.h|link\.h|c?signal(?:\.h)?|c?setjmp(?:\.h)?|nvrtc\.h|Python\.h|sched\.h|ucontext\.h|linux/.*|asm/.*"),
-        "process",
-    ),
-    (re.compile(r"fstream|filesystem|experimental/filesystem|fcntl\.h|dirent\.h|ftw\.h|glob\.h"), "file-access"),
-    (re.compile(r"netdb\.h|netinet/.*|arpa/.*|poll\.h|net/.*"), "network"),
-    (re.compile(r"thread|future|stop_token|pthread\.h|threads\.h|execution"), "threads"),
-)  # fmt: skip
+OTHER_HEADERS = [(re.compile(pattern), code) for code, pattern in _DATA["headers"].items()]
 """Headers that are for what a kernel may not do, with its code."""
 
 
@@ -150,7 +94,6 @@ RECOGNITION = re.compile(r"pytest|INVOCATION_ID|cgins_worker", re.IGNORECASE)
 SECTIONS = re.compile(r"\.(?:init_array|fini_array|preinit_array|ctors|dtors|init|fini)\b")
 
 
-NAMES = {name: code for code, names in _FORBIDDEN.items() for name in names}
 TORCH = frozenset({"at", "torch", "c10", "pybind11"})
 
 

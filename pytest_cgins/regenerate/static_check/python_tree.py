@@ -101,12 +101,12 @@ class _Checker:
 
     def _import(self, node: ast.AST, name: str) -> Iterator[Against]:
         root = name.partition(".")[0]
-        if root in python_tables.OF_IMPORT["self-recognition"]:
+        if python_tables.OF_IMPORT.get(root) == "self-recognition":
             yield node, "self-recognition", f"the import of {name}"
         elif any(name == module or name.startswith(module + ".") for module in self._allowed):
             return
         elif root not in python_tables.IMPORTS:
-            code = next((code for code, names in python_tables.OF_IMPORT.items() if root in names), "import")
+            code = python_tables.OF_IMPORT.get(root, "import")
             yield node, code, f"the import of {name}"
         else:
             yield from self._dotted(node, name)
