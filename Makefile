@@ -49,7 +49,7 @@ test: $(STAMP)
 
 # Half an hour more, which each change of pytest_cgins/regenerate/ and pull_request/ is worth; hypothesis draws other examples.
 test-exam: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m exam --dist load tests/regenerate tests/pull_request tests/plugin/test_operator_project.py
+	$(BIN)/python -m pytest -n 2 -m exam --dist load tests/regenerate tests/pull_request
 	$(BIN)/python -m pytest -n 2 -m 'hypothesis and not exam' --dist loadfile --hypothesis-profile default
 
 test-fast: $(STAMP)

@@ -15,7 +15,7 @@ from tests.plugin.conftest import Run
 SOURCE = Path(__file__).parent / "operator_project"
 
 
-@pytest.mark.exam
+@pytest.mark.slow
 def test_each_operator_is_recorded_gated_and_checked(run: Callable[..., Run], tmp_path: Path) -> None:
     """Both levels have the same calls; all pass, but what torch's compiler takes from nobody is skipped."""
     folder = Path(shutil.copytree(SOURCE, tmp_path / "project"))
