@@ -25,6 +25,7 @@ from typing import TypeVar
 from pytest_cgins.building import resources
 from pytest_cgins.building.cache.store import RECORD
 from pytest_cgins.core.case import Case, CompiledKernel
+from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.measurement import Arm, ArmName, JitCompilations, Measurement, TunedConfig
 from pytest_cgins.core.number_text import percent
 from pytest_cgins.core.session_report import SAME_BITS, Environments, Evaluation
@@ -253,7 +254,7 @@ class EnvironmentPairs:
             yield _Pairing(evaluation, inputs, SequentialTest(rule, unit="pair"))
 
     def _time(self, pairings: Sequence[_Pairing]) -> None:
-        """Pairs of processes until each case is decided."""
+        """Pairs of processes until each case is decided, or no process or device is to be had."""
         count = 0
         while left := [pairing for pairing in pairings if pairing.is_open]:
             count += 1
@@ -262,7 +263,12 @@ class EnvironmentPairs:
             )
             sides: list[ArmName] = ["kernel", "base"]
             self._choice.shuffle(sides)
-            self._pair(left, sides)
+            try:
+                self._pair(left, sides)
+            except EndedError as end:
+                _end(left, end)
+            except InfrastructureError as error:
+                _end(left, EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}"))
 
     def _pair(self, pairings: Sequence[_Pairing], sides: Sequence[ArmName]) -> None:
         device = pairings[0].case.device
@@ -322,7 +328,7 @@ class EnvironmentPairs:
         evaluation = pairing.evaluation
         if pairing.ended is not None:
             side, end = pairing.ended
-            if side == "kernel":
+            if side == "kernel" or end.verdict.status is Status.INFRASTRUCTURE:
                 message = f"right, but while it was timed: {end.verdict.message}"
                 return replace(evaluation, verdict=replace(end.verdict, message=message), output=end.output)
             first = end.verdict.message.partition("\n")[0]
@@ -358,6 +364,12 @@ class EnvironmentPairs:
             environments=environments,
             fail_on=entry.timing.fail_on,
         )
+
+
+def _end(pairings: Sequence[_Pairing], end: EndedError) -> None:
+    """Nothing more is found of these."""
+    for pairing in pairings:
+        pairing.ended = pairing.ended or ("kernel", end)
 
 
 def _measurement(pairing: _Pairing) -> Measurement:
