@@ -250,20 +250,16 @@ def _in_root(root: Path, python: str) -> tuple[str, ...]:
         *(Path(file).parents[1] for file in packages),
     }
     shown = ("/dev", "/proc", "/sys", "/tmp", *sorted(map(str, ours)))  # noqa: S108
-    as_root = () if os.getuid() == 0 else ("--map-root-user",)
-    return (
+    enter = [
         "unshare",
         "--mount",
-        *as_root,
+        *([] if os.getuid() == 0 else ["--map-root-user"]),
         "sh",
         "-c",
         _ENTER,
         "sh",
-        str(root.resolve()),
-        str(len(shown)),
-        *shown,
-        python,
-    )
+    ]
+    return (*enter, str(root.resolve()), str(len(shown)), *shown, python)
 
 
 def _unpacked(wheel: Path) -> Path:

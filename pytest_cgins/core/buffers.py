@@ -8,7 +8,6 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable
-from types import TracebackType
 
 from pytest_cgins.core.errors import ProtocolError
 
@@ -90,9 +89,7 @@ class Buffer:
     def __enter__(self) -> Buffer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from pytest_cgins.core.logs import ROOT
 from pytest_cgins.core.text import counted
@@ -78,9 +77,7 @@ class Wait:
     def __enter__(self) -> Wait:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def tick(self, why: Why = "", *, shown: bool = False) -> None:

@@ -82,18 +82,8 @@ def _bubblewrap(hint: str) -> Finding:
     version, detail = "", ""
     if where:
         version = parse.written(parse.version(tools.run([where, "--version"]).output))
-        trial = [
-            where,
-            "--unshare-all",
-            "--die-with-parent",
-            "--ro-bind",
-            "/",
-            "/",
-            "--proc",
-            "/proc",
-            "true",
-        ]
-        ran = tools.run(trial)
+        arguments = "--unshare-all --die-with-parent --ro-bind / / --proc /proc true"
+        ran = tools.run([where, *arguments.split()])
         state = "ok" if ran.status == 0 else "unknown" if ran.status is None else "unusable"
         detail = "" if state == "ok" else ran.last_line
     return Finding(

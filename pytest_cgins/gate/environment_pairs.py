@@ -125,12 +125,8 @@ class EnvironmentPairs:
             evaluation = self._verified(case)
             evaluations[case.name] = evaluation
             right = evaluation.verdict.status in (Status.PASSED, Status.WEAK)
-            if (
-                timing
-                and right
-                and evaluation.environments
-                and _is_right(evaluation.environments.base_status)
-            ):
+            environments = evaluation.environments
+            if timing and right and environments and _is_right(environments.base_status):
                 to_time.append(case)
         for evaluator in self._evaluators.values():
             evaluator.end_workers()

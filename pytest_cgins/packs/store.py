@@ -16,7 +16,6 @@ import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from pytest_cgins.core import documents
@@ -276,9 +275,7 @@ class PackWriter:
     def __enter__(self) -> PackWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def add(self, data: bytes | memoryview) -> Blob:

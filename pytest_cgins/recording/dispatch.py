@@ -16,18 +16,6 @@ from pytest_cgins.packs import ops
 from pytest_cgins.recording import selection
 from pytest_cgins.recording.intercept import Handler
 
-# What ATen calls the ops of selection.py below autograd; `X_backward` goes with every X.
-_INTERNAL = """
-native_layer_norm native_group_norm native_batch_norm native_batch_norm_legit native_batch_norm_legit_no_training
-cudnn_batch_norm fused_rms_norm convolution cudnn_convolution mkldnn_convolution safe_softmax
-scaled_dot_product_flash_attention scaled_dot_product_flash_attention_for_cpu scaled_dot_product_attention_math
-scaled_dot_product_efficient_attention scaled_dot_product_cudnn_attention native_multi_head_attention
-max_pool2d_with_indices max_pool3d_with_indices upsample_nearest1d upsample_nearest2d upsample_bilinear2d
-upsample_bicubic2d nll_loss_forward nll_loss2d_forward addmm_activation int_mm scaled_mm
-lstm gru thnn_fused_lstm_cell thnn_fused_gru_cell embedding_dense threshold softmax_data log_softmax_data
-softmax_backward_data log_softmax_backward_data
-"""
-
 
 class DispatchInterceptor(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Hands each call of a chosen ATen op to `handler`, which runs it with the mode off.
@@ -77,7 +65,9 @@ def computes(func: object) -> bool:
     if not (own or (of_torch and marks)) or any(mark is not None and not mark.is_write for mark in marks):
         return False
     name = schema.name.rpartition("::")[2].removesuffix("_backward")
-    return func.namespace != "aten" or selection.computes(name) or name.strip("_") in _INTERNAL.split()
+    return (
+        func.namespace != "aten" or selection.computes(name) or name.strip("_") in selection.WORDS["internal"]
+    )
 
 
 def overloads(name: str) -> dict[str, OpOverload]:

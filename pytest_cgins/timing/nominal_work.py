@@ -15,33 +15,26 @@ twice as many (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, Â
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.trace import OpCall, TensorMeta, Value
 
-_PER_OUTPUT = {
-    **dict.fromkeys(
-        ("add", "sub", "mul", "div", "neg", "abs", "square", "sqrt", "rsqrt", "exp", "log", "sin", "cos", "tanh", "erf",
-         "reciprocal", "pow", "maximum", "minimum", "relu", "threshold", "outer", "ger"), 1),
-    **dict.fromkeys(("clamp", "relu6", "hardtanh", "leakyrelu", "addcmul", "addcdiv", "normalize"), 3),
-    "lerp": 3, "silu": 4, "sigmoid": 3, "logsigmoid": 4, "softplus": 3, "softsign": 3, "tanhshrink": 2, "elu": 3,
-    "selu": 4, "celu": 4, "hardsigmoid": 4, "hardswish": 5, "gelu": 5, "mish": 5, "glu": 4,
-    "softmax": 5, "softmin": 6, "logsoftmax": 5,
-}  # fmt: skip
+
+def _numbers(kind: str) -> dict[str, int]:
+    """A number for each op, from the ops of each number."""
+    numbers = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))[kind]
+    return {op: int(number) for number, ops in numbers.items() for op in ops.split()}
+
+
+_PER_OUTPUT = _numbers("per_output")
 """Operations for each element of the output. Softmax: maximum, difference, exp, sum, quotient."""
-_PER_INPUT = {
-    **dict.fromkeys(
-        ("sum", "mean", "prod", "cumsum", "cumprod", "max", "min", "amax", "amin", "argmax", "argmin", "avgpool",
-         "maxpool", "adaptiveavgpool", "adaptivemaxpool", "nansum"), 1),
-    "var": 4, "std": 4, "varmean": 4, "stdmean": 4, "norm": 2, "vectornorm": 2, "logsumexp": 4,
-    "mseloss": 3, "l1loss": 3, "smoothl1loss": 5, "huberloss": 5, "crossentropy": 5, "kldiv": 4,
-    "binarycrossentropy": 7, "binarycrossentropywithlogits": 8,
-    "layernorm": 5, "nativelayernorm": 5, "groupnorm": 5, "instancenorm": 5, "batchnorm": 5, "rmsnorm": 3,
-}  # fmt: skip
+_PER_INPUT = _numbers("per_input")
 """Operations for each element of the first tensor. Norms: sum, difference, square and sum, product; weight and bias come on top."""
 _AFFINE = frozenset(["layernorm", "nativelayernorm", "groupnorm", "instancenorm", "batchnorm", "rmsnorm"])
 _PRODUCTS = frozenset(["matmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "linear"])
@@ -53,9 +46,7 @@ _LOOKUPS = frozenset(
 )
 _WRITTEN_ONLY = frozenset(["copy", "zero", "fill", "normal", "uniform", "exponential", "bernoulli", "random"])
 """In-place ops that do not look at what was there."""
-_PARTLY_WRITTEN = {
-    "indexcopy": 1, "indexput": 1, "scatter": 1, "indexadd": 2, "scatteradd": 2, "scatterreduce": 2, "indexreduce": 2,
-}  # fmt: skip
+_PARTLY_WRITTEN = _numbers("partly_written")
 """In-place ops that touch as many elements as come in, and how often each: written, or read and written."""
 _GRADIENT = re.compile(r"grad_output|grad_outputs\.\d+")
 

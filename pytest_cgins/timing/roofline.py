@@ -8,15 +8,15 @@ what no right kernel can pass is `verify.probes.physical_floor`, which knows nei
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_cgins.config import DeclaredWork
 from pytest_cgins.core.case import Case
-from pytest_cgins.core.expression import ExpressionError
+from pytest_cgins.core.dtypes import ITEMSIZE
+from pytest_cgins.core.expression import ExpressionError, TensorFacts, amount, parse
 from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.core.text import counted
-from pytest_cgins.core.trace import Context, OpCall, TensorMeta
-from pytest_cgins.timing import declared_work
+from pytest_cgins.core.trace import Context, OpCall, TensorMeta, Value
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.nominal_work import nominal
 
@@ -99,10 +99,50 @@ def _declared(
 ) -> tuple[int | None, int | None]:
     """Bytes and operations that are declared, each None where it is not."""
     nbytes, flops = (
-        declared_work.evaluate(text, call, tensors, outputs) if text else None
+        _evaluated(text, call, tensors, outputs) if text else None
         for text in (declared.nbytes, declared.flops)
     )
     return nbytes, flops
+
+
+def _evaluated(text: str, call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[TensorMeta]) -> int:
+    """What an expression counts for a call.
+
+    Names are those of the op's arguments, `.` in them written `_` (`self.weight` is `self_weight`), a backward's
+    `grad_output`, too; `out` is the only output, `outs` the list of all. An argument comes before either.
+
+    Raises:
+        ExpressionError: it has no value from 0 up to 2^63 for this call.
+    """
+    written = [_facts("out" if len(outputs) == 1 else f"outs[{i}]", meta) for i, meta in enumerate(outputs)]
+    values: dict[str, Any] = {"outs": written}
+    if len(written) == 1:
+        values["out"] = written[0]
+    for argument in call.arguments:
+        name = argument.name.replace(".", "_")
+        values[name] = _value(name, argument.value, tensors)
+    return amount(parse(text), values)
+
+
+def _facts(name: str, meta: TensorMeta) -> TensorFacts:
+    return TensorFacts(name, meta.shape, meta.stride, meta.dtype, ITEMSIZE[meta.dtype])
+
+
+def _value(name: str, value: Value, tensors: Sequence[TensorMeta]) -> Any:
+    """A value as expressions know it; what they have no arithmetic for is a text."""
+    match value.kind:
+        case "tensor":
+            index = int(value.value or 0)
+            if index >= len(tensors):
+                raise ExpressionError(f"{name} is not a tensor of the call")
+            return _facts(name, tensors[index])
+        case "float":
+            return float.fromhex(str(value.value))
+        case "tuple" | "list" | "size":
+            return [_value(f"{name}[{i}]", item, tensors) for i, item in enumerate(value.items)]
+        case "none" | "bool" | "int" | "str" | "dtype":
+            return value.value
+    return value.kind
 
 
 def passes(found: Roofline, cache: Literal["cold", "warm"]) -> bool:

@@ -171,10 +171,6 @@ def _match_compiled(compiled: CompiledFunction) -> Match | str:
     return how
 
 
-def _covered(plan: Plan) -> frozenset[str]:
-    return frozenset().union(*(entry.covers for entry in plan.entries))
-
-
 def _enter(
     plan: Plan,
     language: str,
@@ -197,7 +193,8 @@ def _uncovered(plan: Plan, graph: _Graph, reasons: dict[str, str]) -> Iterator[t
         (host for host in plan.scan.definitions.values() if host.qualified in reasons),
         key=lambda host: ("._" in f".{host.qualified}", len(graph.launches(host)), host.qualified),
     )
-    kernels = [(name, kernel) for name, kernel in plan.kernels.items() if name not in _covered(plan)]
+    covered = {name for entry in plan.entries for name in entry.covers}
+    kernels = [(name, kernel) for name, kernel in plan.kernels.items() if name not in covered]
     for name, kernel in sorted(kernels, key=lambda item: ("._" in f".{item[1].module}", item[0])):
         host = next((host for host in public if name in graph.launches(host)), None)
         why = "no function that was read launches it"

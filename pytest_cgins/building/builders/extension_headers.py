@@ -9,6 +9,7 @@ that it compiles and means something else; `obstacle` names the constructs for w
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,27 +22,12 @@ OPS = "cgins_lean_ops.h"
 IN_BASE = "empty_like"  # the op that ATen/TensorOperators.h includes
 VARIABLE = "cgins_lean_variable.h"
 
-# <math.h> and <stdlib.h> bring the overloads of abs into the global namespace: without them abs(-0.5f) is 0.
-BASE_INCLUDES = (
-    "math.h", "stdlib.h", "algorithm", "cmath", "functional", "iostream", "numeric", "sstream", "tuple", "vector",
-    "ATen/core/Tensor.h", "ATen/DimVector.h", "ATen/Device.h", "ATen/DeviceGuard.h", "ATen/Dispatch.h",
-    "ATen/Formatting.h", "ATen/TensorOperators.h", "ATen/TracerMode.h", "ATen/core/ATenGeneral.h",
-    "ATen/core/Generator.h", "ATen/core/LegacyTypeDispatch.h", "ATen/core/Reduction.h", "ATen/core/Scalar.h",
-    "ATen/core/grad_mode.h", "c10/core/Allocator.h", "c10/core/InferenceMode.h", "c10/core/Layout.h",
-    "c10/core/Storage.h", "c10/core/StreamGuard.h", "c10/core/TensorOptions.h", "c10/util/Exception.h",
-    "c10/util/Logging.h", "c10/util/irange.h", "c10/util/strides.h",
-)  # fmt: skip
 VERSION = "torch/csrc/api/include/torch/version.h"
-PYTHON_INCLUDES = (
-    VERSION,
-    "torch/csrc/Device.h", "torch/csrc/Dtype.h", "torch/csrc/DynamicTypes.h", "torch/csrc/Exceptions.h",
-    "torch/csrc/python_headers.h", "torch/csrc/utils/pybind.h",
-)  # fmt: skip
+_HEADERS: dict[str, list[str]] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+# <math.h> and <stdlib.h> bring the overloads of abs into the global namespace: without them abs(-0.5f) is 0.
+BASE_INCLUDES, PYTHON_INCLUDES = _HEADERS["base"], _HEADERS["python"]
 # Headers that a source may include itself, and that would bring in everything.
-REPLACED = (
-    "torch/extension.h", "torch/all.h", "torch/torch.h", "torch/types.h", "torch/python.h", "ATen/ATen.h",
-    "ATen/Functions.h", "ATen/NativeFunctions.h",
-)  # fmt: skip
+REPLACED = _HEADERS["replaced"]
 # Those of them that have torch's version, which sources ask for by #if.
 VERSIONED = ("torch/extension.h", "torch/all.h", "torch/torch.h")
 # What else a name in the source asks for.

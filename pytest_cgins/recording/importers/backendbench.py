@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -27,20 +28,7 @@ from pytest_cgins.recording.importers.expressions import DTYPES, parse
 from pytest_cgins.recording.importers.files import objects, parse_json, read_text
 
 ABBREVIATIONS = {short: getattr(torch, name) for name, short in SHORT.items() if hasattr(torch, name)}
-FUNCTIONAL = {
-    "aten.relu.default": "torch.nn.functional.relu", "aten.gelu.default": "torch.nn.functional.gelu",
-    "aten.silu.default": "torch.nn.functional.silu", "aten.mish.default": "torch.nn.functional.mish",
-    "aten.elu.default": "torch.nn.functional.elu", "aten.leaky_relu.default": "torch.nn.functional.leaky_relu",
-    "aten.hardswish.default": "torch.nn.functional.hardswish",
-    "aten.hardsigmoid.default": "torch.nn.functional.hardsigmoid",
-    "aten.hardtanh.default": "torch.nn.functional.hardtanh",
-    "aten.sigmoid.default": "torch.sigmoid", "aten.tanh.default": "torch.tanh", "aten.exp.default": "torch.exp",
-    "aten.sqrt.default": "torch.sqrt", "aten.rsqrt.default": "torch.rsqrt", "aten.sin.default": "torch.sin",
-    "aten.cos.default": "torch.cos", "aten.mm.default": "torch.mm", "aten.bmm.default": "torch.bmm",
-    "aten.addmm.default": "torch.addmm", "aten.add.Tensor": "torch.add", "aten.mul.Tensor": "torch.mul",
-    "aten.sub.Tensor": "torch.sub", "aten.div.Tensor": "torch.div", "aten.cat.default": "torch.cat",
-    "aten.cumsum.default": "torch.cumsum", "aten.sum.dim_IntList": "torch.sum", "aten.mean.dim": "torch.mean",
-}  # fmt: skip
+FUNCTIONAL: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 """Functions of torch with the arguments of an ATen overload, in its order."""
 
 _OPERATOR = re.compile(r"Operator: (?P<op>\S+)\s*")

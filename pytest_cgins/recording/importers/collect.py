@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -113,11 +112,9 @@ class Collector:
         self._staging = Path(tempfile.mkdtemp(prefix=f".{self.out.name}.", dir=self._writer.folder.parent))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         shutil.rmtree(self._staging, ignore_errors=True)
-        self._writer.__exit__(kind, error, trace)
+        self._writer.__exit__(*raised)
 
     def leave_out(self, entry: str, reason: str | BaseException) -> None:
         """Note that an entry does not become a trace."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
-
-import yaml
 
 from pytest_cgins.config.document import Value, Word, between, one_of
 from pytest_cgins.core.device import DeviceName
@@ -35,7 +34,7 @@ Family = Literal[
 """Kinds of workload."""
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
-FIGURES: dict[str, str] = yaml.safe_load(Path(__file__).with_name("figures.yaml").read_text(encoding="utf-8"))
+FIGURES: dict[str, str] = json.loads(Path(__file__).with_name("figures.json").read_text(encoding="utf-8"))
 """Figures that triggers may name, and what they are; those of ncu are independent of its version. All else is a metric of
 ncu by its own name."""
 

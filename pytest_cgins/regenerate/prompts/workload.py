@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_cgins.building.contracts import torch_schema
 from pytest_cgins.core import syntax
@@ -106,39 +107,10 @@ Family = Literal[
     "matmul", "convolution", "elementwise", "norm", "reduction", "attention", "embedding", "pooling", "fused"
 ]
 
-_FENCES: dict[Language, str] = {
-    "cpp": "cpp", "cuda": "cuda", "device": "cuda", "cute": "cuda",
-    "triton": "python", "cute-dsl": "python", "python": "python",
-}  # fmt: skip
-_FENCES_OF_SUFFIXES = {
-    "py": "python", "cu": "cuda", "cuh": "cuda", "cpp": "cpp", "h": "cpp", "hpp": "cpp", "cc": "cpp",
-    "c": "c",
-}  # fmt: skip
-_FAMILIES: dict[Family, str] = {
-    "matmul": "matmul mm bmm mv dot addmm baddbmm addbmm addmv linear einsum inner bilinear",
-    "attention": "scaled_dot_product_attention multi_head_attention_forward",
-    "norm": "layer_norm rms_norm group_norm batch_norm instance_norm local_response_norm normalize "
-    "native_layer_norm layernorm rmsnorm groupnorm batchnorm1d batchnorm2d batchnorm3d",
-    "reduction": "softmax log_softmax softmin sum mean prod amax amin max min argmax argmin var std var_mean "
-    "std_mean norm logsumexp cumsum cumprod cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div "
-    "binary_cross_entropy topk sort any all",
-    "embedding": "embedding embedding_bag gather scatter scatter_add index_select index_add index_put take "
-    "take_along_dim getitem one_hot",
-    "pooling": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
-    "adaptive_avg_pool2d adaptive_max_pool2d interpolate upsample",
+_WORDS: dict[str, Any] = json.loads(templating.text("families.json"))
+_OF_WORDS: dict[str, Family] = {
+    word: family for family, words in _WORDS["ops"].items() for word in words.split()
 }
-"""Names of torch's ops."""
-_OF_WORDS: dict[str, Family] = {word: family for family, words in _FAMILIES.items() for word in words.split()}
-_HINTS: tuple[tuple[Family, tuple[str, ...]], ...] = (
-    ("attention", ("attention", "attn")),
-    ("convolution", ("conv",)),
-    ("matmul", ("matmul", "gemm", "linear", "mlp", "ffw", "proj")),
-    ("norm", ("norm",)),
-    ("reduction", ("softmax", "loss", "entropy", "reduce", "sum", "mean")),
-    ("embedding", ("embed", "gather", "lookup")),
-    ("pooling", ("pool",)),
-)
-"""Words in the names of functions that are not torch's."""
 
 
 def language_of(context: Context) -> Language:
@@ -165,7 +137,8 @@ def language_of(context: Context) -> Language:
 
 def fence_of(path: str, language: Language) -> str:
     """Info string of a file's fence, by its suffix where that says more."""
-    return _FENCES_OF_SUFFIXES.get(path.rpartition(".")[2], _FENCES[language])
+    fence: str = _WORDS["suffixes"].get(path.rpartition(".")[2], _WORDS["fences"][language])
+    return fence
 
 
 def backend_of(context: Context) -> Backend:
@@ -183,7 +156,10 @@ def family_of(op: str) -> Family:
         return _OF_WORDS[last]
     if op.startswith("torch."):
         return "convolution" if last.startswith("conv") else "elementwise"
-    return next((family for family, hints in _HINTS if any(hint in last for hint in hints)), "fused")
+    return next(
+        (family for family, hints in _WORDS["hints"].items() if any(hint in last for hint in hints.split())),
+        "fused",
+    )
 
 
 def families_of(op: str) -> tuple[Family, ...]:
