@@ -67,8 +67,8 @@ def _add(kinds: Subparsers, kind: str, importer: Importer) -> None:
             type=Path,
             default=Path("references"),
         )
-    for settings in importer.options:
-        option(parser, **settings)
+    for line, settings in importer.options:
+        option(parser, line, **settings)
     parser.set_defaults(run=import_, kind=kind)
 
 
@@ -76,8 +76,8 @@ def _add_export(kinds: Subparsers, kind: str, exporter: Exporter) -> None:
     parser = command(kinds, f"{kind}  {exporter.help}", export)
     parser.add_argument("pack", type=Path, metavar="PACK")
     option(parser, f"--out DIR  {exporter.out}", type=Path, required=True)
-    for settings in exporter.options:
-        option(parser, **settings)
+    for line, settings in exporter.options:
+        option(parser, line, **settings)
     parser.set_defaults(kind=kind)
 
 
