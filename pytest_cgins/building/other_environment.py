@@ -49,7 +49,7 @@ _LENT = ("pydantic", "pydantic_core", "annotated_types", "typing_inspection", "t
 """Packages that our modules need in a worker, and that the other environment may lack."""
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _ASK = (
-    "import json, sys; from importlib.util import find_spec; print(json.dumps([list(sys.version_info[:2]), "
+    "import json, sys; from importlib.util import find_spec; print('cgins-answer ' + json.dumps([list(sys.version_info[:2]), "
     "[name for name in ('torch', 'pydantic', 'annotated_types') if find_spec(name)]]))"
 )
 _ENTER = (
@@ -57,6 +57,8 @@ _ENTER = (
     'shift; count=$((count - 1)); done; exec chroot "$root" "$@"'
 )
 """Shows folders of this machine in a root, then has it run a command."""
+_MARK = "cgins-answer "
+"""What an answer begins with."""
 _FIRST = "import sys; sys.path[:1] == [''] and sys.path.pop(0); "
 
 
@@ -72,6 +74,8 @@ class OtherEnvironment:
     """Added to this process's."""
     libraries: tuple[str, ...] = ()
     """Loaded in place of those of the same names."""
+    imports: tuple[str, ...] = ()
+    """Folders that modules are imported from first, also before those of the project."""
     path: str = ""
     """What a program of its Python begins with, so that it finds our package and no other of ours."""
 
@@ -101,14 +105,16 @@ class OtherEnvironment:
         raise kind(f"{told.what}\n(built in {self.text})", remedy=told.remedy, **more)
 
     def _with_libraries(self, source: KernelSource) -> KernelSource:
-        """A source whose libraries are those of this environment, as far as it names some."""
+        """A source whose libraries and modules are those of this environment, as far as it names some."""
         own = {Path(library).name: library for library in self.libraries}
         load, files = (
             tuple(own.get(Path(name).name, name) for name in names) for names in (source.load, source.files)
         )
-        if load == source.load:
+        top = source.module.partition(".")[0]
+        here = [folder for folder in self.imports if next(Path(folder).glob(f"{top}*"), None) is not None]
+        if load == source.load and not here:
             return source
-        contents = [source.digest, *(file_digest(name) or "" for name in load if name in own.values())]
+        contents = [source.digest, *here, *(file_digest(name) or "" for name in load if name in own.values())]
         digest = hashlib.sha256("\0".join(contents).encode()).hexdigest()
         return replace(source, load=load, files=files, digest=digest)
 
@@ -125,7 +131,7 @@ class OtherEnvironment:
             Environment,
             self._run(
                 "from pytest_cgins.core.documents import dump; from pytest_cgins.timing.environment import describe; "
-                f"print(dump(describe({device!r})))"
+                f"print('cgins-answer ' + dump(describe({device!r})))"
             ),
         )
 
@@ -155,7 +161,7 @@ def answer_build(source: str) -> None:
         told = _Built(
             error=type(error).__name__, what=error.what, remedy=error.remedy, log=log, command=command
         )
-    print(documents.dump(told))
+    print(_MARK + documents.dump(told))
 
 
 def read(text: str, folder: Path) -> OtherEnvironment:
@@ -174,7 +180,7 @@ def read(text: str, folder: Path) -> OtherEnvironment:
         raise ConfigError(f"environment {text!r}: {error}", remedy="quote it as in a shell") from error
     if not words:
         raise ConfigError(
-            "an environment is named by nothing",
+            "the environment is empty",
             remedy="name a virtual environment, or a variable: CUDA_HOME=/usr/local/cuda-12.8",
         )
     variables: dict[str, str] = {}
@@ -205,7 +211,8 @@ def read(text: str, folder: Path) -> OtherEnvironment:
         inherited = variables.get("PYTHONPATH") or os.environ.get("PYTHONPATH", "")
         variables["PYTHONPATH"] = os.pathsep.join([*imports, *filter(None, [inherited])])
     # A wrapper around ptxas has its version, by which alone Triton's cache tells compilers apart.
-    kept = hashlib.sha256("\0".join([str(folder), text]).encode()).hexdigest()[:16]
+    tools = (file_digest(value) or "" for value in variables.values() if Path(value).is_file())
+    kept = hashlib.sha256("\0".join([str(folder), text, *tools]).encode()).hexdigest()[:16]
     variables.setdefault("TRITON_CACHE_DIR", str(atomic.cache_folder("triton-environments") / kept))
     text = "this environment" if words == [THIS] else text
     other = OtherEnvironment(
@@ -213,13 +220,14 @@ def read(text: str, folder: Path) -> OtherEnvironment:
         command=command or (sys.executable,),
         variables=variables,
         libraries=tuple(libraries),
+        imports=tuple(imports),
     )
     return replace(other, path=_path_of(other))
 
 
 def _python_of(path: Path) -> tuple[str, ...]:
     """The command of a virtual environment's Python, of a Python itself, or of one in a container's root; () for others."""
-    if path.is_file() and os.access(path, os.X_OK) and path.suffix == "":
+    if path.is_file() and os.access(path, os.X_OK) and path.suffix not in (".so", ".whl"):
         return (str(path.absolute()),)
     is_root = (path / "usr").is_dir() and (path / "etc").is_dir()
     for name in _PYTHONS_OF_ROOTS if is_root else _PYTHONS:
@@ -308,7 +316,9 @@ def _path_of(other: OtherEnvironment) -> str:
     folder = _lent(lacks)
     # Imported first, so that no other version of ours is; then last in line, so that nothing is shadowed.
     first = ", ".join(["pytest_cgins", *(name for name in lacks if name == "pydantic")])
-    return f"{_FIRST}sys.path.insert(0, {folder!r}); import {first}; sys.path.remove({folder!r}); sys.path.append({folder!r}); "
+    before = "__import__('pytest_cgins.building.loading.imports', fromlist=['FIRST']).FIRST[:] = "
+    begin = f"{_FIRST}sys.path.insert(0, {folder!r}); import {first}; sys.path.remove({folder!r}); sys.path.append({folder!r}); "
+    return begin + (f"{before}{list(other.imports)!r}; " if other.imports else "")
 
 
 def _lent(names: list[str]) -> str:
@@ -340,10 +350,10 @@ def _links(names: list[str]) -> Iterator[tuple[str, str]]:
 def _printed(
     command: tuple[str, ...], program: str, environ: Mapping[str, str], text: str, limit_s: float
 ) -> str:
-    """The last line that a program prints, read from its standard input by a Python.
+    """The last line that a program prints of itself, read from its standard input by a Python.
 
     Raises:
-        InfrastructureError: it fails, or does not end in time.
+        InfrastructureError: it fails, prints nothing, or does not end in time.
     """
     remedy = f"run it by hand: {shlex.join(command)} -c 'import torch'"
     try:
@@ -354,7 +364,8 @@ def _printed(
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InfrastructureError(f"environment {text!r}: {error}", remedy=remedy) from error
-    lines = done.stdout.strip().splitlines()
+    # Other packages of the environment may print as well, also at its end.
+    lines = [line.removeprefix(_MARK) for line in done.stdout.splitlines() if line.startswith(_MARK)]
     if done.returncode != 0 or not lines:
         last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         raise InfrastructureError(

@@ -245,8 +245,9 @@ class EnvironmentPairs:
             )
             try:
                 inputs = self._evaluators["kernel"].inputs(case, buffers)
-            except EndedError:
-                continue  # it was prepared a moment ago: what changed, nobody knows, and the verdict on answers stands
+            except EndedError as end:
+                yield _Pairing(evaluation, [], SequentialTest(rule, unit="pair"), ended=("kernel", end))
+                continue
             yield _Pairing(evaluation, inputs, SequentialTest(rule, unit="pair"))
 
     def _time(self, pairings: Sequence[_Pairing]) -> None:
@@ -404,7 +405,7 @@ def _own_choices(kernel: Sequence[TunedConfig], base: Sequence[TunedConfig]) -> 
     for choice in kernel:
         other = there.get((choice.kernel, choice.key), choice.config)
         if other != choice.config:
-            yield f"the autotuner of {choice.kernel} chose {choice.config}, and {other} for the base: both were timed so"
+            yield f"the autotuner of {choice.kernel} chose {choice.config} for the kernel and {other} for the base; each was timed with its own"
 
 
 def _arm(name: ArmName, samples: Sequence[float], opened: Opened, own: ArmName) -> Arm:

@@ -28,7 +28,7 @@ from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
+from pytest_cgins.core.errors import BuildError, CginsError, ConfigError, InfrastructureError
 from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.core.session_report import Environment, Evaluation
 from pytest_cgins.core.text import counted
@@ -152,6 +152,7 @@ class Evaluator:
             **(other.variables if other else {}),
         }
         if other is not None:
+            _require_replacing(other, config)
             builds = BuildQueue(cache=cache, beside=builds, build=other.build)
         self._elsewhere = elsewhere
         around_compilers = BuildFence(sandbox) if sandbox is not None and builds is None else None
@@ -529,7 +530,7 @@ class Evaluator:
             made = f"`{implementation.build}` makes one library for all environments"
             remedy = f"name that of {other.text} beside it: a path that ends in .so"
             raise EndedError(Status.SKIPPED, Reason.NO_BASELINE, f"{made}\n→ {remedy}")
-        if not self._elsewhere.at_base:
+        if not self._elsewhere.at_base or (other is not None and not self._bases.may_differ()):
             return compiled
         base = self._bases.of(*kernel_of(case), compiled)
         if base.state in ("new", "refused", "apart"):
@@ -632,6 +633,23 @@ class Evaluator:
     def _prepared(self, case: Case) -> Prepared:
         case_request = self._requests.for_case(case)
         return Prepared(case_request, self._reference.prepare(case_request))
+
+
+def _require_replacing(other: OtherEnvironment, config: Config) -> None:
+    """Refuse a library of an environment that takes no other's place: both sides would load one.
+
+    Raises:
+        ConfigError: none of the file's kernels loads one of its name.
+    """
+    implementations = (made for entry in config.kernels for made in entry.implementations)
+    loaded = {Path(name).name for made in implementations for name in made.load}
+    for library in other.libraries:
+        if Path(library).name not in loaded:
+            names = ", ".join(sorted(name for name in loaded if name.endswith(".so")))
+            raise ConfigError(
+                f"environment {other.text!r}: {Path(library).name} replaces no library that {config.file} loads",
+                remedy=f"name a file like one of {names}" if names else "no kernel has load: [LIBRARY.so]",
+            )
 
 
 def _fence(sandbox: Sandbox, config: Config, builds: Path, bases: BaseKernels) -> Sandbox:

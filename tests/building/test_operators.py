@@ -113,6 +113,7 @@ def test_the_command_makes_what_is_loaded(
         "echo ran >> log && mkdir -p build && python -c 'import sys; print(sys.executable)' > build/lib.so"
     )
     config = write(f'{OPERATOR}, load: [build/lib.so], build: "{command}"')
+    monkeypatch.delenv(build_command.RUN, raising=False)
     for _ in range(2):
         assert error_of(config, tmp_path) is None
     assert (config.root / "log").read_text().splitlines() == ["ran"] * 2

@@ -66,7 +66,7 @@ def test_an_environment_finds_no_package_of_ours_but_what_it_lacks(tmp_path: Pat
     python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} -S "$@"\n')
     python.chmod(0o755)
     other = other_environment.read("./python", tmp_path)
-    program = "import torch, importlib.util as u; print(torch.HERE, u.find_spec('numpy'), bool(u.find_spec('pytest_cgins')))"
+    program = "import torch, importlib.util as u; print('cgins-answer', torch.HERE, u.find_spec('numpy'), bool(u.find_spec('pytest_cgins')))"
     assert other._run(program) == "True None True"
 
 
@@ -79,7 +79,9 @@ def test_a_containers_root_is_entered(tmp_path: Path) -> None:
     packages = Path(pytest.__file__).parents[1]
     other = other_environment.read(f"/ PYTHONPATH={packages}", tmp_path)
     assert other.command[0] == "unshare"
-    assert other._run("import os, torch; print(os.path.realpath('/proc/self/exe'))").startswith("/usr/")
+    assert other._run(
+        "import os, torch; print('cgins-answer ' + os.path.realpath('/proc/self/exe'))"
+    ).startswith("/usr/")
 
 
 def test_a_library_takes_the_place_of_the_one_of_its_name(tmp_path: Path) -> None:
@@ -101,8 +103,12 @@ def test_a_library_takes_the_place_of_the_one_of_its_name(tmp_path: Path) -> Non
     ("script", "told", "remedy"),
     [
         ('exec {python} -S "$@"', "has no torch", "-m pip install torch"),
-        ("echo '[[3, 8], []]'", "has Python 3.8", "3.10 is the oldest"),
-        ("echo '[[3, 99], [\"torch\"]]'", "has Python 3.99 without pydantic", "-m pip install pydantic"),
+        ("echo 'cgins-answer [[3, 8], []]'", "has Python 3.8", "3.10 is the oldest"),
+        (
+            "echo 'cgins-answer [[3, 99], [\"torch\"]]'",
+            "has Python 3.99 without pydantic",
+            "-m pip install pydantic",
+        ),
         ("echo lost >&2; exit 3", "its Python ended with 3: lost", "run it by hand"),
     ],
 )

@@ -87,6 +87,20 @@ def test_what_another_environment_changes_is_told_of_each_kernel(
     assert "timed against KERNELS=old: 2 same" in done.out
 
 
+def test_modules_of_a_folder_come_before_the_projects(project: Path, run: Callable[..., Run]) -> None:
+    """The same name is in both: a wheel's or folder's is what the environment runs."""
+    write(project, "kept")
+    other = project.parent / "other"
+    other.mkdir()
+    (other / "kernels.py").write_text(
+        KERNELS.replace("def kept(input):", "def kept(input):\n    return input * 3\n")
+    )
+    done = run(project, *OPTIONS, f"--cgins-base-env={other}")
+    (kept,) = done.evaluations().values()
+    assert kept["environments"]["base_status"] == "INCORRECT", done.out
+    assert not kept["environments"]["same_sources"]
+
+
 def test_sources_of_the_base_revision_run_in_its_environment(project: Path, run: Callable[..., Run]) -> None:
     """A change of the source and one of the environment are compared together, where a revision is asked for."""
     write(project, "kept")

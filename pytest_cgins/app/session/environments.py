@@ -53,7 +53,9 @@ class PairedProcesses:
             return None
         for name, (value, why) in REFUSED.items():
             if option(name) == value:
-                raise pytest.UsageError(f"{name}={value} does not go with --cgins-base-env: {why}")
+                raise pytest.UsageError(
+                    f"{name}={value} does not go with --cgins-base-env: {why}\n→ leave one of them out"
+                )
         if hasattr(gate.config, "workerinput") or gate.config.getoption("numprocesses", None):
             raise pytest.UsageError("--cgins-base-env times all kernels in turns: leave out -n")
         folder = gate.config.invocation_params.dir

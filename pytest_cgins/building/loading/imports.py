@@ -46,10 +46,13 @@ def import_from(folder: str) -> None:
         del sys.path_importer_cache[place]
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    sys.path[:] = [*FIRST, *(place for place in sys.path if place not in FIRST)]
     importlib.invalidate_caches()
 
 
 _known: set[str] = set()
+FIRST: list[str] = []
+"""Folders of another environment, which come before those of projects."""
 
 
 def find(name: str, folders: Iterable[str], root: Path) -> ModuleSpec | None:

@@ -59,6 +59,7 @@ class BaseSources:
         self._lock = threading.RLock()
         self._checkout: revisions.Checkout | None = None
         self._base: Config | Absent | None = None
+        self._ran: dict[str, BuildError | None] = {}
 
     def revision(self) -> revisions.Revision | None:
         """The commit that is compared with; None if there is none, for whatever reason.
@@ -130,12 +131,19 @@ class BaseSources:
                 return Absent("refused", f"cannot be built at {label}: {self.short(error.what)}")
 
     def _run_command(self, name: str, command: str) -> None:
-        """Have the project's own command build the base revision's libraries, in its own folder."""
+        """Have the project's own command build the base revision's libraries in its own folder, once for all kernels."""
         assert self._checkout is not None
-        folder = default_cache().parent / "commands"
-        build_command.run(
-            command, self._checkout.root, name, folder=folder, timeout_s=DEFAULT_TIMEOUT_S, fenced=False
-        )
+        root, folder = self._checkout.root, default_cache().parent / "commands"
+        if command not in self._ran:
+            self._ran[command] = None
+            try:
+                build_command.run(
+                    command, root, name, folder=folder, timeout_s=DEFAULT_TIMEOUT_S, fenced=False
+                )
+            except BuildError as error:
+                self._ran[command] = error
+        if failed := self._ran[command]:
+            raise failed
 
     def import_folders(self, inherited: str) -> tuple[str, ...]:
         """PYTHONPATH of a process in which all of the project is the base's: its cgins.yaml's folder first; () without files.
