@@ -150,13 +150,19 @@ def _counterpart(parameter: str, known: KnownOp, given: dict[str, str]) -> str:
     return word if word in free else (called or [""])[0]
 
 
+_TUNING = re.compile(r"[A-Z][A-Z0-9_]*|num_\w+|(?i:block|tile|group)\w*|\w+_(?:size|warps|stages)")
+"""Names of parameters that change how a function computes, and not what."""
+
+
 def _differs(parameter: Parameter) -> bool:
     """Whether a parameter that is left at its default makes a function another one than the op."""
     try:
         default = ast.literal_eval(str(parameter.default))
     except (ValueError, SyntaxError):
         return False
-    return default not in (None, _DATA["defaults"].get(parameter.name, default))
+    if parameter.name in _DATA["defaults"]:
+        return default not in (None, _DATA["defaults"][parameter.name])
+    return bool(default) and not _TUNING.fullmatch(parameter.name)
 
 
 def examples(calls: str) -> list[str]:

@@ -298,10 +298,12 @@ def _parameters(node: ast.FunctionDef) -> tuple[Parameter, ...]:
     given = node.args
     positional = [*given.posonlyargs, *given.args]
     defaults = [*[None] * (len(positional) - len(given.defaults)), *given.defaults, *given.kw_defaults]
-    return tuple(
+    more = (Parameter(f"*{given.vararg.arg}"),) if given.vararg else ()  # what they are, nobody can tell
+    named = tuple(
         Parameter(arg.arg, ast.unparse(default) if default else None, by_name=arg in given.kwonlyargs)
         for arg, default in zip([*positional, *given.kwonlyargs], defaults, strict=True)
     )
+    return (*named, *more)
 
 
 def _returns_several(node: ast.FunctionDef) -> bool:

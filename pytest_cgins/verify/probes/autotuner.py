@@ -77,7 +77,7 @@ class Autotuners:
                 choice = wanted.get((_text(name), _text(key)))
                 if choice is None or choice.config == _text(config):
                     continue
-                if choice.config not in configs or choice.configs != len(configs):
+                if choice.config not in configs or choice.configs != len(tuner.configs):
                     notes.append(
                         f"the autotuner of {name} has other configs than at the base revision: each chose for itself"
                     )
@@ -135,15 +135,18 @@ class Autotuners:
 
 @contextmanager
 def _choosing(tuner: Any, wanted: Any) -> Iterator[list[Any]]:
-    """Meanwhile an autotuner chooses one config, if it can, and else its first; gives those that it chooses from."""
+    """Meanwhile an autotuner chooses one config, if it can, and else the one that it has chosen; gives those that it chooses from."""
     names = ("cache", "cache_results", "configs_timings", "best_config", "_bench")
     kept = {name: vars(tuner)[name] for name in names if name in vars(tuner)}
     offered: list[Any] = []
+    chosen = [config for _, config in _choices(tuner)]  # its first may not run on this device
 
     def bench(*_args: Any, config: Any, **_meta: Any) -> list[float]:
         if config not in offered:
             offered.append(config)
-        return [0.0 if wanted is not None and config == wanted else 1.0] * 3
+        if wanted is not None and config == wanted:
+            return [0.0] * 3
+        return [0.5 if config in chosen else 1.0] * 3
 
     tuner.cache, tuner.cache_results, tuner._bench = {}, False, bench
     try:
