@@ -19,6 +19,7 @@
     │   ├── WorkerExceeded     it took more memory, output or processes than it may, and was killed
     │   ├── ProtocolError      it answered something that is not in the protocol
     │   └── ServiceError       the service in it raised; carries the remote type and traceback
+    ├── ReferenceStopped       torch's own code stopped the device on inputs of ours
     ├── GitError               git failed
     ├── RevisionError          the commit to compare with cannot be found or read
     ├── HistoryError           a history of times is damaged, or held by another process
@@ -79,6 +80,10 @@ class ReplayError(TraceError):
 
 class RandomOp(ReplayError):
     """A trace's op draws random numbers from torch's generator: no kernel can be asked for the same."""
+
+
+class ReferenceStopped(CginsError):
+    """torch's own code stopped the device on some inputs; `what` names them. The process has no device any more."""
 
 
 class KernelError(CginsError):

@@ -30,6 +30,9 @@ _CODES = {
 }  # fmt: skip
 _RETURNED = re.compile(r" returned (\d+), without a message")
 
+DEVICE_FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
+"""After one of these on a GPU its process cannot use it any more."""
+
 
 def cause_of(kind: str, message: str) -> Reason | None:
     """What an exception, or what a process printed as it aborted, says of its cause; None if nothing special.
@@ -40,6 +43,11 @@ def cause_of(kind: str, message: str) -> Reason | None:
     """
     text = f"{kind}: {message}"
     return next((reason for reason, pattern in _CAUSES.items() if re.search(pattern, text)), None)
+
+
+def stops_device(error: BaseException) -> bool:
+    """Whether an exception is one of `DEVICE_FAULTS`."""
+    return cause_of(type(error).__name__, str(error)) in DEVICE_FAULTS
 
 
 def cause_of_code(message: str) -> Reason | None:

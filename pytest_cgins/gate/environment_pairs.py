@@ -14,6 +14,7 @@ import json
 import logging
 import math
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
@@ -129,7 +130,7 @@ class EnvironmentPairs:
             if timing and right and environments and _is_right(environments.base_status):
                 to_time.append(case)
         for evaluator in self._evaluators.values():
-            evaluator.end_workers()
+            evaluator.pool.close()
         for group in self._groups(to_time, evaluations):
             with ExitStack() as buffers:
                 pairings = list(self._prepared(group, evaluations, buffers))
@@ -186,10 +187,8 @@ class EnvironmentPairs:
             same_sources=builds[0].source.digest == builds[1].source.digest,
             library_nbytes=_both(*map(_size, builds)),
         )
-        prepared = kernel.core(case, buffers)
-        answers = [
-            buffers.enter_context(closing(one.answers(case, prepared.pairs))) for one in (base, kernel)
-        ]
+        prepared, core = kernel.side.core(case, buffers)
+        answers = [buffers.enter_context(closing(one.side.answers(case, core))) for one in (base, kernel)]
         jits = [reply.result.jit or _of_build(build) for reply, build in zip(answers, builds, strict=True)]
         if jits[0] is not None and jits[1] is not None:
             environments = replace(
@@ -198,15 +197,15 @@ class EnvironmentPairs:
                 registers_per_thread=_both(jits[0].registers_per_thread, jits[1].registers_per_thread),
                 spill_nbytes=_both(jits[0].spill_nbytes, jits[1].spill_nbytes),
             )
-        if failed := kernel.reference.first_failure(prepared.case_request, answers[0]):
+        if failed := kernel.side.reference.first_failure(prepared.case_request, answers[0]):
             status = Status.INCORRECT.value
             wrong = f"{self._there} the base is {status} ({failed.reason.value}): {failed.message}"
             return replace(environments, base_status=status), wrong.partition("\n")[0]
-        drift = kernel.reference.drift(*answers)
+        drift = kernel.side.reference.drift(*answers)
         text = SAME_BITS
         if drift.differing:
-            again = buffers.enter_context(closing(kernel.answers(case, prepared.pairs)))
-            text = _drift_text(drift, kernel.reference.drift(answers[1], again))
+            again = buffers.enter_context(closing(kernel.side.answers(case, core)))
+            text = _drift_text(drift, kernel.side.reference.drift(answers[1], again))
         return replace(environments, base_status=Status.PASSED.value, drift=text), ""
 
     # ---- times
@@ -234,7 +233,7 @@ class EnvironmentPairs:
     ) -> Iterator[_Pairing]:
         for case in cases:
             evaluation = evaluations[case.name]
-            gate = self._evaluators["kernel"].entry(case).timing
+            gate = self._evaluators["kernel"].side.requests.entry(case).timing
             rule = Rule(
                 tolerate=gate.tolerate,
                 catch=gate.catch,
@@ -244,7 +243,7 @@ class EnvironmentPairs:
                 most_blocks=gate.max_blocks,
             )
             try:
-                inputs = self._evaluators["kernel"].inputs(case, buffers)
+                inputs = self._evaluators["kernel"].side.inputs(case, buffers)
             except EndedError as end:
                 yield _Pairing(evaluation, [], SequentialTest(rule, unit="pair"), ended=("kernel", end))
                 continue
@@ -272,15 +271,21 @@ class EnvironmentPairs:
         role = PROCESS + (
             "/interpret" if self._evaluators["kernel"].compiled(pairings[0].case).source.interpret else ""
         )
+        started = time.monotonic()
         with ThreadPoolExecutor(2) as both:
-            for ready in [both.submit(self._evaluators[side].fresh_process, role, device) for side in sides]:
+            for ready in [
+                both.submit(self._evaluators[side].side.fresh_process, role, device) for side in sides
+            ]:
                 ready.result()
+        ready_s = time.monotonic() - started
         taken: dict[_Pairing, dict[ArmName, float]] = {pairing: {} for pairing in pairings}
         with self._evaluators["kernel"].stage.alone_on(device):
             for side in sides:
                 for pairing in pairings:
                     if pairing.ended is None and (ns := self._taken(pairing, side, role)) is not None:
                         taken[pairing][side] = ns
+        timed_s = time.monotonic() - started - ready_s
+        logger.info("pair: processes ready in %.1f s, %d cases timed in %.1f s", ready_s, len(taken), timed_s)
         for pairing, times in taken.items():
             methods = {pairing.opened[side].method for side in times}
             if len(times) < 2 or pairing.ended is not None:
@@ -312,7 +317,7 @@ class EnvironmentPairs:
             )
         except EndedError as end:
             pairing.ended = side, end
-            evaluator.fresh_process(role, case.device)
+            evaluator.side.fresh_process(role, case.device)
             return None
         pairing.opened[side] = opened
         pairing.blocks += blocks[:REPORTS] if reports else []
@@ -340,7 +345,7 @@ class EnvironmentPairs:
         measurement = replace(_measurement(pairing), base_revision=revision)
         if evaluation.correctness is not None:
             measurement = with_tuning_notes(measurement, evaluation.correctness.tuned)
-        entry = self._evaluators["kernel"].entry(pairing.case)
+        entry = self._evaluators["kernel"].side.requests.entry(pairing.case)
         verdict = decide_timing(
             evaluation.verdict,
             measurement,

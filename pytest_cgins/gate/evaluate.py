@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,14 +21,13 @@ from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.compilers.running import Fence
 from pytest_cgins.building.kernel_builds import KernelBuilds
-from pytest_cgins.building.other_environment import OtherEnvironment
 from pytest_cgins.building.progress import Progress
 from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.building.revision.merge_base import NONE
-from pytest_cgins.config import Config, KernelEntry
+from pytest_cgins.config import Config
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.errors import BuildError, CginsError, ConfigError, InfrastructureError
+from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
 from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.core.session_report import Environment, Evaluation
 from pytest_cgins.core.text import counted
@@ -36,6 +35,8 @@ from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate import input_digests
 from pytest_cgins.gate.cases import cases_of
+from pytest_cgins.gate.elsewhere import HERE, Elsewhere
+from pytest_cgins.gate.pair_side import PairSide
 from pytest_cgins.gate.reference_requests import ReferenceRequests
 from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.gate.timing_stage import (
@@ -56,30 +57,17 @@ from pytest_cgins.gate.verification_stage import (
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.device_peaks import DevicePeaks
 from pytest_cgins.run.early_verdict import EndedError
-from pytest_cgins.run.forking import OWN, Interpreter
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import BASE_ONLY, UNGATED, Isolation, WorkerPool
-from pytest_cgins.run.process import Reply
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
-from pytest_cgins.verify.messages import KernelAnswers, RunKernel
 
 logger = logging.getLogger(__name__)
 
 MOST_HANGS = 2
 """Cases in which a build may hang before its other cases are skipped: each costs the whole limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Where an evaluator's kernels are built and run."""
-
-    environment: OtherEnvironment | None = None
-    """The environment; None for this process's."""
-    at_base: bool = False
-    """Whether they are those of the base revision."""
 
 
 class Evaluator:
@@ -128,7 +116,7 @@ class Evaluator:
         builds: BuildQueue | None = None,
         on_build: Callable[[Progress | None], object] | None = None,
         reference: WorkerPool | None = None,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: Elsewhere = HERE,
         trusted_root: Path | None = None,
     ) -> None:
         self.config = config
@@ -144,16 +132,15 @@ class Evaluator:
             import_root=trusted_root or config.root,
             timing=timing,
         )
-        other = elsewhere.environment if elsewhere is not None else None
         workers = {
             **worker_environment(),
             **({} if sandbox else jit_environment(cache or default_cache())),
             **(environment or {}),
-            **(other.variables if other else {}),
+            **elsewhere.variables,
         }
-        if other is not None:
-            _require_replacing(other, config)
-            builds = BuildQueue(cache=cache, beside=builds, build=other.build)
+        if elsewhere.environment is not None:
+            elsewhere.require_replacing(config)
+            builds = BuildQueue(cache=cache, beside=builds, build=elsewhere.environment.build)
         self._elsewhere = elsewhere
         around_compilers = BuildFence(sandbox) if sandbox is not None and builds is None else None
         self.kernel_builds = KernelBuilds(
@@ -161,17 +148,17 @@ class Evaluator:
         )
         self._bases = BaseKernels(
             config,
-            wanted=timing_options.baseline if timing_options and (timing or elsewhere) else NONE,
+            wanted=timing_options.baseline if timing_options and (timing or elsewhere != HERE) else NONE,
             builds=self.kernel_builds.builds,
             cache=cache,
-            alone=elsewhere is not None,
+            alone=elsewhere != HERE,
         )
         fence = _fence(sandbox, config, cache or default_cache(), self._bases) if sandbox else None
         if fence is not None:
             _show_compilers(self.kernel_builds.builds.fence, config, fence)
         import_root = config.root
         inherited = workers.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-        if elsewhere is not None and elsewhere.at_base and (folders := self._bases.import_folders(inherited)):
+        if elsewhere.at_base and (folders := self._bases.import_folders(inherited)):
             # All of the project is the base revision's there, also what is imported by other ways than the kernel.
             import_root = Path(folders[0])
             workers["PYTHONPATH"] = os.pathsep.join(folders)
@@ -180,7 +167,7 @@ class Evaluator:
             env=workers,
             isolation=isolation,
             wrap=fence.wrap if fence else None,
-            interpreter=OWN if other is None else Interpreter((*other.command, "-u", "-"), other.path),
+            interpreter=elsewhere.interpreter,
         )
         self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s, sandbox=fence)
         self._reference = ReferenceWorker(reference or self._pool)
@@ -208,6 +195,15 @@ class Evaluator:
             own_tests=self.tests,
             import_root=self._import_root,
             fresh=isolation == "process",
+        )
+        self.side = PairSide(
+            compiled=self.compiled,
+            requests=self._requests,
+            reference=self._reference,
+            runs=self._runs,
+            pool=self._pool,
+            import_root=self._import_root,
+            timeout_s=timeout_s,
         )
         self._peaks = DevicePeaks(self._reference.environment_of, self._reference.peaks, self.stage.alone_on)
 
@@ -401,51 +397,7 @@ class Evaluator:
         self._require_device(case)
         compiled = self.compiled(case)
         with ExitStack() as buffers:
-            yield compiled, role_of("timing", compiled), self.inputs(case, buffers)
-
-    def entry(self, case: Case) -> KernelEntry:
-        """The entry of a case's kernel."""
-        return self._requests.entry(case)
-
-    @property
-    def reference(self) -> ReferenceWorker:
-        """The trusted worker."""
-        return self._reference
-
-    def inputs(self, case: Case, buffers: ExitStack) -> list[Pair]:
-        """Sets of inputs that a case may be timed on, whose buffers `buffers` closes.
-
-        Raises:
-            EndedError: it cannot be prepared.
-        """
-        reply = self.core(case, buffers).reply
-        return kernel_timing.timeable(reply.result.sets, reply.buffers)
-
-    def core(self, case: Case, buffers: ExitStack) -> Prepared:
-        """A case with its sets of inputs, those of probes apart; errors as of `inputs`."""
-        with self._reference.verification_lock(case.device):
-            request = replace(self._requests.for_case(case), probes=())
-            return Prepared(request, buffers.enter_context(closing(self._reference.prepare(request))))
-
-    def answers(self, case: Case, pairs: Sequence[Pair]) -> Reply[KernelAnswers]:
-        """What a case's kernel answers to some sets of inputs, in a process that runs nothing else; the caller closes it.
-
-        Raises:
-            EndedError: it fails.
-        """
-        compiled = self.compiled(case)
-        request = RunKernel(kernel=compiled, device=case.device, import_root=self._import_root)
-        with self._reference.verification_lock(case.device):
-            return self._runs.run(f"{role_of('verification', compiled)}/compared", request, pairs)[0]
-
-    def fresh_process(self, role: str, device: str) -> None:
-        """Have a role served by a process without a past, with its imports and the context of a GPU behind it."""
-        self._pool.discard(role)
-        self._runs.make_ready(role, device, timeout_s=self._timeout_s)
-
-    def end_workers(self) -> None:
-        """End the processes that ran kernels; they start again when they are needed."""
-        self._pool.close()
+            yield compiled, role_of("timing", compiled), self.side.inputs(case, buffers)
 
     def peaks(self, device: str) -> MeasuredPeaks | None:
         """What a device reaches, as it is stored or measured now; None if it is not there, or busy all the while."""
@@ -509,35 +461,13 @@ class Evaluator:
         """The built kernel; its build time is reported with the first case only."""
         try:
             compiled = self.kernel_builds.kernel(*kernel_of(case))
-            return self._in_its_place(case, compiled)
+            return self._elsewhere.in_place_of(compiled, case, self.config, self._bases)
         except BuildError as error:
             raise EndedError(Status.BUILD_ERROR, Reason.COMPILER, str(error), error.log) from error
         except InfrastructureError as error:
             raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, str(error)) from error
         except CginsError as error:
             raise EndedError(Status.BUILD_ERROR, Reason.SOURCE, str(error)) from error
-
-    def _in_its_place(self, case: Case, compiled: CompiledKernel) -> CompiledKernel:
-        """The kernel at the base revision, where that is what is evaluated and it is another one.
-
-        Raises:
-            EndedError: it is not there, or cannot be built.
-        """
-        if self._elsewhere is None:
-            return compiled
-        other, (_, implementation) = self._elsewhere.environment, self.config.implementations[kernel_of(case)]
-        if other is not None and implementation.build and not {*other.libraries} & {*compiled.source.load}:
-            made = f"`{implementation.build}` makes one library for all environments"
-            remedy = f"name that of {other.text} beside it: a path that ends in .so"
-            raise EndedError(Status.SKIPPED, Reason.NO_BASELINE, f"{made}\n→ {remedy}")
-        if not self._elsewhere.at_base or (other is not None and not self._bases.may_differ()):
-            return compiled
-        base = self._bases.of(*kernel_of(case), compiled)
-        if base.state in ("new", "refused", "apart"):
-            raise EndedError(
-                Status.SKIPPED, Reason.NO_BASELINE, base.note or "the base revision does not have it"
-            )
-        return base.compiled or compiled
 
     def _verified_and_timed(
         self, result: Evaluation, compiled: CompiledKernel, upcoming: Case | None
@@ -549,7 +479,7 @@ class Evaluator:
                 prepared = open_buffers.enter_context(closing(self._prepared(case)))
                 with self._preparing(upcoming, beside=case):
                     correctness, output = self._verification.run(prepared, compiled)
-                if correctness.passed and self._timing and self._elsewhere is None:
+                if correctness.passed and self._timing and self._elsewhere == HERE:
                     self._verification.compile_base(prepared, compiled)
             verdict = gate.decide(correctness, None)
             verified = replace(result, correctness=correctness, verdict=verdict, output=output)
@@ -633,23 +563,6 @@ class Evaluator:
     def _prepared(self, case: Case) -> Prepared:
         case_request = self._requests.for_case(case)
         return Prepared(case_request, self._reference.prepare(case_request))
-
-
-def _require_replacing(other: OtherEnvironment, config: Config) -> None:
-    """Refuse a library of an environment that takes no other's place: both sides would load one.
-
-    Raises:
-        ConfigError: none of the file's kernels loads one of its name.
-    """
-    implementations = (made for entry in config.kernels for made in entry.implementations)
-    loaded = {Path(name).name for made in implementations for name in made.load}
-    for library in other.libraries:
-        if Path(library).name not in loaded:
-            names = ", ".join(sorted(name for name in loaded if name.endswith(".so")))
-            raise ConfigError(
-                f"environment {other.text!r}: {Path(library).name} replaces no library that {config.file} loads",
-                remedy=f"name a file like one of {names}" if names else "no kernel has load: [LIBRARY.so]",
-            )
 
 
 def _fence(sandbox: Sandbox, config: Config, builds: Path, bases: BaseKernels) -> Sandbox:

@@ -11,7 +11,8 @@ from typing import TypeVar
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.errors import InfrastructureError, ServiceError, WorkerError
+from pytest_cgins.core.errors import InfrastructureError, ReferenceStopped, ServiceError, WorkerError
+from pytest_cgins.core.failure_kinds import DEVICE_FAULTS, cause_of
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.verdict import Check, Correctness, Reason, Status
 from pytest_cgins.gate.case_timing import Timed
@@ -52,6 +53,8 @@ class ReferenceWorker:
         self._machine: Machine | None = None
         self._thread = ThreadPoolExecutor(1)
         self._ahead: tuple[CaseRequest, Future[Reply[PreparedCase]]] | None = None
+        self._stopping: dict[tuple[str, str], tuple[str, ...]] = {}
+        """By trace and device: sets of inputs on which torch's own code stopped the device."""
 
     def warm(self) -> None:
         """Have it import torch, and do not wait."""
@@ -111,7 +114,7 @@ class ReferenceWorker:
             prepared = ahead[1].result()
         else:
             _forget(ahead)
-            prepared = self._ask("prepare", case_request, PreparedCase)
+            prepared = self._prepared(case_request)
         if prepared.result.drift:
             raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result.drift)
         return prepared
@@ -120,7 +123,7 @@ class ReferenceWorker:
     def preparing(self, case_request: CaseRequest) -> Iterator[None]:
         """Prepare the case that comes next meanwhile, and wait for it at the end; `prepare` tells what came of it."""
         _forget(self._ahead)
-        upcoming = self._thread.submit(self._ask, "prepare", case_request, PreparedCase)
+        upcoming = self._thread.submit(self._prepared, case_request)
         self._ahead = case_request, upcoming
         try:
             yield
@@ -132,6 +135,18 @@ class ReferenceWorker:
         _forget(self._ahead)
         self._ahead = None
         self._thread.shutdown()
+
+    def _prepared(self, case_request: CaseRequest) -> Reply[PreparedCase]:
+        """The inputs of a case, without those on which torch stops the device; each costs a trusted worker, once a trace."""
+        while True:
+            try:
+                return self._ask("prepare", self._without_stopping(case_request), PreparedCase)
+            except _StoppedError as stopped:
+                where = _trace_of(case_request)
+                self._stopping[where] = (*self._stopping.get(where, ()), stopped.inputs)
+
+    def _without_stopping(self, case_request: CaseRequest) -> CaseRequest:
+        return replace(case_request, stopping=self._stopping.get(_trace_of(case_request), ()))
 
     def judge(self, case_request: CaseRequest, answers: Reply[KernelAnswers]) -> Correctness:
         """What is found of a kernel's answers."""
@@ -149,7 +164,7 @@ class ReferenceWorker:
     def judge_timing(self, case_request: CaseRequest, timed: Timed) -> TimingJudgement:
         """What is found of a kernel while it was timed."""
         request = JudgeTiming(
-            case_request=case_request,
+            case_request=self._without_stopping(case_request),
             cold=timed.measurement.cache == "cold",
             median_ns_per_call=timed.measurement.kernel.median_ns_per_call,
             launch_ns=timed.launch_ns,
@@ -169,7 +184,7 @@ class ReferenceWorker:
     ) -> _T:
         return self._ask(
             method,
-            JudgeAnswers(case_request=case_request, answers=answers.result),
+            JudgeAnswers(case_request=self._without_stopping(case_request), answers=answers.result),
             answer,
             answers.buffers,
             blame=lambda error: _blamed("verification", error, answers.output),
@@ -194,6 +209,11 @@ class ReferenceWorker:
                 reply = self._pool.call("reference", method, params, buffers, timeout_s=REFERENCE_TIMEOUT_S)
                 return replace(reply, result=read(answer, reply.result))
             except ServiceError as error:
+                stopped = error.kind == ReferenceStopped.__name__
+                if stopped or cause_of(error.kind, error.text) in DEVICE_FAULTS:
+                    self._pool.discard("reference")
+                if stopped:
+                    raise _StoppedError(error.text) from error
                 raise blame(error) from error
             except WorkerError as error:
                 if last:
@@ -201,6 +221,19 @@ class ReferenceWorker:
                         Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
                     ) from error
         raise AssertionError("the loop above returns or raises")
+
+
+class _StoppedError(EndedError):
+    """torch's own code stopped the device on the inputs that it names."""
+
+    def __init__(self, inputs: str) -> None:
+        text = f"torch's own code stops the device on {inputs} inputs"
+        super().__init__(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, text)
+        self.inputs = inputs
+
+
+def _trace_of(case_request: CaseRequest) -> tuple[str, str]:
+    return case_request.case.trace_id, case_request.case.device
 
 
 def _forget(ahead: tuple[CaseRequest, Future[Reply[PreparedCase]]] | None) -> None:

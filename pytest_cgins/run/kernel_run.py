@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import WorkerError
-from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
+from pytest_cgins.core.failure_kinds import DEVICE_FAULTS, cause_of, cause_of_code
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.run.blinding import Blinding
 from pytest_cgins.run.early_verdict import EndedError, ended_by, forged, is_refusal, lost_by
@@ -34,7 +34,6 @@ T = TypeVar("T")
 Pair = tuple[PackedInputs, Buffer]
 """A set of inputs, and the buffer of its tensors."""
 _DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)
-_FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
 NOT_RUN = "NotRun"
 """Kind of error of a set that a worker no longer ran: see `run.verification_service`."""
 AFTER_HANG = 0.1
@@ -257,7 +256,7 @@ def _with_death(part: Reply[KernelAnswers]) -> tuple[Reply[KernelAnswers], bool]
         return part, False
     error = answer.error
     cause = cause_of(error.kind, error.message) or cause_of_code(error.message)
-    if cause in _FAULTS:
+    if cause in DEVICE_FAULTS:
         error = replace(error, phase="died")
     return replace(
         part, result=replace(part.result, sets=(replace(answer, error=error),))

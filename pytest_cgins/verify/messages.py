@@ -398,6 +398,8 @@ class PrepareOptions:
     """Qualified name of the function that stands for the op; "" for the op itself."""
     gold_alone: bool = False
     """Whether nothing but the recorded gold tells what is right."""
+    stopping: tuple[str, ...] = ()
+    """Sets, `fresh`, `edge` or a probe's, that are left out since torch's own code stops the device on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,6 +432,8 @@ class CaseRequest(Document):
     """Qualified name of the function that stands for the op; "" for the op itself."""
     gold_alone: bool = False
     """Whether nothing but the recorded gold tells what is right."""
+    stopping: tuple[str, ...] = ()
+    """Sets that are left out since torch's own code stops the device on them."""
     untimed: str = "the kernel was not timed"
     """Why it will not be timed, for the probes of timing."""
 
@@ -444,6 +448,7 @@ class CaseRequest(Document):
             interpreted=self.interpreted,
             reference=self.reference,
             gold_alone=self.gold_alone,
+            stopping=self.stopping,
         )
 
 

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Declared, Tolerance
-from pytest_cgins.core.errors import ConfigError, PackError, RandomOp, ReplayError, TraceError
+from pytest_cgins.core.errors import (
+    ConfigError,
+    PackError,
+    RandomOp,
+    ReferenceStopped,
+    ReplayError,
+    TraceError,
+)
+from pytest_cgins.core.failure_kinds import stops_device
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.trace import Context, OpCall, Trace
 from pytest_cgins.core.verdict import GOLD_ALONE, ForgeryCheck
@@ -148,6 +156,7 @@ def prepare(  # noqa: PLR0917
     Raises:
         ConfigError: if the entry speaks of an argument that the call does not have, or its reference is not of the op.
         PackError: if the pack's inputs cannot be read, or a recipe makes other bytes on this host.
+        ReferenceStopped: if torch's own code stops the device on a set that is not left out for that.
         RandomOp: if the op draws random numbers, and nobody says which outputs these are.
         ReplayError: if torch does not run the recorded call on this device.
     """
@@ -185,16 +194,9 @@ def prepare(  # noqa: PLR0917
             sets.append(builder.make("recorded", recorded, gold_elements(trace, source, device)))
         except REFUSALS as error:
             raise _refused(trace, device, error) from error
-    for name in ("fresh", "edge"):
-        try:
-            drawn_sets, told = _draw(name, builder, semantics, recorded, key, first=sets[0] if sets else None)
-        except REFUSALS as error:
-            if not sets:
-                raise _refused(trace, device, error) from error
-            told = [f"no {name} inputs: torch refuses them ({str(error).splitlines()[0]})"]
-        else:
-            sets += drawn_sets
-        notes += told
+    drawn_sets, told = _drawn_sets(builder, semantics, recorded, key, options, sets)
+    sets += drawn_sets
+    notes += told
     notes += dict.fromkeys(note for input_set in sets if (note := input_set.expected.note))
     _check_numbers(drawn, options.declared, sets[0], trace.call)
     probed = ProbedCall(
@@ -207,7 +209,7 @@ def prepare(  # noqa: PLR0917
         claims=options.claims,
         interpreted=options.interpreted,
     )
-    probing, not_run, told = probe_inputs.make(probed, options.probes)
+    probing, not_run, told = probe_inputs.make(probed, options.probes, stopping=options.stopping)
     sets += probing
     notes += told
     return Preparation(
@@ -276,6 +278,36 @@ def _by_gold_alone(trace: Trace, source: BlobSource, device: str, options: Prepa
         at_origin=tuple,
         gold_alone=True,
     )
+
+
+def _drawn_sets(  # noqa: PLR0917
+    builder: InputSetBuilder,
+    semantics: Semantics,
+    recorded: Sequence[Tensor],
+    key: str,
+    options: PrepareOptions,
+    before: Sequence[InputSet],
+) -> tuple[list[InputSet], list[str]]:
+    """The sets of fresh and of edge inputs beside the recorded one, if there is one, and what is to be said of them."""
+    sets: list[InputSet] = []
+    notes: list[str] = []
+    for name in ("fresh", "edge"):
+        if name in options.stopping:
+            notes.append(f"no {name} inputs: {probe_inputs.STOPPED}")
+            continue
+        first = next(iter([*before, *sets]), None)
+        try:
+            drawn, told = _draw(name, builder, semantics, recorded, key, first=first)
+        except REFUSALS as error:
+            if first is None:
+                raise _refused(builder.trace, builder.device, error) from error
+            if stops_device(error):
+                raise ReferenceStopped(name) from error
+            told = [f"no {name} inputs: torch refuses them ({str(error).splitlines()[0]})"]
+        else:
+            sets += drawn
+        notes += told
+    return sets, notes
 
 
 def _draw(

@@ -6,6 +6,8 @@ import traceback
 from collections.abc import Callable, Container
 from pathlib import Path
 
+from pytest_cgins.core.errors import ReferenceStopped
+from pytest_cgins.core.failure_kinds import stops_device
 from pytest_cgins.packs import backward, call, forward
 from pytest_cgins.verify.forgery_check import blind_to
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet
@@ -16,8 +18,18 @@ Maker = Callable[[ProbedCall, str], tuple[list[InputSet], str]]
 """Takes a call and the key of a draw; gives sets, or none and why."""
 
 
-def make(probed_call: ProbedCall, wanted: Container[str]) -> tuple[list[InputSet], dict[str, str], list[str]]:
-    """The sets of all probes that are switched on, why others have none, by their names, and which sets tell nothing."""
+STOPPED = "torch's own code stops the device on them, as an assertion there does"
+"""Why there are no inputs of some kind."""
+
+
+def make(
+    probed_call: ProbedCall, wanted: Container[str], *, stopping: Container[str] = ()
+) -> tuple[list[InputSet], dict[str, str], list[str]]:
+    """The sets of all probes that are switched on, why others have none, by their names, and which sets tell nothing.
+
+    Raises:
+        ReferenceStopped: the inputs of a probe that is not in `stopping` end this process's use of the device.
+    """
     makers: dict[str, Maker] = {
         module.NAME: module.sets for module in (sizes, arguments, layouts, special_values, second_precision)
     }
@@ -25,7 +37,9 @@ def make(probed_call: ProbedCall, wanted: Container[str]) -> tuple[list[InputSet
     missing: dict[str, str] = {}
     notes: list[str] = []
     for name, maker in makers.items():
-        if name in wanted:
+        if name in wanted and name in stopping:
+            missing[name] = f"no inputs of its: {STOPPED}"
+        elif name in wanted:
             new_sets, why, blind = _telling(name, maker, probed_call)
             sets += new_sets
             notes += blind
@@ -51,6 +65,8 @@ def _telling(name: str, maker: Maker, probed_call: ProbedCall) -> tuple[list[Inp
         try:
             input_sets, why = maker(probed_call, draw)
         except REFUSALS as error:
+            if stops_device(error):
+                raise ReferenceStopped(name) from error
             input_sets, why = [], _why_none(error)
         if not input_sets and not kept:
             return [], why, []

@@ -13,7 +13,7 @@ from pytest_cgins.config import ProbeException, Repeatability, Tolerance
 from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.call_text import call_line
 from pytest_cgins.core.errors import ProtocolError
-from pytest_cgins.core.failure_kinds import cause_of
+from pytest_cgins.core.failure_kinds import DEVICE_FAULTS, cause_of
 from pytest_cgins.core.text import counted, inputs_phrase
 from pytest_cgins.core.verdict import Check, Probe, Reason
 from pytest_cgins.verify.compare import ExpectedSet, accepts
@@ -58,7 +58,6 @@ FACTS: Mapping[str, Callable[[Any], str]] = {
 
 _SHOWN = 300  # characters of what a worker tells
 _PATTERNS = (Reason.NAN_PATTERN, Reason.INFINITE_PATTERN, Reason.UNWRITTEN)
-_FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
 _REMEDIES = {
     sizes.NAME: "be right for this size too, or return an error for it: a size that is refused fails nothing",
     arguments.NAME: "be right for these values too, or return an error for them: what is refused fails nothing",
@@ -164,7 +163,7 @@ class ProbeResults:
         kernel is said to take it must not refuse.
         """
         name, message = input_set.expected.name, error.message.partition("\n")[0]
-        died = error.phase == "died" or cause_of(error.kind, error.message) in _FAULTS
+        died = error.phase == "died" or cause_of(error.kind, error.message) in DEVICE_FAULTS
         died = died or _fails_on_nothing(input_set, error)
         if not died and not (input_set.probe == layouts.NAME and layouts.claim_of(input_set) in self.claims):
             self.not_run.setdefault(input_set.probe, f"the kernel refuses {name}: {message}")

@@ -1,10 +1,12 @@
 """Kernels in two environments on this device: planted slowdowns, two equal environments, other flags and assemblers.
 
-    python tests/benchmarks/two_environments.py RUN… [--pairs N] [--permutations N] [--json PATH]
+    python tests/benchmarks/two_environments.py RUN… [--pairs N] [--permutations N] [--toolkit FOLDER] [--select WORDS] [--json PATH]
 
 RUN is any of `planted` (5% more work in the environment under test), `equal` (twice the same, each built by itself,
 for --pairs pairs of processes, whose order is then permuted into further verdicts), `flags` (`-Xptxas -O1`,
-`--maxrregcount=32`) and `assembler` (Triton with the toolkit's ptxas). The suite is silu as a chain of multiply-adds,
+`--maxrregcount=32`), `assembler` (Triton with the toolkit's ptxas), `toolkits` (the host's nvcc and that of --toolkit,
+such as a folder that the nvidia-cuda-nvcc wheel was unpacked to) and `example` (minutes that a hundred cases of
+example_project take, with all probes, in two equal environments). The suite is silu as a chain of multiply-adds,
 CUDA and Triton, at sizes between 10 µs and 400 µs a call, and `rows`, whose sixty-four sums a thread need registers.
 Each run is `pytest --cgins --cgins-base-env`, whose report the figures are read from. Needs a GPU.
 """
@@ -32,6 +34,8 @@ ROWS = ((64, 4096), (512, 4096), (2048, 4096))
 PLANTED = 8440
 """Steps of a chain of 8000: 5.5% more, of which the launch takes a part."""
 SUITE = 200
+EQUAL = "NVCC_APPEND_FLAGS=-DEQUAL=1"
+"""Another build of the same code."""
 CUDA = """
 // cgins: silu(Tensor input, bool inplace=False) -> Tensor
 #include <cgins.h>
@@ -165,7 +169,8 @@ def gated(folder: Path, base: str, *options: str, env: str = ".") -> dict[str, A
             sys.executable, "-m", "pytest", "-p", "no:cgins", "-p", "pytest_cgins.plugin", "--cgins", "-q",
             "-p", "no:cacheprovider", "--cgins-device=cuda", "--cgins-baseline=none", "--cgins-probes=fast",
             f"--cgins-suite-tests={SUITE}", f"--cgins-base-env={base}", f"--cgins-env={env}",
-            f"--cgins-json={report}", *options,
+            f"--cgins-json={report}", f"--log-file={folder}.log", "--log-file-level=INFO",
+            "--log-file-format=%(asctime)s %(message)s", *options,
         ],
         cwd=folder, env=environ(), capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -239,9 +244,15 @@ def shown(title: str, report: dict[str, Any]) -> dict[str, Any]:
 def main() -> int:
     """Run, print, write."""
     parser = argparse.ArgumentParser(description="Kernels in two environments.")
-    parser.add_argument("runs", nargs="+", choices=("planted", "equal", "flags", "assembler"))
+    parser.add_argument(
+        "runs", nargs="+", choices=("planted", "equal", "flags", "assembler", "toolkits", "example")
+    )
     parser.add_argument("--pairs", type=int, default=50, help="pairs of processes of two equal environments")
     parser.add_argument("--permutations", type=int, default=250, help="verdicts a case")
+    parser.add_argument("--toolkit", type=Path, help="root of another CUDA toolkit")
+    parser.add_argument(
+        "--select", default="decoder or mnist", help="CUDA cases of example_project, as of -k"
+    )
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="two-environments-"))
@@ -253,7 +264,7 @@ def main() -> int:
     if "equal" in arguments.runs:
         endless = f"{{alpha: 1e-9, beta: 1e-30, max_blocks: {arguments.pairs}}}"
         equal = project(work / "equal", endless)
-        report = gated(equal, "NVCC_APPEND_FLAGS=-DEQUAL=1")
+        report = gated(equal, EQUAL)
         told["equal"] = shown("two equal environments", report)
         told["equal"]["permuted"] = permuted(told["equal"]["cases"], arguments.permutations, 1)
         print(f"  permuted: {told['equal']['permuted']}")
@@ -266,6 +277,21 @@ def main() -> int:
         ptxas = shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
         report = gated(project(work / "assembler"), ".", "-k", "triton", env=f"TRITON_PTXAS_PATH={ptxas}")
         told["assembler"] = shown(f"Triton with {ptxas}", report)
+    if "toolkits" in arguments.runs:
+        report = gated(
+            project(work / "toolkits"), ".", "-k", "cuda-cuda or /cuda/", env=f"CUDA_HOME={arguments.toolkit}"
+        )
+        version = subprocess.run(
+            [arguments.toolkit / "bin/nvcc", "--version"], check=True, capture_output=True, text=True
+        )
+        told["toolkits"] = shown(f"nvcc of {version.stdout.splitlines()[-2]}", report)
+    if "example" in arguments.runs:
+        example = work / "example"
+        shutil.copytree(Path(__file__).resolve().parents[2] / "example_project", example)
+        report = gated(
+            example, EQUAL, "-k", f"(cuda-cuda or /cuda/) and ({arguments.select})", "--cgins-probes=full"
+        )
+        told["example"] = shown("example_project in two equal environments", report)
     if arguments.json:
         arguments.json.write_text(json.dumps(told, indent=1) + "\n")
     shutil.rmtree(work, ignore_errors=True)

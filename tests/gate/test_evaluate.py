@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -555,3 +556,43 @@ def test_outputs_of_eight_bits(tmp_path: Path, evaluators: Evaluators, scale: st
     (case,) = evaluator.cases()
     verdict = evaluator.evaluate(case).verdict
     assert verdict.status is status, verdict.message
+
+
+@pytest.mark.parametrize(
+    ("device", "stops"),
+    [
+        ("cpu", "if x.isnan().any(): raise RuntimeError('CUDA error: device-side assert triggered')"),
+        pytest.param("cuda", "torch._assert_async(~x.isnan().any())", marks=pytest.mark.gpu),
+    ],
+)
+def test_an_assertion_in_torch_s_own_code_ends_a_probe_alone(
+    device: str, stops: str, tmp_path: Path, evaluators: Evaluators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Liger's sparsemax asserted on NaN on a GPU: the trusted worker had no device any more, which was told as a broken host."""
+    (tmp_path / "asserting.py").write_text(
+        "import torch, pytest_cgins\n\n"
+        "@pytest_cgins.mark\n"
+        "def halved(x: torch.Tensor) -> torch.Tensor:\n"
+        f"    {stops}\n"
+        "    return x / 2\n"
+    )
+    (tmp_path / "halves.py").write_text("def halved(x):\n    return x * 0.5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    record = "import torch, pytest_cgins, asserting\nwith pytest_cgins.record('traces/tiny', ops=['asserting.halved']):\n"
+    subprocess.run(
+        [sys.executable, "-c", record + "    asserting.halved(torch.randn(6, 40))"], cwd=tmp_path, check=True
+    )
+    (tmp_path / "cgins.yaml").write_text(
+        "version: 1\ntraces: [traces/tiny]\nkernels:\n"
+        f"  halved: {{op: asserting.halved, device: {device}, target: 'halves:halved', probes: {{op_callback: {{off: it is Python}}}}}}\n"
+    )
+    evaluator = evaluators.make(tmp_path / "cgins.yaml")
+    (case,) = evaluator.cases()
+    found = evaluator.evaluate(case)
+    assert found.verdict.status is Status.PASSED, found.verdict.message
+    assert found.correctness is not None
+    (probe,) = [probe for probe in found.correctness.probes if probe.name == "special_values"]
+    assert (
+        probe.message
+        == "no inputs of its: torch's own code stops the device on them, as an assertion there does"
+    )

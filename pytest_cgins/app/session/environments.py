@@ -13,8 +13,8 @@ from pytest_cgins.building import other_environment
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.gate.elsewhere import HERE, Elsewhere
 from pytest_cgins.gate.environment_pairs import EnvironmentPairs
-from pytest_cgins.gate.evaluate import Elsewhere
 
 REFUSED = {
     "--cgins-sandbox": ("on", "the other environment is not in the sandbox"),
@@ -30,10 +30,10 @@ class PairedProcesses:
     Args:
         gate: the session.
         base: where what they are compared with is built and run.
-        kernel: where they are; None for this environment.
+        kernel: where they are; by default in this environment.
     """
 
-    def __init__(self, gate: Gate, base: Elsewhere, kernel: Elsewhere | None = None) -> None:
+    def __init__(self, gate: Gate, base: Elsewhere, kernel: Elsewhere = HERE) -> None:
         self._gate = gate
         self._base = base
         self.of_kernel = kernel
@@ -64,7 +64,7 @@ class PairedProcesses:
             kernel = other_environment.read(option("--cgins-env"), folder) if option("--cgins-env") else None
         except CginsError as error:
             raise pytest.UsageError(str(error)) from error
-        return cls(gate, Elsewhere(base, at_base=True), Elsewhere(kernel) if kernel is not None else None)
+        return cls(gate, Elsewhere(base, at_base=True), Elsewhere(kernel))
 
     def evaluation(self, file: Path, case: Case, *, together: Callable[[Case], bool]) -> Evaluation:
         """What was found of a case.
@@ -87,7 +87,7 @@ class PairedProcesses:
         option, other = self._gate.config.getoption, self._base.environment
         own = self._gate.evaluator(file)
         # In two environments it times nothing by itself.
-        kernel = self._gate.new_evaluator(file, None, own.pool, timing=False) if other is None else own
+        kernel = self._gate.new_evaluator(file, HERE, own.pool, timing=False) if other is None else own
         base = self._gate.new_evaluator(file, self._base, own.pool, timing=False)
         pairs = EnvironmentPairs(
             kernel,

@@ -11,7 +11,8 @@ from pytest_cgins.core.case import Case
 from pytest_cgins.core.session_report import Environment, Evaluation
 
 if TYPE_CHECKING:
-    from pytest_cgins.gate.evaluate import Elsewhere, Evaluator
+    from pytest_cgins.gate.elsewhere import Elsewhere
+    from pytest_cgins.gate.evaluate import Evaluator
     from pytest_cgins.run.pool import WorkerPool
 
 
@@ -33,7 +34,7 @@ class Gate(Protocol):
     def new_evaluator(
         self,
         file: Path,
-        elsewhere: Elsewhere | None,
+        elsewhere: Elsewhere,
         reference: WorkerPool | None = None,
         *,
         timing: bool = True,

@@ -32,7 +32,8 @@ from pytest_cgins.core.session_report import Environment, Evaluation, SessionRep
 from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.cases import operator_checks
-from pytest_cgins.gate.evaluate import Elsewhere, Evaluator
+from pytest_cgins.gate.elsewhere import HERE, Elsewhere
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.report import document, exit_code, summary, terminal
 from pytest_cgins.run import environment
@@ -116,14 +117,14 @@ class GateSession:
         """
         if file not in self._evaluators:
             pairs = self._environments
-            elsewhere = pairs.of_kernel if pairs is not None else None
+            elsewhere = pairs.of_kernel if pairs is not None else HERE
             self._evaluators[file] = self.new_evaluator(file, elsewhere, timing=pairs is None)
         return self._evaluators[file]
 
     def new_evaluator(
         self,
         file: Path,
-        elsewhere: Elsewhere | None,
+        elsewhere: Elsewhere,
         reference: WorkerPool | None = None,
         *,
         timing: bool = True,

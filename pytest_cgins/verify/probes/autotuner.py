@@ -8,8 +8,10 @@ is looked up where a kernel has imported it, and nowhere else.
 from __future__ import annotations
 
 import gc
+import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -25,6 +27,8 @@ MOST_S = 20.0
 """For all configs of a case: a run takes a millisecond, but on a GPU a config may have to be compiled."""
 MOST_TOLD = 64
 """Choices that a process tells."""
+_BASE = "_cgins_base_"
+"""What namespaces of base revisions begin with."""
 _CANNOT_RUN = ("OutOfResources", "CompileTimeAssertionFailure", "PTXASError")
 """Errors by which an autotuner takes a config out of its choice."""
 
@@ -35,10 +39,15 @@ class Autotuners:
     def __init__(self) -> None:
         module: Any = sys.modules.get("triton.runtime.autotuner")
         self._tuners: list[Any] = []
+        self._ambiguous: frozenset[str] = frozenset()
         self._run: Any = getattr(getattr(module, "Autotuner", None), "run", None)
         if module is not None:
             objects = (item for item in gc.get_objects() if issubclass(type(item), module.Autotuner))
             self._tuners = sorted(objects, key=lambda tuner: (_module(tuner), _name(tuner)))
+        homes: defaultdict[str, set[str]] = defaultdict(set)
+        for tuner in self._tuners:
+            homes[_name(tuner)].add(_own_module(tuner))
+        self._ambiguous = frozenset(name for name, modules in homes.items() if len(modules) > 1)
 
     def choose_first(self) -> None:
         """Have each choose its first config: Triton's own timer wants a GPU's driver, also where it interprets."""
@@ -54,7 +63,10 @@ class Autotuners:
         """
         return tuple(
             TunedConfig(
-                kernel=_text(_name(tuner)), key=_text(key), config=_text(config), configs=len(tuner.configs)
+                kernel=_text(self._name(tuner)),
+                key=_text(key),
+                config=_text(config),
+                configs=len(tuner.configs),
             )
             for tuner in self._used(namespace)
             for key, config in _choices(tuner)
@@ -72,7 +84,7 @@ class Autotuners:
         wanted = {(choice.kernel, choice.key): choice for choice in choices}
         notes = []
         for tuner in filter(self._is_tritons, self._used(namespace)):
-            name, configs = _name(tuner), {_text(config): config for config in tuner.configs}
+            name, configs = self._name(tuner), {_text(config): config for config in tuner.configs}
             for key, config in _choices(tuner):
                 choice = wanted.get((_text(name), _text(key)))
                 if choice is None or choice.config == _text(config):
@@ -101,12 +113,12 @@ class Autotuners:
             attempt(trial.again)
         for tuner, configs in zip(tuners, offered, strict=True):
             if not configs:
-                why = f"later calls do not ask the autotuner of {_name(tuner)} again"
+                why = f"later calls do not ask the autotuner of {self._name(tuner)} again"
                 yield Deviation(NAME, trial.name, (), about=why)
             for index, config in enumerate(configs):
-                about = f"config {config} of {_name(tuner)}"
+                about = f"config {config} of {self._name(tuner)}"
                 if time.monotonic() > ends:
-                    why = f"{counted(len(configs) - index, 'config')} of {_name(tuner)} not run: {MOST_S:g} s were over"
+                    why = f"{counted(len(configs) - index, 'config')} of {self._name(tuner)} not run: {MOST_S:g} s were over"
                     yield Deviation(NAME, trial.name, (), about=why)
                     return
                 with _choosing(tuner, config):
@@ -119,6 +131,11 @@ class Autotuners:
                     continue
                 if error is not None or not all_same(tensors, trial.answer):
                     yield Deviation(NAME, trial.name, tensors, error, about=about)
+
+    def _name(self, tuner: Any) -> str:
+        """Its function's name, with the module's where two modules have one of this name."""
+        name = _name(tuner)
+        return f"{_own_module(tuner)}.{name}" if name in self._ambiguous else name
 
     def _is_tritons(self, tuner: Any) -> bool:
         """Whether it chooses as Triton's own do; a library's may keep choices and times for other processes."""
@@ -183,7 +200,12 @@ def _module(tuner: Any) -> str:
     return str(getattr(getattr(tuner, "base_fn", None), "__module__", ""))
 
 
+def _own_module(tuner: Any) -> str:
+    """Its module, by the same name in the working tree and at the base revision."""
+    return re.sub(rf"^{_BASE}[^.]*\.", "", _module(tuner))
+
+
 def _is_in(tuner: Any, namespace: str) -> bool:
     """Whether it is in the base's modules; for "" whether it is in nobody's."""
-    prefix = f"{namespace}." if namespace else "_cgins_base_"
+    prefix = f"{namespace}." if namespace else _BASE
     return _module(tuner).startswith(prefix) == bool(namespace)

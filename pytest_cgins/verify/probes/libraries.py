@@ -17,10 +17,13 @@ import struct
 import subprocess
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.core.device import device_of
+from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.verify.probe_support import op_families as families
 from pytest_cgins.verify.probes.op_callback import all_operators
 
@@ -43,8 +46,8 @@ BYWAY = re.compile(
     r"dl(?:v|m)?(?:sym|open|info)|dl_iterate_phdr|dladdr1?|_r_debug|_dl_\w+|_rtld_global\w*|__libc_dl\w+|_?v?[fF]ork|clone3?|"
     r"exec[lv]\w*|fexecve|posix_spawnp?|system|popen|ptrace|process_vm_\w+|memfd_create|(?:pkey_)?mprotect"
 )
-_OF_RUN_TIME = ("/proc/self/exe", "/proc/self/maps", "/proc/self/status")
-"""What CUDA's run time names, which nvcc links into each library."""
+_OF_RUN_TIME = ("/proc/self/exe", "/proc/self/maps", "/proc/self/smaps", "/proc/self/status")
+"""What CUDA's run time names up to 13.5, which nvcc links into each library; a later one is asked itself."""
 _OF_CUDA = re.compile(r"_r_debug|_dl_\w+|_rtld_global\w*")
 _NAMED = re.compile(
     rb"(?<=\0)(?:/proc/(?:self|thread-self)/\w+|_r_debug|_rtld_global|aoti_torch_\w+|_ZN2at\w+|"
@@ -73,7 +76,7 @@ def look_into(path: Path, contract: str, device: str) -> tuple[list[str], list[s
         byways += [
             f"names {name}"
             for name in library.texts
-            if name not in {*taken, *library.wanted} and not (is_cuda and name in _OF_RUN_TIME)
+            if name not in {*taken, *library.wanted} and not (is_cuda and _is_of_run_time(name))
         ]
     if _calls_system(path, library):
         byways.append("has system calls of its own in its code")
@@ -93,6 +96,19 @@ def judge(facts: Sequence[str]) -> str:
 def is_run_time(file: str) -> bool:
     """Whether a library is of those whose functions are anyone's, by its file's name."""
     return _BASE.fullmatch(file) is not None
+
+
+def _is_of_run_time(text: str) -> bool:
+    """Whether the run time that nvcc links into each library has a text: as known, or in the toolkit's own archive."""
+    if text in _OF_RUN_TIME:
+        return True
+    with suppress(InfrastructureError, OSError):
+        archives = ("lib*/libcudart_static.a", "targets/*/lib/libcudart_static.a")
+        named = f"\0{text}\0".encode()
+        return any(
+            named in file.read_bytes() for file in toolchain.installation(toolchain.nvcc()[0], archives)
+        )
+    return False
 
 
 def is_below_dispatcher(name: str) -> bool:

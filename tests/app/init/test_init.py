@@ -51,7 +51,7 @@ def _softmax_kernel(out, x, n, BLOCK: tl.constexpr):
 def _relu_kernel(out, x, n, BLOCK: tl.constexpr):
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(x + places, places < n)
-    tl.store(out + places, tl.maximum(values, 0.0), places < n)
+    tl.store(out + places, tl.where(values < 0.0, 0.0, values), places < n)
 
 
 @triton.jit

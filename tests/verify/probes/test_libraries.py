@@ -68,6 +68,24 @@ def test_the_run_time_of_cuda_is_nobody_s_way_around(tmp_path: Path) -> None:
     assert "names /proc/self/maps" in libraries.look_into(library, "launcher", "cpu")[1]
 
 
+def test_a_later_toolkit_s_run_time_may_read_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """13.5 began to name smaps: what the archive beside nvcc names is its own doing, and nothing else is."""
+    home = tmp_path / "cuda"
+    for name, content in (
+        ("bin/nvcc", b"#!/bin/sh\n"),
+        ("lib/libcudart_static.a", b"\0/proc/self/numa_maps\0"),
+    ):
+        (home / name).parent.mkdir(parents=True)
+        (home / name).write_bytes(content)
+        (home / name).chmod(0o755)
+    names = 'extern "C" const char* f() { return "/proc/self/%s"; }'
+    later, other = (_built(tmp_path, names % name).rename(tmp_path / name) for name in ("numa_maps", "mem"))
+    assert libraries.look_into(later, "launcher", "cuda")[1] == ["names /proc/self/numa_maps"]
+    monkeypatch.setenv("CUDA_HOME", str(home))
+    assert libraries.look_into(later, "launcher", "cuda")[1] == []
+    assert libraries.look_into(other, "launcher", "cuda")[1] == ["names /proc/self/mem"]
+
+
 TAKES = {
     "cblas": ('extern "C" void cblas_sgemm(); extern "C" void f() { cblas_sgemm(); }', "cblas_sgemm"),
     "Fortran's": ('extern "C" void sgemm_(); auto f = &sgemm_;', "sgemm_"),

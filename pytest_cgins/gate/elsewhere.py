@@ -1,0 +1,83 @@
+"""Where an evaluator's kernels are built and run: in another environment, from the base revision's sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cgins.building.other_environment import OtherEnvironment
+from pytest_cgins.building.revision.base_kernels import BaseKernels
+from pytest_cgins.config import Config
+from pytest_cgins.core.case import Case, CompiledKernel
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.verdict import Reason, Status
+from pytest_cgins.gate.verification_stage import kernel_of
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.forking import OWN, Interpreter
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where kernels are built and run."""
+
+    environment: OtherEnvironment | None = None
+    """The environment; None for this process's."""
+    at_base: bool = False
+    """Whether they are those of the base revision."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Added to those of workers."""
+        return self.environment.variables if self.environment is not None else {}
+
+    @property
+    def interpreter(self) -> Interpreter:
+        """Runs workers."""
+        if self.environment is None:
+            return OWN
+        return Interpreter((*self.environment.command, "-u", "-"), self.environment.path)
+
+    def require_replacing(self, config: Config) -> None:
+        """Refuse a library of the environment that takes no other's place: both sides would load one.
+
+        Raises:
+            ConfigError: none of the file's kernels loads one of its name.
+        """
+        implementations = (made for entry in config.kernels for made in entry.implementations)
+        loaded = {Path(name).name for made in implementations for name in made.load}
+        for library in self.environment.libraries if self.environment is not None else ():
+            if Path(library).name not in loaded:
+                names = ", ".join(sorted(name for name in loaded if name.endswith(".so")))
+                text = self.environment.text if self.environment is not None else ""
+                raise ConfigError(
+                    f"environment {text!r}: {Path(library).name} replaces no library that {config.file} loads",
+                    remedy=f"name a file like one of {names}"
+                    if names
+                    else "no kernel has load: [LIBRARY.so]",
+                )
+
+    def in_place_of(
+        self, compiled: CompiledKernel, case: Case, config: Config, bases: BaseKernels
+    ) -> CompiledKernel:
+        """The kernel at the base revision, where that is what is evaluated and it is another one.
+
+        Raises:
+            EndedError: it is not there, or cannot be built.
+        """
+        other, (_, implementation) = self.environment, config.implementations[kernel_of(case)]
+        if other is not None and implementation.build and not {*other.libraries} & {*compiled.source.load}:
+            made = f"`{implementation.build}` makes one library for all environments"
+            remedy = f"name that of {other.text} beside it: a path that ends in .so"
+            raise EndedError(Status.SKIPPED, Reason.NO_BASELINE, f"{made}\n→ {remedy}")
+        if not self.at_base or (other is not None and not bases.may_differ()):
+            return compiled
+        base = bases.of(*kernel_of(case), compiled)
+        if base.state in ("new", "refused", "apart"):
+            absent = base.note or "the base revision does not have it"
+            raise EndedError(Status.SKIPPED, Reason.NO_BASELINE, absent)
+        return base.compiled or compiled
+
+
+HERE = Elsewhere()
+"""The working tree's kernels, in this process's environment."""
