@@ -81,6 +81,7 @@ COMMANDS = {
     "summary": "app/commands/test_report.py::test_markdown_and_counts_are_printed",
     "traces audit": "verify/test_audit.py::test_the_command_prints_json",
     "traces diff": "packs/test_difference.py::test_the_command_prints_tables_and_json",
+    "traces explain": "verify/test_explain.py::test_the_command_takes_a_case_s_name",
     "traces gc": "recording/test_maintenance.py::test_blobs_that_no_trace_refers_to_are_removed",
     "traces judge": "regenerate/test_task_judge.py::test_the_command_names_what_is_flagged_first",
     "traces ls": "app/commands/test_record.py::test_ls_lists_packs_and_reports_damaged_ones",

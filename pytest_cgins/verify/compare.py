@@ -20,7 +20,7 @@ from pytest_cgins.core.number_text import NO_TOLERANCE
 from pytest_cgins.core.text import counted, inputs_phrase
 from pytest_cgins.core.verdict import Check, Reason, WorstElement
 from pytest_cgins.verify import tolerance as rules
-from pytest_cgins.verify.expected import ExpectedOutput
+from pytest_cgins.verify.expected import ExpectedOutput, GoldElements
 from pytest_cgins.verify.locate import describe, describe_spread, number, subject
 from pytest_cgins.verify.ties import Arrangement, candidates
 from pytest_cgins.verify.tolerance import all_finite
@@ -212,15 +212,19 @@ def _measure(rule: str, output: ExpectedOutput, answer: Tensor, tolerance: Toler
     values = flat if gold.positions is None else flat[gold.positions]
     if output.scale is None:
         return _exact(output, values != gold.values, gold.values, values, gold.positions)
-    if tolerance.kind == "explicit":
-        bound = rules.allclose(gold.values, tolerance)
-    else:
-        bound = rules.against_gold(
-            gold.values, output.scale, gold.positions, exact_patterns=output.gold_alone
-        )
+    bound = gold_bound(output, gold, output.scale, tolerance)
     finding = _bounded(output, values, bound, gold.positions, gold.values.dtype)
     differs = gold.statistics_differ(flat, output.scale, bound) if finding.passed else ""
     return replace(finding, passed=False, share=max(2.0, finding.share), note=differs) if differs else finding
+
+
+def gold_bound(
+    output: ExpectedOutput, gold: GoldElements, scale: rules.Scale, tolerance: Tolerance
+) -> rules.Bound:
+    """What rule 1 compares the recorded elements of an output with."""
+    if tolerance.kind == "explicit":
+        return rules.allclose(gold.values, tolerance)
+    return rules.against_gold(gold.values, scale, gold.positions, exact_patterns=output.gold_alone)
 
 
 def _exact(

@@ -157,7 +157,7 @@ def derive(
     """
     dtype = answer.dtype
     r = reference.reshape(-1)
-    error32 = _finite_distance(answer32.reshape(-1), r)
+    error32 = finite_distance(answer32.reshape(-1), r)
     conditioning = None if perturbed is None else _conditioning(perturbed.reshape(-1), r)
     if dtype == torch.float64:
         # fp64 has no better reference than itself: errors are fp32's, scaled by the machine epsilons.
@@ -165,28 +165,27 @@ def derive(
         conditioning = None if conditioning is None else conditioning * _FP64_FROM_FP32
         error = error32
     else:
-        error = _finite_distance(answer.reshape(-1), r)
+        error = finite_distance(answer.reshape(-1), r)
     if rounded is not None and dtype == torch.float32:
         allowed = _conditioning(rounded.reshape(-1), r, jump=_JUMP_TF32)
         conditioning = allowed if conditioning is None else torch.maximum(conditioning, allowed)
     if conditioning is not None:
         error32 = torch.maximum(error32, conditioning)
 
-    # The biased exponents: zero and subnormals share bin 0.
-    bins = (r.view(torch.int64) >> 52).bitwise_and_(_EXPONENTS - 1)
-    half_ulp = _half_ulp_table(dtype, r.device)
-    error32 = torch.maximum(error32, error - half_ulp[bins])
+    bins = exponent_bins(r)
+    halves = _half_ulp_table(dtype, r.device)
+    error32 = torch.maximum(error32, error - halves[bins])
     groups = _groups(error32, rows)
     places = bins if groups is None else bins + _EXPONENTS * groups
     envelope = torch.zeros(_EXPONENTS * _GROUPS, dtype=torch.float64, device=r.device)
     envelope.scatter_reduce_(0, places, error32, "amax")
     envelope = envelope.reshape(_GROUPS, _EXPONENTS).cummax(1).values
-    table = (half_ulp + envelope.maximum(_floors(error32, groups))).reshape(-1)
+    table = (halves + envelope.maximum(_floors(error32, groups))).reshape(-1)
     unit = table[places]
     z = error / unit
     # Of correct rounding: from how often each bin occurs, so that no further pass over r is needed.
     occupancy = torch.bincount(places, minlength=len(table)).to(torch.float64)
-    rounding = float(((half_ulp.repeat(_GROUPS) / table) ** 2 * occupancy).sum()) / 3.0 / max(1, r.numel())
+    rounding = float(((halves.repeat(_GROUPS) / table) ** 2 * occupancy).sum()) / 3.0 / max(1, r.numel())
     limits = constants(dtype)
     if answer.numel() <= 1 and answer.element_size() <= 2:
         limits = replace(limits, peak=limits.peak / _SCALAR)
@@ -253,7 +252,7 @@ def _floors(error: Tensor, groups: Tensor | None) -> Tensor:
 
 def _conditioning(perturbed: Tensor, r: Tensor, *, jump: float = _JUMP) -> Tensor:
     """|p − r|, 0 where p jumped: an op with steps is not ill-conditioned for stepping."""
-    distance = _finite_distance(perturbed, r)
+    distance = finite_distance(perturbed, r)
     size = torch.nan_to_num(r, nan=0.0, posinf=0.0, neginf=0.0).abs_()
     return distance.masked_fill_(distance > jump * size.clamp_min_(rms(size)), 0.0)
 
@@ -346,7 +345,7 @@ def against_gold(
     r, unit = scale.reference, scale.unit
     if positions is not None:
         r, unit = r[positions], unit[positions]
-    slack = _finite_distance(g, r)
+    slack = finite_distance(g, r)
     z_gold = slack / unit
     peak_limit = scale.constants.peak * max(1.0, peak(z_gold))
     rms_gold = rms(z_gold)
@@ -408,7 +407,17 @@ def all_finite(values: Tensor) -> bool:
     return bool(torch.isfinite(low)) and bool(torch.isfinite(high))
 
 
-def _finite_distance(values: Tensor, reference: Tensor) -> Tensor:
+def half_ulp(r: Tensor, dtype: torch.dtype) -> Tensor:
+    """½ulp in `dtype` of each float64 number."""
+    return _half_ulp_table(dtype, r.device)[exponent_bins(r)]
+
+
+def exponent_bins(r: Tensor) -> Tensor:
+    """The biased exponents of float64 numbers: zero and subnormals share bin 0."""
+    return (r.view(torch.int64) >> 52).bitwise_and_(_EXPONENTS - 1)
+
+
+def finite_distance(values: Tensor, reference: Tensor) -> Tensor:
     """|values − reference| in float64, 0 where either is not finite."""
     distance = (values.to(torch.float64) - reference).abs_()
     return distance if all_finite(distance) else torch.nan_to_num_(distance, nan=0.0, posinf=0.0)

@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.app.commands.explain import add_parser as add_explain
 from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import KernelEntry, load
@@ -48,6 +49,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     add_trust(parser)
     _add_maintenance(traces)
     _add_audit(traces)
+    add_explain(traces)
     _add_judge(traces)
 
 
