@@ -1,0 +1,120 @@
+"""A folder with recorded calls of ops whose arguments belong together, and the kernels that are gated on them."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import sys
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch.nn import functional
+
+import pytest_cgins
+
+KERNELS = Path(__file__).parent / "kernels"
+sys.path.append(str(KERNELS))
+WHY = {"op_callback": {"off": "it is plain torch"}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Op:
+    """An op, what is said of it, and the calls of it that are recorded."""
+
+    op: str
+    """Its qualified name."""
+    coupled: dict[str, Any] = field(default_factory=dict)
+    """What its kernels' entries say of it; nothing for torch's own."""
+
+
+OPS = {
+    "varlen_mean": Op(op="coupled_ops.varlen_mean", coupled={"cu_seqlens": {"offsets": "x[0]"}}),
+    "varlen_attention": Op(
+        op="coupled_ops.varlen_attention",
+        coupled={"cu_seqlens": {"offsets": "q[0]", "most": "max_seqlen"}},
+    ),
+    "paged_attention": Op(
+        op="coupled_ops.paged_attention",
+        coupled={"table": {"pages": "keys[0]"}, "lengths": {"lengths": "table[1]*keys[1]"}},
+    ),
+    "mixture": Op(
+        op="coupled_ops.mixture", coupled={"experts": {"routing": "weight[0]", "weights": "gates"}}
+    ),
+    "expert_means": Op(op="coupled_ops.expert_means", coupled={"experts": {"routing": "bias[0]"}}),
+    "expert_sums": Op(op="coupled_ops.expert_sums", coupled={"experts": {"routing": "bias[0]"}}),
+    "last_token": Op(op="coupled_ops.last_token", coupled={"lengths": {"lengths": "x[1]"}}),
+    "write_slots": Op(op="coupled_ops.write_slots", coupled={"slots": {"unique": "cache[0]"}}),
+    "levels": Op(op="coupled_ops.levels", coupled={"edges": "sorted"}),
+    "segment_reduce": Op(op="torch.segment_reduce"),
+    "embedding_bag": Op(op="torch.nn.functional.embedding_bag"),
+    "grouped": Op(op="torch._grouped_mm"),
+}
+"""By the word that the names of its kernels begin with."""
+
+
+def run_calls() -> None:
+    """Sequences of one length, pages and experts in order: what a small example has."""
+    ops = import_module("coupled_ops")
+    generator = torch.Generator().manual_seed(7)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    offsets = torch.arange(0, 25, 4)
+    ops.varlen_mean(normal(24, 5), offsets)
+    ops.varlen_attention(normal(24, 2, 8), normal(24, 2, 8), normal(24, 2, 8), offsets, 12)
+    table, lengths = torch.arange(12, dtype=torch.int32).reshape(4, 3), torch.tensor([9, 10, 7, 11])
+    ops.paged_attention(normal(4, 8), normal(16, 4, 8), normal(16, 4, 8), table, lengths)
+    chosen = (torch.arange(32).reshape(16, 2) % 8).contiguous()
+    ops.mixture(normal(16, 8), normal(8, 6, 8), chosen, torch.full((16, 2), 0.5))
+    ops.expert_means(normal(18, 5), torch.arange(18) // 3, normal(6, 5))
+    ops.expert_sums(normal(6, 5), torch.arange(6), normal(6, 5))
+    ops.last_token(normal(5, 9, 4), torch.tensor([3, 8, 5, 6, 4]))
+    ops.write_slots(normal(20, 4), normal(6, 4), torch.arange(5, 11))
+    ops.levels(normal(6, 7), torch.linspace(-2, 2, 9))
+    torch.segment_reduce(normal(24, 5), "sum", lengths=torch.full((6,), 4))
+    bags = torch.randint(13, (24,), generator=generator)
+    functional.embedding_bag(bags, normal(13, 5), torch.arange(0, 24, 4))
+    torch._grouped_mm(normal(24, 16), normal(4, 16, 8), torch.arange(6, 25, 6, dtype=torch.int32))
+
+
+def kernels_of(module: str) -> list[str]:
+    """Names of the kernels of a module, in its order; the honest ones in C++ come last."""
+    functions = inspect.getmembers(import_module(module), inspect.isfunction)
+    names = [name for name, function in functions if function.__module__ == module and name[0] != "_"]
+    return names + [f"{file.stem}_cpp" for file in sorted(KERNELS.glob("*.cpp"))] * (module == "honest")
+
+
+def op_of(kernel: str) -> Op:
+    """The op that a kernel replaces."""
+    return next(OPS[name] for name in sorted(OPS, key=len, reverse=True) if kernel.startswith(f"{name}_"))
+
+
+def make(folder: Path, module: str) -> Path:
+    """Write a project with the kernels of a module; its cgins.yaml."""
+    shutil.copytree(KERNELS, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    with pytest_cgins.record(folder / "traces", ops=[one.op for one in OPS.values()]):
+        run_calls()
+    file = folder / "cgins.yaml"
+    entries = {name: _entry(name, module) for name in kernels_of(module)}
+    document = {"version": 1, "traces": ["traces"], "kernels": entries}
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    return file
+
+
+def _entry(name: str, module: str) -> dict[str, Any]:
+    op = op_of(name)
+    source = name.removesuffix("_cpp")
+    implementation = {"name": "it", "device": "cpu"} | (
+        {"source": f"{source}.cpp"} if source != name else {"target": f"{module}:{name}"}
+    )
+    return {
+        "op": op.op,
+        **({"semantics": {"coupled": op.coupled}} if op.coupled else {}),
+        "probes": WHY if source == name else {},
+        "implementations": [implementation],
+    }
