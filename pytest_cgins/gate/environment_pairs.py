@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,7 +51,11 @@ REPORTS = 3
 MOST_INPUT_BYTES = 4 << 30
 """Inputs of kernels that are timed in the same processes: they are held from pair to pair."""
 PROCESS = "timing/pair"
-"""Role of the processes."""
+"""Role of the processes, before a number."""
+MOST_PAIRS_AT_ONCE = 4
+"""Pairs of processes that are started together: each takes half a gigabyte of a GPU for its context."""
+CORES_PER_PAIR = 4
+"""Cores that two processes keep busy while they import torch and take hold of a GPU."""
 _SIDES: dict[ArmName, str] = {"kernel": "K", "base": "B"}
 
 Progress = Callable[[str], object]
@@ -253,39 +258,48 @@ class EnvironmentPairs:
         """Pairs of processes until each case is decided, or no process or device is to be had."""
         count = 0
         while left := [pairing for pairing in pairings if pairing.is_open]:
-            count += 1
-            self._progress(
-                f"pair {count} of processes: {counted(len(left), 'case is', 'cases are')} undecided"
-            )
-            sides: list[ArmName] = ["kernel", "base"]
-            self._choice.shuffle(sides)
             try:
-                self._pair(left, sides)
+                for role in self._fresh_roles(left[0].case):
+                    left = [pairing for pairing in left if pairing.is_open]
+                    if left:
+                        count += 1
+                        undecided = counted(len(left), "case is", "cases are")
+                        self._progress(f"pair {count} of processes: {undecided} undecided")
+                        self._pair(left, role)
             except EndedError as end:
                 _end(left, end)
             except InfrastructureError as error:
                 _end(left, EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}"))
 
-    def _pair(self, pairings: Sequence[_Pairing], sides: Sequence[ArmName]) -> None:
-        device = pairings[0].case.device
-        role = PROCESS + (
-            "/interpret" if self._evaluators["kernel"].compiled(pairings[0].case).source.interpret else ""
-        )
+    def _fresh_roles(self, case: Case) -> list[str]:
+        """Roles of the next pairs, whose processes start together while nothing is timed."""
+        interpreted = "/interpret" if self._evaluators["kernel"].compiled(case).source.interpret else ""
+        count = max(1, min(MOST_PAIRS_AT_ONCE, len(os.sched_getaffinity(0)) // CORES_PER_PAIR))
+        roles = [f"{PROCESS}{number}{interpreted}" for number in range(count)]
         started = time.monotonic()
-        with ThreadPoolExecutor(2) as both:
-            for ready in [
-                both.submit(self._evaluators[side].side.fresh_process, role, device) for side in sides
-            ]:
-                ready.result()
-        ready_s = time.monotonic() - started
+        with ThreadPoolExecutor(2 * count) as starts:
+            ready = [
+                starts.submit(evaluator.side.fresh_process, role, case.device)
+                for role in roles
+                for evaluator in self._evaluators.values()
+            ]
+        for process in ready:
+            process.result()
+        seconds = time.monotonic() - started
+        logger.info("%s ready in %.1f s", counted(count, "pair of processes", "pairs of processes"), seconds)
+        return roles
+
+    def _pair(self, pairings: Sequence[_Pairing], role: str) -> None:
+        sides: list[ArmName] = ["kernel", "base"]
+        self._choice.shuffle(sides)
+        started = time.monotonic()
         taken: dict[_Pairing, dict[ArmName, float]] = {pairing: {} for pairing in pairings}
-        with self._evaluators["kernel"].stage.alone_on(device):
+        with self._evaluators["kernel"].stage.alone_on(pairings[0].case.device):
             for side in sides:
                 for pairing in pairings:
                     if pairing.ended is None and (ns := self._taken(pairing, side, role)) is not None:
                         taken[pairing][side] = ns
-        timed_s = time.monotonic() - started - ready_s
-        logger.info("pair: processes ready in %.1f s, %d cases timed in %.1f s", ready_s, len(taken), timed_s)
+        logger.info("%s timed in %.1f s", counted(len(taken), "case"), time.monotonic() - started)
         for pairing, times in taken.items():
             methods = {pairing.opened[side].method for side in times}
             if len(times) < 2 or pairing.ended is not None:
