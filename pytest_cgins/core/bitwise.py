@@ -29,6 +29,16 @@ def same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     return _equal(_bytes(tensor), _to(_bytes(other), tensor.device))
 
 
+def readable(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of float8 as float32, others as they are: torch compares and orders no numbers of eight bits."""
+    return _to(tensor, torch.float32) if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
+
+
+def equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one dtype hold equal numbers, of float8 too."""
+    return _equal(readable(tensor), readable(other))
+
+
 def all_same(tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
     """Whether two answers are the same, tensor for tensor."""
     return len(tensors) == len(others) and all(map(same, tensors, others))

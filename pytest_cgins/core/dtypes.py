@@ -54,11 +54,11 @@ DTYPES: dict[str, Dtype] = {
         Dtype("complex32", "c32", 4, generated=False),
         Dtype("complex64", "c64", 8, 5, 0x58, "float2", limits=_WIDE),
         Dtype("complex128", "c128", 16, 5, 0x60, "double2", limits=_WIDE),
-        Dtype("float8_e4m3fn", "f8e4m3fn", 1, element=0x61, generated=False),
+        Dtype("float8_e4m3fn", "f8e4m3fn", 1, 10, 0x61, "cgins::float8_e4m3fn", "__nv_fp8_e4m3", digits=3),
         Dtype("float8_e4m3fnuz", "f8e4m3fnuz", 1, generated=False),
-        Dtype("float8_e5m2", "f8e5m2", 1, element=0x71, generated=False),
+        Dtype("float8_e5m2", "f8e5m2", 1, 12, 0x71, "cgins::float8_e5m2", "__nv_fp8_e5m2", digits=2),
         Dtype("float8_e5m2fnuz", "f8e5m2fnuz", 1, generated=False),
-        Dtype("float8_e8m0fnu", "f8e8m0fnu", 1, generated=False),
+        Dtype("float8_e8m0fnu", "f8e8m0fnu", 1, 14, generated=False),
     )
 }
 """All dtypes by torch's name."""

@@ -64,6 +64,7 @@ class Reason(str, Enum):
     INDEX_MISMATCH = "index-mismatch"
     INDEX_REPEATED = "index-repeated"
     UNSTABLE_ORDER = "unstable-order"
+    QUANTIZATION = "quantization"
     RAISED = "raised"
     ERROR_CODE = "error-code"
     CRASHED = "crashed"

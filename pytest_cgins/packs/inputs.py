@@ -115,7 +115,8 @@ def _keeps_bytes(tensor: torch.Tensor, statistics: Statistics, nbytes: int) -> b
     if statistics.finite + statistics.nan < statistics.numel:
         return True
     extreme = max(abs(statistics.minimum), abs(statistics.maximum))
-    if extreme >= torch.finfo(tensor.dtype).max / 2:
+    # Of eight bits the greatest numbers are ordinary: each row that was quantised has one.
+    if tensor.element_size() > 1 and extreme >= torch.finfo(tensor.dtype).max / 2:
         return True
     if nbytes > SMALL:
         return False

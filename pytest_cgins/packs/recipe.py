@@ -250,5 +250,27 @@ def _cast(values: npt.NDArray[np.float32], dtype: str) -> np.ndarray[Any, Any]:
         bits = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
         upper: np.ndarray[Any, Any] = (bits >> np.uint32(16)).astype("<u2")
         return upper
+    if dtype in _MANTISSA:
+        return _to_float8(values, _MANTISSA[dtype])
     rounded: np.ndarray[Any, Any] = values.astype(np.dtype(dtype).newbyteorder("<"))
+    return rounded
+
+
+_MANTISSA = {"float8_e4m3fn": 3, "float8_e5m2": 2}
+"""Bits of mantissa of float8."""
+
+
+def _to_float8(values: npt.NDArray[np.float32], mantissa: int) -> npt.NDArray[np.uint8]:
+    """Codes of the nearest numbers, ties to the even one; what is too large becomes the greatest number."""
+    codes = np.arange(0x7F if mantissa == 3 else 0x7C, dtype=np.float64)
+    exponent, fraction = np.divmod(codes, 2**mantissa)
+    bias = 2 ** (6 - mantissa) - 1
+    grid = np.where(exponent > 0, 1 + fraction / 2**mantissa, 2 * fraction / 2**mantissa) * 2.0 ** (
+        exponent - bias
+    )
+    middles = ((grid[1:] + grid[:-1]) / 2).astype(np.float32)
+    below = np.searchsorted(middles, np.abs(values), side="left")
+    tied = np.abs(values) == np.append(middles, np.float32(np.inf))[below]
+    signs = np.signbit(values).astype(np.uint8) << np.uint8(7)
+    rounded: npt.NDArray[np.uint8] = (below + (tied & (below % 2 == 1))).astype(np.uint8) | signs
     return rounded

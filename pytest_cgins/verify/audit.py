@@ -39,6 +39,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Declared, IndexOutput, Tolerance
+from pytest_cgins.core.bitwise import equal
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import RandomOp
 from pytest_cgins.core.layout import Layout, lay_out, rebuild
@@ -218,7 +219,7 @@ class _Auditor:
             for number in range(SEEDS if self._has_fresh else 0)
         ]
         two = [rebuild(draw.metas, draw.spans, "cpu") for draw in self._draws[:2]]
-        self._drawn = [index for index, pair in enumerate(zip(*two, strict=True)) if not torch.equal(*pair)]
+        self._drawn = [index for index, pair in enumerate(zip(*two, strict=True)) if not equal(*pair)]
         """Arguments whose content differs from draw to draw."""
 
     # ---- the filters ----------------------------------------------------------------------------
@@ -332,7 +333,7 @@ class _Auditor:
             answers = [answer(call, layout, context, self._device) for layout in wide]
         except (RuntimeError, NotImplementedError, TypeError):  # not in fp64
             return True
-        return not all(torch.equal(one, other) for one, other in zip(*answers, strict=True))
+        return not all(equal(one, other) for one, other in zip(*answers, strict=True))
 
     def _passes(self, forge: Callable[[InputSet], list[Tensor]]) -> bool:
         """Whether all sets accept what is forged for them; fresh ones, which tell most, are asked first."""

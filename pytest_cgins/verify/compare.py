@@ -50,11 +50,7 @@ class ExpectedSet:
 
     def looser(self, times: float, *, rms_times: float = 1.0) -> ExpectedSet:
         """A copy with so many times the limits of single elements and of all together."""
-        outputs = tuple(
-            output if output.scale is None else replace(output, scale=output.scale.looser(times, rms_times))
-            for output in self.outputs
-        )
-        return replace(self, outputs=outputs)
+        return replace(self, outputs=tuple(output.looser(times, rms_times) for output in self.outputs))
 
     def arranged(self, got: Sequence[Tensor]) -> Sequence[Tensor]:
         """An answer in the form in which it is compared; as it is where its form is wrong."""
@@ -145,7 +141,7 @@ def _rule(
         differs = "is not distributed like torch's" if drawn else f"differs from the {_RULES[rule]}"
         differs = "is wrong" if worst.reason else differs
         message = f"{subject(worst.output.index, len(got))} {differs} on {inputs_phrase(expected.name, 'the ')}: {_what(worst, map_text)}"
-        if worst.output.scale is None and worst.output.indices is None and not drawn:
+        if worst.output.must_equal:
             message += _as_positions(worst.output, got[worst.output.index], expected.arguments)
     return Check(
         rule=rule,
@@ -204,6 +200,15 @@ def _measure(rule: str, output: ExpectedOutput, answer: Tensor, tolerance: Toler
             return _Finding(output=output, compared=flat.numel())
         finding = _exact(output, fault.wrong, expected, flat)
         return replace(finding, note=fault.message, reason=fault.reason)
+    if output.grid is not None and (rule == "reference" or gold is None or tolerance.kind != "explicit"):
+        positions = gold.positions if rule == "gold" and gold is not None else None
+        sampled = flat if positions is None else flat[positions]
+        off = output.grid.fault(sampled, positions, output.shape)
+        if off is None:
+            return _Finding(output=output, compared=sampled.numel())
+        own = output.answer.reshape(-1)
+        finding = _exact(output, off.wrong, own if positions is None else own[positions], sampled, positions)
+        return replace(finding, note=off.message, reason=Reason.QUANTIZATION)
     if rule == "reference" or gold is None:
         if output.scale is None:
             own = output.answer.reshape(-1)
@@ -328,8 +333,8 @@ class _Form:
     def unwritten_integers(self) -> Check | None:
         """Integers are filled with their least value before the call, booleans with neither 0 nor 1.
 
-        Unsigned ones are filled with bytes 0xA5, which answers of one byte may well have: they are unwritten only
-        if nothing else is wrong.
+        Answers of one byte may well have what they are filled with: -128, or 0xA5. Unsigned ones, and those that were rounded
+        to a grid, are unwritten only if nothing else is wrong.
         """
         dtype = self.answer.dtype
         if dtype.is_floating_point or dtype.is_complex:
@@ -344,7 +349,9 @@ class _Form:
             given, right = (one.contiguous().view(signed) for one in (given, right))
             least = int.from_bytes(bytes([POISON_BYTE] * dtype.itemsize), "little", signed=True)
         wrong = (given == least) & (right != least)
-        if not bool(wrong.any()) or (dtype == torch.uint8 and bool(((given != right) & ~wrong).any())):
+        if not bool(wrong.any()) or (
+            (dtype == torch.uint8 or self.output.grid is not None) and bool(((given != right) & ~wrong).any())
+        ):
             return None
         return self._elements(Reason.UNWRITTEN, "never written", wrong.reshape(-1))
 
@@ -415,7 +422,7 @@ def _poison(values: Tensor) -> Tensor:
     It is the positive quiet NaN without payload. Arithmetic on x86 makes the negative one, and on
     NVIDIA GPUs one with all bits set, so that an overflow is not taken for an unwritten element.
     """
-    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}.get(values.element_size())
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(values.element_size())
     if integers is None:
         return torch.isnan(values)
     poison = torch.full((1,), torch.nan, dtype=values.dtype, device=values.device)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.bitwise import equal
 from pytest_cgins.core.layout import Layout, lay_out
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import Check, Reason
@@ -268,7 +269,7 @@ def _would_pass(answered: Answered, mistake: Mistake, device: str) -> bool:
                 rms=max(own.rms, output.scale.rms),
                 constants=output.scale.constants,
             )
-        expected.append(replace(output, answer=answer.contiguous(), scale=scale, gold=None))
+        expected.append(replace(output, answer=answer.contiguous(), scale=scale, gold=None, grid=None))
     return accepts(replace(answered.inputs.expected, outputs=tuple(expected)), answered.got, Tolerance())
 
 
@@ -390,10 +391,7 @@ def _of_itself(failed: Sequence[Answered]) -> str:
     for name in failed[0].inputs.expected.arguments:
         copies = [failure.inputs.expected.arguments.get(name) for failure, _ in answers]
         if all(
-            copy is not None
-            and copy.shape == got.shape
-            and copy.dtype == got.dtype
-            and torch.equal(copy, got)
+            copy is not None and copy.shape == got.shape and copy.dtype == got.dtype and equal(copy, got)
             for copy, (_, got) in zip(copies, answers, strict=True)
         ):
             return f"The output is a copy of `{name}`."

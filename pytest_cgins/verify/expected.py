@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Gold, Origin, Statistics, Trace
@@ -19,6 +20,7 @@ from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.locate import position
+from pytest_cgins.verify.quantization import Grid
 from pytest_cgins.verify.random_outputs import Draws
 from pytest_cgins.verify.ties import Indices
 
@@ -63,7 +65,7 @@ class GoldElements:
         """
         if self.positions is None:
             return ""
-        recorded = self.statistics
+        recorded, answer = self.statistics, readable(answer)
         regular = rules.all_finite(answer)
         counts = [
             ("NaN", 0 if regular else int(torch.isnan(answer).sum()), recorded.nan),
@@ -111,6 +113,8 @@ class ExpectedOutput:
     """Torch's draws, where the output is random: then no element of it is compared."""
     indices: Indices | None = None
     """What the output points into, where it holds positions: then any of equal values is right."""
+    grid: Grid | None = None
+    """What the output was before it was rounded to eight bits, where it was: then it is judged in steps."""
     complex: bool = False
     """Whether it is complex; `answer` and all else then hold pairs of real numbers."""
     gold_alone: bool = False
@@ -120,6 +124,19 @@ class ExpectedOutput:
         """What is told of one element, by its row-major number."""
         index = position(flat, self.shape)
         return WorstElement(output=self.index, index=index, expected=expected, got=got, tolerance=tolerance)
+
+    @property
+    def must_equal(self) -> bool:
+        """Whether nothing but the very numbers of `answer` is right."""
+        return self.scale is None and self.indices is None and self.draws is None and self.grid is None
+
+    def looser(self, times: float, rms_times: float = 1.0) -> ExpectedOutput:
+        """A copy with so many times the limits of single elements and of all together."""
+        return replace(
+            self,
+            scale=None if self.scale is None else self.scale.looser(times, rms_times),
+            grid=None if self.grid is None else self.grid.looser(times, rms_times),
+        )
 
     @property
     def recorded(self) -> Tensor:
@@ -133,7 +150,7 @@ class ExpectedOutput:
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
-        parts = (self.answer, self.scale, self.gold, self.draws, self.indices)
+        parts = (self.answer, self.scale, self.gold, self.draws, self.indices, self.grid)
         return sum(part.nbytes for part in parts if part is not None)
 
 
@@ -220,6 +237,9 @@ def _drifted(output: ExpectedOutput, tolerance: Tolerance) -> str:
     if output.indices is not None:
         fault = output.indices.fault(output.answer, output.recorded)
         return f"{fault.message} Record the pack again" if fault else ""
+    if output.grid is not None:
+        steps_off = output.grid.fault(gold.values, gold.positions, output.shape)
+        return f"of what was recorded, {steps_off.message} Record the pack again" if steps_off else ""
     answer = _sampled(output.answer.reshape(-1), gold.positions)
     if scale is None:
         different, differ = int((answer != gold.values).sum()), ("element differs", "elements differ")
@@ -248,7 +268,7 @@ def _drifted(output: ExpectedOutput, tolerance: Tolerance) -> str:
 def _far(output: ExpectedOutput, tolerance: Tolerance) -> str:
     """How much farther from the reference the gold is than torch's answers may be; "" if it is not."""
     gold, scale = output.gold, output.scale
-    if gold is None or scale is None or tolerance.kind == "explicit":
+    if gold is None or scale is None or output.grid is not None or tolerance.kind == "explicit":
         return ""
     bound = replace(
         rules.against_reference(scale),

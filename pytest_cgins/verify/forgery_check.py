@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.bitwise import equal, readable
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import ForgeryCheck
 from pytest_cgins.verify import inputs
@@ -55,7 +56,7 @@ def forged_by_chance(expected: ExpectedSet) -> bool:
     if sum(truth.numel() for truth in truths) > _FEW:
         return False
     return any(
-        all(map(torch.equal, forged, truths))
+        all(map(equal, forged, truths))
         for forgery in FORGERIES
         for forged in _forge(forgery, expected, set())
     )
@@ -68,8 +69,7 @@ def _identical(expected: ExpectedSet) -> set[str]:
         for name, argument in expected.arguments.items()
         if expected.outputs
         and all(
-            _alike(argument, output.answer) and torch.equal(argument, output.answer)
-            for output in expected.outputs
+            _alike(argument, output.answer) and equal(argument, output.answer) for output in expected.outputs
         )
     }
 
@@ -87,7 +87,7 @@ def _forge(forgery: Forgery, expected: ExpectedSet, identical: set[str]) -> Iter
         # Of random numbers any order is as good, and some ops promise none.
         drawn = any(output.draws is not None for output in expected.outputs)
         moved = [permuted(truth) for truth in truths]
-        free = expected.arrangement is not None and all(map(torch.equal, expected.arranged(moved), truths))
+        free = expected.arrangement is not None and all(map(equal, expected.arranged(moved), truths))
         if not drawn and not free and any(truth.numel() > 1 for truth in truths):
             yield moved
     else:
@@ -231,8 +231,7 @@ def _blind(output: ExpectedOutput, expected: ExpectedSet, numbers: Tensor | None
     if scale is None or output.draws is not None or not output.answer.numel():
         return {}
     right, answer = scale.reference, output.answer.reshape(-1)
-    # torch tells of no float8 number whether it is finite.
-    finite = torch.isfinite(right) & torch.isfinite(answer.to(torch.float64))
+    finite = torch.isfinite(right) & torch.isfinite(readable(answer))
 
     def distance(forge: Forge, places: Tensor) -> Tensor:
         return torch.where(finite[places], forge(places) - right[places], 0.0).abs()

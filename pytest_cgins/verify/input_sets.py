@@ -15,6 +15,7 @@ from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, arranged_gold, as_real, gold_order
 from pytest_cgins.verify.inputs import row_numbers
+from pytest_cgins.verify.quantization import grids
 from pytest_cgins.verify.random_outputs import Domain, draw
 from pytest_cgins.verify.reference import Answers, answer, answers
 from pytest_cgins.verify.semantics import semantics_for
@@ -61,7 +62,7 @@ class InputSet:
         Mostly they are indices; one that is changed in place is a counter, mostly.
         """
         outputs = zip(self.outputs, self.expected.outputs, strict=False)
-        return any("int" in meta.dtype and output.indices is None for meta, output in outputs)
+        return any("int" in meta.dtype and output.must_equal for meta, output in outputs)
 
 
 def reference_set(core: Sequence[InputSet]) -> InputSet:
@@ -136,13 +137,26 @@ class InputSetBuilder:
         if arranged is not None:
             torch_answers, gold_of = torch_answers.arranged(arranged), arranged_gold(gold_of, arranged)
         semantics = semantics_for(call, self.declared)
+
+        def rows_of(answer: Tensor) -> Tensor | None:
+            rows = row_numbers(semantics, call, tensors, as_real(answer).shape)
+            return None if rows is None else rows.to(answer.device)
+
+        on_grids = (
+            {}
+            if patterns_only or arranged is not None
+            else grids(call, layout, context, self.device, torch_answers, rows_of)
+        )
         outputs = tuple(
-            _expected_output(
-                index,
-                torch_answers,
-                meta,
-                gold_of[index] if index < len(gold_of) else None,
-                row_numbers(semantics, call, tensors, as_real(torch_answers.answer[index]).shape),
+            replace(
+                _expected_output(
+                    index,
+                    torch_answers,
+                    meta,
+                    gold_of[index] if index < len(gold_of) else None,
+                    rows_of(torch_answers.answer[index]),
+                ),
+                grid=on_grids.get(index),
             )
             for index, meta in enumerate(metas)
         )
@@ -211,7 +225,7 @@ class InputSetBuilder:
         known = semantics_for(call, self.declared).indices(call)
         for output in outputs:
             said = known.get(output.index)
-            if said is None or output.scale is not None or output.answer.dtype == torch.bool:
+            if said is None or not output.must_equal or output.answer.dtype == torch.bool:
                 yield output
             else:
                 into = arguments.get(said.into)
@@ -227,7 +241,7 @@ class InputSetBuilder:
             return as_real(answer(call, layout, context, self.device, mutated=mutated)[output.index])
 
         draws = draw(run, self.trace.context, self.random[output.index])
-        return replace(output, scale=None, gold=None, draws=draws)
+        return replace(output, scale=None, gold=None, draws=draws, grid=None)
 
     def _output_metas(self, torch_answers: Answers) -> list[TensorMeta]:
         """Dense layouts of all outputs: dimensions as the gold has them in memory, else as torch has.
@@ -313,7 +327,7 @@ def _expected_output(
             as_real(torch_answers.answer32[index]),
             None if torch_answers.perturbed is None else as_real(torch_answers.perturbed[index]),
             None if torch_answers.rounded is None else as_real(torch_answers.rounded[index]),
-            rows=None if rows is None else rows.to(answer.device),
+            rows=rows,
         )
     stride = (
         meta.stride if not torch_answers.answer[index].is_complex() else (*(2 * s for s in meta.stride), 1)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Declared
+from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.layout import Layout, lay_out, rebuild
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, standard_normal
@@ -51,7 +52,7 @@ def fresh(
         # row, which may be the only one, is not scaled.
         exponents = ((torch.arange(steps) * 5 + top) % steps - top).to(torch.float64)
         wide = _wide(tensor) * torch.exp2(exponents)[lanes % steps]
-        tensor.copy_(_legal(semantics, index, wide, recorded[index]))
+        tensor.copy_(_in_range(_legal(semantics, index, wide, recorded[index]), tensor.dtype))
     return tensors
 
 
@@ -85,7 +86,8 @@ def edge(
         wide = _wide(tensor)
         # Without -0.0: whether it is less than 0.0 is a question of its own.
         wide = wide.round().clamp(-2, 2) + 0.0 if pointing and not tensor.is_complex() else wide
-        tensor.copy_(_legal(semantics, index, wide * scale + shift, recorded[index]))
+        legal = _legal(semantics, index, wide * scale + shift, recorded[index])
+        tensor.copy_(_in_range(legal, tensor.dtype))
     if semantics.kind == "norm" and semantics.eps:
         _shrink_variances(semantics, tensors)
     return tensors
@@ -145,6 +147,13 @@ def _shrink_variances(semantics: Semantics, tensors: Sequence[Tensor]) -> None:
         tensor.copy_(_wide(tensor) * scales.clamp_max(1.0)[lanes % len(scales)] ** 2)
 
 
+def _in_range(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Values within the range of a dtype of eight bits: what is beyond is its greatest number, and neither NaN nor infinite."""
+    if dtype.itemsize > 1:
+        return values
+    return values.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max)
+
+
 def _wide(tensor: Tensor) -> Tensor:
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
@@ -166,7 +175,8 @@ def _patterns(semantics: Semantics, dtype: torch.dtype) -> list[tuple[float, flo
         return [(0, 100), (1000, 1), (-1000, 1), (0, 0), (1, 0), (0, 1e-3), (0, 10), subnormal]
     if semantics.kind == "activation":
         return [(-3, 1), (0, 10), (3, 1), (0, 1e-3), (0, 0), (-6, 2), subnormal]
-    large = 32.0 if dtype == torch.float16 else 1024.0
+    # Of eight bits the greatest numbers are ordinary: each row that was quantised has one.
+    large = info.max if dtype.itemsize == 1 else 32.0 if dtype == torch.float16 else 1024.0
     return [(0, large), (1, 0), (0, 0), (0, 1 / 1024), (4, 1 / 16), subnormal]
 
 
@@ -267,6 +277,7 @@ def _normal(seed: int, count: int) -> Tensor:
 
 def _legal(semantics: Semantics, index: int, values: Tensor, recorded: Tensor) -> Tensor:
     """Values that the op takes, as the user, torch's tests or the recorded ones say."""
+    recorded = readable(recorded)
     domain = semantics.domain(index)
     if values.is_complex() or semantics.is_gradient(index):
         return values

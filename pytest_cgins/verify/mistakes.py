@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from pytest_cgins.core.bitwise import equal
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.packs.backward import is_derived
@@ -82,7 +83,7 @@ def as_before(input_set: InputSet, base: InputSet) -> Iterator[Mistake]:
         for argument in input_set.call.arguments
         if argument.value.kind == "tensor" and int(argument.value.value or 0) < len(old)
     }
-    changed = [*scalars, *(name for name, index in names.items() if not torch.equal(old[index], new[index]))]
+    changed = [*scalars, *(name for name, index in names.items() if not equal(old[index], new[index]))]
     for chosen in [*([name] for name in changed if len(changed) > 1), changed]:
 
         def change(call: OpCall, tensors: list[Tensor], chosen: Sequence[str] = chosen) -> OpCall:

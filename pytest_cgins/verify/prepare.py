@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Declared, Tolerance
+from pytest_cgins.core.bitwise import equal
 from pytest_cgins.core.errors import (
     ConfigError,
     PackError,
@@ -332,7 +333,7 @@ def _draw(
         return [], ["no edge inputs: the gradient goes to chosen elements, and ties may be broken either way"]
     draw = partial(inputs.fresh if name == "fresh" else inputs.edge, call, recorded)
     tensors = draw(key, declared)
-    if first is not None and all(map(torch.equal, tensors, recorded)):
+    if first is not None and all(map(equal, tensors, recorded)):
         return [], [f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"]
     if name == "fresh":
         return _fresh(builder, semantics, tensors, lambda again: draw(again, declared), key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -62,6 +63,7 @@ def answers(
     mutable: Sequence[int] = (),
     conditioning: bool = True,
     tf32: bool = False,
+    mode: type[KeepWide] | None = None,
 ) -> Answers:
     """Run the op up to five times, each on fresh copies of the inputs.
 
@@ -74,15 +76,17 @@ def answers(
         mutable: further ones that it may change, whether or not it did.
         conditioning: whether to run it on perturbed inputs as well.
         tf32: whether to run it on inputs rounded to TF32 as well.
+        mode: in which all of them run, in place of the one that keeps casts wide.
 
     Raises:
         Exception: whatever the op raises on its own inputs.
     """
-    tensors, returned = _run(call, inputs, context, device)
+    with nullcontext() if mode is None else mode(None):
+        tensors, returned = _run(call, inputs, context, device)
     changed = tuple(mutated) if mutated is not None else _changed(inputs, tensors, device)
     changed += tuple(index for index in mutable if index not in changed)
     own = (*returned, *(tensors[index] for index in changed))
-    wide = _Widened(call, inputs, context, changed)
+    wide = _Widened(call, inputs, context, changed, mode or KeepWide)
     own32 = own if _is_single_precision(inputs, context) else wide.run(device, torch.float32)
     reference, note = wide.reference(device, own32)
     perturbed = wide.perturbed(device) if conditioning and not note else None
@@ -149,6 +153,25 @@ def _run(call: OpCall, inputs: Layout, context: Context, device: str) -> tuple[l
     return tensors, returned
 
 
+class KeepWide(DispatchMode):  # type: ignore[no-untyped-call]
+    """Turns every cast to a narrower dtype inside an op into one to the wide dtype.
+
+    Marked functions cast (`x.float()` … `.to(x.dtype)`), and ops take `dtype=`; at the dispatch level
+    both are a `dtype` keyword. Without this the fp64 reference of such an op would be fp32 in disguise. None
+    as dtype changes nothing.
+    """
+
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        super().__init__()
+        self._dtype = dtype
+
+    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """See `DispatchMode`."""
+        if self._dtype is not None and isinstance(named.get("dtype"), torch.dtype):
+            named = {**named, "dtype": wider(named["dtype"], self._dtype)}
+        return func(*args, **named)
+
+
 @dataclass(frozen=True, slots=True)
 class _Widened:
     """The op on inputs in wider dtypes, outside autocast."""
@@ -157,6 +180,7 @@ class _Widened:
     inputs: Layout
     context: Context
     mutated: tuple[int, ...]
+    mode: type[KeepWide] = KeepWide
 
     def run(self, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """Outputs of the op on inputs widened to `dtype`."""
@@ -174,7 +198,7 @@ class _Widened:
 
     def _run_on(self, inputs: Layout, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         neutral = Context(default_dtype=dtype_name(dtype), rng_seed=self.context.rng_seed)
-        with _KeepWide(dtype):
+        with self.mode(dtype):
             tensors, returned = _run(self.call, inputs, neutral, device)
         return (*returned, *(tensors[index] for index in self.mutated))
 
@@ -261,21 +285,3 @@ def wider(old: torch.dtype, target: torch.dtype) -> torch.dtype:
     elif not old.is_floating_point:
         return old
     return target if old.itemsize < target.itemsize else old
-
-
-class _KeepWide(DispatchMode):  # type: ignore[no-untyped-call]
-    """Turns every cast to a narrower dtype inside an op into one to the wide dtype.
-
-    Marked functions cast (`x.float()` … `.to(x.dtype)`), and ops take `dtype=`; at the dispatch level
-    both are a `dtype` keyword. Without this the fp64 reference of such an op would be fp32 in disguise.
-    """
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()
-        self._dtype = dtype
-
-    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """See `DispatchMode`."""
-        if isinstance(named.get("dtype"), torch.dtype):
-            named = {**named, "dtype": wider(named["dtype"], self._dtype)}
-        return func(*args, **named)

@@ -232,6 +232,8 @@ class Semantics:
         """What a tensor argument is to the op."""
         if self.kept(index, meta) or not ("float" in meta.dtype or "complex" in meta.dtype):
             return "keep"
+        if meta.dtype == "float8_e8m0fnu":  # exponents of scales, which have neither sign nor zero
+            return "keep"
         name = self.names.get(index, "")
         declared = dict(self.declared.roles).get(name)
         if declared:

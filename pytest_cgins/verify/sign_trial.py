@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import seed_of, standard_normal
@@ -77,7 +78,7 @@ def _of_one_sign(builder: InputSetBuilder, semantics: Semantics, tensors: Sequen
         and tensor.is_floating_point()
         and tensor.numel()
         and not is_mask(tensor)
-        and (float(tensor.min()) >= 0 or float(tensor.max()) <= 0)
+        and (float(readable(tensor).min()) >= 0 or float(readable(tensor).max()) <= 0)
     ]
 
 
@@ -93,4 +94,4 @@ def _numbers(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> tuple[int, 
         )
     except REFUSALS:
         return None
-    return tuple(int(torch.isfinite(output).sum()) for output in outputs)
+    return tuple(int(torch.isfinite(readable(output)).sum()) for output in outputs)

@@ -405,9 +405,8 @@ class SizeSearch:
             self._require_form(taken)
         outputs = tuple(
             output
-            if output.scale is None
-            or output.answer.element_size() == 2  # whose own rounding is most of the limit
-            else replace(output, scale=output.scale.looser(_LOOSER))
+            if output.answer.element_size() == 2  # whose own rounding is most of the limit
+            else output.looser(_LOOSER)
             for output in taken.expected.outputs
         )
         return replace(taken, expected=replace(taken.expected, outputs=outputs))

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.dtypes import DTYPES
 from pytest_cgins.core.layout import dtype_name
 
@@ -401,9 +402,7 @@ def all_finite(values: Tensor) -> bool:
     """Whether no element is NaN or infinite; in one pass, by the extremes, which are NaN if any element is."""
     if not values.numel():
         return True
-    if values.dtype.is_floating_point and values.dtype.itemsize == 1:
-        values = values.to(torch.float32)  # torch has no extremes of float8
-    low, high = values.aminmax()
+    low, high = readable(values).aminmax()
     return bool(torch.isfinite(low)) and bool(torch.isfinite(high))
 
 

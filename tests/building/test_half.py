@@ -1,4 +1,4 @@
-"""16-bit floating point in cgins.h against torch, on every value there is."""
+"""Floating point of 16 and 8 bits in cgins.h against torch, on every value there is."""
 
 from __future__ import annotations
 
@@ -70,3 +70,43 @@ def test_narrowing_rounds_to_nearest_even(bind: Any, dtype: torch.dtype) -> None
     assert same(got, want)
     assert want.isinf().any()
     assert ((want != 0) & (want.abs().float() < torch.finfo(dtype).tiny)).any()
+
+
+EIGHT = """\
+// cgins: convert(Tensor input) -> Tensor
+template <typename T> void narrow(const float* from, T* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+}
+template <typename T> void widen(const T* from, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+}
+extern "C" int convert(const DLTensor* input, DLTensor* out, cgins_stream) {
+  using namespace cgins;
+  const int64_t count = numel(input);
+  if (dtype_of(out) == Dtype::float8_e4m3fn) narrow(data<float>(input), data<float8_e4m3fn>(out), count);
+  else if (dtype_of(out) == Dtype::float8_e5m2) narrow(data<float>(input), data<float8_e5m2>(out), count);
+  else if (dtype_of(input) == Dtype::float8_e4m3fn) widen(data<float8_e4m3fn>(input), data<float>(out), count);
+  else if (dtype_of(input) == Dtype::float8_e5m2) widen(data<float8_e5m2>(input), data<float>(out), count);
+  else return cgins_fail("%s", name_of(dtype_of(input)));
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_eight_bits_convert_as_torch_does(bind: Any, dtype: torch.dtype) -> None:
+    """Every code; every number of fp32 near a number of the grid or a middle of two; what is too large saturates or is infinite."""
+    codes = torch.arange(256, dtype=torch.int32).to(torch.uint8).view(dtype)
+    (wide,) = bind(EIGHT, "torch.neg", codes, outputs=[torch.empty(256)]).run()
+    assert same(wide, codes.float())
+    grid = codes.double()
+    grid = grid[grid.isfinite()].sort().values
+    exact = torch.cat([grid, (grid[1:] + grid[:-1]) / 2]).float()
+    finite = torch.finfo(dtype).max
+    anywhere = torch.randn(100_000, generator=torch.Generator().manual_seed(5)) * finite / 3
+    large = torch.tensor([finite * 1.01, finite * 1.1, -3e38, torch.nan, -torch.nan, 1e-40, -0.0])
+    x = torch.cat([exact, *(torch.nextafter(exact, exact + step) for step in (1, -1)), anywhere, large])
+    want = x.clamp(-finite, finite).to(dtype) if dtype == torch.float8_e4m3fn else x.to(dtype)
+    (got,) = bind(EIGHT, "torch.neg", x, outputs=[want]).run()
+    bits = got.view(torch.uint8) == want.view(torch.uint8)
+    assert bool((bits | (got.isnan() & want.isnan())).all())

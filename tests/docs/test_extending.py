@@ -41,20 +41,20 @@ import pytest_cgins, torch, wide_ops
 
 with pytest_cgins.record("traces/all", ops=["torch.nn.functional.relu", "wide_ops.widened"]):
     torch.nn.functional.relu(torch.randn(4, 8))
-    wide_ops.widened(torch.randn(4, 8).to(torch.float8_e4m3fn))
+    wide_ops.widened(torch.randn(4, 8).to(torch.float8_e4m3fnuz))
 """,
     "kernels/widened.cpp": """
 // cgins: widened(Tensor x) -> Tensor
 #include <cgins.h>
 #include <cmath>
 extern "C" int widened(const DLTensor* x, DLTensor* out, cgins_stream) {
-  CGINS_CHECK(cgins::dtype_of(x) == cgins::Dtype::float8_e4m3fn, "float8_e4m3fn only");
+  CGINS_CHECK(cgins::dtype_of(x) == cgins::Dtype::float8_e4m3fnuz, "float8_e4m3fnuz only");
   CGINS_CHECK(cgins::is_contiguous(x), "contiguous tensors only");
   const uint8_t* bits = cgins::data<uint8_t>(x);
   for (int64_t i = 0; i < cgins::numel(x); ++i) {
     const int exponent = bits[i] >> 3 & 15, mantissa = bits[i] & 7;
-    float y = exponent ? std::ldexp(8.0f + mantissa, exponent - 10) : std::ldexp(float(mantissa), -9);
-    if (exponent == 15 && mantissa == 7) y = NAN;
+    float y = exponent ? std::ldexp(8.0f + mantissa, exponent - 11) : std::ldexp(float(mantissa), -10);
+    if (bits[i] == 128) y = NAN;
 #ifdef WRONG
     y += 1;
 #endif

@@ -51,10 +51,10 @@ def test_dtype_arguments_do_not_narrow_the_reference() -> None:
 
 def test_casts_inside_a_function_do_not_narrow_the_reference() -> None:
     """A function that computes in fp32 inside still has an fp64 reference."""
-    from pytest_cgins.verify.reference import _KeepWide
+    from pytest_cgins.verify.reference import KeepWide
 
     x = normal(100).double()
-    with _KeepWide(torch.float64):
+    with KeepWide(torch.float64):
         wide = doubled_in_single(x)
     assert wide.dtype == torch.float64
     assert torch.equal(wide, x * 3 / 7)
@@ -168,8 +168,8 @@ def test_perturbation_goes_both_ways() -> None:
 def test_references_do_not_import_torchs_compiler() -> None:
     """Running an op in wider dtypes does not load `torch._dynamo`, which takes seconds in every worker."""
     script = (
-        "import sys, torch; from pytest_cgins.verify.reference import _KeepWide\n"
-        "with _KeepWide(torch.float64): assert torch.ones(2).to(torch.float16).dtype == torch.float64\n"
+        "import sys, torch; from pytest_cgins.verify.reference import KeepWide\n"
+        "with KeepWide(torch.float64): assert torch.ones(2).to(torch.float16).dtype == torch.float64\n"
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

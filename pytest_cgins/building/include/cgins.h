@@ -6,7 +6,7 @@
  *
  * C sees the DLPack structs, cgins_stream, cgins_scalar and cgins_fail. C++17 and CUDA C++ see namespace
  * cgins besides. A device kernel (NVRTC, which has no host code) sees the part of it that is for devices: the
- * 16-bit types, accumulator, and tensor.
+ * types of 16 and 8 bits, accumulator, and tensor.
  */
 #ifndef CGINS_H_
 #define CGINS_H_
@@ -151,6 +151,7 @@ namespace cgins {
 enum class Dtype : int {
   unknown, boolean, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
   float16, bfloat16, float32, float64, complex64, complex128,
+  float8_e4m3fn, float8_e5m2, float8_e8m0fnu,
 };
 
 #ifndef __CUDACC_RTC__
@@ -169,6 +170,9 @@ inline Dtype dtype_of(DLDataType type) {
       return bits == 16 ? Dtype::float16 : bits == 32 ? Dtype::float32 : bits == 64 ? Dtype::float64
            : Dtype::unknown;
     case kDLBfloat: return bits == 16 ? Dtype::bfloat16 : Dtype::unknown;
+    case 10: return bits == 8 ? Dtype::float8_e4m3fn : Dtype::unknown;
+    case 12: return bits == 8 ? Dtype::float8_e5m2 : Dtype::unknown;
+    case 14: return bits == 8 ? Dtype::float8_e8m0fnu : Dtype::unknown;
     case 5: return bits == 64 ? Dtype::complex64 : bits == 128 ? Dtype::complex128 : Dtype::unknown;
     default: return Dtype::unknown;
   }
@@ -181,10 +185,12 @@ inline Dtype dtype_of(const DLTensor* tensor) { return dtype_of(tensor->dtype); 
 inline const char* name_of(Dtype dtype) {
   const char* const names[] = {"unknown", "bool",    "uint8",    "uint16",  "uint32",  "uint64",
                                "int8",    "int16",   "int32",    "int64",   "float16", "bfloat16",
-                               "float32", "float64", "complex64", "complex128"};
+                               "float32", "float64", "complex64", "complex128",
+                               "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"};
   return names[static_cast<int>(dtype)];
 }
 
+/* Whether it is one of the four that dispatch_floating takes. */
 inline bool is_floating(Dtype dtype) {
   return dtype == Dtype::float16 || dtype == Dtype::bfloat16 || dtype == Dtype::float32 ||
          dtype == Dtype::float64;
@@ -247,9 +253,10 @@ inline T* data(const DLTensor* tensor) {
 
 #endif /* __CUDACC_RTC__ */
 
-/* ---- 16-bit floating point ---------------------------------------------------------------------
+/* ---- floating point of 16 and 8 bits -----------------------------------------------------------
  * Storage types with conversion from and to float, on the host and on the device. Rounding is to nearest,
- * ties to even; NaN stays NaN; subnormal numbers are kept. Arithmetic is float's:
+ * ties to even; NaN stays NaN; subnormal numbers are kept. What is too large becomes infinite; float8_e4m3fn has
+ * no infinity: it becomes ±448, as of __NV_SATFINITE. Arithmetic is float's:
  *   float sum = 0; for (...) sum += x[i];  y[i] = sum;      // x, y: float16* or bfloat16*
  */
 namespace detail {
@@ -320,6 +327,28 @@ CGINS_HOST_DEVICE inline uint16_t float_to_bfloat16(float value) {
   const uint32_t quiet_nan = bits >> 16 | 0x40u;
   return static_cast<uint16_t>(select((bits & 0x7fffffffu) > 0x7f800000u, quiet_nan, rounded));
 }
+/* The encoding with so many bits of exponent and mantissa, both from 2 up. */
+template <int kExponent, int kMantissa>
+CGINS_HOST_DEVICE inline float float8_to_float(uint8_t code) {
+  constexpr int bias = (1 << (kExponent - 1)) - 1, shift = 23 - kMantissa;
+  const uint32_t magnitude = code & 0x7fu;
+  const float least = float_of(uint32_t{127 + 1 - bias - kMantissa} << 23);
+  const uint32_t subnormal = bits_of(static_cast<float>(static_cast<int32_t>(magnitude)) * least); /* exact */
+  const uint32_t normal = (magnitude << shift) + (uint32_t{127 - bias} << 23);
+  return float_of(uint32_t{code & 0x80u} << 24 | select(magnitude >> kMantissa == 0, subnormal, normal));
+}
+
+template <int kExponent, int kMantissa>
+CGINS_HOST_DEVICE inline uint32_t float_to_float8(uint32_t magnitude) {
+  constexpr int bias = (1 << (kExponent - 1)) - 1, shift = 23 - kMantissa;
+  /* Below the least normal number, adding 2^23 times the least one leaves the rounded multiple in the low bits. */
+  constexpr uint32_t large = uint32_t{127 + 1 - bias - kMantissa + 23} << 23;
+  const uint32_t subnormal = bits_of(float_of(magnitude) + float_of(large)) - large;
+  const uint32_t tie_to_even = magnitude >> shift & 1u;
+  const uint32_t half = (uint32_t{1} << (shift - 1)) - 1u;
+  const uint32_t normal = (magnitude - (uint32_t{127 - bias} << 23) + half + tie_to_even) >> shift;
+  return select(magnitude < uint32_t{127 + 1 - bias} << 23, subnormal, normal);
+}
 }  // namespace detail
 
 struct float16 {
@@ -336,6 +365,36 @@ struct bfloat16 {
   CGINS_HOST_DEVICE operator float() const { return detail::bfloat16_to_float(bits); }
 };
 
+struct float8_e4m3fn {
+  uint8_t bits;
+  float8_e4m3fn() = default;
+  CGINS_HOST_DEVICE float8_e4m3fn(float value) {
+    const uint32_t whole = detail::bits_of(value), magnitude = whole & 0x7fffffffu;
+    const uint32_t special = detail::select(magnitude > 0x7f800000u, 0x7fu, 0x7eu); /* NaN, 448 */
+    const uint32_t code = detail::select(magnitude >= 0x43e00000u, special, detail::float_to_float8<4, 3>(magnitude));
+    bits = static_cast<uint8_t>(whole >> 24 & 0x80u | code);
+  }
+  CGINS_HOST_DEVICE operator float() const {
+    const float value = detail::float8_to_float<4, 3>(bits);
+    return detail::float_of(detail::select((bits & 0x7fu) == 0x7fu, 0x7fc00000u, detail::bits_of(value)));
+  }
+};
+
+struct float8_e5m2 {
+  uint8_t bits;
+  float8_e5m2() = default;
+  CGINS_HOST_DEVICE float8_e5m2(float value) {
+    const uint32_t whole = detail::bits_of(value), magnitude = whole & 0x7fffffffu;
+    const uint32_t special = detail::select(magnitude > 0x7f800000u, 0x7fu, 0x7cu); /* NaN, infinity */
+    const uint32_t code = detail::select(magnitude >= 0x47700000u, special, detail::float_to_float8<5, 2>(magnitude));
+    bits = static_cast<uint8_t>(whole >> 24 & 0x80u | code);
+  }
+  /* The upper half of a float16. */
+  CGINS_HOST_DEVICE operator float() const {
+    return detail::float16_to_float(static_cast<uint16_t>(uint32_t{bits} << 8));
+  }
+};
+
 namespace detail {
 template <typename T>
 struct accumulator_of {
@@ -347,7 +406,7 @@ struct accumulator_of<double> {
 };
 }  // namespace detail
 
-/* The type to accumulate in: float for 16-bit and 32-bit floating point, double for double. */
+/* The type to accumulate in: float for floating point of 8, 16 and 32 bits, double for double. */
 template <typename T>
 using accumulator = typename detail::accumulator_of<T>::type;
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.trace import Argument, OpCall, Value
 from pytest_cgins.packs.backward import is_derived
@@ -28,6 +29,7 @@ from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import ENTRIES, Semantics, integer_of, is_eps, op_word
 from pytest_cgins.verify.size_search import ProbedCall
+from pytest_cgins.verify.tolerance import all_finite
 
 NAME = "arguments"
 _SMALL_EPS = 1e-3
@@ -105,7 +107,7 @@ def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key
             tensor.mul_(2.0**exponent)
             shown = f"other {semantics.names.get(index, index)} by 2^{exponent}"
             input_set = builder.make(shown, tensors, probe=NAME, call=small.call)
-            if all(bool(output.answer.isfinite().all()) for output in input_set.expected.outputs):
+            if all(all_finite(output.answer) for output in input_set.expected.outputs):
                 yield replace(
                     input_set, origin=small, expected=input_set.expected.looser(_LOOSER, rms_times=_LOOSER)
                 )
@@ -442,13 +444,14 @@ def _counts(answers: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
     """Whether answers are other ones of the same kind, and as finite."""
     if [answer.dtype for answer in answers] != [answer.dtype for answer in before] or _equal(answers, before):
         return False
-    finite = [all(bool(answer.isfinite().all()) for answer in some) for some in (answers, before)]
+    finite = [all(all_finite(answer) for answer in some) for some in (answers, before)]
     return all(answer.numel() for answer in answers) and finite[0] >= finite[1]
 
 
 def _equal(answers: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
     return all(
-        tensor.shape == other.shape and torch.equal(tensor.nan_to_num(), other.nan_to_num())
+        tensor.shape == other.shape
+        and torch.equal(readable(tensor).nan_to_num(), readable(other).nan_to_num())
         for tensor, other in zip(answers, others, strict=True)
     )
 

@@ -32,7 +32,7 @@ def per_token__fp64(x):
 
 def per_token__rows_in_a_loop(x):
     outputs = [(_quantized(row.float() / _row_scale(row)), _row_scale(row)) for row in x.flatten(0, -2)]
-    q, scale = (torch.stack(parts) for parts in zip(*outputs))
+    q, scale = (torch.stack(parts) for parts in zip(*outputs, strict=True))
     return q.reshape(x.shape), scale.reshape(*x.shape[:-1], 1)
 
 

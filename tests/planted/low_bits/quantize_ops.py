@@ -32,7 +32,9 @@ def per_block(x: Tensor) -> tuple[Tensor, Tensor]:
 def norm_quantize(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """RMSNorm in fp32, rounded to the input's dtype as models do, then a scale a row."""
     wide = x.float()
-    normed = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype).float()
+    normed = (
+        (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype).float()
+    )
     scale = (normed.abs().amax(-1, keepdim=True) / E4M3_MAX).clamp(min=LEAST_SCALE)
     return (normed / scale).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn), scale
 
@@ -89,5 +91,5 @@ def run_calls() -> None:
     uint8_affine(normal(24, 192), 0.02, 117)
     e4m3_static(normal(24, 192), 0.004)
     e5m2_static(normal(24, 192, dtype=torch.bfloat16), 0.00003)
-    q, scale = per_token(normal(20, 96))
-    dequantized_product(q, scale, normal(96, 40))
+    x, scale = normal(20, 96), normal(20, 1).abs()
+    dequantized_product((100 * x).to(torch.float8_e4m3fn), scale, normal(96, 40))

@@ -1,0 +1,315 @@
+"""Outputs that are real numbers rounded to a coarse grid: float8, int8, uint8.
+
+Two right kernels may put such a number on either side of a rounding boundary, and the answers then differ by a
+whole step of the grid: 6 to 12% in `float8_e4m3fn`. A tolerance as wide as a step would also let truncation pass. So the
+number is judged by what it was before it was rounded. With v the op's fp64 reference before the last cast, Q the op's
+own rounding, T the unit of error of v by the derived rule (`tolerance`) and C, c its limits, an answer y passes iff
+
+    Q(v − C·T) ≤ y ≤ Q(v + C·T),    |y − Q(v)| ≤ 1 step,    and    #{y ≠ Q(v)} ≤ n + 3·√n + 1.
+
+The first line says that an element is off only if an error that a right kernel may make carries v over the boundary.
+n is the number of elements within c·rms(z_t)·T of a boundary, those that a typical error can carry over: for v spread
+evenly over steps of length s a kernel that errs by σ moves 2·|error|/s of its numbers, and n/N is 2·c·σ/s. 3·√n is the
+spread of such a count. One step is widened to what torch's own answer is off.
+
+Whether an output is of this kind is not asked but tried: the op runs once more with its last rounding left out, and
+only if rounding what that gives is torch's own answer, element by element, is the output such a one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.core.bitwise import readable
+from pytest_cgins.core.layout import Layout
+from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import Context, OpCall
+from pytest_cgins.verify import tolerance as rules
+from pytest_cgins.verify.locate import number, position
+from pytest_cgins.verify.reference import Answers, KeepWide, answers, wider
+
+GRIDS = frozenset({torch.float8_e4m3fn, torch.float8_e5m2, torch.int8, torch.uint8})
+"""Dtypes that real numbers are quantised to."""
+_LEAVES_EXACT = {
+    "add", "alias", "cat", "clamp", "clamp_max", "clamp_min", "clone", "detach", "expand", "maximum", "minimum", "permute",
+    "reshape", "select", "slice", "stack", "squeeze", "sub", "t", "transpose", "unsqueeze", "_unsafe_view", "view", "where",
+}  # fmt: skip
+"""Operators between rounding and cast: limits, zero points, other layouts. What was not rounded passes them likewise."""
+_TIE = 2.0**-21
+"""Relative distance from a boundary at which it may be a tie; they are broken before a zero point is added, or after."""
+_SPREAD = 3.0
+"""Standard deviations by which a count may exceed what is expected."""
+
+
+class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
+    """Leaves out the last rounding of a number: casts to a coarse grid, and `round` before them.
+
+    Args:
+        dtype: to which casts to narrower dtypes are turned; None leaves those to other dtypes as they are.
+    """
+
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        super().__init__(dtype)
+        # By id, with the tensor itself: an id is free again once its tensor is.
+        self._exact: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """See `DispatchMode`."""
+        name = func.overloadpacket.__name__
+        plain = name.rstrip("_")
+        if named.get("dtype") in GRIDS:
+            if plain != "_to_copy":  # memory that is filled later
+                return func(*args, **{**named, "dtype": self._dtype or torch.float32})
+            if args[0].is_floating_point():
+                exact = self._exact_of(args[0])
+                return func(exact, **{**named, "dtype": self._dtype or exact.dtype})
+        if plain in ("round", "trunc", "floor", "ceil") and "decimals" not in named:
+            exact = self._exact_of(args[0]).clone()
+        elif plain in _LEAVES_EXACT and self._has_exact((args, named)):
+            exact = super().dispatch(func, self._replaced(args), self._replaced(named))
+        else:
+            return super().dispatch(func, args, named)
+        result = super().dispatch(func, args, named)
+        self._exact[id(result)] = (result, exact)
+        return result
+
+    def _exact_of(self, tensor: Tensor) -> Tensor:
+        return self._exact.get(id(tensor), (tensor, tensor))[1]
+
+    def _has_exact(self, value: Any) -> bool:
+        if isinstance(value, dict):
+            value = tuple(value.values())
+        return (
+            any(map(self._has_exact, value)) if isinstance(value, tuple | list) else id(value) in self._exact
+        )
+
+    def _replaced(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._replaced(item) for name, item in value.items()}
+        if isinstance(value, tuple | list):
+            return type(value)(map(self._replaced, value))
+        return self._exact_of(value) if isinstance(value, Tensor) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridFault:
+    """Why an answer is wrong."""
+
+    message: str
+    """How many elements are off and by how much."""
+    wrong: Tensor
+    """Where, flat over the compared elements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """An output of real numbers that were rounded to a grid, before that rounding; flat, in row-major order."""
+
+    dtype: torch.dtype
+    """Of the output."""
+    rounding: Callable[[Tensor], Tensor]
+    """Q, float64 to float64."""
+    exact: Tensor
+    """v, float64: the fp64 reference before the last cast."""
+    own: Tensor
+    """Torch's own answer, in the output's dtype."""
+    error: Tensor
+    """C·T, float64: what a right kernel may err in v."""
+    typical: Tensor
+    """c·rms(z_t)·T, float64: what right kernels err in all of v together."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, in bytes."""
+        return self.exact.nbytes + self.own.nbytes + self.error.nbytes + self.typical.nbytes
+
+    def looser(self, times: float, rms_times: float = 1.0) -> Grid:
+        """A copy with so many times the errors of single elements, and of all together."""
+        return replace(self, error=self.error * times, typical=self.typical * rms_times)
+
+    def fault(self, answer: Tensor, positions: Tensor | None, shape: Sequence[int]) -> GridFault | None:
+        """What is wrong with an answer; None if nothing is.
+
+        Args:
+            answer: flat, in the output's dtype.
+            positions: row-major numbers of its elements; None if they are all.
+            shape: sizes of the whole output.
+        """
+        here = self if positions is None else self._at(positions)
+        got, right, torchs = steps(answer), here._step(0.0), steps(here.own)
+        low, high = here._step(-here.error), here._step(here.error)
+        # Forms of NaN and infinity were compared before; of integers nobody but torch tells what they become.
+        telling = (
+            torch.isfinite(here.exact) & torch.isfinite(readable(here.own)) & torch.isfinite(readable(answer))
+        )
+        blind = ~telling & (torch.zeros_like(telling) if answer.is_floating_point() else got != torchs)
+        reach = max(1, int((torchs - right).abs()[telling].max())) if bool(telling.any()) else 1
+        off = (got - right).masked_fill(~telling, 0)
+        wrong = (telling & ((got < low) | (got > high) | (off.abs() > reach))) | blind
+        count = int((off != 0).sum())
+        near = int((telling & (here._step(-here.typical) != here._step(here.typical))).sum())
+        most = math.floor(near + _SPREAD * math.sqrt(near) + 1)
+        if bool(wrong.any()):
+            message = f"{int(wrong.sum())} of {counted(answer.numel(), 'element')} cannot be what the exact value rounds to"
+        elif count > most:
+            wrong = off != 0
+            message = (
+                f"{count} of {counted(answer.numel(), 'element')} are off by a step of the grid, and the exact values of {near} lie so "
+                f"near a rounding boundary that rounding errors would explain it: at most {most} may be off"
+            )
+        else:
+            return None
+        worst = int((off.abs() + wrong.to(off.dtype)).masked_fill(~wrong, -1).argmax())
+        index = list(position(worst if positions is None else int(positions[worst]), shape))
+        exact, error = float(here.exact[worst]), float(here.error[worst])
+        rounded = number(here._rounded(0.0)[worst].item(), self.dtype)
+        away = counted(abs(int(off[worst])), "step")
+        message += (
+            f". Worst is {index}: the exact value is {exact:.9g} ± {error:.2g}, which rounds to {rounded}; got "
+            f"{number(answer[worst].item(), answer.dtype)}, {away} {'below' if off[worst] < 0 else 'above'}."
+        )
+        return GridFault(message=message, wrong=wrong)
+
+    def _at(self, positions: Tensor) -> Grid:
+        names = ("exact", "own", "error", "typical")
+        return replace(self, **{name: getattr(self, name)[positions] for name in names})
+
+    def _rounded(self, shift: Tensor | float) -> Tensor:
+        return _rounded_into(self.exact, shift, self.rounding, self.dtype)
+
+    def _step(self, shift: Tensor | float) -> Tensor:
+        """Number of the step to which v rounds when it is moved."""
+        return steps(self._rounded(shift))
+
+
+def steps(values: Tensor) -> Tensor:
+    """Numbers of steps of the grid from zero, int16: neighbours differ by 1, both zeros are 0."""
+    if not values.is_floating_point():
+        return values.to(torch.int16)
+    codes = values.contiguous().view(torch.uint8).to(torch.int16)
+    return torch.where(codes >= 128, 128 - codes, codes)
+
+
+def _rounded_into(
+    values: Tensor, shift: Tensor | float, rounding: Callable[[Tensor], Tensor], dtype: torch.dtype
+) -> Tensor:
+    """What is in range stays there: beyond it some versions of torch give NaN, others the greatest number."""
+    info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    low, high = values.clamp(max=float(info.min)), values.clamp(min=float(info.max))
+    moved = torch.maximum(torch.minimum(values + shift, high), low)
+    return rounding(moved).to(dtype)
+
+
+def grids(  # noqa: PLR0917
+    call: OpCall,
+    inputs: Layout,
+    context: Context,
+    device: str,
+    known: Answers,
+    rows_of: Callable[[Tensor], Tensor | None],
+) -> dict[int, Grid]:
+    """What outputs of a call were before they were rounded to a grid, by their number; those that were.
+
+    Args:
+        call: the call.
+        inputs: its argument tensors.
+        context: recorded context.
+        device: `cpu` or `cuda:0`.
+        known: torch's answers to it.
+        rows_of: number of the row that each element of an output is made of.
+    """
+    candidates = [index for index, answer in enumerate(known.answer) if answer.dtype in GRIDS]
+    if not candidates:
+        return {}
+    try:
+        exact = answers(call, inputs, context, device, mutated=known.mutated, mode=KeepExact)
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+        return {}  # it computes with the codes
+    if len(exact.answer) != len(known.answer) or exact.note:
+        return {}
+    halves = {meta.dtype for meta in inputs.metas} & {"float16", "bfloat16"}
+    half = torch.float16 if halves == {"float16"} else torch.bfloat16
+    tried = {
+        index: _grid(known.answer[index], _Exact.of(exact, index), half, rows_of(known.answer[index]))
+        for index in candidates
+    }
+    return {index: grid for index, grid in tried.items() if grid is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Exact:
+    """One output without its last rounding."""
+
+    own: Tensor
+    """In the case's dtype."""
+    single: Tensor
+    """In fp32."""
+    reference: Tensor
+    """In fp64."""
+    perturbed: Tensor | None
+    """In fp64, on inputs that were rounded to fp32 once more."""
+
+    @classmethod
+    def of(cls, exact: Answers, index: int) -> _Exact:
+        perturbed = None if exact.perturbed is None else exact.perturbed[index]
+        return cls(
+            own=exact.answer[index],
+            single=exact.answer32[index],
+            reference=exact.reference[index],
+            perturbed=perturbed,
+        )
+
+    def scale(self, half: torch.dtype, rows: Tensor | None) -> rules.Scale:
+        """The derived rule's unit for the value before its last rounding.
+
+        In fp32, if torch's own value is as near as fp32 allows; else with the limits of the half precision in which
+        the op rounds on its way.
+        """
+        wide = wider(self.own.dtype, torch.float32)
+        unit = partial(rules.derive, self.reference, perturbed=self.perturbed, rows=rows)
+        fp32 = unit(self.single.to(wide), self.single)
+        if rules.assess(self.own.reshape(-1), rules.against_reference(fp32)).passed:
+            return fp32
+        return replace(unit(self.own.to(wide), self.single), constants=rules.constants(half))
+
+
+def _grid(answer: Tensor, exact: _Exact, half: torch.dtype, rows: Tensor | None) -> Grid | None:
+    value = exact.own
+    alike = value.shape == answer.shape == exact.reference.shape
+    if not value.is_floating_point() or value.dtype in GRIDS or not alike:
+        return None
+    flat, v = answer.contiguous().reshape(-1), value.reshape(-1).to(torch.float64)
+    rounding = next((one for one in _roundings(answer.dtype) if _gives(v, one, flat)), None)
+    if rounding is None:
+        return None
+    scale = exact.scale(half, rows)
+    return Grid(
+        dtype=answer.dtype,
+        rounding=rounding,
+        exact=scale.reference,
+        own=flat,
+        error=scale.unit * scale.peak_limit,
+        typical=scale.unit * scale.rms_limit,
+    )
+
+
+def _roundings(dtype: torch.dtype) -> tuple[Callable[[Tensor], Tensor], ...]:
+    """What may come before a cast to the dtype: a cast to float8 rounds by itself, one to integers cuts off."""
+    if dtype.is_floating_point:
+        return (torch.clone,)
+    return (torch.round, torch.trunc, torch.floor, torch.ceil)
+
+
+def _gives(values: Tensor, rounding: Callable[[Tensor], Tensor], own: Tensor) -> bool:
+    """Whether rounding the values gives torch's own answer, but for ties."""
+    tie = values.abs() * _TIE
+    low, high = (steps(_rounded_into(values, shift, rounding, own.dtype)) for shift in (-tie, tie))
+    telling = torch.isfinite(values) & torch.isfinite(readable(own))
+    return bool(telling.any()) and bool(((steps(own) >= low) & (steps(own) <= high))[telling].all())
