@@ -8,15 +8,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 import yaml
 
 from pytest_cgins import config
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.core.verdict import Check, Status, WorstElement
+from pytest_cgins.core.verdict import Check, Status
 from pytest_cgins.gate.evaluate import Evaluator
-from pytest_cgins.verify.tolerance import half_ulp
 
 ELSEWHERE = {"apply_rotary-wrong-sign": "columns"}
 """Where a listed place is not where the kernel is wrong: only the first half of a row has a negated part."""
@@ -75,19 +73,6 @@ class Outcome:
         return any(place in message for message in messages) if place != "input-dependent" else bool(messages)
 
     @property
-    def accepted_ulp(self) -> float:
-        """Greatest error of an element nearest to its tolerance that passed, in ulp of the case's dtype."""
-        dtype: torch.dtype = getattr(torch, self.dtype)
-        worst = [
-            check.worst
-            for evaluation in self.evaluations
-            if evaluation.correctness is not None and evaluation.verdict.status is Status.PASSED
-            for check in evaluation.correctness.checks
-            if check.passed and check.worst is not None
-        ]
-        return max((_ulps(element, dtype) for element in worst), default=0.0)
-
-    @property
     def share(self) -> float:
         """Greatest error as a share of what is allowed; infinite where the form was wrong."""
         shares = [check.share for check in self.failed_checks()]
@@ -95,13 +80,6 @@ class Outcome:
             return float("inf")
         passed = [e.correctness.share for e in self.evaluations if e.correctness and e.correctness.share]
         return max([*passed, *(share for share in shares if share is not None)], default=0.0)
-
-
-def _ulps(worst: WorstElement, dtype: torch.dtype) -> float:
-    expected, got = torch.tensor([float(worst.expected), float(worst.got)], dtype=torch.float64)
-    if not torch.isfinite(expected) or not torch.isfinite(got) or abs(expected) < torch.finfo(dtype).tiny:
-        return 0.0
-    return float((got - expected).abs() / (2 * half_ulp(expected.reshape(1), dtype)))
 
 
 def evaluate_at_once(file: Path, kernels: Sequence[str], cache: Path, *, processes: int) -> list[Outcome]:
