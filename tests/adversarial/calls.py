@@ -139,6 +139,12 @@ class Calls:
         functional.max_pool2d(self.normal(2, 3, 12, 15), 3, 2, 1, return_indices=True)
         self.stable()
 
+    def causal(self) -> None:
+        """Attention of a language model: each position sees itself and those before."""
+        functional.scaled_dot_product_attention(
+            self.normal(2, 2, 16, 8), self.normal(2, 2, 16, 8), self.normal(2, 2, 16, 8), is_causal=True
+        )
+
     def scores(self) -> None:
         """Numbers of which the greatest are chosen."""
         torch.topk(self.normal(5, 300), 9)
@@ -168,6 +174,7 @@ PACKS: Mapping[str, Callable[[], None]] = {
     "strided": Calls().strided,
     "large": Calls().large,
     "ties": Calls(torch.bfloat16).ties,
+    "causal": Calls().causal,
     "scores": Calls().scores,
     "stable": Calls(torch.bfloat16).stable,
     "branching": Calls().branching,

@@ -39,7 +39,7 @@ class Specimen:
 
     file: Path
     way: int
-    """Of the 26 ways of a wrong kernel; 0 for an honest one."""
+    """Of the 27 ways of a wrong kernel; 0 for an honest one."""
     what: str
     """The disguise, or what is honest."""
     how: str
