@@ -69,9 +69,9 @@ class ProbeException:
     """Line in cgins.yaml, 1-based."""
 
 
-Claim = Literal["strided", "misaligned"]
+Claim = Literal["strided", "misaligned", "batch_invariant"]
 CLAIMS: tuple[Claim, ...] = get_args(Claim)
-"""What a kernel may claim to take beyond the recording: any strides; addresses that are no multiple of 16."""
+"""What a kernel may claim: it takes any strides; addresses that are no multiple of 16; a row's bits do not depend on the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class KernelEntry:
     ] = Repeatability()
     """For the probe `repeat`."""
     claims: Annotated[tuple[Claim, ...], _claims] = ()
-    """What it takes beyond what was recorded: the probe `layouts` tries it."""
+    """What it claims: the probes `layouts` and `invariance` try it."""
     allow_tf32: Annotated[bool, _allow_tf32, "precision"] = False
     """Whether fp32 products may be computed on inputs of 11 significant bits (TF32)."""
     semantics: Annotated[Declared, semantics.semantics] = field(default_factory=Declared)
@@ -269,7 +269,7 @@ def _probe_exception(value: Value, kernel: str) -> ProbeException:
 
 
 def _claims(value: Value) -> tuple[Claim, ...]:
-    """`claims: [strided, misaligned]`."""
+    """`claims: [strided, misaligned, batch_invariant]`."""
     return tuple(dict.fromkeys(item.choice(*CLAIMS) for item in value.items()))
 
 

@@ -98,6 +98,8 @@ class Reason(str, Enum):
     ARGUMENT_IGNORED = "argument-ignored"
     LAYOUT_DEPENDENT = "layout-dependent"
     ALIGNMENT_DEPENDENT = "alignment-dependent"
+    BATCH_VARIANT = "batch-variant"
+    ROW_LEAK = "row-leak"
     LOW_PRECISION = "low-precision"
     HIDDEN_BY_PRECISION = "hidden-by-precision"
     WRONG_CONFIG = "wrong-config"
@@ -208,7 +210,7 @@ GOLD_ALONE = "no reference is named: the recorded gold alone tells what is right
 """Note of a case that is held against nothing else."""
 PROBES = (
     "on_stream", "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "plain_outputs",
-    "autotuner", "recompiles", "op_callback", "libraries", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "arguments", "layouts",
+    "autotuner", "recompiles", "op_callback", "libraries", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "invariance", "arguments", "layouts",
     "special_values", "second_precision", "after_timing", "content_cache", "physical_floor",
     "l2_carve_out", "memcheck", "racecheck", "initcheck", "synccheck",
 )  # fmt: skip

@@ -26,6 +26,24 @@ REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowTrial:
+    """Which rows of a set come again in others, of the probe `invariance`."""
+
+    axis: int
+    """The outputs' dimension that numbers rows."""
+    sources: tuple[int, ...]
+    """Number of the row at each position; -1 where another row's content lies, and nothing is compared."""
+    outputs: tuple[int, ...]
+    """Outputs that have a row for each."""
+    count: int
+    """Outputs of the op."""
+    base: str = ""
+    """Set with the same rows at the same positions, all of them compared; "" where the batch is another."""
+    torch_keeps_bits: bool = False
+    """Whether torch's own rows are the same bits as in that set, or in the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputSet:
     """One set of inputs and what is expected on it."""
 
@@ -45,6 +63,8 @@ class InputSet:
     """The probe that it is there for; "" if it decides whether the kernel is right."""
     origin: InputSet | None = None
     """The set whose arguments were changed for it, of the probe `arguments`."""
+    rows: RowTrial | None = None
+    """Its rows, of the probe `invariance`."""
 
     def tensors(self) -> list[Tensor]:
         """The arguments on fresh memory of the CPU."""

@@ -66,6 +66,7 @@ from pytest_cgins.verify.probes import (
     after_timing,
     arguments,
     integrity,
+    invariance,
     layouts,
     on_stream,
     op_callback,
@@ -174,7 +175,15 @@ class JudgeService:
                 if not answered.passed and answered.inputs.probe in (sizes.NAME, arguments.NAME):
                     cause = diagnosis.explain_probe(answered, prepared.builder, prepared.semantics, tolerance)
                 results.add_answer(answered, cause, prepared.reference_set.expected)
+            changed = results.add_rows(
+                [
+                    (each.inputs, each.got)
+                    for each in probes
+                    if each.inputs.rows and each.passed and each.checks
+                ]
+            )
         else:
+            changed = []
             why = "not run: the kernel has already failed"
             results.not_run |= {answered.inputs.probe: why for answered in probes if answered.checks}
         results.not_run |= prepared.not_run
@@ -187,7 +196,7 @@ class JudgeService:
         correctness = Correctness(
             checks=tuple(checks),
             power=prepared.power(tolerance),
-            notes=(*prepared.notes, *on_stream.notes(observed.get(on_stream.NAME))),
+            notes=(*prepared.notes, *changed, *on_stream.notes(observed.get(on_stream.NAME))),
             probes=results.probes(),
             tuned=request.answers.tuned,
             jit=request.answers.jit,
@@ -286,12 +295,13 @@ class JudgeService:
                 problem = f"output {index} is on {device}, expected is {answers.device}"
                 return (failed_form(expected.name, Reason.DEVICE, problem),), []
         got = answers.tensors(expected.name)
-        for output, tensor in zip(expected.outputs, got, strict=False):
+        for output in expected.outputs[: len(got)]:
+            tensor = got[min(output.index, len(got) - 1)]
             if tensor.is_complex() != output.complex:  # afterwards both are pairs of real numbers
                 names = {True: "complex", False: "real"}
                 problem = f"output {output.index} is {names[tensor.is_complex()]}, expected is {names[output.complex]}"
                 return (failed_form(expected.name, Reason.DTYPE, problem),), []
-        real = [as_real(tensor) for tensor in got]
+        real = invariance.own_rows(input_set, [as_real(tensor) for tensor in got])
         if input_set.probe in (layouts.NAME, arguments.NAME):
             # How answers lie to inputs that lie elsewhere, or along another axis, is the kernel's choice.
             real = [tensor.contiguous() for tensor in real]
@@ -377,7 +387,7 @@ def _with_row(check: Check, input_set: InputSet, semantics: Semantics) -> Check:
     """A failed check with what the inputs are like where it failed most."""
     if check.passed or check.worst is None:
         return check
-    shape = input_set.expected.outputs[check.worst.output].shape
+    shape = next(one.shape for one in input_set.expected.outputs if one.index == check.worst.output)
     tensors = input_set.tensors()
     row = inputs.row_at(semantics, input_set.call, tensors, shape, check.worst.index)
     words, arrow, remedy = check.message.partition("\n→")

@@ -38,6 +38,7 @@ from pytest_cgins.verify.expected import ExpectedOutput, gold_drift, gold_elemen
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder, reference_set
 from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.op_calls import multiplies, op_calls
+from pytest_cgins.verify.probes import invariance, sizes
 from pytest_cgins.verify.random_outputs import Domain
 from pytest_cgins.verify.reference import memory_taken
 from pytest_cgins.verify.semantics import Semantics, check_names, chooses, semantics_for
@@ -207,7 +208,8 @@ def prepare(  # noqa: PLR0917
         reference_set=reference_set(sets),
         key=key,
         others=others,
-        claims=options.claims,
+        claims=tuple(claim for claim in options.claims if claim != invariance.CLAIM),
+        recorded_sizes_only=sizes.NAME not in options.probes,
         interpreted=options.interpreted,
     )
     probing, not_run, told = probe_inputs.make(probed, options.probes, stopping=options.stopping)

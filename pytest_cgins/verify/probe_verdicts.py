@@ -26,6 +26,7 @@ from pytest_cgins.verify.probes import (
     autotuner,
     content_cache,
     integrity,
+    invariance,
     l2_carve_out,
     layouts,
     libraries,
@@ -61,6 +62,7 @@ _PATTERNS = (Reason.NAN_PATTERN, Reason.INFINITE_PATTERN, Reason.UNWRITTEN)
 _REMEDIES = {
     sizes.NAME: "be right for this size too, or return an error for it: a size that is refused fails nothing",
     arguments.NAME: "be right for these values too, or return an error for them: what is refused fails nothing",
+    invariance.NAME: "compute each row from itself alone, whatever the batch and its other rows are",
     layouts.NAME: "go by the tensor's strides and address, or return an error for those that the kernel does not take",
 }
 
@@ -96,7 +98,7 @@ class ProbeResults:
     repeatability: Repeatability = field(default_factory=Repeatability)
     """How far its answers may differ from each other."""
     claims: Sequence[str] = ()
-    """Layouts that it must not refuse."""
+    """Layouts that it must not refuse, and that bits of a row do not depend on the batch."""
     found: dict[str, list[str]] = field(default_factory=dict)
     """Messages by probe."""
     reasons: dict[str, Reason] = field(default_factory=dict)
@@ -200,6 +202,36 @@ class ProbeResults:
             words = f" {cause.words}" if cause is not None and cause.words else ""
             reason = cause.reason if cause is not None and cause.reason else _reason(input_set, failed[0])
             self.trip(input_set.probe, f"{failed[0].message}{words}{_called(input_set)}", reason)
+
+    def add_rows(self, answered: Sequence[tuple[InputSet, Sequence[Tensor]]]) -> list[str]:
+        """Answers to the sets of `invariance` that are right; notes of rows whose bits changed as they may."""
+        notes: list[str] = []
+        for change in invariance.changed_rows(answered):
+            trial, on = change.inputs.rows, inputs_phrase(change.inputs.expected.name)
+            assert trial is not None
+            strict = self.repeatability.kind == "exact" and trial.torch_keeps_bits
+            claimed = invariance.CLAIM in self.claims
+            if trial.base and (strict or claimed):
+                held = "torch's keep theirs" if trial.torch_keeps_bits else "its entry claims batch_invariant"
+                self.trip(
+                    invariance.NAME,
+                    f"the bits of a row change with what other rows or excluded keys hold ({on}: {change.words}); {held}"
+                    "\n→ read no other row; if this variation is intended, set `repeatable: tolerance` in cgins.yaml",
+                    Reason.ROW_LEAK,
+                )
+            elif claimed:
+                self.trip(
+                    invariance.NAME,
+                    f"the kernel's entry claims batch_invariant, and the bits of a row change with the batch ({on}: {change.words})"
+                    "\n→ add up in an order that neither the number of rows nor a row's position decides, or drop the claim",
+                    Reason.BATCH_VARIANT,
+                )
+            elif not trial.base and not notes:
+                notes.append(
+                    "the bits of a row change with the batch, within the tolerance, as they may without "
+                    f"`claims: [batch_invariant]`; torch's {'do not' if trial.torch_keeps_bits else 'do as well'}"
+                )
+        return notes if invariance.NAME in self.wanted else []
 
     def add_rerun(self, second: DeviatingAnswer) -> None:
         """An answer that was given later, or to the same tensors with other numbers."""
@@ -311,6 +343,8 @@ def _fails_on_nothing(input_set: InputSet, error: RaisedError) -> bool:
 def _reason(input_set: InputSet, check: Check | None = None) -> Reason | None:
     if input_set.probe == layouts.NAME and layouts.claim_of(input_set) == layouts.MISALIGNED:
         return Reason.ALIGNMENT_DEPENDENT
+    if input_set.rows is not None and input_set.rows.base:
+        return Reason.ROW_LEAK
     if input_set.probe == special_values.NAME and check is not None and check.reason in _PATTERNS[:2]:
         return check.reason
     return None

@@ -87,6 +87,8 @@ class ProbedCall:
     """Other recorded calls of the op."""
     claims: Sequence[str] = ()
     """What the kernel is said to take beyond what was recorded."""
+    recorded_sizes_only: bool = False
+    """Whether the kernel is excused from other sizes."""
     interpreted: bool = False
     """Whether the kernel is interpreted, so that many or long rows take much time."""
 

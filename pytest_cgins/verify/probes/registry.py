@@ -41,6 +41,7 @@ PROBE_SPECS = {
     "memory_use": ProbeSpec(Reason.MEMORY_USE, explains=False),
     "memory_leak": ProbeSpec(Reason.MEMORY_LEAK, explains=False),
     "sizes": ProbeSpec(Reason.SIZE_DEPENDENT, fast=False, explains=False),
+    "invariance": ProbeSpec(Reason.BATCH_VARIANT, fast=False, explains=False),
     "arguments": ProbeSpec(Reason.ARGUMENT_IGNORED, fast=False, explains=False),
     "layouts": ProbeSpec(Reason.LAYOUT_DEPENDENT, fast=False, explains=False),
     "special_values": ProbeSpec(Reason.NAN_PATTERN, fast=False, explains=False),

@@ -3,6 +3,7 @@ how: the product of a matrix and a vector is a routine of its own, and was never
 caught-by: batch-variant, size-dependent, reference-mismatch
 ops: torch.nn.functional.linear
 packs: f32 even
+yaml: {probes: {op_callback: {"off": "what is looked at is how rows depend on each other"}}}
 """
 
 from __future__ import annotations

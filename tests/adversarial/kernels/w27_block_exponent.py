@@ -3,6 +3,7 @@ how: fixed-point numbers of 50 bits hold usual neighbours, and a row beside a hu
 caught-by: row-leak
 ops: torch.nn.functional.linear
 packs: f32 even
+yaml: {probes: {op_callback: {"off": "what is looked at is how rows depend on each other"}}}
 """
 
 from __future__ import annotations

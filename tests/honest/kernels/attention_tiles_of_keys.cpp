@@ -1,6 +1,6 @@
 // honest: attention over tiles of eight keys, those that the mask excludes set to -inf and their values not read
 // ops: torch.nn.functional.scaled_dot_product_attention
-// packs: f32 f16 bf16 plain causal
+// packs: f32 causal
 // yaml: {claims: [batch_invariant]}
 // cgins: scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False) -> Tensor
 #include "_sums.h"

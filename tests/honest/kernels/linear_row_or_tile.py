@@ -1,6 +1,7 @@
 """honest: up to 32 rows as products of a matrix and a vector, more of them as outer products: no claim is made
 ops: torch.nn.functional.linear
 packs: f32 even
+yaml: {probes: {op_callback: {"off": "what is looked at is how rows depend on each other"}}}
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """honest: adds up in an order that the other rows decide, as atomics would, and says that answers may differ
 ops: torch.sum
 packs: f32
-yaml: {repeatable: tolerance}
+yaml: {repeatable: tolerance, probes: {op_callback: {"off": "ranks are counted by a sum"}}}
 """
 
 from __future__ import annotations

@@ -1,0 +1,501 @@
+"""Probe `invariance`: what a row's answer is does not depend on the rows beside it.
+
+Rows are drawn once, and come again alone, in other batches, at other positions and in another order; then beside rows of NaN,
+infinity and huge numbers. Keys that a mask or causality excludes are made huge.
+
+Each must be within the tolerance that all rows had together. Where only the content of other rows changed, a kernel whose rows
+are independent has no reason to give other bits: where torch gives the same ones, so must it. Where the batch changed, tiles, tails
+and splits may change honestly: bits count where the kernel claims `batch_invariant`, and are told elsewhere.
+
+That rows are independent is not taken from the op's name alone: torch runs every set, and where its own answers depend on
+the batch there is none. A path that is taken only for more rows than are tried is not seen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.config import Tolerance
+from pytest_cgins.core.device import device_of
+from pytest_cgins.core.failure_kinds import stops_device
+from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.text import counted
+from pytest_cgins.core.trace import OpCall, TensorMeta
+from pytest_cgins.packs.recipe import seed_of
+from pytest_cgins.verify import inputs
+from pytest_cgins.verify.compare import ExpectedSet, accepts
+from pytest_cgins.verify.expected import ExpectedOutput, as_real
+from pytest_cgins.verify.input_sets import (
+    REFUSALS,
+    InputSet,
+    RowTrial,
+    dense_meta,
+    tensors_by_name,
+)
+from pytest_cgins.verify.reference import answer
+from pytest_cgins.verify.semantics import op_word
+from pytest_cgins.verify.size_groups import resized
+from pytest_cgins.verify.size_search import FEW_ROWS, ProbedCall, SizeSearch
+
+NAME = "invariance"
+CLAIM = "batch_invariant"
+"""What a kernel claims whose bits must not depend on the batch."""
+BATCHES = (257, 65, 17, 5, 3)
+"""Rows of the largest batch: the first that memory allows. Kernels change their ways at 16, 32, 64 and 256 rows."""
+SMALLER = (256, 128, 17, 2, 1)
+"""Rows of the other batches."""
+MOST_BYTES, MOST_BYTES_OF_GPU = 4 << 20, 32 << 20
+"""Arguments and outputs of the largest batch."""
+NOT_FINITE = "NaN and infinity"
+HUGE = "huge numbers"
+_LOOSER = 4.0
+"""Limits of all sets but the first, as a multiple of those of all rows together: one row errs more than many do."""
+_FILLS = (2.0**60, 2.0**30, 2.0**12)
+"""What keys that are not to be seen become: the greatest of which torch's answer stays as it is."""
+
+
+def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
+    """The sets of batches, of other rows' content, and of excluded keys; or none and why."""
+    if probed_call.builder.random:
+        return [], "the op's outputs are random"
+    rows, why = _row_sets(probed_call, key)
+    keys = _key_sets(probed_call, key)
+    return [*rows, *keys], "" if rows or keys else why
+
+
+# ---- rows of a batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Batch:
+    """The largest batch, of which all others are parts."""
+
+    probed_call: ProbedCall
+    """The call."""
+    tensors: Sequence[Tensor]
+    """Its arguments."""
+    batched: Sequence[int]
+    """Arguments whose first dimension is the batch."""
+    size: int
+    """Rows of the largest batch."""
+    call: OpCall
+    """The call, with integers of the sizes that moved."""
+
+    @property
+    def device(self) -> str:
+        """Where it runs."""
+        return self.probed_call.builder.device
+
+    @cached_property
+    def all_rows(self) -> InputSet:
+        """The set of the largest batch."""
+        name = f"{self.size} rows"
+        builder = self.probed_call.builder
+        made = builder.make(name, self.tensors, probe=NAME, call=self.call)
+        return _of_all(replace(made, expected=made.expected.looser(_LOOSER)), 0, self.size)
+
+    def part(self, rows: Sequence[int]) -> list[Tensor]:
+        """The arguments with some rows alone, in this order, laid out as the recorded ones are."""
+        metas = lay_out(self.tensors, copy=False).metas
+        chosen = torch.tensor(rows)
+        picked = [
+            tensor.index_select(0, chosen) if index in self.batched else tensor
+            for index, tensor in enumerate(self.tensors)
+        ]
+        long = [
+            torch.cat([tensor, tensor.new_zeros(meta.shape[0] - len(rows), *meta.shape[1:])])
+            if index in self.batched
+            else tensor
+            for index, (tensor, meta) in enumerate(zip(picked, metas, strict=True))
+        ]
+        shapes = [tuple(tensor.shape) for tensor in picked]
+        return resized(long, metas, shapes, {}, self.probed_call.semantics)
+
+    def beside(self, rows: Sequence[int], foreign: Sequence[int], content: str) -> list[Tensor] | None:
+        """The same with something else in the rows at some positions; None where no argument could hold it."""
+        tensors, semantics = self.part(rows), self.probed_call.semantics
+        filled = False
+        for index in self.batched:
+            meta, tensor = lay_out(tensors, copy=False).metas[index], tensors[index]
+            if semantics.role(index, meta) == "data" and tensor.is_floating_point():
+                filled = True
+                for number, position in enumerate(foreign):
+                    fills = _fills(tensor.dtype, content)
+                    tensor[position] = fills[number % len(fills)]
+        return tensors if filled else None
+
+
+def _fills(dtype: torch.dtype, content: str) -> tuple[float, ...]:
+    half = torch.finfo(dtype).max / 2
+    if content == HUGE:
+        return half, -half, 2.0**14
+    return torch.nan, torch.inf, -torch.inf
+
+
+def _row_sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
+    batch, why = _batch(probed_call, key)
+    if batch is None:
+        return [], why
+    draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
+    try:
+        whole = batch.all_rows
+        if whole.expected.arrangement is not None:
+            return [], "several answers are right as a whole"
+        plan = [*_plan(batch.size, draw, same=probed_call.recorded_sizes_only)]
+        parts = [
+            _held(whole, f"{counted(len(rows), 'row')}{how}", batch.part(rows), tuple(rows), batch.device)
+            for how, rows in plan
+        ]
+    except REFUSALS as error:
+        if stops_device(error):
+            raise
+        return [], f"torch refuses the batches ({(str(error).splitlines() or [''])[0]})"
+    smaller = [part for part in parts if part is not None]
+    if len(smaller) < len(parts):
+        return [], "torch's own rows depend on each other, or no output has a row for each row of the inputs"
+    few = [part for part in smaller if _size(part) > 2][-1:]
+    bases = [whole, *(part for part in few if _size(part) < batch.size)]
+    beside = [each for base in bases for each in _beside_others(batch, base, draw)]
+    return [whole, *smaller, *beside], ""
+
+
+def _size(input_set: InputSet) -> int:
+    return len(input_set.rows.sources) if input_set.rows is not None else 0
+
+
+def _batch(probed_call: ProbedCall, key: str) -> tuple[_Batch | None, str]:
+    """The largest batch that fits, or none and why."""
+    builder, semantics = probed_call.builder, probed_call.semantics
+    search = SizeSearch(probed_call, key)
+    places = search.places
+    batched = next(iter(places.batches(semantics)), [])
+    if places.are_tied or not batched:
+        return None, "no argument has a first dimension that may change"
+    first = places.metas[batched[0]]
+    if 0 not in semantics.lanes(builder.call, batched[0], first.shape):
+        return None, "the op's rows do not lie side by side along the first dimension"
+    now, most = first.shape[0], MOST_BYTES_OF_GPU if device_of(builder.device).is_accelerator else MOST_BYTES
+    if probed_call.recorded_sizes_only or places.is_offset(now):
+        sizes: Sequence[int] = (now,) if now > 1 else ()
+        narrowed: Sequence[dict[int, int]] = ({},)
+    else:
+        sizes = [size for size in BATCHES if size <= FEW_ROWS or not probed_call.interpreted]
+        narrowed = ({}, dict(search.small))
+    for size in sizes:
+        for moves in narrowed:
+            shapes = [
+                (size, *shape[1:]) if index in batched else shape
+                for index, shape in enumerate(
+                    places.shape(index, moves) for index in range(len(places.metas))
+                )
+            ]
+            if _nbytes(probed_call, shapes, size / max(1, now)) <= most:
+                tensors = resized(probed_call.recorded, places.metas, shapes, moves, semantics)
+                call = places.call(builder.call, moves)
+                drawn = inputs.fresh(call, tensors, f"{key}/{NAME}", semantics.declared)
+                return _Batch(
+                    probed_call=probed_call, tensors=drawn, batched=batched, size=size, call=call
+                ), ""
+    return (
+        None,
+        "no batch of several rows is small enough" if sizes else "the recorded batch has a single row",
+    )
+
+
+def _nbytes(probed_call: ProbedCall, shapes: Sequence[tuple[int, ...]], times: float) -> float:
+    """Bytes of the arguments, and of outputs that grow with the batch."""
+    arguments = sum(
+        tensor.element_size() * torch.Size(shape).numel()
+        for tensor, shape in zip(probed_call.recorded, shapes, strict=True)
+    )
+    before = sum(tensor.nbytes for tensor in probed_call.recorded)
+    given = sum(output.answer.nbytes for output in probed_call.reference_set.expected.outputs)
+    return arguments + given * min(times, arguments / max(1, before))
+
+
+def _plan(size: int, draw: random.Random, *, same: bool) -> Iterator[tuple[str, list[int]]]:
+    """The rows of each other batch, with what is to be said of them."""
+    order = list(range(size))
+    draw.shuffle(order)
+    yield " in another order", order
+    for smaller in () if same else SMALLER:
+        # One more than the batch is, so that all positions move; a drawn size, so that no kernel knows it.
+        count = draw.randint(33, smaller) if smaller == 128 else smaller
+        if count < size:
+            yield f" of {size}", order[-count:] if smaller != SMALLER[0] else list(range(size - count, size))
+
+
+def _beside_others(batch: _Batch, base: InputSet, draw: random.Random) -> Iterator[InputSet]:
+    """Sets in which half of a set's rows hold NaN, infinity or huge numbers, as far as torch keeps the others."""
+    rows = base.rows.sources if base.rows is not None else ()
+    for content in (NOT_FINITE, HUGE) if len(rows) > 1 else ():
+        foreign = draw.sample(range(len(rows)), len(rows) // 2)
+        tensors = batch.beside(rows, foreign, content)
+        if tensors is None:
+            return
+        sources = tuple(-1 if position in foreign else position for position in range(len(rows)))
+        try:
+            held = _held(
+                base, f"{counted(len(rows), 'row')} beside {content}", tensors, sources, batch.device
+            )
+        except REFUSALS as error:
+            if stops_device(error):
+                raise
+            continue
+        if held is not None and held.rows is not None:
+            yield replace(held, rows=replace(held.rows, base=base.expected.name))
+
+
+# ---- keys that are not to be seen
+
+
+def _key_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
+    """Attention whose excluded keys are as they were, and huge."""
+    small = probed_call.reference_set if probed_call.recorded_sizes_only else probed_call.small
+    numbers = {
+        argument.name: int(argument.value.value or 0)
+        for argument in small.call.arguments
+        if argument.value.kind == "tensor"
+    }
+    causal = any(one.name == "is_causal" and one.value.value is True for one in small.call.arguments)
+    known = op_word(small.call) == "scaled_dot_product_attention" and {"query", "key", "value"} <= set(
+        numbers
+    )
+    if not known or not small.call.op.startswith("torch.") or not (causal or "attn_mask" in numbers):
+        return []
+    tensors, builder = small.tensors(), probed_call.builder
+    keys, queries = tensors[numbers["key"]].shape[-2], tensors[numbers["query"]].shape[-2]
+    draw = random.Random(seed_of(f"{key}/{NAME}/keys"))  # noqa: S311
+    if keys < 2 or (causal and queries < 2):
+        return []
+    if causal:
+        excluded = [*range(max(1, min(keys, queries) // 2), keys)]
+        seeing = min(keys, queries) // 2
+    else:
+        excluded = sorted(draw.sample(range(1, keys), max(1, (keys - 1) // 3)))
+        seeing = queries
+        mask = tensors[numbers["attn_mask"]]
+        if mask.shape[-1] != keys or 0 in mask.stride():
+            return []
+        mask[..., excluded] = False if mask.dtype == torch.bool else -torch.inf
+        mask[..., 0] = True if mask.dtype == torch.bool else 0
+    base = builder.make(f"{len(excluded)} keys excluded", tensors, probe=NAME, call=small.call)
+    base = _of_all(replace(base, expected=base.expected.looser(_LOOSER)), -2, queries)
+    for fill in _FILLS:
+        for name in ("key", "value"):
+            for number, position in enumerate(excluded):
+                tensors[numbers[name]][..., position, :] = fill if number % 2 else -fill
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors[:3]):
+            continue
+        sources = tuple(query if query < seeing else -1 for query in range(queries))
+        name = f"{len(excluded)} excluded keys huge"
+        made = _held(base, name, tensors, sources, builder.device)
+        if made is not None and made.rows is not None:
+            return [base, replace(made, rows=replace(made.rows, base=base.expected.name))]
+    return []
+
+
+# ---- torch's trial
+
+
+def _held(
+    whole: InputSet, name: str, tensors: Sequence[Tensor], sources: tuple[int, ...], device: str
+) -> InputSet | None:
+    """A set whose rows are those of another one; None if torch's answers to them are others."""
+    layout = lay_out(tensors)
+    given = answer(whole.call, layout, whole.context, device, mutated=whole.mutated)
+    real = [as_real(tensor) for tensor in given]
+    assert whole.rows is not None
+    rows = whole.rows
+    numbers = tuple(index for index in rows.outputs if real[index].shape[rows.axis] == len(sources))
+    if not numbers:
+        return None
+    trial = replace(rows, sources=sources, outputs=numbers)
+    returned = len(given) - len(whole.mutated)
+    metas = [dense_meta(tensor, index) for index, tensor in enumerate(given)]
+    expected = _chosen(whole.expected, trial)
+    outputs = tuple(
+        _laid_out(output, given[output.index], metas[output.index], own=output.index < returned)
+        for output in expected.outputs
+    )
+    expected = replace(
+        expected.looser(_LOOSER, rms_times=_LOOSER),
+        name=name,
+        outputs=outputs,
+        arguments=tensors_by_name(whole.call, rebuild(layout.metas, layout.spans, device)),
+    )
+    made = replace(
+        whole, layout=layout, outputs=tuple(metas[:returned]), expected=expected, probe=NAME, rows=trial
+    )
+    own = own_rows(made, real)
+    if not accepts(expected, own, Tolerance()):
+        return None
+    same = all(
+        not bool(_bits_differ(tensor, output.answer, trial.axis).any())
+        for tensor, output in zip(own, outputs, strict=True)
+    )
+    answered = tuple(
+        replace(output, answer=tensor.contiguous()) for tensor, output in zip(own, outputs, strict=True)
+    )
+    return replace(
+        made, expected=replace(expected, outputs=answered), rows=replace(trial, torch_keeps_bits=same)
+    )
+
+
+def _of_all(whole: InputSet, axis: int, size: int) -> InputSet:
+    """A set with all of its rows: those of outputs that hold values, since of equal ones any position may be right."""
+    numbers = tuple(
+        output.index
+        for output in whole.expected.outputs
+        if output.indices is None
+        and len(output.shape) - output.complex >= max(1, -axis)
+        and output.shape[axis] == size
+    )
+    count = len(whole.expected.outputs)
+    rows = RowTrial(axis=axis, sources=tuple(range(size)), outputs=numbers, count=count)
+    return replace(whole, rows=rows, expected=_chosen(whole.expected, rows))
+
+
+def _laid_out(output: ExpectedOutput, given: Tensor, meta: TensorMeta, *, own: bool) -> ExpectedOutput:
+    """An output with the strides that torch's answer to the set has."""
+    stride = meta.stride if own else tuple(given.stride())
+    pairs = [
+        (*(2 * step for step in one), 1) if given.is_complex() else one for one in (stride, given.stride())
+    ]
+    return replace(output, stride=tuple(pairs[0]), own_stride=tuple(pairs[1]))
+
+
+def _chosen(expected: ExpectedSet, trial: RowTrial) -> ExpectedSet:
+    """What is expected of rows that are those of a set; at positions that are not compared stands any."""
+    outputs = tuple(
+        _chosen_rows(output, trial) for output in expected.outputs if output.index in trial.outputs
+    )
+    return replace(expected, outputs=outputs)
+
+
+def _chosen_rows(output: ExpectedOutput, trial: RowTrial) -> ExpectedOutput:
+    if trial.sources == tuple(range(output.answer.shape[trial.axis])):
+        return output
+    chosen = torch.tensor([max(0, row) for row in trial.sources], device=output.answer.device)
+
+    def of(tensor: Tensor) -> Tensor:
+        return tensor.reshape(output.answer.shape).index_select(trial.axis, chosen)
+
+    picked, scale = of(output.answer), output.scale
+    if scale is not None:
+        scale = replace(scale, reference=of(scale.reference).reshape(-1), unit=of(scale.unit).reshape(-1))
+    return replace(output, answer=picked, scale=scale, shape=tuple(picked.shape))
+
+
+# ---- judging
+
+
+def own_rows(input_set: InputSet, got: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs that have rows, with torch's answer where a row is not compared; as they are where their number is wrong."""
+    trial = input_set.rows
+    if trial is None or len(got) != trial.count:
+        return list(got)
+    own = []
+    foreign = torch.tensor([row < 0 for row in trial.sources])
+    for output in input_set.expected.outputs:
+        tensor = got[output.index]
+        if (
+            bool(foreign.any())
+            and tensor.shape == output.answer.shape
+            and tensor.dtype == output.answer.dtype
+        ):
+            tensor = tensor.clone()
+            view = tensor.movedim(trial.axis, 0)
+            view[foreign] = output.answer.movedim(trial.axis, 0)[foreign]
+        own.append(tensor)
+    return own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedRows:
+    """Rows of a set whose bits a kernel gave otherwise in the set before."""
+
+    inputs: InputSet
+    """The set."""
+    changed: int
+    """Rows that changed."""
+    compared: int
+    """Rows that were compared."""
+    greatest: float
+    """How far they changed at most; infinite where one became NaN."""
+    first: int
+    """Position of the first."""
+
+    @property
+    def words(self) -> str:
+        """How many changed, and by how much."""
+        return f"{self.changed} of {counted(self.compared, 'row')}, by up to {self.greatest:.3g}"
+
+
+def changed_rows(answered: Sequence[tuple[InputSet, Sequence[Tensor]]]) -> Iterator[ChangedRows]:
+    """The sets on which a kernel gave rows other bits than before.
+
+    Args:
+        answered: the sets of this probe that it answered, in order, and `own_rows` of each answer.
+    """
+    names = {input_set.expected.name: (input_set, got) for input_set, got in answered}
+    batches = [pair for pair in answered if pair[0].rows is not None and not pair[0].rows.base]
+    for input_set, got in answered:
+        trial = input_set.rows
+        if trial is None:
+            continue
+        base = names.get(trial.base) if trial.base else (batches[0] if trial.axis == 0 and batches else None)
+        if base is None or base[0] is input_set or base[0].rows is None or len(base[1]) != len(got):
+            continue
+        where = {row: position for position, row in enumerate(base[0].rows.sources)}
+        if trial.base:
+            where = dict(enumerate(range(len(trial.sources))))
+        pairs = [(where[row], position) for position, row in enumerate(trial.sources) if row in where]
+        if pairs:
+            change = _change(input_set, base[1], got, pairs, trial.axis)
+            if change.changed:
+                yield change
+
+
+def _change(
+    input_set: InputSet,
+    before: Sequence[Tensor],
+    after: Sequence[Tensor],
+    pairs: Sequence[tuple[int, int]],
+    axis: int,
+) -> ChangedRows:
+    old, new = (torch.tensor(positions) for positions in zip(*pairs, strict=True))
+    changed = torch.zeros(len(pairs), dtype=torch.bool)
+    greatest = 0.0
+    for one, other in zip(before, after, strict=True):
+        first = one.index_select(axis, old.to(one.device))
+        second = other.index_select(axis, new.to(other.device))
+        if first.shape != second.shape or first.dtype != second.dtype:
+            continue
+        differs = _bits_differ(first, second, axis).cpu()
+        changed |= differs
+        if bool(differs.any()):
+            distance = (first.to(torch.float64) - second.to(torch.float64)).abs()
+            greatest = max(greatest, float(distance.nan_to_num(nan=torch.inf).max()))
+    return ChangedRows(
+        inputs=input_set,
+        changed=int(changed.sum()),
+        compared=len(pairs),
+        greatest=greatest,
+        first=int(new[changed][0]) if bool(changed.any()) else 0,
+    )
+
+
+def _bits_differ(first: Tensor, second: Tensor, axis: int) -> Tensor:
+    """Which rows differ in any bit."""
+    rows = [tensor.movedim(axis, 0).contiguous() for tensor in (first, second)]
+    if not first.numel():
+        return torch.zeros(rows[0].shape[0], dtype=torch.bool)
+    flat = [tensor.reshape(len(tensor), -1).view(torch.uint8) for tensor in rows]
+    return (flat[0] != flat[1]).any(-1)
