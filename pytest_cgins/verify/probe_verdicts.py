@@ -209,7 +209,13 @@ class ProbeResults:
         for change in invariance.changed_rows(answered):
             trial, on = change.inputs.rows, inputs_phrase(change.inputs.expected.name)
             assert trial is not None
-            strict = self.repeatability.kind == "exact" and trial.torch_keeps_bits
+            finite = not change.inputs.expected.name.endswith(invariance.INFINITE)
+            strict = (
+                finite
+                and trial.torch_keeps_bits
+                and self.repeatability.kind == "exact"
+                and change.greatest > 0
+            )
             claimed = invariance.CLAIM in self.claims
             if trial.base and (strict or claimed):
                 held = "torch's keep theirs" if trial.torch_keeps_bits else "its entry claims batch_invariant"

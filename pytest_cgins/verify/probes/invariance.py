@@ -3,9 +3,10 @@
 Rows are drawn once, and come again alone, in other batches, at other positions and in another order; then beside rows of NaN,
 infinity and huge numbers. Keys that a mask or causality excludes are made huge.
 
-Each must be within the tolerance that all rows had together. Where only the content of other rows changed, a kernel whose rows
-are independent has no reason to give other bits: where torch gives the same ones, so must it. Where the batch changed, tiles, tails
-and splits may change honestly: bits count where the kernel claims `batch_invariant`, and are told elsewhere.
+Each must be within the tolerance that all rows had together. Where only the content of other rows changed, to finite numbers, a
+kernel whose rows are independent has no reason to give others: where torch gives the same bits, so must it. A test whether
+all numbers are finite may choose another path. Where the batch changed, tiles, tails and splits may change honestly: bits
+count where the kernel claims `batch_invariant`, and are told elsewhere.
 
 That rows are independent is not taken from the op's name alone: torch runs every set, and where its own answers depend on
 the batch there is none. A path that is taken only for more rows than are tried is not seen.
@@ -13,10 +14,12 @@ the batch there is none. A path that is taken only for more rows than are tried 
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -32,7 +35,6 @@ from pytest_cgins.verify import inputs
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.expected import ExpectedOutput, as_real
 from pytest_cgins.verify.input_sets import (
-    REFUSALS,
     InputSet,
     RowTrial,
     dense_meta,
@@ -43,17 +45,17 @@ from pytest_cgins.verify.semantics import op_word
 from pytest_cgins.verify.size_groups import resized
 from pytest_cgins.verify.size_search import FEW_ROWS, ProbedCall, SizeSearch
 
+T = TypeVar("T")
+
 NAME = "invariance"
 CLAIM = "batch_invariant"
 """What a kernel claims whose bits must not depend on the batch."""
 BATCHES = (257, 65, 17, 5, 3)
 """Rows of the largest batch: the first that memory allows. Kernels change their ways at 16, 32, 64 and 256 rows."""
-SMALLER = (256, 128, 17, 2, 1)
-"""Rows of the other batches."""
 MOST_BYTES, MOST_BYTES_OF_GPU = 4 << 20, 32 << 20
 """Arguments and outputs of the largest batch."""
-NOT_FINITE = "NaN and infinity"
-HUGE = "huge numbers"
+NOT_FINITE, INFINITE, HUGE = "NaN and infinity", "infinity", "huge numbers"
+"""What other rows hold; nobody says what an op that chooses among elements makes of NaN."""
 _LOOSER = 4.0
 """Limits of all sets but the first, as a multiple of those of all rows together: one row errs more than many do."""
 _FILLS = (2.0**60, 2.0**30, 2.0**12)
@@ -64,9 +66,21 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     """The sets of batches, of other rows' content, and of excluded keys; or none and why."""
     if probed_call.builder.random:
         return [], "the op's outputs are random"
-    rows, why = _row_sets(probed_call, key)
-    keys = _key_sets(probed_call, key)
+    of_rows, refusal = _attempt(partial(_row_sets, probed_call, key))
+    of_keys, _ = _attempt(partial(_key_sets, probed_call, key))
+    rows, why = of_rows or ([], f"torch refuses the batches ({refusal})")
+    keys = of_keys or []
     return [*rows, *keys], "" if rows or keys else why
+
+
+def _attempt(make: Callable[[], T]) -> tuple[T | None, str]:
+    """What is made, or None and what the op raised: one of a user may refuse by any exception."""
+    try:
+        return make(), ""
+    except Exception as error:
+        if stops_device(error):
+            raise
+        return None, (str(error).splitlines() or [type(error).__name__])[0]
 
 
 # ---- rows of a batch
@@ -102,71 +116,57 @@ class _Batch:
 
     def part(self, rows: Sequence[int]) -> list[Tensor]:
         """The arguments with some rows alone, in this order, laid out as the recorded ones are."""
-        metas = lay_out(self.tensors, copy=False).metas
-        chosen = torch.tensor(rows)
+        metas, chosen = lay_out(self.tensors, copy=False).metas, torch.tensor(rows)
         picked = [
             tensor.index_select(0, chosen) if index in self.batched else tensor
             for index, tensor in enumerate(self.tensors)
         ]
-        long = [
-            torch.cat([tensor, tensor.new_zeros(meta.shape[0] - len(rows), *meta.shape[1:])])
-            if index in self.batched
-            else tensor
-            for index, (tensor, meta) in enumerate(zip(picked, metas, strict=True))
-        ]
-        shapes = [tuple(tensor.shape) for tensor in picked]
-        return resized(long, metas, shapes, {}, self.probed_call.semantics)
+        return resized(
+            picked, metas, [tuple(tensor.shape) for tensor in picked], {}, self.probed_call.semantics
+        )
 
     def beside(self, rows: Sequence[int], foreign: Sequence[int], content: str) -> list[Tensor] | None:
         """The same with something else in the rows at some positions; None where no argument could hold it."""
         tensors, semantics = self.part(rows), self.probed_call.semantics
-        filled = False
-        for index in self.batched:
-            meta, tensor = lay_out(tensors, copy=False).metas[index], tensors[index]
-            if semantics.role(index, meta) == "data" and tensor.is_floating_point():
-                filled = True
-                for number, position in enumerate(foreign):
-                    fills = _fills(tensor.dtype, content)
-                    tensor[position] = fills[number % len(fills)]
-        return tensors if filled else None
-
-
-def _fills(dtype: torch.dtype, content: str) -> tuple[float, ...]:
-    half = torch.finfo(dtype).max / 2
-    if content == HUGE:
-        return half, -half, 2.0**14
-    return torch.nan, torch.inf, -torch.inf
+        metas = lay_out(tensors, copy=False).metas
+        data = [
+            tensors[index]
+            for index in self.batched
+            if semantics.role(index, metas[index]) == "data" and tensors[index].is_floating_point()
+        ]
+        for tensor in data:
+            half = torch.finfo(tensor.dtype).max / 2
+            fills = {
+                HUGE: (half, -half, 2.0**14),
+                INFINITE: (torch.inf, -torch.inf),
+                NOT_FINITE: (torch.nan, torch.inf, -torch.inf),
+            }[content]
+            for number, position in enumerate(foreign):
+                tensor[position] = fills[number % len(fills)]
+        return tensors if data else None
 
 
 def _row_sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     batch, why = _batch(probed_call, key)
     if batch is None:
         return [], why
+    whole = batch.all_rows
+    if whole.expected.arrangement is not None:
+        return [], "several answers are right as a whole"
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
-    try:
-        whole = batch.all_rows
-        if whole.expected.arrangement is not None:
-            return [], "several answers are right as a whole"
-        plan = [*_plan(batch.size, draw, same=probed_call.recorded_sizes_only)]
-        parts = [
-            _held(whole, f"{counted(len(rows), 'row')}{how}", batch.part(rows), tuple(rows), batch.device)
-            for how, rows in plan
-        ]
-    except REFUSALS as error:
-        if stops_device(error):
-            raise
-        return [], f"torch refuses the batches ({(str(error).splitlines() or [''])[0]})"
-    smaller = [part for part in parts if part is not None]
-    if len(smaller) < len(parts):
-        return [], "torch's own rows depend on each other, or no output has a row for each row of the inputs"
-    few = [part for part in smaller if _size(part) > 2][-1:]
-    bases = [whole, *(part for part in few if _size(part) < batch.size)]
-    beside = [each for base in bases for each in _beside_others(batch, base, draw)]
+    smaller: list[InputSet] = []
+    for how, rows in _plan(batch.size, draw, same=probed_call.recorded_sizes_only):
+        name = f"{counted(len(rows), 'row')}{how}"
+        held = _held(whole, name, batch.part(rows), tuple(rows), batch.device)
+        if held is None:
+            return (
+                [],
+                "torch's own rows depend on each other, or no output has a row for each row of the inputs",
+            )
+        smaller.append(held)
+    few = [each for each in smaller if each.rows and 2 < len(each.rows.sources) < batch.size][-1:]
+    beside = [each for base in (whole, *few) for each in _beside_others(batch, base, draw)]
     return [whole, *smaller, *beside], ""
-
-
-def _size(input_set: InputSet) -> int:
-    return len(input_set.rows.sources) if input_set.rows is not None else 0
 
 
 def _batch(probed_call: ProbedCall, key: str) -> tuple[_Batch | None, str]:
@@ -177,46 +177,36 @@ def _batch(probed_call: ProbedCall, key: str) -> tuple[_Batch | None, str]:
     batched = next(iter(places.batches(semantics)), [])
     if places.are_tied or not batched:
         return None, "no argument has a first dimension that may change"
-    first = places.metas[batched[0]]
-    if 0 not in semantics.lanes(builder.call, batched[0], first.shape):
+    first = places.metas[batched[0]].shape
+    if 0 not in semantics.lanes(builder.call, batched[0], first):
         return None, "the op's rows do not lie side by side along the first dimension"
-    now, most = first.shape[0], MOST_BYTES_OF_GPU if device_of(builder.device).is_accelerator else MOST_BYTES
-    if probed_call.recorded_sizes_only or places.is_offset(now):
-        sizes: Sequence[int] = (now,) if now > 1 else ()
-        narrowed: Sequence[dict[int, int]] = ({},)
-    else:
-        sizes = [size for size in BATCHES if size <= FEW_ROWS or not probed_call.interpreted]
-        narrowed = ({}, dict(search.small))
-    for size in sizes:
-        for moves in narrowed:
-            shapes = [
-                (size, *shape[1:]) if index in batched else shape
-                for index, shape in enumerate(
-                    places.shape(index, moves) for index in range(len(places.metas))
-                )
-            ]
-            if _nbytes(probed_call, shapes, size / max(1, now)) <= most:
-                tensors = resized(probed_call.recorded, places.metas, shapes, moves, semantics)
-                call = places.call(builder.call, moves)
-                drawn = inputs.fresh(call, tensors, f"{key}/{NAME}", semantics.declared)
-                return _Batch(
-                    probed_call=probed_call, tensors=drawn, batched=batched, size=size, call=call
-                ), ""
-    return (
-        None,
-        "no batch of several rows is small enough" if sizes else "the recorded batch has a single row",
-    )
-
-
-def _nbytes(probed_call: ProbedCall, shapes: Sequence[tuple[int, ...]], times: float) -> float:
-    """Bytes of the arguments, and of outputs that grow with the batch."""
-    arguments = sum(
-        tensor.element_size() * torch.Size(shape).numel()
-        for tensor, shape in zip(probed_call.recorded, shapes, strict=True)
-    )
-    before = sum(tensor.nbytes for tensor in probed_call.recorded)
+    as_recorded = probed_call.recorded_sizes_only or places.is_offset(first[0])
+    if as_recorded and first[0] < 2:
+        return None, "the recorded batch has a single row"
+    sizes = [size for size in BATCHES if size <= FEW_ROWS or not probed_call.interpreted]
+    most = MOST_BYTES_OF_GPU if device_of(builder.device).is_accelerator else MOST_BYTES
     given = sum(output.answer.nbytes for output in probed_call.reference_set.expected.outputs)
-    return arguments + given * min(times, arguments / max(1, before))
+    given_of_each = given / max(1, sum(tensor.nbytes for tensor in probed_call.recorded))
+    for size in [first[0]] if as_recorded else sizes:
+        for moves in ({},) if as_recorded else ({}, search.small):
+            shapes = [places.shape(index, moves) for index in range(len(places.metas))]
+            for index in batched:
+                shapes[index] = (size, *shapes[index][1:])
+            tensors = [
+                tensor.element_size() * math.prod(shape)
+                for tensor, shape in zip(probed_call.recorded, shapes, strict=True)
+            ]
+            if sum(tensors) * (1 + given_of_each) > most:
+                continue
+            call = places.call(builder.call, moves)
+            drawn = inputs.fresh(
+                call,
+                resized(probed_call.recorded, places.metas, shapes, moves, semantics),
+                f"{key}/{NAME}",
+                semantics.declared,
+            )
+            return _Batch(probed_call=probed_call, tensors=drawn, batched=batched, size=size, call=call), ""
+    return None, "no batch of several rows is small enough"
 
 
 def _plan(size: int, draw: random.Random, *, same: bool) -> Iterator[tuple[str, list[int]]]:
@@ -224,30 +214,26 @@ def _plan(size: int, draw: random.Random, *, same: bool) -> Iterator[tuple[str, 
     order = list(range(size))
     draw.shuffle(order)
     yield " in another order", order
-    for smaller in () if same else SMALLER:
-        # One more than the batch is, so that all positions move; a drawn size, so that no kernel knows it.
-        count = draw.randint(33, smaller) if smaller == 128 else smaller
+    # A drawn size, so that no kernel is right for those that are tried and for no others.
+    for count in () if same else (256, draw.randint(33, 128), 17, 2, 1):
         if count < size:
-            yield f" of {size}", order[-count:] if smaller != SMALLER[0] else list(range(size - count, size))
+            yield f" of {size}", list(range(size - count, size)) if count == 256 else order[-count:]
 
 
 def _beside_others(batch: _Batch, base: InputSet, draw: random.Random) -> Iterator[InputSet]:
     """Sets in which half of a set's rows hold NaN, infinity or huge numbers, as far as torch keeps the others."""
     rows = base.rows.sources if base.rows is not None else ()
-    for content in (NOT_FINITE, HUGE) if len(rows) > 1 else ():
+    semantics = batch.probed_call.semantics
+    positions = any("int" in meta.dtype for meta in base.outputs)
+    chooses = positions or (semantics.chooses and not semantics.entry.nan_wins)
+    for content in (INFINITE if chooses else NOT_FINITE, HUGE):
         foreign = draw.sample(range(len(rows)), len(rows) // 2)
         tensors = batch.beside(rows, foreign, content)
         if tensors is None:
             return
         sources = tuple(-1 if position in foreign else position for position in range(len(rows)))
-        try:
-            held = _held(
-                base, f"{counted(len(rows), 'row')} beside {content}", tensors, sources, batch.device
-            )
-        except REFUSALS as error:
-            if stops_device(error):
-                raise
-            continue
+        name = f"{counted(len(rows), 'row')} beside {content}"
+        held, _ = _attempt(partial(_held, base, name, tensors, sources, batch.device))
         if held is not None and held.rows is not None:
             yield replace(held, rows=replace(held.rows, base=base.expected.name))
 
@@ -256,48 +242,37 @@ def _beside_others(batch: _Batch, base: InputSet, draw: random.Random) -> Iterat
 
 
 def _key_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
-    """Attention whose excluded keys are as they were, and huge."""
+    """Torch's attention whose excluded keys are as they were, and huge."""
     small = probed_call.reference_set if probed_call.recorded_sizes_only else probed_call.small
-    numbers = {
-        argument.name: int(argument.value.value or 0)
-        for argument in small.call.arguments
-        if argument.value.kind == "tensor"
-    }
-    causal = any(one.name == "is_causal" and one.value.value is True for one in small.call.arguments)
-    known = op_word(small.call) == "scaled_dot_product_attention" and {"query", "key", "value"} <= set(
-        numbers
-    )
-    if not known or not small.call.op.startswith("torch.") or not (causal or "attn_mask" in numbers):
+    given = {argument.name: argument.value for argument in small.call.arguments}
+    causal = "is_causal" in given and given["is_causal"].value is True
+    masked = "attn_mask" in given and given["attn_mask"].kind == "tensor"
+    named = small.call.op.startswith("torch.") and op_word(small.call) == "scaled_dot_product_attention"
+    if not named or not (causal or masked):
         return []
-    tensors, builder = small.tensors(), probed_call.builder
-    keys, queries = tensors[numbers["key"]].shape[-2], tensors[numbers["query"]].shape[-2]
-    draw = random.Random(seed_of(f"{key}/{NAME}/keys"))  # noqa: S311
-    if keys < 2 or (causal and queries < 2):
+    tensors, device = small.tensors(), probed_call.builder.device
+    query, *filled = (tensors[int(given[name].value or 0)] for name in ("query", "key", "value"))
+    queries, keys = query.shape[-2], filled[0].shape[-2]
+    if min(queries, keys) < 2:
         return []
     if causal:
-        excluded = [*range(max(1, min(keys, queries) // 2), keys)]
-        seeing = min(keys, queries) // 2
+        seeing = min(queries, keys) // 2
+        excluded = [*range(seeing, keys)]
     else:
-        excluded = sorted(draw.sample(range(1, keys), max(1, (keys - 1) // 3)))
-        seeing = queries
-        mask = tensors[numbers["attn_mask"]]
-        if mask.shape[-1] != keys or 0 in mask.stride():
-            return []
+        draw = random.Random(seed_of(f"{key}/{NAME}/keys"))  # noqa: S311
+        seeing, excluded = queries, sorted(draw.sample(range(1, keys), max(1, keys // 3)))
+        mask = tensors[int(given["attn_mask"].value or 0)]
         mask[..., excluded] = False if mask.dtype == torch.bool else -torch.inf
         mask[..., 0] = True if mask.dtype == torch.bool else 0
-    base = builder.make(f"{len(excluded)} keys excluded", tensors, probe=NAME, call=small.call)
+    base = probed_call.builder.make(f"{len(excluded)} keys excluded", tensors, probe=NAME, call=small.call)
     base = _of_all(replace(base, expected=base.expected.looser(_LOOSER)), -2, queries)
-    for fill in _FILLS:
-        for name in ("key", "value"):
-            for number, position in enumerate(excluded):
-                tensors[numbers[name]][..., position, :] = fill if number % 2 else -fill
-        if not all(bool(tensor.isfinite().all()) for tensor in tensors[:3]):
-            continue
-        sources = tuple(query if query < seeing else -1 for query in range(queries))
-        name = f"{len(excluded)} excluded keys huge"
-        made = _held(base, name, tensors, sources, builder.device)
-        if made is not None and made.rows is not None:
-            return [base, replace(made, rows=replace(made.rows, base=base.expected.name))]
+    sources = tuple(row if row < seeing else -1 for row in range(queries))
+    for fill in (fill for fill in _FILLS if fill < torch.finfo(query.dtype).max):
+        for tensor in filled:
+            tensor[..., excluded[::2], :], tensor[..., excluded[1::2], :] = fill, -fill
+        held = _held(base, f"{len(excluded)} excluded keys huge", tensors, sources, device)
+        if held is not None and held.rows is not None:
+            return [base, replace(held, rows=replace(held.rows, base=base.expected.name))]
     return []
 
 
@@ -429,8 +404,6 @@ class ChangedRows:
     """Rows that were compared."""
     greatest: float
     """How far they changed at most; infinite where one became NaN."""
-    first: int
-    """Position of the first."""
 
     @property
     def words(self) -> str:
@@ -488,7 +461,6 @@ def _change(
         changed=int(changed.sum()),
         compared=len(pairs),
         greatest=greatest,
-        first=int(new[changed][0]) if bool(changed.any()) else 0,
     )
 
 
