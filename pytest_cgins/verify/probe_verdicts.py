@@ -349,8 +349,8 @@ def _fails_on_nothing(input_set: InputSet, error: RaisedError) -> bool:
 def _reason(input_set: InputSet, check: Check | None = None) -> Reason | None:
     if input_set.probe == layouts.NAME and layouts.claim_of(input_set) == layouts.MISALIGNED:
         return Reason.ALIGNMENT_DEPENDENT
-    if input_set.rows is not None and input_set.rows.base:
-        return Reason.ROW_LEAK
+    if input_set.rows is not None:
+        return Reason.ROW_LEAK if input_set.rows.base else Reason.BATCH_VARIANT
     if input_set.probe == special_values.NAME and check is not None and check.reason in _PATTERNS[:2]:
         return check.reason
     return None

@@ -94,6 +94,10 @@ WRONG: dict[str, tuple[Callable[[], object], str, Kernel, Reason, str]] = {
         lambda: functional.relu(normal(5, 77)), RELU, without_last_of_a_tile, Reason.BATCH_VARIANT, "256 rows of 257",
     ),
     "a row alone": (linear, LINEAR, one_row_without_bias, Reason.BATCH_VARIANT, "1 row of 257"),
+    "more than 256 rows": (
+        lambda: functional.relu(normal(5, 77)), RELU, lambda tensors: [tensors[0].relu() + (len(tensors[0]) > 256)],
+        Reason.BATCH_VARIANT, "inputs with 257 rows",
+    ),
     "a mask that adds": (
         masked, ATTENTION, lambda tensors: finite_mask(tensors, tensors[3]), Reason.ROW_LEAK, "excluded keys huge",
     ),
