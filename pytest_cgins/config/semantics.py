@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pytest_cgins.config import document
+from pytest_cgins.config.coupled import Coupling, arguments_of, couplings
 from pytest_cgins.config.document import Reader, Section, Value, one_of
 from pytest_cgins.core.errors import ConfigError
 
@@ -75,17 +76,25 @@ class Declared:
     come first, then the mutated arguments."""
     indices: Annotated[tuple[IndexOutput, ...], _index_outputs, "outputs"] = ()
     """Outputs that hold positions in an argument, numbered likewise."""
+    coupled: Annotated[tuple[Coupling, ...], couplings] = ()
+    """Arguments that belong together."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The arguments that it names."""
         named = [entry[0] for part in (self.roles, self.domain, self.rows, self.fixed) for entry in part]
+        named += [name for coupling in self.coupled for name in arguments_of(coupling)]
         return tuple(dict.fromkeys((*named, *self.mutated, *(index.into for index in self.indices))))
 
     @property
     def _numbers(self) -> set[int]:
         """The outputs that it describes."""
         return {*(output[0] for output in self.outputs), *(index.number for index in self.indices)}
+
+    @property
+    def _coupled(self) -> set[str]:
+        """The arguments that it says are coupled."""
+        return {coupling.argument for coupling in self.coupled}
 
     def __or__(self, other: Declared) -> Declared:
         """Both, where this one comes first."""
@@ -98,11 +107,12 @@ class Declared:
             mutated=tuple(dict.fromkeys((*self.mutated, *other.mutated))),
             outputs=(*self.outputs, *(output for output in other.outputs if output[0] not in self._numbers)),
             indices=(*self.indices, *(index for index in other.indices if index.number not in self._numbers)),
+            coupled=(*self.coupled, *(one for one in other.coupled if one.argument not in self._coupled)),
         )
 
 
 def semantics(value: Value) -> Declared:
-    """`semantics: {kind, roles, domain, rows, fixed, mutated, outputs}` of a kernel.
+    """`semantics: {kind, roles, domain, rows, fixed, mutated, outputs, coupled}` of a kernel.
 
     Raises:
         ConfigError: with the line.

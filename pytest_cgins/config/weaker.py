@@ -107,7 +107,7 @@ RULES: Mapping[type, Mapping[str, Rule | None]] = {
     DeclaredWork: {"nbytes": neutral, "flops": neutral},
     ProbeException: {"probe": neutral, "reason": neutral, "line": neutral},
     Declared: dict.fromkeys(
-        ("kind", "roles", "domain", "rows", "fixed", "mutated", "outputs", "indices"), changed
+        ("kind", "roles", "domain", "rows", "fixed", "mutated", "outputs", "indices", "coupled"), changed
     ),
     LlmSettings: {
         # Where prompts go, with which key, and what that may cost.

@@ -25,6 +25,8 @@ TABLES = frozenset({"cos", "sin", "freqs_cis", "sorted_sequence", "boundaries"})
 """Parameters whose values depend on each other: of angles of rotary positions the second half of a row often repeats
 the first, and kernels read one half; what is searched must be in order."""
 
+_ROW = 5
+"""Numbers of which a row must have as many, to be in order for a reason."""
 _PARAMETERS = frozenset({"weight", "bias", "gamma", "beta", "scale", "running_mean", "running_var"})
 
 
@@ -121,7 +123,7 @@ def _keeps_bytes(tensor: torch.Tensor, statistics: Statistics, nbytes: int) -> b
     if nbytes > SMALL:
         return False
     two_valued = statistics.minimum < statistics.maximum and tensor.numel() > 2 and _has_two_values(tensor)
-    return statistics.nan > 0 or two_valued
+    return statistics.nan > 0 or two_valued or _rises(tensor)
 
 
 def _is_arranged(tensor: torch.Tensor) -> bool:
@@ -131,6 +133,13 @@ def _is_arranged(tensor: torch.Tensor) -> bool:
     flat = tensor.detach().reshape(-1)
     ordered = flat.sort().values
     return torch.equal(flat, ordered) or bool((ordered[1:] != ordered[:-1]).all())
+
+
+def _rises(tensor: torch.Tensor) -> bool:
+    """Whether real numbers never fall along the last axis, as those that are searched: others in their place would."""
+    if not tensor.is_floating_point() or not tensor.ndim or tensor.shape[-1] < _ROW:
+        return False
+    return bool((tensor.diff(dim=-1) >= 0).all()) and bool((tensor[..., 0] < tensor[..., -1]).all())
 
 
 def _has_two_values(tensor: torch.Tensor) -> bool:

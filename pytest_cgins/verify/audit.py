@@ -39,6 +39,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Declared, IndexOutput, Tolerance
+from pytest_cgins.config.coupled import yaml_of
 from pytest_cgins.core.bitwise import equal
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import RandomOp
@@ -48,6 +49,7 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.verify import inputs, semantics
 from pytest_cgins.verify.compare import accepts
+from pytest_cgins.verify.coupled import inferred
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.forgery_check import FORGERIES
 from pytest_cgins.verify.forgery_check import Forgery as PowerForgery
@@ -138,6 +140,8 @@ class TraceAudit(Document):
     """The kernel of cgins.yaml at whose tolerance this holds; "" if none replaces the op."""
     proposed: tuple[str, ...] = ()
     """What to write in cgins.yaml of outputs that hold positions, so that any of equal values is right."""
+    coupled: tuple[str, ...] = ()
+    """What to write there of arguments that look as if they belonged together, so that fresh inputs draw them, too."""
 
     @property
     def weak(self) -> bool:
@@ -197,6 +201,9 @@ def audit(
         notes=(*prepared.notes, *(() if auditor.compares else (EMPTY,))),
         kernel=kernel,
         proposed=tuple(auditor.proposed()),
+        coupled=tuple(map(yaml_of, inferred(prepared.semantics, trace.call, prepared.sets[0].tensors())))
+        if trace.gold is not None
+        else (),
     )
 
 
@@ -219,8 +226,12 @@ class _Auditor:
             for number in range(SEEDS if self._has_fresh else 0)
         ]
         two = [rebuild(draw.metas, draw.spans, "cpu") for draw in self._draws[:2]]
-        self._drawn = [index for index, pair in enumerate(zip(*two, strict=True)) if not equal(*pair)]
-        """Arguments whose content differs from draw to draw."""
+        self._drawn = [
+            index
+            for index, pair in enumerate(zip(*two, strict=True))
+            if not equal(*pair) and self._role(index) != "keep"
+        ]
+        """Arguments whose content differs from draw to draw, but for those that go with others."""
 
     # ---- the filters ----------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Inputs that a kernel has not seen: fresh ones, and the edge rows of its op.
 
-Both keep the shapes, strides and aliases of the recorded call, its masks, indices and scalars, and
-replace all other floating-point content. They depend on the seed of the session and the trace alone,
+Both keep the shapes, strides and aliases of the recorded call, its masks, scalars and those indices that nobody
+says what belongs to, and replace all other floating-point content. They depend on the seed of the session and the trace alone,
 and are the same on every host.
 """
 
@@ -19,6 +19,7 @@ from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.layout import Layout, lay_out, rebuild
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, standard_normal
+from pytest_cgins.verify import coupled
 from pytest_cgins.verify.semantics import Semantics, semantics_for
 
 # Exponents of the row scales. In fp16 products of two inputs at the upper end must stay below 65504.
@@ -53,7 +54,25 @@ def fresh(
         exponents = ((torch.arange(steps) * 5 + top) % steps - top).to(torch.float64)
         wide = _wide(tensor) * torch.exp2(exponents)[lanes % steps]
         tensor.copy_(_in_range(_legal(semantics, index, wide, recorded[index]), tensor.dtype))
+    coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled")
     return tensors
+
+
+def coupled_edge(
+    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared, number: int
+) -> tuple[str, list[Tensor]]:
+    """Fresh inputs whose arguments that belong together go to an edge, and what is at it, in words.
+
+    Args:
+        call: the recorded call.
+        recorded: its argument tensors, on the CPU; left as they are.
+        key: seed of the session and name of the trace.
+        declared: what the user says of the op.
+        number: of the edge, below `coupled.edge_count`.
+    """
+    semantics, key = semantics_for(call, declared), f"{key}/edge {number}"
+    tensors = fresh(call, recorded, key, declared)
+    return coupled.draw(semantics, call, tensors, recorded, key, edge=number), tensors
 
 
 def edge(
@@ -90,6 +109,7 @@ def edge(
         tensor.copy_(_in_range(legal, tensor.dtype))
     if semantics.kind == "norm" and semantics.eps:
         _shrink_variances(semantics, tensors)
+    coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled edge")
     return tensors
 
 

@@ -28,6 +28,7 @@ from pytest_cgins.packs.ops import declared_of
 from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.packs.replay import load_inputs, recording_device
 from pytest_cgins.verify import (
+    coupled,
     forgery_check,
     inputs,
     probe_inputs,
@@ -310,7 +311,33 @@ def _drawn_sets(  # noqa: PLR0917
         else:
             sets += drawn
         notes += told
-    return sets, notes
+    edges, told = _coupled_edges(builder, semantics, recorded, key, options)
+    return [*sets, *edges], [*notes, *told]
+
+
+def _coupled_edges(
+    builder: InputSetBuilder,
+    semantics: Semantics,
+    recorded: Sequence[Tensor],
+    key: str,
+    options: PrepareOptions,
+) -> tuple[list[InputSet], list[str]]:
+    """The sets in which arguments that belong together go to their edges, and what is to be said of them."""
+    call, sets, notes = builder.trace.call, dict[str, InputSet](), list[str]()
+    for number in range(0 if "coupled" in options.stopping else coupled.edge_count(semantics, call)):
+        try:
+            like, tensors = inputs.coupled_edge(call, recorded, key, builder.declared, number)
+            if like not in sets:
+                sets[like] = builder.make(like, tensors)
+        except REFUSALS as error:
+            if stops_device(error):
+                raise ReferenceStopped("coupled") from error
+            notes.append(
+                f"no inputs with edge {number} of coupled arguments: torch refuses them ({str(error).splitlines()[0]})"
+            )
+    if "coupled" in options.stopping and coupled.edge_count(semantics, call):
+        notes.append(f"no edges of coupled arguments: {probe_inputs.STOPPED}")
+    return list(sets.values()), notes
 
 
 def _draw(

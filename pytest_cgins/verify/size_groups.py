@@ -16,6 +16,7 @@ from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import OpCall, TensorMeta, Value
 from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify import inputs
+from pytest_cgins.verify.coupled import couplings_of
 from pytest_cgins.verify.inputs import is_mask
 from pytest_cgins.verify.semantics import Semantics
 
@@ -42,7 +43,9 @@ class Places:
         self.in_place = call.op.endswith("_")
         tables = {index for index, meta in enumerate(self.metas) if semantics.kept(index, meta) == "table"}
         self._state = _state(call)
-        self._offsets = _offsets(semantics, recorded, self.metas)
+        self._offsets = _offsets(
+            semantics, recorded, self.metas, {one.argument for one in couplings_of(semantics, call)}
+        )
         held = self._offsets | _sizes_of_state(call, self._state, self.metas)
         sizes: dict[int, None] = {}
         for index, meta in enumerate(self.metas):
@@ -182,11 +185,20 @@ def _moved(value: Value, moves: Moves) -> Value:
     return value
 
 
-def _offsets(semantics: Semantics, recorded: Sequence[torch.Tensor], metas: Sequence[TensorMeta]) -> set[int]:
-    """Sizes that integers of the call add up to, or end with: offsets and lengths say the same as the size."""
+def _offsets(
+    semantics: Semantics,
+    recorded: Sequence[torch.Tensor],
+    metas: Sequence[TensorMeta],
+    redrawn: Collection[str],
+) -> set[int]:
+    """Sizes that integers of the call add up to, or end with: offsets and lengths say the same as the size.
+
+    Not those that are drawn anew for each size.
+    """
     found: set[int] = set()
     for index, (tensor, meta) in enumerate(zip(recorded, metas, strict=True)):
-        known = semantics.entry.kept.get(semantics.names.get(index, "")) == "index"
+        name = semantics.names.get(index, "")
+        known = name in redrawn or semantics.entry.kept.get(name) == "index"
         if "int" in meta.dtype and tensor.numel() and not known:
             found |= {int(tensor.max()), int(tensor.sum())}
     return found

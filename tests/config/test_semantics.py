@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from pytest_cgins.config import Config, Declared, IndexOutput, declared, load
+from pytest_cgins.config.coupled import Lengths, Offsets, Routing, Sorted, yaml_of
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
 
@@ -23,7 +24,7 @@ def loaded(folder: Path, semantics: str) -> Config:
 
 def test_all_keys_are_read(tmp_path: Path) -> None:
     """Numbers, open ends, dimensions and arguments."""
-    text = '{kind: norm, roles: {x: data, i: index}, domain: {p: [0, 1.5], q: [null, -1]}, rows: {x: [0, 2]}, fixed: ["x[1]", h], mutated: [s], outputs: {1: random, 2: {random: [0, null]}, 3: {index_into: x, dim: -1}, 4: {index_into: y, dim: [1, 2], distinct: true, stable: false}}}'
+    text = '{kind: norm, roles: {x: data, i: index}, domain: {p: [0, 1.5], q: [null, -1]}, rows: {x: [0, 2]}, fixed: ["x[1]", h], mutated: [s], outputs: {1: random, 2: {random: [0, null]}, 3: {index_into: x, dim: -1}, 4: {index_into: y, dim: [1, 2], distinct: true, stable: false}}, coupled: {o: {offsets: "x[0]", most: n, last: false}, l: {lengths: "t[1]*16", sum: true}, e: sorted, r: {routing: E, weights: g}}}'
     said = loaded(tmp_path, text).kernels[0].semantics
     assert said == Declared(
         kind="norm",
@@ -37,10 +38,19 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
             IndexOutput(number=3, into="x", dims=(-1,)),
             IndexOutput(number=4, into="y", dims=(1, 2), distinct=True),
         ),
+        coupled=(
+            Offsets(argument="o", size=(("x", 0),), most=(("n", None),), last=False),
+            Lengths(argument="l", size=(("t", 1), ("16", None)), sum=True),
+            Sorted(argument="e"),
+            Routing(argument="r", size=(("E", None),), weights="g"),
+        ),
     )
     assert declared(yaml.safe_load(text)) == said
     assert documents.load_python(Declared, documents.dump_python(said)) == said
-    assert said.names == ("x", "i", "p", "q", "h", "s", "y")
+    assert said.names == ("x", "i", "p", "q", "h", "o", "n", "l", "t", "e", "r", "g", "E", "s", "y")
+    assert [declared(yaml.safe_load(yaml_of(one))["semantics"]).coupled for one in said.coupled] == [
+        (one,) for one in said.coupled
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +111,30 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         (
             "{outputs: {0: {random: [1]}}}",
             r'"random" in output 0 of .* is not two numbers\n→ write random: \[0, 1\], and null for an end',
+        ),
+        (
+            "{coupled: {o: {ofsets: 'x[0]'}}}",
+            r'6: unknown key "ofsets" in "o" in coupled of semantics of kernel "k"\n→ did you mean "offsets"\?',
+        ),
+        (
+            "{coupled: {o: {last: false}}}",
+            r'"o" in coupled of semantics of kernel "k" has no kind\n→ write one of offsets, lengths, pages',
+        ),
+        (
+            "{coupled: {o: {offsets: 'x[0]', unique: 'x[0]'}}}",
+            r'"o" in coupled of semantics of kernel "k" has offsets and unique\n→ write one of',
+        ),
+        (
+            "{coupled: {o: {offsets: 'x[-1]'}}}",
+            r'"offsets" in "o" in coupled of .* is "x\[-1\]", which is no size\n→ write a dimension of an argument',
+        ),
+        (
+            "{coupled: {o: sort}}",
+            r'"o" in coupled of semantics of kernel "k" is "sort"\n→ did you mean "sorted"\?',
+        ),
+        (
+            "{coupled: {o: {pages: 'x[0]', most: 4}}}",
+            r'unknown key "most" in "o" in coupled of semantics of kernel "k"\n→ known keys: pages',
         ),
         (
             "{fixed: x}",

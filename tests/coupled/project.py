@@ -19,6 +19,10 @@ import pytest_cgins
 KERNELS = Path(__file__).parent / "kernels"
 sys.path.append(str(KERNELS))
 WHY = {"op_callback": {"off": "it is plain torch"}}
+SPREADS = {"special_values": {"off": "it sums over all tokens, so NaN in one of them reaches others"}}
+SUMS_ALL = {
+    "expert_means_sorts", "expert_sums_as_product", "varlen_mean_as_product", "varlen_mean_of_running_sums",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +53,9 @@ OPS = {
     "last_token": Op(op="coupled_ops.last_token", coupled={"lengths": {"lengths": "x[1]"}}),
     "write_slots": Op(op="coupled_ops.write_slots", coupled={"slots": {"unique": "cache[0]"}}),
     "levels": Op(op="coupled_ops.levels", coupled={"edges": "sorted"}),
-    "segment_reduce": Op(op="torch.segment_reduce"),
+    "segment_reduce": Op(op="torch.ops.aten.segment_reduce.default"),
     "embedding_bag": Op(op="torch.nn.functional.embedding_bag"),
-    "grouped": Op(op="torch._grouped_mm"),
+    "grouped": Op(op="torch.ops.aten._grouped_mm.default"),
 }
 """By the word that the names of its kernels begin with."""
 
@@ -76,10 +80,11 @@ def run_calls() -> None:
     ops.last_token(normal(5, 9, 4), torch.tensor([3, 8, 5, 6, 4]))
     ops.write_slots(normal(20, 4), normal(6, 4), torch.arange(5, 11))
     ops.levels(normal(6, 7), torch.linspace(-2, 2, 9))
-    torch.segment_reduce(normal(24, 5), "sum", lengths=torch.full((6,), 4))
+    torch.ops.aten.segment_reduce.default(normal(24, 5), "sum", lengths=torch.full((6,), 4))
     bags = torch.randint(13, (24,), generator=generator)
     functional.embedding_bag(bags, normal(13, 5), torch.arange(0, 24, 4))
-    torch._grouped_mm(normal(24, 16), normal(4, 16, 8), torch.arange(6, 25, 6, dtype=torch.int32))
+    halves, weight = normal(24, 16).bfloat16(), normal(4, 16, 8).bfloat16()
+    torch.ops.aten._grouped_mm.default(halves, weight, torch.arange(6, 25, 6, dtype=torch.int32))
 
 
 def kernels_of(module: str) -> list[str]:
@@ -115,6 +120,6 @@ def _entry(name: str, module: str) -> dict[str, Any]:
     return {
         "op": op.op,
         **({"semantics": {"coupled": op.coupled}} if op.coupled else {}),
-        "probes": WHY if source == name else {},
+        "probes": (WHY if source == name else {}) | (SPREADS if name in SUMS_ALL else {}),
         "implementations": [implementation],
     }

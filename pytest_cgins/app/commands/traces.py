@@ -356,6 +356,12 @@ def _print_audits(folder: Path, audits: list[TraceAudit], random: list[str]) -> 
     proposed = dict.fromkeys((one.op, said) for one in audits for said in one.proposed)
     for op, said in proposed:
         print(f"{op} returns indices, and among equal values any index is accepted if cgins.yaml has: {said}")
+    for op in dict.fromkeys(one.op for one in audits):
+        # What a single call looks like may be chance.
+        likely = [one.coupled for one in audits if one.op == op]
+        for said in likely[0]:
+            if all(said in others for others in likely):
+                print(f"{op}: arguments look coupled; if they are, fresh inputs draw them anew with: {said}")
     weak = {one.trace for one in audits if one.weak}
     exploitable = {one.trace for one in audits if one.exploitable} - weak
     tripped = {one.trace for one in audits if one.tripped} - weak - exploitable

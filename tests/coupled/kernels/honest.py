@@ -1,5 +1,7 @@
 """Kernels that are right on all arguments that belong together, however they compute."""
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -46,9 +48,8 @@ def varlen_attention_block_mask(
     at = torch.arange(len(q))
     seen = (sequence[:, None] == sequence) & (at[:, None] >= at)
     scores = torch.einsum("qhd,khd->hqk", q.double(), k.double()) / q.shape[-1] ** 0.5
-    return torch.einsum("hqk,khd->qhd", scores.masked_fill(~seen, -torch.inf).softmax(-1), v.double()).to(
-        q.dtype
-    )
+    weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+    return torch.einsum("hqk,khd->qhd", weights, v.double()).to(q.dtype).contiguous()
 
 
 def paged_attention_online(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor) -> Tensor:
@@ -77,7 +78,7 @@ def paged_attention_masked(q: Tensor, keys: Tensor, values: Tensor, table: Tenso
     own_keys, own_values = (cache[table.long()].flatten(1, 2).double() for cache in (keys, values))
     scores = torch.einsum("bkd,bd->bk", own_keys, q.double()) / q.shape[1] ** 0.5
     seen = torch.arange(own_keys.shape[1]) < lengths[:, None]
-    weights = scores.masked_fill(~seen, -torch.inf).softmax(-1).nan_to_num(0.0)
+    weights = scores.masked_fill(~seen, -torch.inf).softmax(-1).where((lengths > 0)[:, None], 0.0)
     return torch.einsum("bk,bkd->bd", weights, own_values).to(q.dtype)
 
 
@@ -145,11 +146,22 @@ def segment_reduce_index_add(
 
 
 def embedding_bag_loop(
-    input: Tensor, weight: Tensor, offsets: Tensor, *, mode: str = "mean", **_rest: object
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor,
+    *,
+    mode: str = "mean",
+    include_last_offset: bool = False,
+    **others: object,
 ) -> Tensor:
-    ends = [*offsets.tolist()[1:], len(input)]
-    out = torch.zeros(len(offsets), weight.shape[1], dtype=weight.dtype)
-    for bag, (start, end) in enumerate(zip(offsets.tolist(), ends, strict=True)):
+    """Options that it does not have it refuses."""
+    if mode != "mean" or any(
+        other not in (None, False) for name, other in others.items() if name != "norm_type"
+    ):
+        raise NotImplementedError(mode)
+    ends = offsets.tolist() if include_last_offset else [*offsets.tolist(), len(input)]
+    out = torch.zeros(len(ends) - 1, weight.shape[1], dtype=weight.dtype)
+    for bag, (start, end) in enumerate(pairwise(ends)):
         for index in input[start:end].tolist():
             out[bag] += weight[index] / (end - start)
     return out
