@@ -349,8 +349,10 @@ def _fails_on_nothing(input_set: InputSet, error: RaisedError) -> bool:
 def _reason(input_set: InputSet, check: Check | None = None) -> Reason | None:
     if input_set.probe == layouts.NAME and layouts.claim_of(input_set) == layouts.MISALIGNED:
         return Reason.ALIGNMENT_DEPENDENT
-    if input_set.rows is not None:
+    if input_set.rows is not None and not _is_of_other_keys(input_set):
         return Reason.ROW_LEAK if input_set.rows.base else Reason.BATCH_VARIANT
+    if input_set.rows is not None:
+        return Reason.ARGUMENT_IGNORED
     if input_set.probe == special_values.NAME and check is not None and check.reason in _PATTERNS[:2]:
         return check.reason
     return None
@@ -358,8 +360,14 @@ def _reason(input_set: InputSet, check: Check | None = None) -> Reason | None:
 
 def _called(input_set: InputSet) -> str:
     """The probe's call, which is not the recorded one, and what to do."""
-    remedy = f"\n→ {_REMEDIES[input_set.probe]}" if input_set.probe in _REMEDIES else ""
+    probe = arguments.NAME if _is_of_other_keys(input_set) else input_set.probe
+    remedy = f"\n→ {_REMEDIES[probe]}" if probe in _REMEDIES else ""
     return f"\ncalled  {call_line(input_set.call, input_set.layout.metas)}{remedy}"
+
+
+def _is_of_other_keys(input_set: InputSet) -> bool:
+    """Whether it is the call with other excluded keys, before these hold anything but numbers: a mask as any other."""
+    return input_set.rows is not None and input_set.rows.axis != 0 and not input_set.rows.base
 
 
 def _differs_in_ties(second: DeviatingAnswer) -> bool:
