@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.dtypes import GENERATED, LOWEST
 from pytest_cgins.core.layout import Layout, dtype_name
 from pytest_cgins.core.trace import Blob, OpCall, Statistics, Storage
@@ -139,7 +140,8 @@ def _rises(tensor: torch.Tensor) -> bool:
     """Whether real numbers never fall along the last axis, as those that are searched: others in their place would."""
     if not tensor.is_floating_point() or not tensor.ndim or tensor.shape[-1] < _ROW:
         return False
-    return bool((tensor.diff(dim=-1) >= 0).all()) and bool((tensor[..., 0] < tensor[..., -1]).all())
+    numbers = readable(tensor)
+    return bool((numbers.diff(dim=-1) >= 0).all()) and bool((numbers[..., 0] < numbers[..., -1]).all())
 
 
 def _has_two_values(tensor: torch.Tensor) -> bool:
