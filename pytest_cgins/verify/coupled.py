@@ -28,6 +28,7 @@ from pytest_cgins.config.coupled import (
     written,
 )
 from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import OpCall, Value
 from pytest_cgins.packs.recipe import seed_of, words
 from pytest_cgins.packs.values import tensor_indices
@@ -347,7 +348,7 @@ def _unique(bound: _Bound, lots: _Lots, edge: int | None) -> Values:
 
 def _distinct(bound: _Bound, lots: _Lots, edge: int | None, *, rows: int, count: int) -> Values:
     if count > bound.size:
-        raise bound.fail(f"{count} different ones are not below {bound.size}")
+        raise bound.fail(f"{counted(count, 'number')} that differ are not below {bound.size}")
     if edge is None:
         return {bound.index: lots.order(rows, bound.size)[:, :count]}, "in any order"
     last = np.arange(bound.size - count, bound.size)

@@ -287,7 +287,7 @@ def test_honest_kernels() -> None:
         if check({f"kernels/{file.name}": text}, op=op, contract=contract, headers=headers):
             refused.add(file.name)
     assert refused == {
-        "relu_flushes_at_load.cpp", "relu_flushes_inside.py", "relu_late_imports.py", "relu_numpy.py", "relu_short_threads.py", "relu_threads.py", "relu_tuned_file.py",
+        "relu_flushes_at_load.cpp", "relu_flushes_inside.py", "relu_late_imports.py", "relu_numpy.py", "relu_short_threads.py", "softmax_sorted_rows.py", "sum_rank_order.py", "relu_threads.py", "relu_tuned_file.py",
         "sum_atomic.cpp", "sum_autotuned.py", "sum_thread_pool.cpp",
         "argsort_any.py", "cummax_first.py", "kthvalue_any.py", "max_last.py", "median_last.py", "mode_greatest.py",
         "sort_unstable.py", "topk_any.py", "unique_descending.py", "relu_function_state.py", "relu_named_tuple.py", "sum_async.cpp",

@@ -372,7 +372,7 @@ struct float8_e4m3fn {
     const uint32_t whole = detail::bits_of(value), magnitude = whole & 0x7fffffffu;
     const uint32_t special = detail::select(magnitude > 0x7f800000u, 0x7fu, 0x7eu); /* NaN, 448 */
     const uint32_t code = detail::select(magnitude >= 0x43e00000u, special, detail::float_to_float8<4, 3>(magnitude));
-    bits = static_cast<uint8_t>(whole >> 24 & 0x80u | code);
+    bits = static_cast<uint8_t>(((whole >> 24) & 0x80u) | code);
   }
   CGINS_HOST_DEVICE operator float() const {
     const float value = detail::float8_to_float<4, 3>(bits);
@@ -387,7 +387,7 @@ struct float8_e5m2 {
     const uint32_t whole = detail::bits_of(value), magnitude = whole & 0x7fffffffu;
     const uint32_t special = detail::select(magnitude > 0x7f800000u, 0x7fu, 0x7cu); /* NaN, infinity */
     const uint32_t code = detail::select(magnitude >= 0x47700000u, special, detail::float_to_float8<5, 2>(magnitude));
-    bits = static_cast<uint8_t>(whole >> 24 & 0x80u | code);
+    bits = static_cast<uint8_t>(((whole >> 24) & 0x80u) | code);
   }
   /* The upper half of a float16. */
   CGINS_HOST_DEVICE operator float() const {

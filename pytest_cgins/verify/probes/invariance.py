@@ -109,7 +109,7 @@ class _Batch:
     @cached_property
     def all_rows(self) -> InputSet:
         """The set of the largest batch."""
-        name = f"{self.size} rows"
+        name = counted(self.size, "row")
         builder = self.probed_call.builder
         made = builder.make(name, self.tensors, probe=NAME, call=self.call)
         return _of_all(replace(made, expected=made.expected.looser(_LOOSER)), 0, self.size)
@@ -264,13 +264,15 @@ def _key_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
         mask = tensors[int(given["attn_mask"].value or 0)]
         mask[..., excluded] = False if mask.dtype == torch.bool else -torch.inf
         mask[..., 0] = True if mask.dtype == torch.bool else 0
-    base = probed_call.builder.make(f"{len(excluded)} keys excluded", tensors, probe=NAME, call=small.call)
+    base = probed_call.builder.make(
+        f"{counted(len(excluded), 'key')} excluded", tensors, probe=NAME, call=small.call
+    )
     base = _of_all(replace(base, expected=base.expected.looser(_LOOSER)), -2, queries)
     sources = tuple(row if row < seeing else -1 for row in range(queries))
     for fill in (fill for fill in _FILLS if fill < torch.finfo(query.dtype).max):
         for tensor in filled:
             tensor[..., excluded[::2], :], tensor[..., excluded[1::2], :] = fill, -fill
-        held = _held(base, f"{len(excluded)} excluded keys huge", tensors, sources, device)
+        held = _held(base, f"{counted(len(excluded), 'excluded key')} huge", tensors, sources, device)
         if held is not None and held.rows is not None:
             return [base, replace(held, rows=replace(held.rows, base=base.expected.name))]
     return []
