@@ -1,7 +1,6 @@
 // cgins: relu(Tensor input) -> Tensor
 // Wrong: memory of its own is filled while the call before still reads it.
-#include <cgins.h>
-#include <cuda_bf16.h>
+#include "early.cuh"
 
 constexpr int64_t HELD = 1 << 22;
 __device__ __nv_bfloat16 held[HELD];
@@ -15,20 +14,6 @@ __global__ void clamp(__nv_bfloat16* y, int64_t n) {
   const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
   cudaTriggerProgrammaticLaunchCompletion();
   if (i < n) y[i] = __bfloat162float(held[i]) > 0.0f ? held[i] : __float2bfloat16(0.0f);
-}
-
-template <typename... Taken, typename... Given>
-cudaError_t early(void (*kernel)(Taken...), int64_t blocks, cudaStream_t stream, Given... given) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(blocks);
-  config.blockDim = dim3(256);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, Taken(given)...);
 }
 
 extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream stream) {
