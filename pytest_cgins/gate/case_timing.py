@@ -373,7 +373,8 @@ def _read_opened(result: Any, request: OpenTiming) -> Opened:
         ValueError: otherwise.
     """
     opened = read(Opened, result)
-    asked = {"kernel", "torch"}
+    asked = {"kernel"}
+    asked |= {"torch"} if request.torch else set()
     asked |= {"base"} if request.base is not None else set()
     asked |= {"compile"} if request.compile else set()
     if {*opened.arms, *opened.refused} != asked or set(opened.arms) & opened.refused.keys():

@@ -76,8 +76,10 @@ class _Pairing:
     times: dict[ArmName, list[float]] = field(default_factory=lambda: {"kernel": [], "base": []})
     opened: dict[ArmName, Opened] = field(default_factory=dict)
     """What the last process of each side made ready; the first one's choices of autotuners stay."""
+    reported: Opened | None = None
+    """The kernel's process that has torch's arm, which only the first pair has."""
     blocks: list[Block] = field(default_factory=list)
-    """The kernel's blocks that have torch's arm."""
+    """Its blocks that have that arm."""
     fenced: bool = False
     """Whether one side's calls cannot be captured, so that both are timed by loops."""
     ended: tuple[ArmName, EndedError] | None = None
@@ -315,7 +317,7 @@ class EnvironmentPairs:
     def _taken(self, pairing: _Pairing, side: ArmName, role: str) -> float | None:
         """Nanoseconds a call in the process of one side; None if it failed."""
         evaluator, case = self._evaluators[side], pairing.case
-        reports = side == "kernel" and not pairing.blocks
+        reports = not pairing.orders  # in both processes, so that they have the same past
         orders = ["KTTK"] * REPORTS if reports else []
         orders += ["KK"] * (BATCHES // 2 - len(orders))
         try:
@@ -327,6 +329,7 @@ class EnvironmentPairs:
                 pairs=pairing.inputs,
                 orders=orders,
                 fenced=pairing.fenced,
+                torch=reports,
                 tuned=pairing.opened[side].tuned if side in pairing.opened else (),
             )
         except EndedError as end:
@@ -334,7 +337,8 @@ class EnvironmentPairs:
             evaluator.side.fresh_process(role, case.device)
             return None
         pairing.opened[side] = opened
-        pairing.blocks += blocks[:REPORTS] if reports else []
+        if reports and side == "kernel":
+            pairing.reported, pairing.blocks = opened, blocks[:REPORTS]
         return median(time for block in blocks for time in block.times("kernel"))
 
     # ---- verdicts
@@ -394,13 +398,14 @@ def _measurement(pairing: _Pairing) -> Measurement:
         [-ratio for block in pairing.blocks if (ratio := block.log_ratio("kernel", "torch")) is not None]
     )
     torch_times = [time for block in pairing.blocks for time in block.times("torch")]
+    assert pairing.reported is not None  # the first pair that gave times has torch's arm
     return Measurement(
         method=opened.method,
         cache="cold" if opened.cold else "warm",
         orders=" ".join(pairing.orders),
         kernel=_arm("kernel", pairing.times["kernel"], opened, "kernel"),
         base=_arm("base", pairing.times["base"], pairing.opened["base"], "kernel"),
-        torch=_arm("torch", torch_times, opened, "torch"),
+        torch=_arm("torch", torch_times, pairing.reported, "torch"),
         speedup_vs_torch=math.exp(gain.median),
         speedup_low=math.exp(gain.low),
         speedup_high=math.exp(gain.high),

@@ -227,6 +227,7 @@ class TimingStage:
         pairs: list[Pair],
         orders: Sequence[str],
         fenced: bool,
+        torch: bool,
         tuned: tuple[TunedConfig, ...],
     ) -> tuple[Opened, list[Block]]:
         """Blocks of a case in a process that may have run other kernels; whoever asks holds the device.
@@ -238,13 +239,16 @@ class TimingStage:
             pairs: sets of inputs that it is timed on.
             orders: of the blocks: the kernel, and torch.
             fenced: whether a GPU is timed by loops between fences.
+            torch: whether torch has blocks of its own.
             tuned: what autotuners are to choose.
 
         Raises:
             EndedError: the kernel failed.
         """
         task = self._task(case, compiled, BaseKernel(state="none"), role=role, probes=(), pairs=pairs)
-        task = replace(task, kernel=role, request=replace(task.request, fenced=fenced, tuned=tuned))
+        task = replace(
+            task, kernel=role, request=replace(task.request, fenced=fenced, torch=torch, tuned=tuned)
+        )
         return CaseTiming(self._runs, lock=nullcontext).alone(task, orders)
 
     def renew(self, role: str) -> None:

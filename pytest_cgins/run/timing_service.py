@@ -205,7 +205,7 @@ class _Opened:
                 turns = [contents[index % len(contents)] for index in range(rotation.copies)]
                 self._copies = [TimedCopy(kernel, content, request.device) for content in turns]
                 self._kernel = Rotating([copy.bare for copy in self._copies])
-                arms = self._arms(turns, base, compiled=request.compile)
+                arms = self._arms(turns, base, request)
                 # Not before the op's own module was imported, whose settings are no doing of the kernel.
                 with self._watch.timing():
                     self._held = self._hold(self._copies[0])
@@ -350,15 +350,14 @@ class _Opened:
             yield
 
     def _arms(
-        self, turns: Sequence[Content], base: LoadedKernel | None, *, compiled: bool
+        self, turns: Sequence[Content], base: LoadedKernel | None, request: OpenTiming
     ) -> dict[ArmName, Callable[[int], object]]:
-        arms: dict[ArmName, Callable[[int], object]] = {
-            "kernel": self._kernel,
-            "torch": self._torch_arm(turns),
-        }
+        arms: dict[ArmName, Callable[[int], object]] = {"kernel": self._kernel}
+        if request.torch:
+            arms["torch"] = self._torch_arm(turns)
         if base is not None:
             self._add("base", arms, lambda: self._base_arm(base))
-        if compiled:
+        if request.compile:
             self._add("compile", arms, lambda: self._compile_arm(turns))
         return arms
 
