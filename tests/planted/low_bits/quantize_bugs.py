@@ -190,3 +190,45 @@ def dequantized_product__read_as_e5m2(q, scale, w):
 def dequantized_product__subnormals_flushed(q, scale, w):
     wide = q.float()
     return (torch.where(wide.abs() < 2.0**-6, 0.0, wide) * scale) @ w
+
+
+def norm_quantize__toward_zero(x, weight, eps):
+    wide = x.float()
+    normed = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype)
+    scale = _row_scale(normed)
+    return _toward_zero((normed.float() / scale).clamp(-448, 448), E4M3), scale
+
+
+def norm_quantize__normed_in_e4m3_range(x, weight, eps):
+    """What is normed is cut off at 4 times its weight before it is quantised."""
+    wide = x.float()
+    normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    normed = (normed.clamp(-2, 2) * weight.float()).to(x.dtype).float()
+    scale = _row_scale(normed)
+    return _quantized(normed / scale), scale
+
+
+def norm_quantize__scale_in_bf16(x, weight, eps):
+    """What divides is rounded, what is returned is not."""
+    wide = x.float()
+    normed = (
+        (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype).float()
+    )
+    scale = _row_scale(normed)
+    return _quantized(normed / scale.to(torch.bfloat16).float()), scale
+
+
+def e4m3_into__toward_zero(x, scale, out):
+    out.copy_(_toward_zero((x.float() / scale).clamp(-448, 448), E4M3))
+
+
+def e4m3_into__scale_of_previous_row(x, scale, out):
+    out.copy_(_quantized(x.float() / scale.roll(1, 0)))
+
+
+def e4m3_into__through_bf16(x, scale, out):
+    out.copy_(_quantized((x.float() / scale).to(torch.bfloat16).float()))
+
+
+def e4m3_into__last_column_missing(x, scale, out):
+    out[:, :-1].copy_(_quantized(x.float() / scale)[:, :-1])

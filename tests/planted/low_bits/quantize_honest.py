@@ -162,3 +162,24 @@ def dequantized_product__split(q, scale, w):
 
 def dequantized_product__fp64(q, scale, w):
     return ((q.double() * scale.double()) @ w.double()).float()
+
+
+def norm_quantize__kept_in_fp32(x, weight, eps):
+    """What is normed is not rounded to bf16, as in fused kernels."""
+    wide = x.float()
+    normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps) * weight.float()
+    scale = _row_scale(normed)
+    return _quantized(normed / scale), scale
+
+
+def e4m3_into__reciprocal(x, scale, out):
+    out.copy_(_quantized(x.float() * (1 / scale)))
+
+
+def e4m3_into__fp64(x, scale, out):
+    out.copy_(_quantized((x.double() / scale).float()))
+
+
+def e4m3_into__rows_in_a_loop(x, scale, out):
+    for row, factor, codes in zip(x, scale, out, strict=True):
+        codes.copy_(_quantized(row.float() / factor))

@@ -71,6 +71,12 @@ def e5m2_static(x: Tensor, scale: float) -> Tensor:
 
 
 @pytest_cgins.mark
+def e4m3_into(x: Tensor, scale: Tensor, out: Tensor) -> None:
+    """Into memory that the caller has, as engines of inference do; a scale a row."""
+    out.copy_((x.float() / scale).clamp(-E4M3_MAX, E4M3_MAX).to(out.dtype))
+
+
+@pytest_cgins.mark
 def dequantized_product(q: Tensor, scale: Tensor, w: Tensor) -> Tensor:
     """A quantised activation, with a scale a row, times a weight."""
     return (q.float() * scale) @ w
@@ -93,3 +99,5 @@ def run_calls() -> None:
     e5m2_static(normal(24, 192, dtype=torch.bfloat16), 0.00003)
     x, scale = normal(20, 96), normal(20, 1).abs()
     dequantized_product((100 * x).to(torch.float8_e4m3fn), scale, normal(96, 40))
+    x = normal(24, 192)
+    e4m3_into(x, x.abs().amax(-1, keepdim=True) / E4M3_MAX, torch.zeros(24, 192).to(torch.float8_e4m3fn))
