@@ -1,0 +1,24 @@
+"""Ops that the kernels of this folder stand for, and calls of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def relu(input: Tensor) -> Tensor:  # noqa: A002 - as the schema lines have it
+    return input.relu()
+
+
+def row_max(input: Tensor) -> Tensor:  # noqa: A002 - as the schema lines have it
+    return input.amax(-1)
+
+
+def transposed(input: Tensor) -> Tensor:  # noqa: A002 - as the schema lines have it
+    return input.t().contiguous()
+
+
+def run_calls(device: str = "cpu") -> None:
+    drawn = torch.randn(6, 256, generator=torch.Generator().manual_seed(7)).to(torch.bfloat16).to(device)
+    for op in (relu, row_max, transposed):
+        op(drawn)
