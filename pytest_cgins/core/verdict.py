@@ -88,6 +88,7 @@ class Reason(str, Enum):
     STALE_ANSWER = "stale-answer"
     NOT_ON_STREAM = "not-on-stream"
     LATE_WORK = "late-work"
+    DEVICE_ORDER = "device-order"
     LAZY_OUTPUT = "lazy-output"
     OP_CALLBACK = "op-callback"
     TAMPERING = "tampering"
@@ -209,7 +210,7 @@ class ForgeryCheck(Document):
 GOLD_ALONE = "no reference is named: the recorded gold alone tells what is right, on the recorded inputs, and the kernel is not timed"
 """Note of a case that is held against nothing else."""
 PROBES = (
-    "on_stream", "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "plain_outputs",
+    "on_stream", "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "device_order", "plain_outputs",
     "autotuner", "recompiles", "op_callback", "libraries", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "invariance", "arguments", "layouts",
     "special_values", "second_precision", "after_timing", "content_cache", "physical_floor",
     "l2_carve_out", "memcheck", "racecheck", "initcheck", "synccheck",

@@ -133,7 +133,8 @@ class SetTrial:
         def run() -> list[torch.Tensor]:
             # As it is timed: what else is watched waits for the stream.
             with restore(self._context, self.device), self._watch.timing():
-                return [*map(plain, bound.run())]
+                outputs = [*map(plain, bound.run())]
+            return outputs + [inputs[index] for index in self._mutated]
 
         return PreparedCall(inputs, [*bound.memory, *(inputs[index] for index in self._mutated)], run)
 

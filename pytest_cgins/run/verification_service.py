@@ -52,6 +52,7 @@ from pytest_cgins.verify.probe_support.process_watch import Watch
 from pytest_cgins.verify.probe_support.rerun import Deviation
 from pytest_cgins.verify.probes import (
     autotuner,
+    device_order,
     fresh_memory,
     integrity,
     late_work,
@@ -261,13 +262,26 @@ class VerificationService:
                 facts |= _not_run([fresh_memory.NAME])
             elif fresh_memory.NAME in probes:
                 deviations += map(_deviation, fresh_memory.deviations(trials))
-            if on_stream.NAME in probes and trials and device_of(device).is_cuda and not self.fatal:
-                direct = _is_direct(request)
-                facts[on_stream.NAME] = on_stream.observe(trials[0], direct=direct)
-                self.fatal = direct and not on_stream.usable(trials[0])  # it was captured
+            if trials and device_of(device).is_cuda and not self.fatal:
+                deviations += self._beside_other_work(trials, request, facts)
             return _Again(deviations, facts, revised)
         finally:
             self.fatal = self.fatal or is_lost(device)
+
+    def _beside_other_work(
+        self, trials: Sequence[SetTrial], request: RunKernel, facts: Facts
+    ) -> list[_Deviant]:
+        """Probes that have a GPU do something else meanwhile; adds facts."""
+        if on_stream.NAME in request.probes:
+            direct = _is_direct(request)
+            facts[on_stream.NAME] = on_stream.observe(trials[0], direct=direct)
+            self.fatal = direct and not on_stream.usable(trials[0])  # it was captured
+        if device_order.NAME not in request.probes or self.fatal:
+            return []
+        if why := device_order.why_not(request.device):
+            facts[device_order.NAME] = {"not_run": why}
+            return []
+        return [*map(_deviation, device_order.deviations(trials))]
 
 
 @dataclass(slots=True)
@@ -292,7 +306,7 @@ def _result(
 
 
 _AGAIN = (
-    late_work.NAME, memory_leak.NAME, repeat.NAME, autotuner.NAME, fresh_memory.NAME, on_stream.NAME,
+    late_work.NAME, memory_leak.NAME, repeat.NAME, autotuner.NAME, fresh_memory.NAME, on_stream.NAME, device_order.NAME,
 )  # fmt: skip
 _NOT_RUN = RaisedError(
     kind="NotRun",

@@ -25,6 +25,7 @@ from pytest_cgins.verify.probes import (
     arguments,
     autotuner,
     content_cache,
+    device_order,
     integrity,
     invariance,
     l2_carve_out,
@@ -84,7 +85,7 @@ class DeviatingAnswer:
     reused: bool = False
     """For `late_work`: a later call's answer lies on the same memory. For `fresh_memory`: see `verify.probes.fresh_memory`."""
     about: str = ""
-    """For `autotuner`: the config."""
+    """For `autotuner`: the config; for `device_order`: what the call was made between."""
 
 
 @dataclass(slots=True)
@@ -260,6 +261,8 @@ class ProbeResults:
             self._fresh_memory(second, on)
         elif not self._may_differ(second):
             message = f"two answers to the same {on} differ ({_differing(second)}){self._repeatable(second)}"
+            if second.probe == device_order.NAME:
+                message = f"the answer is another one beside {second.about[:_SHOWN]} ({on}; {_differing(second)}){device_order.REMEDY}"
             self.trip(second.probe, message)
 
     def _config(self, second: DeviatingAnswer, on: str) -> None:

@@ -39,6 +39,7 @@ def second(
     *,
     first: torch.Tensor = RIGHT,
     reused: bool = False,
+    about: str = "",
 ) -> DeviatingAnswer:
     """A deviation from the right answer."""
     return DeviatingAnswer(
@@ -48,6 +49,7 @@ def second(
         given=[] if given is None else [given],
         error=error,
         reused=reused,
+        about=about,
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_…
 COOPERATIVE = 2
+PROGRAMMATIC_STREAM_SERIALIZATION = 6
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 NON_PORTABLE_CLUSTER = 14
 SM_COUNT = 16  # CU_DEVICE_ATTRIBUTE_…
@@ -135,6 +136,8 @@ class PreparedLaunch:
             attributes.append(_Attribute(CLUSTER_DIMENSION, b"", words(*_three(settings.cluster))))
         if settings.cooperative:
             attributes.append(_Attribute(COOPERATIVE, b"", words(1)))
+        if settings.begins_early:
+            attributes.append(_Attribute(PROGRAMMATIC_STREAM_SERIALIZATION, b"", words(1)))
         self._attributes = (_Attribute * max(1, len(attributes)))(*attributes)
         grid, block = three(*_three(settings.grid)), three(*_three(settings.block))
         self._config = _Config(grid, block, settings.shared_nbytes, None, self._attributes, len(attributes))

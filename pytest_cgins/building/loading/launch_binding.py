@@ -73,6 +73,8 @@ class Settings:
     """Blocks a cluster and dimension, () for none."""
     cooperative: bool
     """Whether blocks wait for each other across the grid."""
+    begins_early: bool = False
+    """Whether it may begin before the launch ahead of it has ended, if that one lets it."""
     zero: tuple[tuple[int, int], ...]
     """Memory that is set to 0 before: address and bytes."""
     arguments: tuple[Any, ...]

@@ -25,7 +25,7 @@ class PreparedCall:
     """Memory that it is to write and that is there before it is made: outputs and scratch that were allocated for it, inputs
     that the op changes."""
     run: Callable[[], Sequence[torch.Tensor]]
-    """Makes it on the current stream, and does not wait; gives the outputs."""
+    """Makes it on the current stream, and does not wait; gives the outputs, and the inputs that the op changes."""
 
 
 class RerunnableCall(Protocol):
@@ -106,7 +106,7 @@ class Deviation:
     reused: bool = False
     """For `late_work`: the answer to a later set lies on the same memory. For `fresh_memory`: see there."""
     about: str = ""
-    """For `autotuner`: the config."""
+    """For `autotuner`: the config; for `device_order`: what the call was made between."""
 
 
 def attempt(run: Callable[[], _Result]) -> tuple[_Result | list[Any], RaisedError | None]:

@@ -31,6 +31,7 @@ PROBE_SPECS = {
     "repeat": ProbeSpec(Reason.NOT_REPEATABLE, explains=False),
     "fresh_memory": ProbeSpec(Reason.STALE_ANSWER),
     "late_work": ProbeSpec(Reason.LATE_WORK),
+    "device_order": ProbeSpec(Reason.DEVICE_ORDER),
     "plain_outputs": ProbeSpec(Reason.LAZY_OUTPUT),
     "autotuner": ProbeSpec(Reason.WRONG_CONFIG, explains=False),
     "recompiles": ProbeSpec(Reason.RECOMPILES, explains=False),
