@@ -17,6 +17,7 @@ Only the first `RELAYED_NBYTES` of each tensor come late or are copied. It is ev
 from __future__ import annotations
 
 import ctypes
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -161,7 +162,7 @@ def _in_turns(trials: Sequence[RerunnableCall]) -> Deviation | None:
     first = trials[0].prepared()
     nbytes = sum(memory_of(tensor).numel() for tensor in (*first.inputs, *first.written))
     turns = min(TURNS, MOST_TURNS_NBYTES // max(1, nbytes))
-    calls = [(trial, trial.prepared()) for trial in (*trials * turns,)[:turns]]
+    calls = [(trial, trial.prepared()) for trial in itertools.islice(itertools.cycle(trials), turns)]
     busy = torch.zeros(_BUSY_NBYTES, dtype=torch.uint8, device=trials[0].device)
     beside = torch.cuda.Stream(busy.device)  # type: ignore[no-untyped-call]
     torch.cuda.synchronize()
