@@ -37,7 +37,8 @@ class Answers:
     """r: of the inputs widened to float64."""
     perturbed: tuple[Tensor, ...] | None
     """Like r, of inputs moved by ±2⁻²⁴ of themselves, a fp32 rounding each: how well conditioned the op is
-    on them. None where r is not fp64."""
+    on them. Where r is fp32, the one thing that tells how far two right answers may lie from each other. None where that
+    is not asked for, or the fp64 reference is slow to make."""
     rounded: tuple[Tensor, ...] | None
     """Like r, of inputs rounded to TF32; None unless that was asked for."""
     mutated: tuple[int, ...]
@@ -88,8 +89,9 @@ def answers(
     own = (*returned, *(tensors[index] for index in changed))
     wide = _Widened(call, inputs, context, changed, mode or KeepWide)
     own32 = own if _is_single_precision(inputs, context) else wide.run(device, torch.float32)
-    reference, note = wide.reference(device, own32)
-    perturbed = wide.perturbed(device) if conditioning and not note else None
+    reference, dtype, note = wide.reference(device, own32)
+    alone = dtype == torch.float32  # nothing else tells how far two right answers may lie from each other
+    perturbed = wide.perturbed(device, dtype) if (conditioning and not note) or alone else None
     if perturbed is not None and [one.shape for one in perturbed] != [one.shape for one in reference]:
         perturbed = None  # how much it returns depends on the numbers, as of `unique`
     return Answers(
@@ -186,15 +188,17 @@ class _Widened:
         """Outputs of the op on inputs widened to `dtype`."""
         return self._run_on(widen(self.inputs, dtype), device, dtype)
 
-    def perturbed(self, device: str) -> tuple[Tensor, ...]:
-        """Outputs of the op in fp64 on inputs moved by ±2⁻²⁴ of themselves, signs drawn by lot."""
-        wide = widen(self.inputs, torch.float64)
+    def perturbed(self, device: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
+        """Outputs of the op in fp64 on inputs moved by ±2⁻²⁴ of themselves, signs drawn by lot; in fp32 by ±2⁻²³, which it can hold."""
+        wide = widen(self.inputs, dtype)
         spans = list(wide.spans)
-        for storage in {m.storage for m in wide.metas if m.dtype in ("float64", "complex128")}:
-            values = spans[storage].view(torch.float64)
-            factors = _lot().repeat(-(-values.numel() // _PERIOD))[: values.numel()]
-            spans[storage] = (factors * values).view(torch.uint8)
-        return self._run_on(Layout(wide.metas, spans), device, torch.float64)
+        names = {dtype_name(dtype), dtype_name(_WIDER_COMPLEX[dtype])}
+        for storage in {m.storage for m in wide.metas if m.dtype in names}:
+            values = spans[storage].view(dtype)
+            steps = _lot() * (1 if dtype == torch.float64 else 2)
+            factors = 1 + steps.repeat(-(-values.numel() // _PERIOD))[: values.numel()]
+            spans[storage] = (factors * values).to(dtype).view(torch.uint8)
+        return self._run_on(Layout(wide.metas, spans), device, dtype)
 
     def _run_on(self, inputs: Layout, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         neutral = Context(default_dtype=dtype_name(dtype), rng_seed=self.context.rng_seed)
@@ -202,8 +206,10 @@ class _Widened:
             tensors, returned = _run(self.call, inputs, neutral, device)
         return (*returned, *(tensors[index] for index in self.mutated))
 
-    def reference(self, device: str, answer32: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], str]:
-        """R computed on the device, else on the CPU, else t32 in its place; and what is to be said of it."""
+    def reference(
+        self, device: str, answer32: tuple[Tensor, ...]
+    ) -> tuple[tuple[Tensor, ...], torch.dtype, str]:
+        """R computed on the device, else on the CPU, else t32 in its place; what it was computed in; what is to be said of it."""
         refusals: list[str] = []
         for place in dict.fromkeys((device, "cpu")):
             try:
@@ -212,16 +218,17 @@ class _Widened:
                 refusals.append(f"{place}: {str(error).splitlines()[0]}")
             else:
                 note = f"the fp64 reference was computed on the CPU ({refusals[0]})" if refusals else ""
-                return tuple(tensor.to(torch_device(device)) for tensor in outputs), note
+                return tuple(tensor.to(torch_device(device)) for tensor in outputs), torch.float64, note
         note = f"{self.call.op} does not run in fp64 ({'; '.join(refusals)}): fp32 is the reference"
-        return tuple(tensor.to(wider(tensor.dtype, torch.float64)) for tensor in answer32), note
+        wide = tuple(tensor.to(wider(tensor.dtype, torch.float64)) for tensor in answer32)
+        return wide, torch.float32, note
 
 
 @cache
 def _lot() -> Tensor:
-    """1 ± 2⁻²⁴, signs drawn by lot."""
+    """±2⁻²⁴, signs drawn by lot."""
     signs = torch.randint(0, 2, (_PERIOD,), generator=torch.Generator().manual_seed(0)).double()
-    return 1 + (2 * signs - 1) * 2.0**-24
+    return (2 * signs - 1) * 2.0**-24
 
 
 def _is_single_precision(inputs: Layout, context: Context) -> bool:

@@ -84,7 +84,9 @@ def run_calls() -> None:
     bags = torch.randint(13, (24,), generator=generator)
     functional.embedding_bag(bags, normal(13, 5), torch.arange(0, 24, 4))
     halves, weight = normal(24, 16).bfloat16(), normal(4, 16, 8).bfloat16()
-    torch.ops.aten._grouped_mm.default(halves, weight, torch.arange(6, 25, 6, dtype=torch.int32))
+    offsets = torch.arange(6, 25, 6, dtype=torch.int32)
+    torch.ops.aten._grouped_mm.default(halves, weight, offsets)
+    torch.ops.aten._grouped_mm.default(normal(24, 16), normal(4, 16, 8), offsets)  # has no fp64 on a CPU
 
 
 def kernels_of(module: str) -> list[str]:
