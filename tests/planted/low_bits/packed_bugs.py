@@ -291,3 +291,88 @@ def nvfp4_product__sign_of_scale_lost(x, packed, scale, whole_scale):
 def nvfp4_product__table_in_steps(x, packed, scale, whole_scale):
     values = _e2m1(_nibbles(packed), [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5])
     return _nvfp4(x, values, scale, whole_scale)
+
+
+def uint4_linear__nibbles_swapped(x, packed, scale, zero):
+    return _uint4(x, torch.stack([packed >> 4, packed & 15], -1).flatten(-2), scale, zero)
+
+
+def uint4_linear__zero_point_off_by_one(x, packed, scale, zero):
+    return _uint4(x, _nibbles(packed), scale, zero - 1)
+
+
+def uint4_linear__sums_in_bf16(x, packed, scale, zero):
+    codes, total = _nibbles(packed).float(), torch.zeros(x.shape[0], packed.shape[0], dtype=BF16)
+    for start in range(0, x.shape[1], 8):
+        span = slice(start, start + 8)
+        weights = (codes[:, span] - zero[:, start // 32, None]) * scale[:, start // 32, None].float()
+        total = total + (x[:, span].float() @ weights.t()).to(BF16)
+    return total
+
+
+def _packed(codes):
+    return codes[..., ::2] | codes[..., 1::2] << 4
+
+
+def uint4_pack__nibbles_swapped(x, scale):
+    codes = torch.clamp(torch.round(x / scale) + 8, 0, 15).to(torch.uint8)
+    return codes[..., 1::2] | codes[..., ::2] << 4
+
+
+def uint4_pack__truncates(x, scale):
+    return _packed(torch.clamp(torch.trunc(x / scale) + 8, 0, 15).to(torch.uint8))
+
+
+def uint4_pack__wraps(x, scale):
+    return _packed((torch.round(x / scale) + 8).to(torch.int64).to(torch.uint8) & 15)
+
+
+def uint4_pack__zero_point_seven(x, scale):
+    return _packed(torch.clamp(torch.round(x / scale) + 7, 0, 15).to(torch.uint8))
+
+
+def uint4_pack__in_bf16(x, scale):
+    return _packed(torch.clamp(torch.round((x.to(BF16) / scale.to(BF16)).float()) + 8, 0, 15).to(torch.uint8))
+
+
+def uint4_pack__scale_of_previous_row(x, scale):
+    return _packed(torch.clamp(torch.round(x / scale.roll(1, 0)) + 8, 0, 15).to(torch.uint8))
+
+
+def _mxfp8(x, exponents, blocks):
+    values = (blocks / torch.exp2(exponents)[..., None]).clamp(-448, 448).to(torch.float8_e4m3fn)
+    return values.flatten(-2), (exponents + 127).clamp(0, 254).to(torch.uint8).view(torch.float8_e8m0fnu)
+
+
+def mxfp8_quantize__rounds_exponents(x):
+    blocks = x.float().unflatten(-1, (-1, 32))
+    return _mxfp8(x, torch.round(torch.log2(blocks.abs().amax(-1).clamp(min=2.0**-119))) - 8, blocks)
+
+
+def mxfp8_quantize__exponent_seven(x):
+    blocks = x.float().unflatten(-1, (-1, 32))
+    return _mxfp8(x, torch.floor(torch.log2(blocks.abs().amax(-1).clamp(min=2.0**-119))) - 7, blocks)
+
+
+def mxfp8_quantize__neighbour_in_block(x):
+    """The greatest magnitude of 33 numbers."""
+    blocks = x.float().unflatten(-1, (-1, 32))
+    most = torch.maximum(blocks.abs().amax(-1), blocks[..., 0].abs().roll(-1, -1))
+    return _mxfp8(x, torch.floor(torch.log2(most.clamp(min=2.0**-119))) - 8, blocks)
+
+
+def mxfp8_quantize__toward_zero(x):
+    blocks = x.float().unflatten(-1, (-1, 32))
+    exponents = torch.floor(torch.log2(blocks.abs().amax(-1).clamp(min=2.0**-119))) - 8
+    exact = (blocks / torch.exp2(exponents)[..., None]).clamp(-448, 448)
+    values, codes = _mxfp8(x, exponents, blocks)
+    bits = values.view(torch.uint8).to(torch.int16)
+    bits = torch.where(values.float().abs() > exact.flatten(-2).abs(), bits - 1, bits)
+    return bits.to(torch.uint8).view(torch.float8_e4m3fn), codes
+
+
+def mxfp8_quantize__codes_without_bias(x):
+    blocks = x.float().unflatten(-1, (-1, 32))
+    exponents = torch.floor(torch.log2(blocks.abs().amax(-1).clamp(min=2.0**-119))) - 8
+    values, _ = _mxfp8(x, exponents, blocks)
+    return values, (exponents + 126).clamp(0, 254).to(torch.uint8).view(torch.float8_e8m0fnu)

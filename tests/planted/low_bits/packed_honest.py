@@ -43,7 +43,7 @@ def uint4_groups__groups_in_a_loop(x, packed, scale, zero):
     return total.to(x.dtype)
 
 
-def uint4_groups__weights_rounded_to_bf16(x, packed, scale, zero):
+def uint4_linear__weights_rounded_to_bf16(x, packed, scale, zero):
     """Tensor cores take weights in the dtype of the activations: each is rounded once."""
     codes = _nibbles(packed).float()
     k = codes.shape[1]
@@ -135,3 +135,38 @@ def nvfp4_product__weights_as_bf16(x, packed, scale, whole_scale):
     values = _e2m1_by_bits(packed)
     weights = (values * _spread(scale.float(), values.shape[-1], 16)).to(BF16)
     return ((x.float() @ weights.float().t()) * whole_scale).to(x.dtype)
+
+
+def uint4_linear__weights_in_fp32(x, packed, scale, zero):
+    codes = _nibbles(packed).float()
+    k = codes.shape[1]
+    weights = (codes - _spread(zero.float(), k)) * _spread(scale.float(), k)
+    return (x.float() @ weights.t()).to(x.dtype)
+
+
+def uint4_pack__reciprocal(x, scale):
+    codes = torch.clamp(torch.round(x * (1 / scale)) + 8, 0, 15).to(torch.uint8)
+    return codes[..., ::2] | codes[..., 1::2] << 4
+
+
+def uint4_pack__clamped_first(x, scale):
+    codes = (torch.round((x / scale).clamp(-8, 7)) + 8).int()
+    return (codes[..., ::2] + 16 * codes[..., 1::2]).to(torch.uint8)
+
+
+def mxfp8_quantize__exponent_bits(x):
+    blocks = x.float().unflatten(-1, (-1, 32))
+    codes = (blocks.abs().amax(-1).view(torch.int32) >> 23) - 8
+    codes = codes.clamp(min=0)
+    factors = torch.ldexp(torch.ones(codes.shape), codes - 127)
+    values = (blocks / factors[..., None]).clamp(-448, 448).to(torch.float8_e4m3fn)
+    nan = blocks.isnan().any(-1)
+    values = torch.where(nan[..., None], float("nan"), values.float()).to(torch.float8_e4m3fn)
+    return values.flatten(-2), codes.to(torch.uint8).view(torch.float8_e8m0fnu)
+
+
+def mxfp8_quantize__multiplies(x):
+    blocks = x.float().unflatten(-1, (-1, 32))
+    exponents = torch.floor(torch.log2(blocks.abs().amax(-1).clamp(min=2.0**-119))) - 8
+    values = (blocks * torch.exp2(-exponents)[..., None]).clamp(-448, 448).to(torch.float8_e4m3fn)
+    return values.flatten(-2), (exponents + 127).clamp(0, 254).to(torch.uint8).view(torch.float8_e8m0fnu)

@@ -18,6 +18,8 @@ def _nibbles(packed: Tensor) -> Tensor:
 
 def _spread(values: Tensor, length: int, size: int = GROUP) -> Tensor:
     """Numbers of groups, for each of their members; the last group may be a short one."""
+    if values.shape[-1] != -(-length // size):
+        raise ValueError(f"{values.shape[-1]} groups of {size} are not {length} numbers")
     return values.repeat_interleave(size, -1)[..., :length]
 
 
@@ -32,6 +34,32 @@ def uint4_groups(x: Tensor, packed: Tensor, scale: Tensor, zero: Tensor) -> Tens
     k = codes.shape[1]
     weights = (codes - _spread(zero.float(), k)) * _spread(scale.float(), k)
     return (x.float() @ weights.t()).to(x.dtype)
+
+
+@pytest_cgins.mark
+def uint4_linear(x: Tensor, packed: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+    """The same of models whose weights have the dtype of their activations once they are dequantised."""
+    codes = _nibbles(packed).float()
+    k = codes.shape[1]
+    weights = ((codes - _spread(zero.float(), k)) * _spread(scale.float(), k)).to(x.dtype)
+    return torch.nn.functional.linear(x, weights)
+
+
+@pytest_cgins.mark
+def uint4_pack(x: Tensor, scale: Tensor) -> Tensor:
+    """Rounded to four bits with a zero point of 8 and a scale a row, two in a byte."""
+    codes = torch.clamp(torch.round(x.float() / scale) + 8, 0, 15).to(torch.uint8)
+    return codes[..., ::2] | codes[..., 1::2] << 4
+
+
+@pytest_cgins.mark
+def mxfp8_quantize(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Float8 with the exponent of each block's greatest magnitude, less that of float8's own."""
+    blocks = x.float().unflatten(-1, (-1, GROUP))
+    exponents = torch.floor(torch.log2(blocks.abs().amax(-1).clamp(min=2.0**-119))) - 8
+    values = (blocks / torch.exp2(exponents)[..., None]).clamp(-448, 448).to(torch.float8_e4m3fn)
+    codes = (exponents + 127).clamp(0, 254).to(torch.uint8)
+    return values.flatten(-2), codes.view(torch.float8_e8m0fnu)
 
 
 @pytest_cgins.mark
@@ -102,6 +130,10 @@ def run_calls() -> None:
     groups = -(-k // GROUP)
     zero = integers(5, 10, (n, groups), byte)
     uint4_groups(normal(m, k), integers(0, 255, (n, k // 2), byte), scale(n, groups, dtype=bf16), zero)
+    uint4_linear(normal(m, k), integers(0, 255, (n, k // 2), byte), scale(n, groups, dtype=bf16), zero)
+    rows = normal(n, 128, dtype=torch.float32)
+    uint4_pack(rows, rows.abs().amax(-1, keepdim=True) / 7)
+    mxfp8_quantize(normal(n, 128))
     int4_values(integers(-128, 127, (n, k // 2), torch.int8), scale(n, groups))
     words = integers(-(2**31), 2**31 - 1, (128 // 8, 32), torch.int32)
     zeros = integers(-(2**31), 2**31 - 1, (128 // GROUP, 32 // 8), torch.int32)
