@@ -15,7 +15,7 @@ from pytest_cgins.config.document import Reader, Section, Value, one_of
 from pytest_cgins.core.errors import ConfigError
 
 Kind = Literal["norm", "softmax", "activation", "other"]
-Role = Literal["data", "weight", "parameter", "positive", "index", "mask", "table", "keep"]
+Role = Literal["data", "weight", "parameter", "positive", "codes", "index", "mask", "table", "keep"]
 RANDOM = "random"
 """An output that every call draws anew."""
 INDEX_INTO = "index_into"

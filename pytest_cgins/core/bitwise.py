@@ -22,6 +22,10 @@ _storage = torch.Tensor.untyped_storage
 _empty = torch.empty
 
 
+E8M0 = getattr(torch, "float8_e8m0fnu", None)
+"""Exponents of scales; torch 2.6 does not have it."""
+
+
 def same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors hold the same bits in the same order: NaN equals itself, −0 is not 0."""
     if tensor.dtype != other.dtype or tensor.shape != other.shape:
@@ -32,6 +36,11 @@ def same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 def readable(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of float8 as float32, others as they are: torch compares and orders no numbers of eight bits."""
     return _to(tensor, torch.float32) if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
+
+
+def countable(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of exponents as their codes, others as they are: twice as much is one step, not an error of 100%."""
+    return _to(_view(tensor, torch.uint8), torch.int16) if tensor.dtype == E8M0 else tensor
 
 
 def equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:

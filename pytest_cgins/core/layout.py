@@ -111,7 +111,9 @@ def check_recordable(tensor: torch.Tensor) -> None:
     if dtype_name(tensor.dtype) not in ITEMSIZE:
         raise RecordError(
             f"a tensor of dtype {tensor.dtype} cannot be recorded",
-            remedy=f"use one of {', '.join(ITEMSIZE)}, or leave the op out through ops=[…]",
+            remedy="pass its bytes, x.view(torch.uint8): torch computes nothing in it"
+            if "float4" in str(tensor.dtype)
+            else f"use one of {', '.join(ITEMSIZE)}, or leave the op out through ops=[…]",
         )
     if wraps:
         raise RecordError(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.bitwise import readable
+from pytest_cgins.core.bitwise import countable, readable
 from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Gold, Origin, Statistics, Trace
@@ -26,8 +26,8 @@ from pytest_cgins.verify.ties import Indices
 
 
 def as_real(tensor: Tensor) -> Tensor:
-    """A complex tensor as pairs of real numbers along a new last axis; others as they are."""
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    """A complex tensor as pairs of real numbers along a new last axis, exponents as their codes; others as they are."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else countable(tensor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ def _elements(gold: GoldValues, device: str) -> GoldElements:
         positions = torch.stack((2 * positions, 2 * positions + 1), -1).reshape(-1)
         shape = (*shape, 2)
     return GoldElements(
-        values=values.to(torch_device(device)),
+        values=countable(values).to(torch_device(device)),
         positions=positions.to(torch_device(device)) if recorded.blob is None else None,
         statistics=recorded.statistics,
         shape=shape,

@@ -16,6 +16,7 @@ from pytest_cgins.verify.compare import gold_bound
 from pytest_cgins.verify.expected import ExpectedOutput, as_real
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.prepare import Preparation
+from pytest_cgins.verify.quantization import GridLimits
 from pytest_cgins.verify.reference import Answers, answers
 
 ASSERT_CLOSE = {
@@ -59,12 +60,16 @@ class Allowance(Document):
     """How far the right answer moves if inputs are rounded to fp32 once more (TF32 where that is allowed)."""
     factor: float | None = None
     """How many times the unit of error one element may be off; None for rtol and atol of cgins.yaml."""
+    grid: GridLimits | None = None
+    """Of real numbers that were rounded to a grid: what is allowed in its steps. An ulp is a step then."""
 
     @property
     def why(self) -> str:
         """Where the allowance comes from, in words."""
         if self.exact:
             return self.exact
+        if self.grid is not None:
+            return f"rounded {self.grid}"
         if self.factor is None:
             return "rtol and atol of cgins.yaml"
         terms = {
@@ -110,6 +115,9 @@ def _of_output(
     allowance = Allowance(
         inputs=input_set.expected.name, output=output.index, rule=rule, dtype=dtype_name(dtype)
     )
+    if output.grid is not None and (rule == "reference" or tolerance.kind != "explicit"):
+        grid = output.grid.limits(output.gold.positions if rule == "gold" and output.gold else None)
+        return replace(allowance, grid=grid, allowed_ulp=float(grid.steps), rms_ulp=None)
     if scale is None or output.draws is not None or output.indices is not None:
         return replace(allowance, exact=_exact(output))
     gold = output.gold if rule == "gold" else None

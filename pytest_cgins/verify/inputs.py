@@ -19,7 +19,7 @@ from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.layout import Layout, lay_out, rebuild
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, standard_normal
-from pytest_cgins.verify import coupled
+from pytest_cgins.verify import coupled, low_bits
 from pytest_cgins.verify.semantics import Semantics, semantics_for
 
 # Exponents of the row scales. In fp16 products of two inputs at the upper end must stay below 65504.
@@ -54,6 +54,7 @@ def fresh(
         exponents = ((torch.arange(steps) * 5 + top) % steps - top).to(torch.float64)
         wide = _wide(tensor) * torch.exp2(exponents)[lanes % steps]
         tensor.copy_(_in_range(_legal(semantics, index, wide, recorded[index]), tensor.dtype))
+    low_bits.draw(semantics, call, tensors, recorded, key)
     coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled")
     return tensors
 
@@ -109,6 +110,7 @@ def edge(
         tensor.copy_(_in_range(legal, tensor.dtype))
     if semantics.kind == "norm" and semantics.eps:
         _shrink_variances(semantics, tensors)
+    low_bits.draw(semantics, call, tensors, recorded, f"{key}/edge", edge=True)
     coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled edge")
     return tensors
 

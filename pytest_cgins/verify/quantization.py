@@ -27,10 +27,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_cgins.core.bitwise import readable
+from pytest_cgins.core.bitwise import E8M0, countable, readable
 from pytest_cgins.core.layout import Layout
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Context, OpCall
+from pytest_cgins.verify import low_bits
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.locate import number, position
 from pytest_cgins.verify.reference import Answers, KeepWide, answers, wider
@@ -59,20 +60,29 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
         super().__init__(dtype)
         # By id, with the tensor itself: an id is free again once its tensor is.
         self._exact: dict[int, tuple[Tensor, Tensor]] = {}
+        self._codes: dict[int, Tensor] = {}
 
     def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """See `DispatchMode`."""
         name = func.overloadpacket.__name__
         plain = name.rstrip("_")
-        if named.get("dtype") in GRIDS:
+        if low_bits.rounds_to(func, args, named) in GRIDS and self._dtype is None:
+            return low_bits.unrounded(func, args, named)
+        if plain == "copy" and args[0].is_floating_point():  # into a buffer that `grids` made wide
+            return func(args[0], self._exact_of(args[1]), *args[2:], **named)
+        if plain == "view" and args[1] == E8M0 and id(args[0]) in self._codes:
+            return args[0].view(args[0].shape)
+        if named.get("dtype") in (*GRIDS, E8M0):
             if plain != "_to_copy":  # memory that is filled later
                 return func(*args, **{**named, "dtype": self._dtype or torch.float32})
             if args[0].is_floating_point():
                 exact = self._exact_of(args[0])
-                return func(exact, **{**named, "dtype": self._dtype or exact.dtype})
+                wide = func(exact, **{**named, "dtype": self._dtype or exact.dtype})
+                self._codes[id(wide)] = wide
+                return wide
         if plain in ("round", "trunc", "floor", "ceil") and "decimals" not in named:
             exact = self._exact_of(args[0]).clone()
-        elif plain in _LEAVES_EXACT and self._has_exact((args, named)):
+        elif (plain in _LEAVES_EXACT or _is_cast_to_real(plain, named)) and self._has_exact((args, named)):
             exact = super().dispatch(func, self._replaced(args), self._replaced(named))
         else:
             return super().dispatch(func, args, named)
@@ -98,6 +108,11 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
         return self._exact_of(value) if isinstance(value, Tensor) else value
 
 
+def _is_cast_to_real(name: str, named: dict[str, Any]) -> bool:
+    dtype = named.get("dtype")
+    return name == "_to_copy" and isinstance(dtype, torch.dtype) and dtype.is_floating_point
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridFault:
     """Why an answer is wrong."""
@@ -106,6 +121,32 @@ class GridFault:
     """How many elements are off and by how much."""
     wrong: Tensor
     """Where, flat over the compared elements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridLimits:
+    """What is allowed on a grid."""
+
+    compared: int
+    """Elements that are looked at."""
+    near: int
+    """Those that a typical error can carry over a rounding boundary."""
+    most: int
+    """How many may be off."""
+    steps: int
+    """By how many steps one may be off."""
+    step: float
+    """What a step is, as a median."""
+    error: float
+    """How far from a boundary the exact value of one that is off may lie, as a median."""
+
+    def __str__(self) -> str:
+        """In words, after the name of the grid."""
+        return (
+            f"in steps of {self.step:.3g}: {self.most} of {counted(self.compared, 'element')} may be off, by "
+            f"{counted(self.steps, 'step')}, where the exact value lies within {self.error:.2g} of a rounding boundary; {self.near} lie so "
+            "near one that errors as usual explain it"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,23 +187,19 @@ class Grid:
         got, right, torchs = steps(answer), here._step(0.0), steps(here.own)
         low, high = here._step(-here.error), here._step(here.error)
         # Forms of NaN and infinity were compared before; of integers nobody but torch tells what they become.
-        telling = (
-            torch.isfinite(here.exact) & torch.isfinite(readable(here.own)) & torch.isfinite(readable(answer))
-        )
+        telling = here._telling() & torch.isfinite(readable(answer))
         blind = ~telling & (torch.zeros_like(telling) if answer.is_floating_point() else got != torchs)
-        reach = max(1, int((torchs - right).abs()[telling].max())) if bool(telling.any()) else 1
+        limits = here._limits(telling)
         off = (got - right).masked_fill(~telling, 0)
-        wrong = (telling & ((got < low) | (got > high) | (off.abs() > reach))) | blind
+        wrong = (telling & ((got < low) | (got > high) | (off.abs() > limits.steps))) | blind
         count = int((off != 0).sum())
-        near = int((telling & (here._step(-here.typical) != here._step(here.typical))).sum())
-        most = math.floor(near + _SPREAD * math.sqrt(near) + 1)
         if bool(wrong.any()):
             message = f"{int(wrong.sum())} of {counted(answer.numel(), 'element')} cannot be what the exact value rounds to"
-        elif count > most:
+        elif count > limits.most:
             wrong = off != 0
             message = (
-                f"{count} of {counted(answer.numel(), 'element')} are off by a step of the grid, and the exact values of {near} lie so "
-                f"near a rounding boundary that rounding errors would explain it: at most {most} may be off"
+                f"{count} of {counted(answer.numel(), 'element')} are off by a step of the grid, and the exact values of {limits.near} lie so "
+                f"near a rounding boundary that rounding errors would explain it: at most {limits.most} may be off"
             )
         else:
             return None
@@ -176,6 +213,31 @@ class Grid:
             f"{number(answer[worst].item(), answer.dtype)}, {away} {'below' if off[worst] < 0 else 'above'}."
         )
         return GridFault(message=message, wrong=wrong)
+
+    def limits(self, positions: Tensor | None) -> GridLimits:
+        """What is allowed; of the elements with these row-major numbers, if they are not all."""
+        here = self if positions is None else self._at(positions)
+        return here._limits(here._telling())
+
+    def _telling(self) -> Tensor:
+        return torch.isfinite(self.exact) & torch.isfinite(readable(self.own))
+
+    def _limits(self, telling: Tensor) -> GridLimits:
+        near = int((telling & (self._step(-self.typical) != self._step(self.typical))).sum())
+        off = (steps(self.own) - self._step(0.0)).abs()[telling]
+        return GridLimits(
+            compared=telling.numel(),
+            near=near,
+            most=math.floor(near + _SPREAD * math.sqrt(near) + 1),
+            steps=max(1, int(off.max())) if off.numel() else 1,
+            step=self._median(2 * rules.half_ulp(self.exact, self.dtype), telling)
+            if self.dtype.is_floating_point
+            else 1.0,
+            error=self._median(self.error, telling),
+        )
+
+    def _median(self, values: Tensor, telling: Tensor) -> float:
+        return float(values[telling].median()) if bool(telling.any()) else 0.0
 
     def _at(self, positions: Tensor) -> Grid:
         names = ("exact", "own", "error", "typical")
@@ -225,11 +287,12 @@ def grids(  # noqa: PLR0917
         known: torch's answers to it.
         rows_of: number of the row that each element of an output is made of.
     """
-    candidates = [index for index, answer in enumerate(known.answer) if answer.dtype in GRIDS]
+    candidates = [index for index, answer in enumerate(known.answer) if answer.dtype in (*GRIDS, E8M0)]
     if not candidates:
         return {}
     try:
-        exact = answers(call, inputs, context, device, mutated=known.mutated, mode=KeepExact)
+        wide = _with_wide_buffers(inputs, known.mutated)
+        exact = answers(call, wide, context, device, mutated=known.mutated, mode=KeepExact)
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
         return {}  # it computes with the codes
     if len(exact.answer) != len(known.answer) or exact.note:
@@ -237,10 +300,24 @@ def grids(  # noqa: PLR0917
     halves = {meta.dtype for meta in inputs.metas} & {"float16", "bfloat16"}
     half = torch.float16 if halves == {"float16"} else torch.bfloat16
     tried = {
-        index: _grid(known.answer[index], _Exact.of(exact, index), half, rows_of(known.answer[index]))
+        index: _grid(
+            countable(known.answer[index]), _Exact.of(exact, index), half, rows_of(known.answer[index])
+        )
         for index in candidates
     }
     return {index: grid for index, grid in tried.items() if grid is not None}
+
+
+def _with_wide_buffers(inputs: Layout, mutated: Sequence[int]) -> Layout:
+    """The arguments, with room for numbers that are not rounded in those that the op fills."""
+    metas, spans = list(inputs.metas), list(inputs.spans)
+    storages = [meta.storage for meta in metas]
+    for index in mutated:
+        meta, dtype = metas[index], getattr(torch, metas[index].dtype)
+        if dtype in GRIDS and storages.count(meta.storage) == 1:
+            spans[meta.storage] = spans[meta.storage].view(dtype).to(torch.float32).view(torch.uint8)
+            metas[index] = replace(meta, dtype="float32")
+    return Layout(tuple(metas), spans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +381,18 @@ def _roundings(dtype: torch.dtype) -> tuple[Callable[[Tensor], Tensor], ...]:
     """What may come before a cast to the dtype: a cast to float8 rounds by itself, one to integers cuts off."""
     if dtype.is_floating_point:
         return (torch.clone,)
-    return (torch.round, torch.trunc, torch.floor, torch.ceil)
+    return (
+        torch.round,
+        torch.trunc,
+        torch.floor,
+        torch.ceil,
+        *((_exponent,) if dtype == torch.int16 else ()),
+    )
+
+
+def _exponent(values: Tensor) -> Tensor:
+    """Codes of the exponents to which numbers are cast."""
+    return countable(values.clamp(min=0).to(torch.float32).to(E8M0)).to(torch.float64)
 
 
 def _gives(values: Tensor, rounding: Callable[[Tensor], Tensor], own: Tensor) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ from pytest_cgins.core.layout import Layout, dtype_name, rebuild
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.context import restore
+from pytest_cgins.verify import low_bits
 from pytest_cgins.verify.probe_support import memory
 from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.rounding import TF32_BITS, rounded
@@ -82,8 +83,7 @@ def answers(
     Raises:
         Exception: whatever the op raises on its own inputs.
     """
-    with nullcontext() if mode is None else mode(None):
-        tensors, returned = _run(call, inputs, context, device)
+    tensors, returned = _run(call, inputs, context, device, nullcontext() if mode is None else mode(None))
     changed = tuple(mutated) if mutated is not None else _changed(inputs, tensors, device)
     changed += tuple(index for index in mutable if index not in changed)
     own = (*returned, *(tensors[index] for index in changed))
@@ -146,10 +146,16 @@ def memory_taken(call: OpCall, inputs: Layout, context: Context, device: str) ->
     return max(0, most - begun) if begun is not None and most is not None else 0
 
 
-def _run(call: OpCall, inputs: Layout, context: Context, device: str) -> tuple[list[Tensor], list[Tensor]]:
+def _run(
+    call: OpCall,
+    inputs: Layout,
+    context: Context,
+    device: str,
+    mode: AbstractContextManager[object] = nullcontext(),  # noqa: B008 - it may be entered again
+) -> tuple[list[Tensor], list[Tensor]]:
     """(argument tensors after the call, returned tensors)."""
     tensors = rebuild(inputs.metas, inputs.spans, device)
-    with restore(context, device):
+    with restore(context, device), mode:
         result = invoke(call, tensors)
     returned = [tensor.detach().resolve_conj().resolve_neg() for tensor in flatten(result)[1]]
     return tensors, returned
@@ -169,7 +175,11 @@ class KeepWide(DispatchMode):  # type: ignore[no-untyped-call]
 
     def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """See `DispatchMode`."""
-        if self._dtype is not None and isinstance(named.get("dtype"), torch.dtype):
+        if self._dtype is None:
+            return func(*args, **named)
+        if low_bits.rounds_to(func, args, named) is not None:
+            return low_bits.in_wide(func, args, named, self._dtype)
+        if isinstance(named.get("dtype"), torch.dtype):
             named = {**named, "dtype": wider(named["dtype"], self._dtype)}
         return func(*args, **named)
 
@@ -202,8 +212,7 @@ class _Widened:
 
     def _run_on(self, inputs: Layout, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         neutral = Context(default_dtype=dtype_name(dtype), rng_seed=self.context.rng_seed)
-        with self.mode(dtype):
-            tensors, returned = _run(self.call, inputs, neutral, device)
+        tensors, returned = _run(self.call, inputs, neutral, device, self.mode(dtype))
         return (*returned, *(tensors[index] for index in self.mutated))
 
     def reference(

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+import pytest_cgins
 from pytest_cgins import record
 from pytest_cgins.app import cli
 from pytest_cgins.config import Tolerance
@@ -97,3 +98,40 @@ def test_the_command_takes_a_case_s_name(tmp_path: Path, monkeypatch: pytest.Mon
     assert {row["rule"] for row in rows} == {"gold", "reference"}
     assert cli.main(["traces", "explain", name.replace("relu", "rely", 1)]) != 0
     assert f'did you mean "{name}"' in capsys.readouterr().err
+
+
+@pytest_cgins.mark
+def to_int8(x: torch.Tensor, scale: float) -> torch.Tensor:
+    return torch.round(x / scale).clamp(-128, 127).to(torch.int8)
+
+
+@pytest_cgins.mark
+def to_e4m3(x: torch.Tensor, scale: float) -> torch.Tensor:
+    return (x / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+
+
+@pytest.mark.parametrize("op", [to_int8, to_e4m3])
+def test_on_a_grid_steps_are_told_and_how_many_may_be_off(tmp_path: Path, op) -> None:
+    """As many as are told may be off by a step, where they are nearest to a boundary; one more may not."""
+    with record(tmp_path / "pack", ops=[f"{__name__}.{op.__name__}"]):
+        op(torch.randn(64, 512, generator=torch.Generator().manual_seed(3)), 0.02)
+    case = prepared(tmp_path / "pack")
+    fresh = next(one for one in case.core if one.expected.name == "fresh")
+    row = next(row for row in explain(case, "cpu", DERIVED) if row.inputs == "fresh")
+    assert (row.allowed_ulp, row.grid.steps, row.grid.compared) == (1.0, 1, 64 * 512)
+    assert f"{row.grid.most} of 32768 elements may be off, by 1 step" in row.why
+    assert row.grid.step == (1.0 if op is to_int8 else pytest.approx(4, rel=0.8))
+    (output,) = fresh.expected.outputs
+    right = output.answer.reshape(-1).float()
+    up, down = (
+        output.grid.rounding(output.grid.exact + error).to(output.answer.dtype).float()
+        for error in (output.grid.error, -output.grid.error)
+    )
+    moved = torch.where(up != right, up, down)
+    movable = (moved != right).nonzero().reshape(-1)
+    assert len(movable) > row.grid.most
+    for count, passes in ((row.grid.most, True), (row.grid.most + 1, False)):
+        answer = right.clone()
+        answer[movable[:count]] = moved[movable[:count]]
+        checks = compare(fresh.expected, [answer.to(output.answer.dtype).reshape(output.shape)], DERIVED)
+        assert [check.passed for check in checks if check.rule == "reference"] == [passes]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.packs.backward import is_derived
-from pytest_cgins.verify import inputs, op_calls
+from pytest_cgins.verify import inputs, low_bits, op_calls
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import DISTINCT, Semantics, op_word
@@ -24,6 +24,8 @@ from pytest_cgins.verify.size_search import ProbedCall
 NAME = "special_values"
 INPUTS = "NaN and infinity"
 """Name of the set."""
+SCALES = "a scale of NaN"
+"""Name of the set of ops with exponents of scales."""
 MASKED = "rows of infinity"
 """Name of the set of ops that choose several elements."""
 _FIRST, _MIDDLE, _LAST = 0.0, 0.5, 1.0  # of a row: an online softmax begins with its maximum at -inf
@@ -46,8 +48,9 @@ def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
         return [], "NaN spreads as the algorithm has it: transformed tiles and direct sums differ"
     plain = reference_set.tensors()
     rows = _Rows.from_tensors(builder, semantics, plain)
+    of_scales = _scale_of_nan(builder, semantics, reference_set)
     if rows is None:
-        return [], "no argument holds numbers that may be replaced"
+        return of_scales, "" if of_scales else "no argument holds numbers that may be replaced"
     # Three products of halves make one of fp32, and infinity minus infinity is NaN there.
     its_own = reference_set.call.op.startswith("torch.") and not op_calls.multiply(names)
     chosen = _unambiguous(builder, reference_set, rows) if its_own else []
@@ -62,12 +65,26 @@ def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     if not op_calls.attend(names) and _makes_nan(builder, reference_set, tensors):
         chosen = [*nans, *chosen]
     if not chosen and not masked:
-        return [], "torch itself makes a number of NaN, or has no one answer to it"
+        return (
+            of_scales,
+            "" if of_scales else "torch itself makes a number of NaN, or has no one answer to it",
+        )
     tensors = reference_set.tensors()
     rows.put(tensors, chosen)
     for index in masked:
         _block(tensors[index])
-    return [builder.make(INPUTS, tensors, probe=NAME, patterns_only=True)], ""
+    return [builder.make(INPUTS, tensors, probe=NAME, patterns_only=True), *of_scales], ""
+
+
+def _scale_of_nan(builder: InputSetBuilder, semantics: Semantics, reference_set: InputSet) -> list[InputSet]:
+    """The set in which the last exponent of each argument of scales has the code of NaN, where torch makes NaN of it."""
+    tensors = reference_set.tensors()
+    exponents = [one for index, one in enumerate(tensors) if low_bits.has_nan_code(semantics, index, one)]
+    for tensor in exponents:
+        low_bits.put_nan(tensor)
+    if not exponents or not _makes_nan(builder, reference_set, tensors):
+        return []
+    return [builder.make(SCALES, tensors, probe=NAME, patterns_only=True)]
 
 
 def _nearly_all_masked(

@@ -1,0 +1,262 @@
+"""Numbers of few bits and their scales: what torch's products of them give in a wide dtype, and how they are drawn anew.
+
+Codes, such as two numbers of four bits in a byte, are integers to torch, and integers stay as recorded. These are drawn over
+all of their range, if they are declared (`roles: {packed: codes}`) or look like codes: bytes that fill half of their range,
+words with both of their signs, exponents, and integers that are named scale or zero point, within what was recorded.
+Scales that divide or multiply them keep their sign and, within an octave, their magnitude: others would leave the payload's range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.core.bitwise import E8M0, readable
+from pytest_cgins.core.trace import OpCall
+from pytest_cgins.packs.recipe import seed_of, uniform_integers
+from pytest_cgins.verify.coupled import couplings_of
+from pytest_cgins.verify.semantics import Semantics
+
+NAN_CODE = 255
+"""The code of NaN in `E8M0`, also where it lies in bytes."""
+_WORDS = ("scale", "scales")
+_CODE_WORDS = ("zero", "zeros", "qzeros", "zeropoint", "zp", *_WORDS)
+_FILLED = 128
+"""Bytes that differ by as much fill half of their range."""
+_SIGNED = 2**27
+"""An index of 32 bits is not as far from zero as this, on both sides."""
+_OCTAVES = 2
+"""By how many octaves exponents leave what was recorded."""
+_SMALL = (62, 64)
+"""Exponents of which two are at the least of fp32's normal numbers, less what payloads and sums add."""
+_DEQUANTIZED = 2
+"""Arguments of an op that dequantises: a payload and its scales."""
+_BYTES = (0x00, 0xFF, 0x0F, 0xF0, 0x88, 0x80, 0x08, 0x7F, 0x77)
+"""Edges of packed numbers: least and greatest of both halves, of one, with and without sign."""
+
+
+# ---- products ---------------------------------------------------------------------------------------------------
+
+
+def rounds_to(func: Any, args: Sequence[Any], named: Mapping[str, Any]) -> torch.dtype | None:
+    """The dtype to which one of torch's products of numbers of few bits rounds; None of other operators."""
+    if _name(func) not in _PRODUCTS:
+        return None
+    given = _arguments(func, args, named)
+    dtype: torch.dtype = given.get("out_dtype") or given["self"].dtype
+    return dtype
+
+
+def in_wide(func: Any, args: Sequence[Any], named: Mapping[str, Any], dtype: torch.dtype) -> Tensor:
+    """What such a product gives in a wide dtype, of what its inputs truly hold: torch itself takes no others than few bits.
+
+    Raises:
+        NotImplementedError: scales lie as only the device's own library knows.
+    """
+    given = _arguments(func, args, named)
+    result: Tensor = _PRODUCTS[_name(func)](given, dtype)
+    if given.get("bias") is not None:
+        result = result + given["bias"].to(dtype)
+    return result if given.get("out") is None else given["out"].copy_(result)
+
+
+def unrounded(func: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Tensor:
+    """What such a product gives in fp32: by torch's own kernel, if that returns fp32 as well."""
+    given = _arguments(func, args, named)
+    try:
+        wide: Tensor = func(**{**given, "out_dtype": torch.float32})
+    except (RuntimeError, ValueError):
+        wide = in_wide(func, args, named, torch.float32)
+    return wide
+
+
+def _scaled(given: Mapping[str, Any], dtype: torch.dtype) -> Tensor:
+    if given.get("scale_result") is not None:
+        raise NotImplementedError(
+            "scale_result divides on a CPU and multiplies on a GPU: scale what is returned"
+        )
+    factors: list[Tensor] = []
+    for operand, scale in (("self", "scale_a"), ("mat2", "scale_b")):
+        factor = given[operand].to(dtype)
+        scales = given[scale] if isinstance(given[scale], list | tuple) else [given[scale]]
+        for one in scales:
+            factor = factor * _spread(one.to(dtype), factor.shape)
+        factors.append(factor)
+    return factors[0] @ factors[1]
+
+
+def _spread(scale: Tensor, shape: Sequence[int]) -> Tensor:
+    """A scale for each element: of one, of a row, or of a block."""
+    if scale.numel() == 1:
+        return scale.reshape(())
+    if scale.ndim != len(shape):
+        sizes = "x".join(map(str, scale.shape))
+        raise NotImplementedError(
+            f"scales of size {sizes} lie as the device's library has them: gate a function that dequantises"
+        )
+    for dim, size in enumerate(shape):
+        if scale.shape[dim] not in (1, size):
+            scale = scale.repeat_interleave(-(-size // scale.shape[dim]), dim).narrow(dim, 0, size)
+    return scale
+
+
+def _weight_only(given: Mapping[str, Any], dtype: torch.dtype) -> Tensor:
+    product: Tensor = given["self"].to(dtype) @ given["mat2"].to(dtype).t() * given["scales"].to(dtype)
+    return product
+
+
+_PRODUCTS: Mapping[str, Callable[[Mapping[str, Any], torch.dtype], Tensor]] = {
+    "_scaled_mm": _scaled, "_scaled_mm_v2": _scaled, "_weight_int8pack_mm": _weight_only,
+}  # fmt: skip
+
+
+def _name(func: Any) -> str:
+    return str(getattr(getattr(func, "overloadpacket", None), "__name__", ""))
+
+
+def _arguments(func: Any, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    names = [argument.name for argument in func._schema.arguments]
+    return {**dict(zip(names, args, strict=False)), **named}
+
+
+# ---- draws ------------------------------------------------------------------------------------------------------
+
+
+def draw(
+    semantics: Semantics,
+    call: OpCall,
+    tensors: Sequence[Tensor],
+    recorded: Sequence[Tensor],
+    key: str,
+    *,
+    edge: bool = False,
+) -> None:
+    """Write new numbers into codes and their scales.
+
+    Args:
+        semantics: of the call.
+        call: the call.
+        tensors: its arguments, on the CPU, written to.
+        recorded: the arguments as they were recorded.
+        key: of the draw.
+        edge: whether some go to the ends of what they can be.
+    """
+    coupled = {coupling.argument for coupling in couplings_of(semantics, call)}
+    ranges = {
+        index: limits
+        for index, tensor in enumerate(recorded)
+        if semantics.names.get(index) not in coupled and (limits := code_range(semantics, index, tensor))
+    }
+    exponents = [index for index in ranges if has_nan_code(semantics, index, recorded[index])]
+    # One payload and its exponents are multiplied and nothing else: the least of all can be seen.
+    least = (0, 1) if len(exponents) == 1 and len(recorded) == _DEQUANTIZED else _SMALL
+    for index, (low, high) in ranges.items():
+        tensor = tensors[index]
+        # All of them: beside the products of greater ones those of the least would go unseen.
+        limits = least if edge and index in exponents else (low, high)
+        lots = uniform_integers(seed_of(key, "codes", index), tensor.numel(), *limits)
+        codes = torch.from_numpy(lots).reshape(tensor.shape)
+        if edge and index not in exponents:
+            codes = _at_edges(codes, low, high, tensor.dtype)
+        _write_codes(tensor, codes)
+    payload = any(index in ranges or _is_float8(tensor) for index, tensor in enumerate(recorded))
+    for index, tensor in enumerate(recorded):
+        if payload and is_scale(semantics, index, tensor):
+            _draw_scales(tensors[index], tensor, seed_of(key, "scales", index))
+
+
+def code_range(semantics: Semantics, index: int, recorded: Tensor) -> tuple[int, int] | None:
+    """Least and greatest code of an argument; None if it holds none."""
+    name = semantics.names.get(index, "")
+    role = dict(semantics.declared.roles).get(name)
+    if not recorded.numel() or (role and role != "codes") or _overlaps(recorded):
+        return None
+    if recorded.dtype == E8M0:
+        codes = recorded.contiguous().view(torch.uint8)
+        known = codes[codes < NAN_CODE]
+        return _widened(known) if known.numel() else (127, 127)
+    if recorded.dtype == torch.bool or recorded.is_floating_point() or recorded.is_complex():
+        return None
+    if role:
+        info, domain = torch.iinfo(recorded.dtype), semantics.domain(index) or (-math.inf, math.inf)
+        return int(max(domain[0], info.min)), int(min(domain[1], info.max))
+    low, high = int(recorded.min()), int(recorded.max())
+    words = name.rpartition(".")[2].lower().split("_")
+    if recorded.dtype == torch.uint8 and set(_WORDS) & set(words):
+        return _widened(recorded)
+    if recorded.ndim > 1 and recorded.dtype == torch.int32 and low < -_SIGNED and high > _SIGNED:
+        return -(2**31), 2**31 - 1
+    is_named = bool(set(_CODE_WORDS) & set(words))
+    is_filled = recorded.ndim > 1 and recorded.element_size() == 1 and high - low >= _FILLED
+    return (low, high) if low < high and (is_named or is_filled) else None
+
+
+def is_scale(semantics: Semantics, index: int, recorded: Tensor) -> bool:
+    """Whether an argument is called one, and all that was recorded of it is greater than 0."""
+    words = semantics.names.get(index, "").rpartition(".")[2].lower().split("_")
+    known = dict(semantics.declared.roles).get(semantics.names.get(index, ""))
+    plain = (
+        recorded.is_floating_point() and recorded.dtype != E8M0 and recorded.ndim > 0 and recorded.numel() > 0
+    )
+    if not plain or known or not set(_WORDS) & set(words) or _overlaps(recorded):
+        return False
+    numbers = readable(recorded)
+    return bool((torch.isfinite(numbers) & (numbers > 0)).all())
+
+
+def has_nan_code(semantics: Semantics, index: int, tensor: Tensor) -> bool:
+    """Whether NaN is a code of an argument: it holds exponents of scales."""
+    words = semantics.names.get(index, "").rpartition(".")[2].lower().split("_")
+    as_bytes = tensor.dtype == torch.uint8 and bool(set(_WORDS) & set(words))
+    return tensor.numel() > 0 and (tensor.dtype == E8M0 or as_bytes) and not _overlaps(tensor)
+
+
+def put_nan(tensor: Tensor) -> None:
+    """The code of NaN as the last exponent."""
+    codes = tensor.contiguous().view(torch.uint8).clone()
+    codes.view(-1)[-1] = NAN_CODE
+    _write_codes(tensor, codes)
+
+
+def _widened(codes: Tensor) -> tuple[int, int]:
+    return max(0, int(codes.min()) - _OCTAVES), min(NAN_CODE - 1, int(codes.max()) + _OCTAVES)
+
+
+def _write_codes(tensor: Tensor, codes: Tensor) -> None:
+    if tensor.is_floating_point():
+        tensor.copy_(codes.to(torch.uint8).view(tensor.dtype))
+    else:
+        tensor.copy_(codes)
+
+
+def _at_edges(codes: Tensor, low: int, high: int, dtype: torch.dtype) -> Tensor:
+    """Every second row at one edge, the others as drawn."""
+    repeated = [byte * (0x01010101 if dtype.itemsize == 4 else 1) for byte in _BYTES]
+    bits = 8 * dtype.itemsize
+    signed = [code - 2**bits if dtype.is_signed and code >= 2 ** (bits - 1) else code for code in repeated]
+    edges = [low, high, *(code for code in signed if low <= code <= high)]
+    rows = torch.arange(codes.numel() // max(1, codes.shape[-1] if codes.ndim else 1))
+    rows = rows.reshape(*codes.shape[:-1], 1) if codes.ndim else rows.reshape(())
+    at_edge = torch.tensor(edges)[rows // 2 % len(edges)]
+    return torch.where(rows % 2 == 0, at_edge, codes)
+
+
+def _draw_scales(tensor: Tensor, recorded: Tensor, seed: int) -> None:
+    """Numbers whose logarithms are spread evenly over the recorded range and an octave to both sides."""
+    low, high = (math.log2(float(extreme)) for extreme in readable(recorded).aminmax())
+    lots = torch.from_numpy(uniform_integers(seed, tensor.numel(), 0, 2**24 - 1)).to(torch.float64) / 2**24
+    info = torch.finfo(tensor.dtype)
+    drawn = torch.exp2(low - 1 + (high - low + 2) * lots).clamp(info.smallest_normal, info.max)
+    tensor.copy_(drawn.reshape(tensor.shape))
+
+
+def _is_float8(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.element_size() == 1 and tensor.dtype != E8M0
+
+
+def _overlaps(tensor: Tensor) -> bool:
+    return any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True))
