@@ -49,7 +49,7 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.verify import inputs, semantics
 from pytest_cgins.verify.compare import accepts
-from pytest_cgins.verify.coupled import inferred
+from pytest_cgins.verify.couplings import inferred
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.forgery_check import FORGERIES
 from pytest_cgins.verify.forgery_check import Forgery as PowerForgery

@@ -16,7 +16,7 @@ from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import OpCall, TensorMeta, Value
 from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify import inputs
-from pytest_cgins.verify.coupled import couplings_of
+from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.inputs import is_mask
 from pytest_cgins.verify.semantics import Semantics
 

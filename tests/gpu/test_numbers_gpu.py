@@ -24,8 +24,8 @@ from pytest_cgins.core.verdict import Status  # noqa: E402
 from pytest_cgins.gate.evaluate import Evaluator  # noqa: E402
 from tests.adversarial import project as collection  # noqa: E402
 from tests.adversarial.specimens import ADVERSARIAL, HONEST, Specimen, collect  # noqa: E402
-from tests.coupled import project as coupled  # noqa: E402
 from tests.planted import test_low_bits as low_bits  # noqa: E402
+from tests.planted.coupled import project as coupled  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,7 +10,7 @@ from pytest_cgins.config import declared
 from pytest_cgins.config.coupled import yaml_of
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.trace import Argument, OpCall, Value
-from pytest_cgins.verify import coupled, inputs
+from pytest_cgins.verify import coupled, couplings, inputs
 from pytest_cgins.verify.semantics import semantics_for
 
 
@@ -146,18 +146,18 @@ def test_numbers_are_taken_for_what_they_look_like() -> None:
     """Offsets with their limit, a page table with lengths in it; what is declared is not proposed again."""
     call, tensors = call_of("m.f", x=torch.zeros(24, 3), cu=torch.tensor([0, 3, 9, 24]), max_seqlen=16)
     semantics = semantics_for(call)
-    assert [yaml_of(one) for one in coupled.inferred(semantics, call, tensors)] == [
+    assert [yaml_of(one) for one in couplings.inferred(semantics, call, tensors)] == [
         'semantics: {coupled: {cu: {offsets: "x[0]", most: "max_seqlen"}}}'
     ]
     again = semantics_for(call, declared({"roles": {"cu": "index"}}))
-    assert coupled.inferred(again, call, tensors) == []
+    assert couplings.inferred(again, call, tensors) == []
     call, tensors = call_of(
         "m.f",
         cache=torch.zeros(32, 8, 2),
         table=torch.randperm(32)[:20].reshape(5, 4),
         lens=torch.tensor([3, 9, 20, 7, 30]),
     )
-    assert [yaml_of(one) for one in coupled.inferred(semantics_for(call), call, tensors)] == [
+    assert [yaml_of(one) for one in couplings.inferred(semantics_for(call), call, tensors)] == [
         'semantics: {coupled: {table: {pages: "cache[0]"}}}',
         'semantics: {coupled: {lens: {lengths: "table[1]*cache[1]"}}}',
     ]

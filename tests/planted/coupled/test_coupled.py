@@ -9,7 +9,7 @@ import pytest
 from pytest_cgins import config
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.gate.evaluate import Evaluator
-from tests.coupled import project
+from tests.planted.coupled import project
 
 
 @pytest.fixture(scope="module", params=["planted", "honest"])
