@@ -27,14 +27,18 @@ OP_NAME = "__cgins_op__"
 """Attribute in which an op that is not torch's own has its qualified name."""
 _SEMANTICS = "__cgins_semantics__"
 _WRAPS = "__cgins_forward_of__"
-# Factories and activations that torch shows to function modes and does not list as overridable, and one op that it
-# lists by an alias: torch.spmm.
+# Factories, activations and products of few bits that torch shows to function modes and does not list as overridable, and
+# one op that it lists by an alias: torch.spmm.
 _UNLISTED = {
     getattr(functional, name): f"torch.nn.functional.{name}" for name in ("hardswish", "hardsigmoid")
 } | {
     getattr(torch, name): f"torch.{name}"
-    for name in ("rand_like", "randn_like", "randint_like", "normal", "mm")
-}
+    for name in (
+        "rand_like", "randn_like", "randint_like", "normal", "mm",
+        "_scaled_mm", "_scaled_mm_v2", "_scaled_grouped_mm", "_grouped_mm", "_int_mm",
+    )
+    if hasattr(torch, name)
+}  # fmt: skip
 _OPENS_FILES = frozenset({"aten.from_file", "aten.save", "debugprims.load_tensor"})
 _trusted: set[str] = set()
 

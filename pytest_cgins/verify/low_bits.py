@@ -82,9 +82,8 @@ def _scaled(given: Mapping[str, Any], dtype: torch.dtype) -> Tensor:
     factors: list[Tensor] = []
     for operand, scale in (("self", "scale_a"), ("mat2", "scale_b")):
         factor = given[operand].to(dtype)
-        scales = given[scale] if isinstance(given[scale], list | tuple) else [given[scale]]
-        for one in scales:
-            factor = factor * _spread(one.to(dtype), factor.shape)
+        for level in given[scale] if isinstance(given[scale], list | tuple) else [given[scale]]:
+            factor = factor * _spread(level.to(dtype), factor.shape)
         factors.append(factor)
     return factors[0] @ factors[1]
 
@@ -238,7 +237,7 @@ def _at_edges(codes: Tensor, low: int, high: int, dtype: torch.dtype) -> Tensor:
     repeated = [byte * (0x01010101 if dtype.itemsize == 4 else 1) for byte in _BYTES]
     bits = 8 * dtype.itemsize
     signed = [code - 2**bits if dtype.is_signed and code >= 2 ** (bits - 1) else code for code in repeated]
-    edges = [low, high, *(code for code in signed if low <= code <= high)]
+    edges = list(dict.fromkeys([low, high, *(code for code in signed if low <= code <= high)]))
     rows = torch.arange(codes.numel() // max(1, codes.shape[-1] if codes.ndim else 1))
     rows = rows.reshape(*codes.shape[:-1], 1) if codes.ndim else rows.reshape(())
     at_edge = torch.tensor(edges)[rows // 2 % len(edges)]

@@ -79,7 +79,9 @@ def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
 def _scale_of_nan(builder: InputSetBuilder, semantics: Semantics, reference_set: InputSet) -> list[InputSet]:
     """The set in which the last exponent of each argument of scales has the code of NaN, where torch makes NaN of it."""
     tensors = reference_set.tensors()
-    exponents = [one for index, one in enumerate(tensors) if low_bits.has_nan_code(semantics, index, one)]
+    exponents = [
+        tensor for index, tensor in enumerate(tensors) if low_bits.has_nan_code(semantics, index, tensor)
+    ]
     for tensor in exponents:
         low_bits.put_nan(tensor)
     if not exponents or not _makes_nan(builder, reference_set, tensors):
