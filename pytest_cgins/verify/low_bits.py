@@ -18,7 +18,7 @@ from torch import Tensor
 from pytest_cgins.core.bitwise import E8M0, readable
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, uniform_integers
-from pytest_cgins.verify.coupled import couplings_of
+from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.semantics import Semantics
 
 NAN_CODE = 255
