@@ -38,6 +38,11 @@ def readable(tensor: torch.Tensor) -> torch.Tensor:
     return _to(tensor, torch.float32) if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
 
 
+def movable(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of float8 as its codes, others as they are: on a GPU torch moves no numbers of eight bits about."""
+    return _view(tensor, torch.uint8) if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
+
+
 def countable(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of exponents as their codes, others as they are: twice as much is one step, not an error of 100%."""
     return _to(_view(tensor, torch.uint8), torch.int16) if tensor.dtype == E8M0 else tensor

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.bitwise import equal, readable
+from pytest_cgins.core.bitwise import equal, movable, readable
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import ForgeryCheck
 from pytest_cgins.verify import inputs
@@ -100,8 +100,8 @@ def permuted(answer: Tensor) -> Tensor:
     """Rows moved down by one, the last to the top; elements where there is but one row."""
     if answer.numel() == 0:
         return answer
-    rows = answer.reshape(-1, answer.shape[-1]) if answer.ndim else answer.reshape(1, 1)
-    return rows.roll(1, 0 if rows.shape[0] > 1 else 1).reshape(answer.shape)
+    rows = movable(answer.reshape(-1, answer.shape[-1]) if answer.ndim else answer.reshape(1, 1))
+    return rows.roll(1, 0 if rows.shape[0] > 1 else 1).view(answer.dtype).reshape(answer.shape)
 
 
 def _alike(argument: Tensor, answer: Tensor) -> bool:

@@ -47,7 +47,6 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
             "op": "torch.nn.functional.relu",
             "contract": "launcher",
             "source": f"{name}.cu",
-            "entry": "relu",
         }
         for name in KERNELS
     }

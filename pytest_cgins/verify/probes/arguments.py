@@ -24,10 +24,11 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import relocate, with_value
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify import inputs
+from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.forgery_check import blind_to
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import ENTRIES, Semantics, integer_of, is_eps, op_word
+from pytest_cgins.verify.semantics import ENTRIES, Semantics, integer_of, is_eps, op_word, semantics_for
 from pytest_cgins.verify.size_search import ProbedCall
 from pytest_cgins.verify.tolerance import all_finite
 
@@ -312,6 +313,8 @@ class _ValueSearch:
     def legal(self, changes: Sequence[Change], before: Sequence[Tensor]) -> InputSet | None:
         """The set with changes, if torch takes them and answers otherwise than before."""
         try:
+            if self._belong_otherwise(changes):
+                return None
             state = torch.get_rng_state()
             answers = self.answer(changes)
             # Equal answers prove nothing: of one weight dropout leaves all or nothing.
@@ -326,6 +329,12 @@ class _ValueSearch:
             if input_set.mutated == self._base.mutated and not blind_to(input_set.expected)
             else None
         )
+
+    def _belong_otherwise(self, changes: Sequence[Change]) -> bool:
+        """Whether arguments belong together in another way then, as offsets do that hold their end: torch reads on if they do not."""
+        calls = (self._base.call, self._changed(changes)[0])
+        before, after = (couplings_of(semantics_for(call, self._maker.declared), call) for call in calls)
+        return before != after
 
     def _changed(self, changes: Sequence[Change]) -> tuple[OpCall, list[Tensor]]:
         tensors = self._base.tensors()

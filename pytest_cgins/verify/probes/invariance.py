@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.bitwise import movable
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.failure_kinds import stops_device
 from pytest_cgins.core.layout import lay_out, rebuild
@@ -362,7 +363,8 @@ def _chosen_rows(output: ExpectedOutput, trial: RowTrial) -> ExpectedOutput:
     chosen = torch.tensor([max(0, row) for row in trial.sources], device=output.answer.device)
 
     def of(tensor: Tensor) -> Tensor:
-        return tensor.reshape(output.answer.shape).index_select(trial.axis, chosen)
+        whole = movable(tensor.reshape(output.answer.shape))
+        return whole.index_select(trial.axis, chosen).view(tensor.dtype)
 
     picked, scale = of(output.answer), output.scale
     if scale is not None:
@@ -388,8 +390,8 @@ def own_rows(input_set: InputSet, got: Sequence[Tensor]) -> list[Tensor]:
             and tensor.dtype == output.answer.dtype
         ):
             tensor = tensor.clone()
-            view = tensor.movedim(trial.axis, 0)
-            view[foreign] = output.answer.movedim(trial.axis, 0)[foreign]
+            view, given = (movable(each.movedim(trial.axis, 0)) for each in (tensor, output.answer))
+            view[foreign] = given[foreign]
         own.append(tensor)
     return own
 
@@ -449,8 +451,8 @@ def _change(
     changed = torch.zeros(len(pairs), dtype=torch.bool)
     greatest = 0.0
     for one, other in zip(before, after, strict=True):
-        first = one.index_select(axis, old.to(one.device))
-        second = other.index_select(axis, new.to(other.device))
+        first = movable(one).index_select(axis, old.to(one.device)).view(one.dtype)
+        second = movable(other).index_select(axis, new.to(other.device)).view(other.dtype)
         if first.shape != second.shape or first.dtype != second.dtype:
             continue
         differs = _bits_differ(first, second, axis).cpu()
