@@ -195,3 +195,16 @@ def test_dropout_of_one_weight_is_random_though_draws_agree(tmp_path: Path, seed
     op = "torch.nn.functional.scaled_dot_product_attention"
     gate = Gate(tmp_path, lambda: functional.scaled_dot_product_attention(q, k, k), op, seed=seed)
     assert not any("dropout_p" in name for name in gate.names)
+
+
+def test_offsets_keep_what_they_hold(tmp_path: Path) -> None:
+    """With `include_last_offset` the last offset is the end: torch on a GPU reads on where it is none."""
+    bags = torch.randint(13, (24,), generator=torch.Generator().manual_seed(0))
+    gate = Gate(
+        tmp_path,
+        lambda: functional.embedding_bag(bags, normal(13, 5), torch.arange(0, 24, 4), mode="mean"),
+        "torch.nn.functional.embedding_bag",
+        probes=["arguments"],
+    )
+    assert any(" mode=" in name for name in gate.names)
+    assert not any("include_last_offset" in name for name in gate.names)
