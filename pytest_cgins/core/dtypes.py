@@ -58,7 +58,7 @@ DTYPES: dict[str, Dtype] = {
         Dtype("float8_e4m3fnuz", "f8e4m3fnuz", 1, generated=False),
         Dtype("float8_e5m2", "f8e5m2", 1, 12, 0x71, "cgins::float8_e5m2", "__nv_fp8_e5m2", digits=2),
         Dtype("float8_e5m2fnuz", "f8e5m2fnuz", 1, generated=False),
-        Dtype("float8_e8m0fnu", "f8e8m0fnu", 1, 14, generated=False),
+        Dtype("float8_e8m0fnu", "f8e8m0fnu", 1, 14, 0x81, "cgins::float8_e8m0fnu", "__nv_fp8_e8m0", digits=2),
     )
 }
 """All dtypes by torch's name."""
@@ -67,6 +67,8 @@ ITEMSIZE = {name: dtype.nbytes for name, dtype in DTYPES.items()}
 SHORT = {name: dtype.short for name, dtype in DTYPES.items()}
 INTEGERS = frozenset(name for name in DTYPES if "int" in name)
 """Signed and unsigned integers; bool is not among them."""
+EXPONENTS = "float8_e8m0fnu"
+"""Powers of two: recipes draw their exponents, as integers."""
 GENERATED = frozenset(name for name, dtype in DTYPES.items() if dtype.generated)
 LOWEST = {name: dtype.lowest for name, dtype in DTYPES.items() if dtype.lowest is not None}
 

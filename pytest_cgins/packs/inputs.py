@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from pytest_cgins.core.bitwise import readable
+from pytest_cgins.core.bitwise import E8M0, readable
 from pytest_cgins.core.dtypes import GENERATED, LOWEST
 from pytest_cgins.core.layout import Layout, dtype_name
 from pytest_cgins.core.trace import Blob, OpCall, Statistics, Storage
@@ -114,6 +114,8 @@ def _keeps_bytes(tensor: torch.Tensor, statistics: Statistics, nbytes: int) -> b
         return True
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return nbytes <= SMALL or (nbytes <= ARRANGED and _is_arranged(tensor))
+    if tensor.dtype == E8M0:
+        return nbytes <= SMALL or statistics.nan > 0
     # Additive masks hold -inf, or the least finite number in its place.
     if statistics.finite + statistics.nan < statistics.numel:
         return True

@@ -8,6 +8,7 @@ which differs between instruction sets, has no part in it. No torch is imported 
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple, Protocol
@@ -15,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cgins.core.dtypes import INTEGERS, ITEMSIZE, LOWEST
+from pytest_cgins.core.dtypes import EXPONENTS, INTEGERS, ITEMSIZE, LOWEST
 from pytest_cgins.core.errors import PackError
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Blob, Recipe, Statistics, Storage
@@ -176,6 +177,9 @@ def _shape_of(statistics: Statistics, dtype: str, seed: int, *, parameter: bool)
     low, high = statistics.minimum, statistics.maximum
     if dtype == "bool":
         return Recipe(distribution="bernoulli", seed=seed, mean=mean, sha256="")
+    if dtype == EXPONENTS:
+        codes = [min(max(round(math.log2(extreme)) + 127, 0), 254) for extreme in (low, high)]
+        return Recipe(distribution="integer", seed=seed, low=codes[0], high=codes[1], sha256="")
     if dtype in INTEGERS:
         # fp64 rounds the extremes of 64-bit integers up, out of the range.
         high = min(high, 2.0**64 - 2048 if dtype == "uint64" else 2.0**63 - 1024)
@@ -213,7 +217,8 @@ def _elements(
     recipe: Recipe, dtype: str, count: int, mask: npt.NDArray[np.uint8] | None
 ) -> np.ndarray[Any, Any]:
     if recipe.distribution == "integer":
-        narrowed: np.ndarray[Any, Any] = np.empty(count, dtype=np.dtype(dtype).newbyteorder("<"))
+        integers = np.dtype("uint8" if dtype == EXPONENTS else dtype).newbyteorder("<")
+        narrowed: np.ndarray[Any, Any] = np.empty(count, dtype=integers)
         # In parts: 64-bit words of all of them would be eight times what the storage claims.
         for start in range(0, count, _CHUNK):
             part = narrowed[start : start + _CHUNK]

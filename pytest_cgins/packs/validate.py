@@ -11,7 +11,16 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from pytest_cgins.core.device import DEVICES
-from pytest_cgins.core.dtypes import GENERATED, INTEGERS, ITEMSIZE, LOWEST, MAX_BYTES, SAMPLES, extent
+from pytest_cgins.core.dtypes import (
+    EXPONENTS,
+    GENERATED,
+    INTEGERS,
+    ITEMSIZE,
+    LOWEST,
+    MAX_BYTES,
+    SAMPLES,
+    extent,
+)
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import (
     Argument,
@@ -175,7 +184,9 @@ def _recipe(field: str, recipe: Recipe, storage: Storage) -> Iterator[Problem]:
             return
     if not 0 <= recipe.seed < 2**64:
         yield Problem(f"{field}.seed", f"{recipe.seed} is not within 64 bits")
-    if dtype not in GENERATED or (recipe.distribution == "integer") != (dtype in INTEGERS):
+    if dtype not in GENERATED or (recipe.distribution == "integer") != (
+        dtype in INTEGERS or dtype == EXPONENTS
+    ):
         yield Problem(f"{field}.distribution", f"{recipe.distribution} does not make {dtype}")
     if (recipe.distribution == "bernoulli") != (dtype == "bool"):
         yield Problem(f"{field}.distribution", f"{recipe.distribution} does not make {dtype}")

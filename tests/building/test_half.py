@@ -87,6 +87,8 @@ extern "C" int convert(const DLTensor* input, DLTensor* out, cgins_stream) {
   else if (dtype_of(out) == Dtype::float8_e5m2) narrow(data<float>(input), data<float8_e5m2>(out), count);
   else if (dtype_of(input) == Dtype::float8_e4m3fn) widen(data<float8_e4m3fn>(input), data<float>(out), count);
   else if (dtype_of(input) == Dtype::float8_e5m2) widen(data<float8_e5m2>(input), data<float>(out), count);
+  else if (dtype_of(out) == Dtype::float8_e8m0fnu) narrow(data<float>(input), data<float8_e8m0fnu>(out), count);
+  else if (dtype_of(input) == Dtype::float8_e8m0fnu) widen(data<float8_e8m0fnu>(input), data<float>(out), count);
   else return cgins_fail("%s", name_of(dtype_of(input)));
   return 0;
 }
@@ -110,3 +112,20 @@ def test_eight_bits_convert_as_torch_does(bind: Any, dtype: torch.dtype) -> None
     (got,) = bind(EIGHT, "torch.neg", x, outputs=[want]).run()
     bits = got.view(torch.uint8) == want.view(torch.uint8)
     assert bool((bits | (got.isnan() & want.isnan())).all())
+
+
+@pytest.mark.skipif(not hasattr(torch, "float8_e8m0fnu"), reason="this torch has no float8_e8m0fnu")
+def test_exponents_convert_as_torch_does(bind: Any) -> None:
+    """Every code; every number of fp32 near a power of two or a middle of two; subnormal, infinite and no numbers."""
+    dtype = torch.float8_e8m0fnu
+    codes = torch.arange(256, dtype=torch.int32).to(torch.uint8).view(dtype)
+    (wide,) = bind(EIGHT, "torch.neg", codes, outputs=[torch.empty(256)]).run()
+    assert same(wide.nan_to_num(), codes.float().nan_to_num())
+    assert wide.isnan().tolist() == [False] * 255 + [True]
+    exact = codes[:255].double()
+    exact = torch.cat([exact, 1.5 * exact]).float()
+    others = torch.tensor([0.0, 1e-45, 3e-39, 8.8e-39, 3.4e38, torch.inf, torch.nan])
+    x = torch.cat([exact, *(torch.nextafter(exact, exact + step) for step in (exact, -exact)), others])
+    want = x.to(dtype)
+    (got,) = bind(EIGHT, "torch.neg", x, outputs=[want]).run()
+    assert got.view(torch.uint8).tolist() == want.view(torch.uint8).tolist()

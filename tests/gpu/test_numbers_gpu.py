@@ -33,6 +33,11 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
 
+CUDA_BUGS = frozenset({
+    "row_scaled__column_of_the_tile", "mxfp8_values__device_shifted_code", "uint4_groups__device_next_group",
+    "per_token__device_toward_zero",
+})  # fmt: skip
+"""Kernels in CUDA C++ of tests/planted/low_bits that are wrong."""
 ON_THEIR_DEVICE = """
 
 def _on_its_device(function):
@@ -80,20 +85,28 @@ def _all_pass(verdicts: dict[str, list[tuple[Status, str]]]) -> None:
     assert not accused, "\n".join(accused)
 
 
-def _low_bits(folder: Path, module: str) -> Path:
+def _low_bits(folder: Path, family: str, kind: str) -> Path:
+    """Kernels in Python of a family, and those in CUDA C++ of its ops: `bugs` or `honest`."""
     shutil.copytree(
         low_bits.SOURCES, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.cpp")
     )
     _moved(folder)
+    module = f"{family}_{kind}"
     with pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(folder)
-        for name in ("quantize_ops", module):
+        for name in (f"{family}_ops", module):
             sys.modules.pop(name, None)
-        ops, kernels = importlib.import_module("quantize_ops"), importlib.import_module(module)
-        entries = {
+        ops, kernels = importlib.import_module(f"{family}_ops"), importlib.import_module(module)
+        sources = {
+            file.stem: {
+                "contract": "device" if "cgins-launch" in file.read_text() else "launcher",
+                "source": file.name,
+            }
+            for file in low_bits.SOURCES.glob("*.cu")
+            if hasattr(ops, file.stem.partition("__")[0]) and (file.stem in CUDA_BUGS) == (kind == "bugs")
+        }
+        python = {
             name: {
-                "op": f"quantize_ops.{name.partition('__')[0]}",
-                "device": "cuda",
                 "target": f"{module}:{name}",
                 "sources": [f"{module}.py"],
                 "probes": {"op_callback": {"off": "it is Python"}},
@@ -101,11 +114,15 @@ def _low_bits(folder: Path, module: str) -> Path:
             for name in vars(kernels)
             if "__" in name.strip("_")
         }
+        entries = {
+            name: {"op": f"{family}_ops.{name.partition('__')[0]}", "device": "cuda", **entry}
+            for name, entry in {**python, **sources}.items()
+        }
         with pytest_cgins.record(
             folder / "traces/all", ops=sorted({entry["op"] for entry in entries.values()})
         ):
             ops.run_calls()
-        for name in ("quantize_ops", module):
+        for name in (f"{family}_ops", module):
             sys.modules.pop(name, None)
     file = folder / "cgins.yaml"
     file.write_text(yaml.safe_dump({"version": 1, "traces": ["traces/all"], "kernels": entries}))
@@ -132,17 +149,23 @@ def _gated(file: Path, probes: str = "full") -> dict[str, list[tuple[Status, str
         evaluator.close()
 
 
-def test_quantising_bugs_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("family", low_bits.FAMILIES)
+def test_bugs_in_few_bits_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str) -> None:
     """Those of tests/planted/low_bits, by arithmetic of the GPU."""
     monkeypatch.chdir(tmp_path)
-    verdicts = _gated(_low_bits(tmp_path, "quantize_bugs"))
-    _all_fail({name: cases for name, cases in verdicts.items() if name in low_bits.REASONS})
+    verdicts = _gated(_low_bits(tmp_path, family, "bugs"))
+    _all_fail(
+        {name: cases for name, cases in verdicts.items() if name in low_bits.REASONS or name in CUDA_BUGS}
+    )
 
 
-def test_right_quantising_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("family", low_bits.FAMILIES)
+def test_what_is_right_in_few_bits_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
     """Reciprocals, fp64, blocks, one pass."""
     monkeypatch.chdir(tmp_path)
-    _all_pass(_gated(_low_bits(tmp_path, "quantize_honest")))
+    _all_pass(_gated(_low_bits(tmp_path, family, "honest")))
 
 
 def test_what_knows_its_routing_by_heart_fails(tmp_path: Path) -> None:

@@ -174,3 +174,12 @@ def test_float8_rounds_as_torch_does(dtype: str) -> None:
     )
     got = torch.from_numpy(_cast(x.numpy(), dtype))
     assert torch.equal(got, x.clamp(-finite, finite).to(eight).view(torch.uint8))
+
+
+@pytest.mark.skipif(not hasattr(torch, "float8_e8m0fnu"), reason="this torch has no float8_e8m0fnu")
+def test_exponents_are_drawn_as_such() -> None:
+    """Between the least and the greatest recorded one, all of them alike; none is NaN."""
+    codes = torch.tensor([118, 120, 131], dtype=torch.uint8).repeat(500).view(torch.float8_e8m0fnu)
+    values = made(codes, dtype="float8_e8m0fnu").view(torch.uint8)
+    assert values.unique().tolist() == list(range(118, 132))
+    assert values.float().std() > 3

@@ -395,6 +395,21 @@ struct float8_e5m2 {
   }
 };
 
+/* The exponent of a scale: a power of two from 2^-127 to 2^127, or NaN. A sign is lost. */
+struct float8_e8m0fnu {
+  uint8_t bits;
+  float8_e8m0fnu() = default;
+  CGINS_HOST_DEVICE float8_e8m0fnu(float value) {
+    const uint32_t magnitude = detail::bits_of(value) & 0x7fffffffu;
+    const uint32_t rounded = (magnitude + detail::select(magnitude >> 23 == 0, 0x3fffffu, 0x400000u)) >> 23;
+    bits = static_cast<uint8_t>(detail::select(rounded > 0xffu, 0xffu, rounded));
+  }
+  CGINS_HOST_DEVICE operator float() const {
+    const uint32_t normal = detail::select(bits == 0xffu, 0x7fc00000u, uint32_t{bits} << 23);
+    return detail::float_of(detail::select(bits == 0, 0x400000u, normal));
+  }
+};
+
 namespace detail {
 template <typename T>
 struct accumulator_of {

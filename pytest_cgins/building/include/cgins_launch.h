@@ -12,6 +12,7 @@ struct __half2;
 struct __nv_bfloat162;
 struct __nv_fp8_e4m3;
 struct __nv_fp8_e5m2;
+struct __nv_fp8_e8m0;
 
 namespace cgins {
 namespace launch {
@@ -45,6 +46,8 @@ CGINS_ELEMENT(float8_e4m3fn, 0x61)
 CGINS_ELEMENT(__nv_fp8_e4m3, 0x61)
 CGINS_ELEMENT(float8_e5m2, 0x71)
 CGINS_ELEMENT(__nv_fp8_e5m2, 0x71)
+CGINS_ELEMENT(float8_e8m0fnu, 0x81)
+CGINS_ELEMENT(__nv_fp8_e8m0, 0x81)
 /* Vectors stand for their elements; two floats may also be a complex number, which device.py knows. */
 CGINS_ELEMENT(char2, 0x11)
 CGINS_ELEMENT(char4, 0x11)

@@ -119,7 +119,8 @@ def mxfp4_values__by_bits(packed, scale):
 
 def mxfp4_values__blocks(packed, scale):
     codes = _nibbles(packed).long()
-    values = torch.where(codes > 7, -TABLE[codes & 7], TABLE[codes & 7]).unflatten(-1, (-1, 32))
+    sizes = TABLE.to(packed.device)[codes & 7]
+    values = torch.where(codes > 7, -sizes, sizes).unflatten(-1, (-1, 32))
     factors = scale.view(torch.float8_e8m0fnu).float()
     return (values * factors[..., None]).flatten(-2).to(BF16)
 

@@ -24,7 +24,8 @@ def _spread(values: Tensor, length: int, size: int = GROUP) -> Tensor:
 
 
 def _e2m1(packed: Tensor) -> Tensor:
-    return torch.tensor([*E2M1, *(-value for value in E2M1)])[_nibbles(packed).long()]
+    table = torch.tensor([*E2M1, *(-value for value in E2M1)], device=packed.device)
+    return table[_nibbles(packed).long()]
 
 
 @pytest_cgins.mark
@@ -73,7 +74,7 @@ def int4_values(packed: Tensor, scale: Tensor) -> Tensor:
 @pytest_cgins.mark
 def int32_columns(x: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor) -> Tensor:
     """As GPTQ packs: eight numbers of a column in each int32, of zero points those of a row."""
-    shifts = torch.arange(0, 32, 4, dtype=torch.int32)
+    shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=qweight.device)
     codes = ((qweight[:, None, :] >> shifts[:, None]) & 15).flatten(0, 1)
     zeros = ((qzeros[:, :, None] >> shifts) & 15).flatten(1) + 1
     k = codes.shape[0]
