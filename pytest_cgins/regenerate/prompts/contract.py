@@ -8,7 +8,7 @@ from pytest_cgins.building.contracts import launch_line
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.schema import Schema
 from pytest_cgins.building.contracts.source import wants_workspace
-from pytest_cgins.core.dtypes import DTYPES
+from pytest_cgins.core.dtypes import DTYPES, ITEMSIZE
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.trace import Trace
 from pytest_cgins.regenerate.prompts import blocks, calls, schema_line, templating
@@ -134,6 +134,9 @@ def checks(context: Context) -> dict[str, object]:
     """Tolerance and probes in force, for `templates/checks.md`."""
     entry = context.entry
     dtypes = sorted({trace.dtype for _, trace in context.traces if "float" in trace.dtype})
+    outputs = {
+        tensor.meta.dtype for _, trace in context.traces if trace.gold for tensor in trace.gold.tensors
+    }
     excused = {exception.probe for exception in entry.exceptions}
     probes = switched_on("full", excused)
     known = templating.sentences("probes.txt")
@@ -144,6 +147,7 @@ def checks(context: Context) -> dict[str, object]:
     )
     return {
         "dtypes": dtypes,
+        "grids": sorted(dtype for dtype in outputs if ITEMSIZE[dtype] == 1 and dtype != "bool"),
         "limits": [(dtype, *DTYPES[dtype].limits) for dtype in dtypes or ["float32"]],
         "probes": probes,
         "tried": [sentence for sentence in sentences if sentence],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -72,6 +73,20 @@ def test_a_prompt_is_the_same_each_time_short_and_without_places(kernel, impleme
     assert str(Path.home()) + "/" not in text
     assert "sample_seed" not in text
     assert not re.search(r"(?<![\w.…])/(?:home|root|tmp|usr|work|var)/", text)
+
+
+def test_a_prompt_tells_how_quantised_outputs_are_judged():
+    """In steps of the grid that the recorded outputs have; of outputs in 32 bits nothing is said of it."""
+    context = context_of("relu", "extension")
+    assert "one step off" not in user_text(context)
+    (reader, trace), *_ = context.traces
+    tensors = tuple(
+        replace(tensor, meta=replace(tensor.meta, dtype="float8_e4m3fn")) for tensor in trace.gold.tensors
+    )
+    quantised = copy(reader)
+    quantised.pack = replace(reader.pack, traces=(replace(trace, gold=replace(trace.gold, tensors=tensors)),))
+    text = user_text(replace(context, packs=(quantised,)))
+    assert "- real numbers rounded to float8_e4m3fn: round once, from fp32" in text
 
 
 def test_a_launcher_prompt_has_line_prototype_and_rules():
