@@ -44,6 +44,10 @@ class Offsets:
     """Length of the shortest segment that is legal."""
     most: Annotated[Size, _size] = ()
     """Length of the longest one; () for the whole size."""
+    multiple: Annotated[int, Value.integer] = 1
+    """What the length of every segment but the last is a multiple of."""
+    within: Annotated[Size, _size] = ()
+    """The argument with the lengths that none of these exceeds, such as those of keys: alone, or in pages of a size."""
     kind: Literal["offsets"] = "offsets"
     """Which of `Coupling` it is."""
 
@@ -60,13 +64,18 @@ class Lengths:
     """Whether they add up to the size, along the last axis."""
     least: Annotated[int, Value.integer] = 0
     """The shortest one that is legal."""
+    within: Annotated[Size, _size] = ()
+    """As of `Offsets`."""
     kind: Literal["lengths"] = "lengths"
     """Which of `Coupling` it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
-    """A page table: numbers of pages, none twice; where pages are fewer than entries, none twice in a row of the table."""
+    """A page table: numbers of pages, none twice; where pages are fewer than entries, none twice in a row of the table.
+
+    Negative numbers, which are no pages, stay where they are.
+    """
 
     argument: str
     """The argument."""
@@ -145,7 +154,9 @@ def couplings(value: Value) -> tuple[Coupling, ...]:
 
 def arguments_of(coupling: Coupling) -> tuple[str, ...]:
     """The arguments that it names."""
-    sizes = (*coupling.size, *(coupling.most if isinstance(coupling, Offsets) else ()))
+    sizes = coupling.size
+    if isinstance(coupling, Offsets | Lengths):
+        sizes += coupling.within + (coupling.most if isinstance(coupling, Offsets) else ())
     others = (coupling.weights, coupling.counts) if isinstance(coupling, Routing) else ()
     named = (coupling.argument, *others, *(name for name, _ in sizes if not name.isdecimal()))
     return tuple(name for name in dict.fromkeys(named) if name)

@@ -10,32 +10,32 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pytest_cgins.config.coupled import (
-    Coupling,
-    Lengths,
-    Offsets,
-    Routing,
-    Sorted,
-    written,
-)
-from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.text import counted
+from pytest_cgins.config.coupled import Lengths, Offsets
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, words
-from pytest_cgins.packs.values import tensor_indices
+from pytest_cgins.verify.coupling_bounds import (
+    Bound,
+    Integers,
+    adds_up,
+    bounds_of,
+    lengths_in,
+    pages_of,
+    problem_in,
+)
 from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.semantics import Semantics
 
-Integers = npt.NDArray[np.int64]
 _SHOWN = 6
 """Numbers of an edge that its name lists."""
+_ATTEMPTS = 6
+"""How often lengths are drawn at most: pages are as many as were recorded, and not all lengths of queries fit in them."""
 _SQUARE = 1 << 22
 """Tokens times experts up to which each token's experts are drawn from all of them."""
 
@@ -51,9 +51,10 @@ class _Lots:
         self._drawn += count
         return words(self._seed, count, self._drawn - count)
 
-    def below(self, limit: int, count: int) -> Integers:
-        """Integers of [0, limit)."""
-        remainders: Integers = (self.words(count) % np.uint64(max(1, limit))).astype(np.int64)
+    def below(self, limit: int | Integers, count: int) -> Integers:
+        """Integers of [0, limit), which may be another one of each."""
+        limits = np.maximum(1, limit).astype(np.uint64)
+        remainders: Integers = (self.words(count) % limits).astype(np.int64)
         return remainders
 
     def order(self, rows: int, count: int) -> Integers:
@@ -66,61 +67,30 @@ class _Lots:
         return upper * 2.0**-53
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Bound:
-    """A coupling in one call."""
-
-    coupling: Coupling
-    """What is said of the argument."""
-    index: int
-    """The argument among the tensors."""
-    recorded: Tensor
-    """What was recorded of it."""
-    size: int
-    """The size that it is about; 0 for none."""
-    page: int
-    """The last factor of a size that is a product, else 0."""
-    most: int
-    """The longest segment of offsets."""
-    companions: Mapping[str, tuple[int, Tensor]]
-    """Gates and counts of a routing: their index among the tensors, and what was recorded."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the argument."""
-        return tuple(self.recorded.shape)
-
-    @property
-    def row(self) -> int:
-        """Numbers along its last axis."""
-        return self.shape[-1] if self.shape else 1
-
-    def fail(self, problem: str) -> ValueError:
-        """What a draw raises where the sizes leave nothing legal; it is told as a refusal of torch is."""
-        return ValueError(f"{self.coupling.argument} as {self.coupling.kind}: {problem}")
-
-
 Values = tuple[Mapping[int, npt.NDArray[np.generic]], str]
 """New content by index of the tensor, and what it is like, in words."""
 
 
-def edge_count(semantics: Semantics, call: OpCall) -> int:
+def edge_count(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor]) -> int:
     """How many sets it takes to see the edges of all that belongs together; 0 if nothing does."""
-    return max((_EDGES[coupling.kind] for coupling in couplings_of(semantics, call)), default=0)
+    kinds = (coupling.kind for coupling in couplings_of(semantics, call, recorded))
+    return max((_EDGES[kind] for kind in kinds), default=0)
 
 
-def draw(
+def draw(  # noqa: PLR0917
     semantics: Semantics,
     call: OpCall,
     tensors: Sequence[Tensor],
     recorded: Sequence[Tensor],
     key: str,
-    *,
     edge: int | None = None,
+    *,
+    legal: bool = True,
 ) -> str:
     """Write new numbers into the arguments that belong together, and say what they are like.
 
-    Arguments that were recorded alike stay alike: offsets of queries and of keys are often the same.
+    Arguments that were recorded alike stay alike: offsets of queries and of keys are often the same. Nothing is written
+    that is not legal as far as is known: an index too far ends the process of a GPU that others still need.
 
     Args:
         semantics: of the call.
@@ -129,203 +99,172 @@ def draw(
         recorded: the arguments as they were recorded, on the CPU.
         key: of the draw.
         edge: which edge, below `edge_count`; None for usual numbers.
+        legal: whether the recorded integers are a call's: not those of other sizes, nor of a pack with shapes only.
 
     Raises:
         ConfigError: what is declared is not of this call.
         ValueError: nothing is legal in arguments of these sizes.
     """
+    bounds = bounds_of(semantics, call, recorded, legal=legal)
+    for attempt in range(_ATTEMPTS):
+        try:
+            told, contents = _drawn(bounds, f"{key}/{attempt}" if attempt else key, edge)
+        except ValueError:
+            if attempt < _ATTEMPTS - 1:
+                continue
+            if edge is None and legal:
+                return ""  # what was recorded is legal
+            raise
+        for index, content in contents.items():
+            tensor = tensors[index]
+            tensor.copy_(torch.from_numpy(np.ascontiguousarray(content)).reshape(tensor.shape))
+        return told
+    raise AssertionError
+
+
+def _drawn(
+    bounds: Sequence[Bound], key: str, edge: int | None
+) -> tuple[str, dict[int, npt.NDArray[np.generic]]]:
+    """What the draws are like, in words, and new content by index of the tensor.
+
+    Raises:
+        ValueError: this key leads to nothing that is legal.
+    """
     told: list[str] = []
-    for coupling in couplings_of(semantics, call):
-        for bound in _bind(coupling, call, recorded):
-            flat = bound.recorded.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-            lots = _Lots(key, coupling.kind, bound.size, hashlib.sha256(flat).hexdigest())
-            number = None if edge is None else edge % _EDGES[coupling.kind]
-            contents, like = _DRAWS[coupling.kind](bound, lots, number)
-            for index, content in contents.items():
-                tensor = tensors[index]
-                tensor.copy_(torch.from_numpy(np.ascontiguousarray(content)).reshape(tensor.shape))
-            told.append(f"{coupling.argument} {like}")
-    return ", ".join(dict.fromkeys(told))
+    drawn: dict[int, npt.NDArray[np.generic]] = {}
+    floors: dict[str, list[Integers]] = {}
+    for unbound in bounds:
+        floor = np.max([unbound.least, *floors.get(unbound.name, ())], axis=0)
+        bound = replace(unbound, least=floor)
+        kind = bound.coupling.kind
+        number = None if edge is None else edge % _EDGES[kind]
+        contents, like = _DRAWS[kind](bound, _lots(bound, key), number)
+        values = np.asarray(contents[bound.index]).reshape(-1, bound.row)
+        if problem := problem_in(bound, values):
+            raise bound.fail(problem)
+        if bound.within:
+            needed = pages_of(lengths_in(bound, values).reshape(-1), bound.step)
+            floors.setdefault(bound.within, []).append(needed)
+        drawn |= contents
+        told.append(f"{bound.name} {like}")
+    return ", ".join(dict.fromkeys(told)), drawn
 
 
-# ---- what a coupling is in a call ---------------------------------------------------------------
-
-
-def _bind(coupling: Coupling, call: OpCall, recorded: Sequence[Tensor]) -> list[_Bound]:
-    """The coupling of each tensor of an argument: none, where the call leaves it out."""
-    given = {argument.name: argument.value for argument in call.arguments}
-    named = coupling.argument in given
-    indices = tensor_indices(given[coupling.argument]) if named else []
-    roles = {"weights": coupling.weights, "counts": coupling.counts} if isinstance(coupling, Routing) else {}
-    companions = {
-        role: (index, recorded[index])
-        for role, name in roles.items()
-        if name in given
-        for index in tensor_indices(given[name])[:1]
-    }
-    bounds = []
-    for index in indices:
-        tensor = recorded[index]
-        floats = isinstance(coupling, Sorted) and not coupling.size
-        if not floats and (tensor.is_floating_point() or tensor.dtype == torch.bool):
-            raise ConfigError(
-                f"semantics says that {coupling.argument} of {call.op} holds {coupling.kind}, and it is {tensor.dtype}",
-                remedy="name an argument of integers",
-            )
-        if not tensor.numel():
-            continue
-        factors = [_factor(name, dim, coupling, call, recorded) for name, dim in coupling.size]
-        longest = coupling.most if isinstance(coupling, Offsets) else ()
-        size = int(np.prod(factors)) if factors else 0
-        most = [_factor(name, dim, coupling, call, recorded) for name, dim in longest]
-        bounds.append(
-            _Bound(
-                coupling=coupling,
-                index=index,
-                recorded=tensor,
-                size=size,
-                page=factors[-1] if len(factors) > 1 else 0,
-                most=min([size, *([int(np.prod(most))] if most else [])]),
-                companions=companions,
-            )
-        )
-    return bounds
-
-
-def _factor(name: str, dim: int | None, coupling: Coupling, call: OpCall, recorded: Sequence[Tensor]) -> int:
-    """A factor of a size in one call."""
-    if name.isdecimal():
-        return int(name)
-    value = next((argument.value for argument in call.arguments if argument.name == name), None)
-    indices = tensor_indices(value) if value is not None else []
-    if dim is not None and indices and dim < recorded[indices[0]].ndim:
-        return recorded[indices[0]].shape[dim]
-    if dim is None and value is not None:
-        leaf = value.items[0] if value.items else value
-        if leaf.kind == "int":
-            return int(leaf.value or 0)
-    raise ConfigError(
-        f"semantics says that {coupling.argument} of {call.op} depends on {written(((name, dim),))}, which this call does not have",
-        remedy='write a dimension that the argument has, e.g. "x[0]", or the name of an integer argument',
-    )
+def _lots(bound: Bound, key: str) -> _Lots:
+    flat = bound.recorded.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    size = int(bound.totals[0]) if len(bound.totals) else bound.size
+    return _Lots(key, bound.coupling.kind, size, hashlib.sha256(flat).hexdigest())
 
 
 # ---- draws, by kind -----------------------------------------------------------------------------
 
 
-def _offsets(bound: _Bound, lots: _Lots, edge: int | None) -> Values:
+def _offsets(bound: Bound, lots: _Lots, edge: int | None) -> Values:
     coupling = bound.coupling
     assert isinstance(coupling, Offsets)
-    parts = bound.row + 1 - coupling.first - coupling.last
-    ends = bound.recorded.reshape(-1, bound.row).numpy().astype(np.int64)
-    if coupling.first is False:
-        ends = np.pad(ends, ((0, 0), (1, 0)))
-    if coupling.last is False:
-        ends = np.pad(ends, ((0, 0), (0, 1)), constant_values=bound.size)
-    rows = _segments(bound, lots, edge, parts=parts, recorded=np.diff(ends))
+    rows = _segments(bound, lots, edge)
     offsets = np.pad(np.cumsum(rows, axis=1), ((0, 0), (1, 0)))
     kept = offsets[:, 0 if coupling.first else 1 : None if coupling.last else -1]
     return {bound.index: kept}, f"of lengths {_listed(rows[0])}"
 
 
-def _lengths(bound: _Bound, lots: _Lots, edge: int | None) -> Values:
-    coupling, count = bound.coupling, bound.recorded.numel()
-    assert isinstance(coupling, Lengths)
-    recorded = bound.recorded.reshape(-1, bound.row).numpy().astype(np.int64)
-    if coupling.sum:
-        rows = _segments(bound, lots, edge, parts=bound.row, recorded=recorded)
+def _lengths(bound: Bound, lots: _Lots, edge: int | None) -> Values:
+    if adds_up(bound.coupling):
+        rows = _segments(bound, lots, edge)
         return {bound.index: rows}, f"of lengths {_listed(rows[0])}"
-    least = _least(coupling.least, recorded, edge)
-    if least > bound.size:
-        raise bound.fail(f"none of at least {least} is within {bound.size}")
+    count, (least, most) = len(bound.most), (_shortest(bound, edge), bound.most)
     if edge is None:
-        lengths = least + lots.below(bound.size - least + 1, count)
+        lengths = least + lots.below(most - least + 1, count)
     else:
         page, size = bound.page, bound.size
         near_pages = (page, page + 1, page - 1, 2 * page) if page > 1 else ()
-        ladder = [*dict.fromkeys(min(max(step, least), size) for step in (0, 1, size, *near_pages, size - 1))]
-        lengths = np.array([ladder[(place + edge * count) % len(ladder)] for place in range(count)])
+        ladder = np.array([*dict.fromkeys(min(step, size) for step in (0, 1, size, *near_pages, size - 1))])
+        lengths = ladder[(np.arange(count) + edge * count) % len(ladder)].clip(least, most)
     return {bound.index: lengths}, f"of {_listed(lengths)}"
 
 
-def _segments(bound: _Bound, lots: _Lots, edge: int | None, *, parts: int, recorded: Integers) -> Integers:
-    """Lengths that add up to the size, a row for each of the recorded ones: no empty ones but at an edge, or as recorded."""
-    coupling, total = bound.coupling, bound.size
+def _shortest(bound: Bound, edge: int | None) -> Integers:
+    """The shortest lengths of a draw: usual ones are empty only where recorded ones are."""
+    usual = edge is None and bool((lengths_in(bound, bound.rows) > 0).all())
+    return np.minimum(np.maximum(bound.least, 1 if usual else 0), bound.most)
+
+
+def _segments(bound: Bound, lots: _Lots, edge: int | None) -> Integers:
+    """Lengths that add up to the totals: no empty ones but at an edge, or as recorded; all but the last in whole steps."""
+    coupling, parts = bound.coupling, len(bound.most)
     assert isinstance(coupling, Offsets | Lengths)
-    most = bound.most if isinstance(coupling, Offsets) else total
-    least = min(_least(coupling.least, recorded, edge), total // parts) if parts > 0 else 0
-    if parts < 1 or coupling.least * parts > total or most * parts < total:
-        raise bound.fail(f"{parts} segments of {coupling.least} to {most} do not add up to {total}")
+    step = coupling.multiple if isinstance(coupling, Offsets) else 1
     rows = []
-    for _ in range(len(recorded)):
+    for total in bound.totals.tolist():
+        units, rest = divmod(total, step)
+        least, most = -(-_shortest(bound, edge) // step), bound.most // step
+        if least.sum() > units:
+            least = -(-bound.least // step)
+        if not parts or not least.sum() <= units <= most.sum():
+            limits = f"{bound.least.min(initial=0)} to {bound.most.max(initial=0)}"
+            raise bound.fail(f"{parts} segments of {limits} do not add up to {total}")
+        spare = int(units - least.sum())
         if edge == 1:  # as long as may be, in the middle, and none before and behind
-            lengths = np.full(parts, least)
+            lengths = least.copy()
             for place in np.roll(np.arange(parts), -(parts // 2)):
-                lengths[place] += min(most - least, total - lengths.sum())
+                lengths[place] += min(most[place] - least[place], units - lengths.sum())
         else:
-            wanted: Mapping[int | None, Mapping[int, int]] = {
-                0: {0: 0, 1: 1},
-                2: {parts - 1: 1, parts - 2: 0},
-            }
-            lengths = _composed(lots, total, parts, least, most, wanted.get(edge, {}))
+            wanted = {0: {0: 0, 1: 1}, 2: {parts - 1: 1, parts - 2: 0}}.get(-1 if edge is None else edge, {})
+            if edge == 2 and (bound.least > coupling.least).any():
+                # Keys: many for no query and for a single one, and for others as many as queries.
+                wanted = {parts - 2: spare // 2, **dict.fromkeys(range(parts - 2), 0)}
+            lengths = _composed(lots, units, least, most, wanted)
+        lengths = lengths * step
+        lengths[-1] += rest
         rows.append(lengths)
     return np.stack(rows)
 
 
-def _composed(  # noqa: PLR0917
-    lots: _Lots, total: int, parts: int, least: int, most: int, given: Mapping[int, int]
-) -> Integers:
+def _composed(lots: _Lots, total: int, least: Integers, most: Integers, given: Mapping[int, int]) -> Integers:
     """Lengths that add up to the total; those that are given, as far as the others can take the rest."""
-    lengths = np.full(parts, least)
-    free = np.ones(parts, dtype=bool)
+    lengths: Integers = least.copy()
+    free = np.ones(len(least), dtype=bool)
     for place, length in given.items():
-        others = int(free.sum()) - 1
-        taken = min(max(length, least), most)
-        settled = int(lengths[~free].sum()) + taken
-        if 0 <= place < parts and others * least <= total - settled <= others * most:
-            lengths[place], free[place] = taken, False
+        if not 0 <= place < len(least):
+            continue
+        taken = min(max(length, least[place]), most[place])
+        others = free & (np.arange(len(least)) != place)
+        left = total - int(lengths[~free].sum()) - taken
+        if int(least[others].sum()) <= left <= int(most[others].sum()):
+            lengths[place], free = taken, others
     rest, count = total - int(lengths.sum()), int(free.sum())
     if count:
         cuts = np.sort(lots.below(rest + 1, count - 1))
         shares = np.diff(np.array([0, *cuts, rest]))
-        over = int((shares - (most - least)).clip(0).sum())
-        shares = shares.clip(None, most - least)
+        spare = (most - least)[free]
+        over = int((shares - spare).clip(0).sum())
+        shares = np.minimum(shares, spare)
         order = lots.order(1, count)[0]
-        room = (most - least - shares)[order]
+        room = (spare - shares)[order]
         shares[order] += (over - (np.cumsum(room) - room)).clip(0, room)
         lengths[free] += shares
     return lengths
 
 
-def _least(declared: int, recorded: Integers, edge: int | None) -> int:
-    """The shortest length of a draw: usual ones are empty only where recorded ones are."""
-    usual = edge is None and recorded.size and int(recorded.min()) > 0
-    return max(declared, 1 if usual else 0)
-
-
-def _pages(bound: _Bound, lots: _Lots, edge: int | None) -> Values:
-    count = bound.recorded.numel()
-    if count <= bound.size:
-        return _distinct(bound, lots, edge, rows=1, count=count)
-    return _distinct(bound, lots, edge, rows=count // bound.row, count=bound.row)
-
-
-def _unique(bound: _Bound, lots: _Lots, edge: int | None) -> Values:
-    return _distinct(bound, lots, edge, rows=1, count=bound.recorded.numel())
-
-
-def _distinct(bound: _Bound, lots: _Lots, edge: int | None, *, rows: int, count: int) -> Values:
-    if count > bound.size:
-        raise bound.fail(f"{counted(count, 'number')} that differ are not below {bound.size}")
-    if edge is None:
-        return {bound.index: lots.order(rows, bound.size)[:, :count]}, "in any order"
-    last = np.arange(bound.size - count, bound.size)
-    return {bound.index: np.stack([last[:: -1 if edge else 1]] * rows)}, (
-        f"that {'fall' if edge else 'rise'} to {last[0] if edge else last[-1]}"
+def _distinct(bound: Bound, lots: _Lots, edge: int | None) -> Values:
+    """Numbers of which none comes twice, as far as there are as many; negative ones stay where they are."""
+    chosen = bound.rows.astype(np.int64)
+    used = chosen >= 0
+    whole = int(used.sum()) <= bound.size or bound.row == bound.recorded.numel()
+    for row, drawn in [(chosen.reshape(-1), used.reshape(-1))] if whole else zip(chosen, used, strict=True):
+        count = int(drawn.sum())
+        last = np.arange(max(0, bound.size - count), bound.size)
+        once = lots.order(1, bound.size)[0] if edge is None else last[:: -1 if edge else 1]
+        row[drawn] = np.resize(once, count)
+    like = (
+        "in any order"
+        if edge is None
+        else f"that {'fall' if edge else 'rise'} {'from' if edge else 'to'} {bound.size - 1}"
     )
+    return {bound.index: chosen}, like
 
 
-def _routing(bound: _Bound, lots: _Lots, edge: int | None) -> Values:
+def _routing(bound: Bound, lots: _Lots, edge: int | None) -> Values:
     ways = bound.row if len(bound.shape) > 1 else 1
     tokens, experts = bound.recorded.numel() // ways, bound.size
     if ways > experts:
@@ -357,7 +296,7 @@ def _routing(bound: _Bound, lots: _Lots, edge: int | None) -> Values:
     return contents, like
 
 
-def _sorted(bound: _Bound, lots: _Lots, edge: int | None) -> Values:
+def _sorted(bound: Bound, lots: _Lots, edge: int | None) -> Values:
     recorded = bound.recorded.to(torch.float64)
     finite = recorded[recorded.isfinite()]
     low, high = (float(finite.min()), float(finite.max())) if finite.numel() else (0.0, 0.0)
@@ -382,6 +321,6 @@ def _listed(numbers: Sequence[int] | Integers) -> str:
 
 _EDGES: Mapping[str, int] = {"offsets": 3, "lengths": 3, "pages": 2, "routing": 3, "sorted": 2, "unique": 2}
 """Kinds of edges that each kind of coupling has."""
-_DRAWS: Mapping[str, Callable[[_Bound, _Lots, int | None], Values]] = {
-    "offsets": _offsets, "lengths": _lengths, "pages": _pages, "routing": _routing, "sorted": _sorted, "unique": _unique,
+_DRAWS: Mapping[str, Callable[[Bound, _Lots, int | None], Values]] = {
+    "offsets": _offsets, "lengths": _lengths, "pages": _distinct, "routing": _routing, "sorted": _sorted, "unique": _distinct,
 }  # fmt: skip

@@ -2,47 +2,181 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Pages, Routing, Sorted, Unique
-from pytest_cgins.core.trace import OpCall, Value
+from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify.semantics import Semantics, integer_of, is_true, op_word
 
+_IMPORTED = re.compile(r"flashinfer\.|(.*\.)?(fib|fid|sol)_\w+\.run$")
+"""Functions of flashinfer, and the references of trace sets in its form, as importers name them."""
+_EXPERTS = re.compile(r"(gemm1|fc1|w1|w13|expert)\w*weights?|w1|w13")
+"""Names of weights whose first dimension counts experts."""
+_BYTES_OF_TMA = 16
+"""What the begin of a group is a multiple of where groups lie side by side in memory: torch ends the process otherwise."""
 
-def couplings_of(semantics: Semantics, call: OpCall) -> tuple[Coupling, ...]:
-    """What is declared, and what is known of torch's ops where nothing is declared of the argument."""
+Given = Mapping[str, Tensor]
+"""Tensors by the name of the argument."""
+
+
+def couplings_of(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor]) -> tuple[Coupling, ...]:
+    """What is declared, and what is known of an op where nothing is declared of the argument."""
     declared = semantics.declared
     said = {coupling.argument for coupling in declared.coupled} | {name for name, _ in declared.roles}
-    known = _known(call) if call.op.startswith("torch.") else ()
-    return (*declared.coupled, *(coupling for coupling in known if coupling.argument not in said))
+    known = (
+        _of_torch if call.op.startswith("torch.") else _of_flashinfer if _IMPORTED.match(call.op) else None
+    )
+    others = known(call, tensors_of(call, recorded)) if known is not None else ()
+    return (*declared.coupled, *(coupling for coupling in others if coupling.argument not in said))
 
 
-def _known(call: OpCall) -> tuple[Coupling, ...]:
+def tensors_of(call: OpCall, recorded: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Tensors by the name of the argument."""
+    return {
+        argument.name: recorded[index]
+        for argument in call.arguments
+        for index in tensor_indices(argument.value)
+        if argument.value.kind == "tensor"
+    }
+
+
+# ---- what is known of ops -----------------------------------------------------------------------
+
+
+def _of_torch(call: OpCall, given: Given) -> Iterator[Coupling]:
     """What torch's own ops need."""
-    given = {argument.name: argument.value.kind for argument in call.arguments}
-    match op_word(call):
-        case "embedding_bag" if given.get("offsets") == "tensor":
+    parts = call.op.split(".")
+    match parts[3].strip("_") if parts[1] == "ops" else op_word(call):
+        case "embedding_bag" if "offsets" in given:
             whole = is_true(call, "include_last_offset", default=False)
-            return (Offsets(argument="offsets", size=(("input", 0),), last=whole),)
+            yield Offsets(argument="offsets", size=(("input", 0),), last=whole)
         case "segment_reduce":
-            size = (("data", integer_of(call, "axis", 0) or 0),)
-            lengths = Lengths(argument="lengths", size=size, sum=True)
-            return (lengths, Offsets(argument="offsets", size=size))
-        case "_grouped_mm" | "grouped_mm" if given.get("offs") == "tensor":
-            first = next(iter(given))
-            return (Offsets(argument="offs", size=((first, 0),), first=False),)
-        case "searchsorted" if given.get("sorter") != "tensor":
-            return (Sorted(argument="sorted_sequence"),)
+            axis = integer_of(call, "axis", 0) or 0
+            yield Lengths(argument="lengths", size=(("data", axis),), sum=True)
+            yield Offsets(argument="offsets", size=(("data", axis),))
+        case "grouped_mm" | "scaled_grouped_mm" if "offs" in given:
+            yield _groups(given)
+        case "searchsorted" if "sorter" not in given:
+            yield Sorted(argument="sorted_sequence")
         case "bucketize":
-            return (Sorted(argument="boundaries"),)
-        case "_jagged_to_padded_dense_forward":
-            return (Offsets(argument="offsets", size=(("values", 0),), most=(("max_lengths", None),)),)
-    return ()
+            yield Sorted(argument="boundaries")
+        case "jagged_to_padded_dense_forward":
+            yield Offsets(argument="offsets", size=(("values", 0),), most=(("max_lengths", None),))
+        case "padded_dense_to_jagged_forward":
+            yield Offsets(argument="offsets", size=(("dense", 0), ("dense", 1)), most=(("dense", 1),))
+        case "flash_attention_forward" | "efficient_attention_forward" | "varlen_attn":
+            yield from _packed_attention(call, given)
+
+
+def _groups(given: Given) -> Offsets:
+    """Of a grouped product: rows of the first matrix, columns of the second, or what is summed over."""
+    first, second = list(given)[:2]
+    a, b = given[first], given[second]
+    ends = given["offs"].to(torch.int64)
+    # Beside each other in memory groups begin at whole steps, unless they were recorded otherwise.
+    steps = [_BYTES_OF_TMA // a.element_size(), *ends.diff(prepend=ends.new_zeros(1)).tolist()]
+    size = (second, b.ndim - 1) if a.ndim > b.ndim else (first, a.ndim - 1 if b.ndim == 2 else 0)
+    multiple = math.gcd(*steps) if b.ndim == 2 else 1
+    return Offsets(argument="offs", size=(size,), first=False, multiple=max(1, multiple))
+
+
+def _packed_attention(call: OpCall, given: Given) -> Iterator[Coupling]:
+    """Queries and keys of sequences, packed one behind the other, the keys maybe in pages."""
+    query, key = list(given)[:2]
+    ints = {argument.name for argument in call.arguments if argument.value.kind == "int"}
+
+    def named(*names: str) -> str:
+        return next((name for name in names if name in given or name in ints), "")
+
+    of_queries = named("cum_seq_q", "cu_seqlens_q", "cu_seq_q")
+    of_keys, used = named("cum_seq_k", "cu_seqlens_k", "cu_seq_k"), named("seqused_k", "seqlen_k")
+    causal = _is_causal(call)
+    table = "block_table" if "block_table" in given else ""
+    if of_queries:
+        most, within = named("max_q", "max_seqlen_q"), used or of_keys
+        yield Offsets(
+            argument=of_queries,
+            size=((query, given[query].ndim - 3),),
+            most=((most, None),) if most else (),
+            within=((within, None),) if within and causal else (),
+        )
+    if of_keys and not table:
+        most = named("max_k", "max_seqlen_k")
+        yield Offsets(
+            argument=of_keys,
+            size=((key, given[key].ndim - 3),),
+            most=((most, None),) if most else (),
+            least=0 if causal else 1,  # what is the mean of nothing?
+        )
+    if used:
+        size = ((table, 1), (key, 1)) if table else ((key, given[key].ndim - 3),)
+        yield Lengths(
+            argument=used,
+            size=size,
+            within=((of_keys, None),) if of_keys else (),
+            least=0 if causal else 1,
+        )
+    if table:
+        yield Pages(argument=table, size=((key, 0),))
+
+
+def _is_causal(call: OpCall) -> bool:
+    """Whether the last query sees the last key, and none a later one."""
+    window = next((argument.value for argument in call.arguments if argument.name == "window_size"), None)
+    right = window.items[1].value if window is not None and len(window.items) > 1 else None
+    return (
+        any(is_true(call, name, default=False) for name in ("is_causal", "causal"))
+        or integer_of(call, "custom_mask_type", 0) == 2
+        or "causal" in call.op
+        or right == 0
+    )
+
+
+def _of_flashinfer(call: OpCall, given: Given) -> Iterator[Coupling]:
+    """What the names of arguments mean in flashinfer's functions."""
+
+    def named(*names: str) -> str:
+        return next((name for name in given for ending in names if name.endswith(ending)), "")
+
+    cache = next((name for name, tensor in given.items() if "cache" in name and tensor.ndim > 2), "")
+    # Where the size of a page is in one tensor of keys and values its layout says, which is not always passed.
+    paged = cache if cache.startswith(("k_", "paged_k_", "ckv_", "kpe_")) else ""
+    heads_first = any(argument.value.value == "HND" for argument in call.arguments)
+    page = (paged, 2 if heads_first else 1)
+    of_queries, of_keys = named("qo_indptr", "q_indptr"), named("kv_indptr")
+    indices, last = named("kv_indices", "kv_page_indices"), named("last_page_len")
+    table, lengths = (
+        named("block_tables", "page_table", "block_table"),
+        named("seq_lens", "kv_lens", "seq_lens_kv"),
+    )
+    keys = indices or next((name for name in ("k", "key") if name in given), "")
+    if of_queries:
+        step = (page,) if indices and paged else ()
+        reachable = of_keys and (step or not indices) and _is_causal(call)
+        yield Offsets(
+            argument=of_queries,
+            size=((next(iter(given)), 0),),
+            within=((of_keys, None), *step) if reachable else (),
+        )
+    if of_keys and keys:
+        yield Offsets(argument=of_keys, size=((keys, 0),))
+    if last and paged:
+        yield Lengths(argument=last, size=(page,), least=1)
+    if cache:
+        yield from (Pages(argument=name, size=((cache, 0),)) for name in (indices, table) if name)
+    if lengths and table and paged:
+        yield Lengths(argument=lengths, size=((table, 1), page))
+    experts = next((name for name in given if _EXPERTS.fullmatch(name) and given[name].ndim > 2), "")
+    chosen, weights = named("topk_ids", "token_selected_experts"), named("topk_weights", "token_final_scales")
+    if chosen and experts:
+        yield Routing(argument=chosen, size=((experts, 0),), weights=weights)
 
 
 # ---- what a recording looks like ----------------------------------------------------------------
@@ -50,9 +184,9 @@ def _known(call: OpCall) -> tuple[Coupling, ...]:
 
 def inferred(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor]) -> list[Coupling]:
     """What the recorded numbers look like, of arguments of which nothing is said: to be proposed, never applied."""
-    said = {coupling.argument for coupling in couplings_of(semantics, call)}
+    said = {coupling.argument for coupling in couplings_of(semantics, call, recorded)}
     said |= {name for name, _ in semantics.declared.roles} | set(semantics.entry.kept)
-    tensors = {argument.name: recorded[i] for argument in call.arguments for i in _own(argument.value)}
+    tensors = tensors_of(call, recorded)
     dims = [
         (name, dim, size)
         for name, tensor in tensors.items()
@@ -67,10 +201,6 @@ def inferred(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor]) -> 
     seen = [coupling for coupling in likely if coupling is not None]
     gates = {coupling.weights for coupling in seen if isinstance(coupling, Routing)}
     return [_paged(_bounded(one, call, tensors), seen, tensors) for one in seen if one.argument not in gates]
-
-
-def _own(value: Value) -> list[int]:
-    return tensor_indices(value) if value.kind == "tensor" else []
 
 
 def _likely(

@@ -33,7 +33,12 @@ _AS_THEY_ARE: Milder = {}
 
 
 def fresh(
-    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared = _UNDECLARED
+    call: OpCall,
+    recorded: Sequence[Tensor],
+    key: str,
+    declared: Declared = _UNDECLARED,
+    *,
+    legal: bool = True,
 ) -> list[Tensor]:
     """N(0, 1) with rows scaled from 2⁻⁶ to 2⁶, weights scaled by 1/√fan-in, parameters N(0, 1).
 
@@ -42,6 +47,7 @@ def fresh(
         recorded: its argument tensors, on the CPU; left as they are.
         key: seed of the session and name of the trace.
         declared: what the user says of the op.
+        legal: whether the recorded integers are a call's: not those of other sizes, nor of a pack with shapes only.
     """
     semantics = semantics_for(call, declared)
     tensors = _content(semantics, recorded, key, "fresh")
@@ -55,12 +61,12 @@ def fresh(
         wide = _wide(tensor) * torch.exp2(exponents)[lanes % steps]
         tensor.copy_(_in_range(_legal(semantics, index, wide, recorded[index]), tensor.dtype))
     low_bits.draw(semantics, call, tensors, recorded, key)
-    coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled")
+    coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled", legal=legal)
     return tensors
 
 
 def coupled_edge(
-    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared, number: int
+    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared, number: int, *, legal: bool = True
 ) -> tuple[str, list[Tensor]]:
     """Fresh inputs whose arguments that belong together go to an edge, and what is at it, in words.
 
@@ -70,10 +76,11 @@ def coupled_edge(
         key: seed of the session and name of the trace.
         declared: what the user says of the op.
         number: of the edge, below `coupled.edge_count`.
+        legal: see `fresh`.
     """
     semantics, key = semantics_for(call, declared), f"{key}/edge {number}"
-    tensors = fresh(call, recorded, key, declared)
-    return coupled.draw(semantics, call, tensors, recorded, key, edge=number), tensors
+    tensors = fresh(call, recorded, key, declared, legal=legal)
+    return coupled.draw(semantics, call, tensors, recorded, key, number, legal=legal), tensors
 
 
 def edge(
@@ -82,6 +89,8 @@ def edge(
     key: str,
     declared: Declared = _UNDECLARED,
     milder: Milder = _AS_THEY_ARE,
+    *,
+    legal: bool = True,
 ) -> list[Tensor]:
     """Rows that are hard for the op: constant, tiny, subnormal, far from zero; for a norm with std ≈ √eps.
 
@@ -93,6 +102,7 @@ def edge(
         key: seed of the session and name of the trace.
         declared: what the user says of the op.
         milder: see `edge_patterns`.
+        legal: see `fresh`.
     """
     semantics = semantics_for(call, declared)
     tensors = _content(semantics, recorded, key, "edge")
@@ -106,12 +116,12 @@ def edge(
         wide = _wide(tensor)
         # Without -0.0: whether it is less than 0.0 is a question of its own.
         wide = wide.round().clamp(-2, 2) + 0.0 if pointing and not tensor.is_complex() else wide
-        legal = _legal(semantics, index, wide * scale + shift, recorded[index])
-        tensor.copy_(_in_range(legal, tensor.dtype))
+        values = _legal(semantics, index, wide * scale + shift, recorded[index])
+        tensor.copy_(_in_range(values, tensor.dtype))
     if semantics.kind == "norm" and semantics.eps:
         _shrink_variances(semantics, tensors)
     low_bits.draw(semantics, call, tensors, recorded, f"{key}/edge", edge=True)
-    coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled edge")
+    coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled edge", legal=legal)
     return tensors
 
 

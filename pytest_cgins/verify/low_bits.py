@@ -144,7 +144,7 @@ def draw(
         key: of the draw.
         edge: whether some go to the ends of what they can be.
     """
-    coupled = {coupling.argument for coupling in couplings_of(semantics, call)}
+    coupled = {coupling.argument for coupling in couplings_of(semantics, call, recorded)}
     ranges = {
         index: limits
         for index, tensor in enumerate(recorded)

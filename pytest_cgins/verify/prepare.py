@@ -322,21 +322,34 @@ def _coupled_edges(
     key: str,
     options: PrepareOptions,
 ) -> tuple[list[InputSet], list[str]]:
-    """The sets in which arguments that belong together go to their edges, and what is to be said of them."""
+    """The sets in which arguments that belong together go to their edges, and what is to be said of them.
+
+    Those on which a wrong answer would pass are drawn once more.
+    """
     call, sets, notes = builder.trace.call, dict[str, InputSet](), list[str]()
-    for number in range(0 if "coupled" in options.stopping else coupled.edge_count(semantics, call)):
+    count, legal = coupled.edge_count(semantics, call, recorded), builder.trace.gold is not None
+    if "coupled" in options.stopping and count:
+        return [], [f"no edges of coupled arguments: {probe_inputs.STOPPED}"]
+    for number in range(count):
         try:
-            like, tensors = inputs.coupled_edge(call, recorded, key, builder.declared, number)
-            if like not in sets:
-                sets[like] = builder.make(like, tensors)
+            for lots in (key, f"{key}/again"):
+                like, tensors = inputs.coupled_edge(
+                    call, recorded, lots, builder.declared, number, legal=legal
+                )
+                if like in ("", *sets):
+                    break
+                input_set = builder.make(like, tensors)
+                blind = forgery_check.blind_to(input_set.expected)
+                if not blind or lots != key:
+                    sets[like] = input_set
+                    notes += [f"{like}: {blind}, so these inputs prove nothing"] if blind else []
+                    break
         except REFUSALS as error:
             if stops_device(error):
                 raise ReferenceStopped("coupled") from error
             notes.append(
                 f"no inputs with edge {number} of coupled arguments: torch refuses them ({str(error).splitlines()[0]})"
             )
-    if "coupled" in options.stopping and coupled.edge_count(semantics, call):
-        notes.append(f"no edges of coupled arguments: {probe_inputs.STOPPED}")
     return list(sets.values()), notes
 
 
@@ -360,7 +373,8 @@ def _draw(
         return [], ["no edge inputs: the op returns integers, and ties may be broken either way"]
     if name == "edge" and chooses(call):
         return [], ["no edge inputs: the gradient goes to chosen elements, and ties may be broken either way"]
-    draw = partial(inputs.fresh if name == "fresh" else inputs.edge, call, recorded)
+    drawn_by = inputs.fresh if name == "fresh" else inputs.edge
+    draw = partial(drawn_by, call, recorded, legal=builder.trace.gold is not None)
     tensors = draw(key, declared)
     if first is not None and all(map(equal, tensors, recorded)):
         return [], [f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"]

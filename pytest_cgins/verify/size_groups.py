@@ -44,7 +44,7 @@ class Places:
         tables = {index for index, meta in enumerate(self.metas) if semantics.kept(index, meta) == "table"}
         self._state = _state(call)
         self._offsets = _offsets(
-            semantics, recorded, self.metas, {one.argument for one in couplings_of(semantics, call)}
+            semantics, recorded, self.metas, {one.argument for one in couplings_of(semantics, call, recorded)}
         )
         held = self._offsets | _sizes_of_state(call, self._state, self.metas)
         sizes: dict[int, None] = {}

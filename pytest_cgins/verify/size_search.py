@@ -393,7 +393,7 @@ class SizeSearch:
         empty: bool = False,
         alone: bool = False,
     ) -> InputSet:
-        fresh_tensors = inputs.fresh(call, tensors, key, self._semantics.declared)
+        fresh_tensors = inputs.fresh(call, tensors, key, self._semantics.declared, legal=False)
         if device_of(self._maker.device).is_accelerator:
             # An index that is too great is an exception on a CPU, and the end of the process on a GPU.
             answer(relocate(call, "cpu"), lay_out(fresh_tensors), self._maker.trace.context, "cpu")

@@ -32,7 +32,7 @@ def drawn(call: OpCall, tensors: list[Tensor], said: dict[str, object], argument
     """The argument in usual draws of ten keys, and then at each of the edges."""
     known = declared({"coupled": said}) if said else declared({})
     usual = [inputs.fresh(call, tensors, str(key), known)[argument] for key in range(10)]
-    count = coupled.edge_count(semantics_for(call, known), call)
+    count = coupled.edge_count(semantics_for(call, known), call, tensors)
     assert count
     return usual + [inputs.coupled_edge(call, tensors, "0", known, n)[1][argument] for n in range(count)]
 

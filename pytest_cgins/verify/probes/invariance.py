@@ -205,6 +205,7 @@ def _batch(probed_call: ProbedCall, key: str) -> tuple[_Batch | None, str]:
                 resized(probed_call.recorded, places.metas, shapes, moves, semantics),
                 f"{key}/{NAME}",
                 semantics.declared,
+                legal=False,
             )
             return _Batch(probed_call=probed_call, tensors=drawn, batched=batched, size=size, call=call), ""
     return None, "no batch of several rows is small enough"

@@ -23,6 +23,8 @@ SPREADS = {"special_values": {"off": "it sums over all tokens, so NaN in one of 
 SUMS_ALL = {
     "expert_means_sorts", "expert_sums_as_product", "varlen_mean_as_product", "varlen_mean_of_running_sums",
 }  # fmt: skip
+WRONG_OF_SOME = {"grouped_any_equal_columns", "grouped_any_equal_shared"}
+"""Bugs in products whose groups lie along one axis; the op has calls with each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,27 @@ OPS = {
     "segment_reduce": Op(op="torch.ops.aten.segment_reduce.default"),
     "embedding_bag": Op(op="torch.nn.functional.embedding_bag"),
     "grouped": Op(op="torch.ops.aten._grouped_mm.default"),
+    "cached": Op(
+        op="cache_ops.cached_attention",
+        coupled={
+            "cu_q": {"offsets": "q[0]", "most": "max_q", "within": "cu_k"},
+            "cu_k": {"offsets": "k[0]", "most": "max_k"},
+        },
+    ),
+    "prefill": Op(
+        op="cache_ops.paged_prefill",
+        coupled={
+            "cu_q": {"offsets": "q[0]", "within": "seq_lens"},
+            "table": {"pages": "keys[0]"},
+            "seq_lens": {"lengths": "table[1]*keys[1]"},
+        },
+    ),
+    "packed_softmax": Op(op="cache_ops.packed_softmax", coupled={"cu_seqlens": {"offsets": "x[0]"}}),
+    "fib_decode": Op(op="fib_decode.run"),
+    "fib_prefill": Op(op="fib_prefill_causal.run"),
+    "fib_routed": Op(op="fib_routed.run"),
+    "grouped_any": Op(op="torch.ops.aten._grouped_mm.default"),
+    "to_jagged": Op(op="torch.ops.aten._padded_dense_to_jagged_forward.default"),
 }
 """By the word that the names of its kernels begin with."""
 
@@ -89,6 +112,28 @@ def run_calls() -> None:
     torch.ops.aten._grouped_mm.default(normal(24, 16), normal(4, 16, 8), offsets)  # has no fp64 on a CPU
 
 
+def run_cache_calls() -> None:
+    """The same of ops with caches, of references in the form of trace sets, and of torch's groups and jagged rows."""
+    for name in ("cache_ops", "fib_decode", "fib_prefill_causal", "fib_routed"):
+        import_module(name).run_calls()
+    generator = torch.Generator().manual_seed(12)
+    offsets = torch.arange(8, 33, 8, dtype=torch.int32)
+    for shapes in (((4, 8, 16), (16, 32)), ((8, 32), (32, 16))):
+        first, second = (torch.randn(shape, generator=generator).bfloat16() for shape in shapes)
+        torch.ops.aten._grouped_mm.default(first, second, offs=offsets)
+    dense = torch.randn(4, 7, 3, generator=generator)
+    torch.ops.aten._padded_dense_to_jagged_forward.default(dense, [torch.arange(0, 17, 4)], 16)
+
+
+MODULES = {
+    "planted": run_calls,
+    "honest": run_calls,
+    "cache_planted": run_cache_calls,
+    "cache_honest": run_cache_calls,
+}
+"""Modules of kernels, and the calls that these are gated on."""
+
+
 def kernels_of(module: str) -> list[str]:
     """Names of the kernels of a module, in its order; the honest ones in C++ come last."""
     functions = inspect.getmembers(import_module(module), inspect.isfunction)
@@ -104,8 +149,9 @@ def op_of(kernel: str) -> Op:
 def make(folder: Path, module: str) -> Path:
     """Write a project with the kernels of a module; its cgins.yaml."""
     shutil.copytree(KERNELS, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    with pytest_cgins.record(folder / "traces", ops=[one.op for one in OPS.values()]):
-        run_calls()
+    ops = {op_of(name).op for name in kernels_of(module)}
+    with pytest_cgins.record(folder / "traces", ops=sorted(ops)):
+        MODULES[module]()
     file = folder / "cgins.yaml"
     entries = {name: _entry(name, module) for name in kernels_of(module)}
     document = {"version": 1, "traces": ["traces"], "kernels": entries}

@@ -1,0 +1,293 @@
+"""A coupling in one call: the size that it is about, what its lengths can be, and whether numbers are legal in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Routing, Sorted, Unique, written
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.trace import OpCall
+from pytest_cgins.packs.values import tensor_indices
+from pytest_cgins.verify.couplings import couplings_of, tensors_of
+from pytest_cgins.verify.semantics import Semantics
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A coupling in one call."""
+
+    coupling: Coupling
+    """What is said of the argument."""
+    index: int
+    """The argument among the tensors."""
+    recorded: Tensor
+    """What was recorded of it."""
+    size: int
+    """The size that it is about; 0 for none."""
+    page: int
+    """The last factor of a size that is a product, else 0."""
+    totals: Integers
+    """What the lengths of each row of offsets, or of lengths that add up, add up to."""
+    least: Integers
+    """The shortest that each length can be."""
+    most: Integers
+    """The longest that each length can be."""
+    within: str = ""
+    """The argument whose lengths none of these exceeds; "" for none."""
+    step: int = 1
+    """How many of these a length of that argument stands for: a page's size."""
+    companions: Mapping[str, tuple[int, Tensor]]
+    """Gates and counts of a routing: their index among the tensors, and what was recorded."""
+
+    @property
+    def name(self) -> str:
+        """Of the argument."""
+        return self.coupling.argument
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the argument."""
+        return tuple(self.recorded.shape)
+
+    @property
+    def row(self) -> int:
+        """Numbers along its last axis."""
+        return self.shape[-1] if self.shape else 1
+
+    @property
+    def rows(self) -> npt.NDArray[np.generic]:
+        """What was recorded of it, a row for each along the last axis."""
+        wide = self.recorded.to(torch.float64 if self.recorded.is_floating_point() else torch.int64)
+        rows: npt.NDArray[np.generic] = wide.reshape(-1, self.row).numpy()
+        return rows
+
+    def fail(self, problem: str) -> ValueError:
+        """What a draw raises where the sizes leave nothing legal; it is told as a refusal of torch is."""
+        return ValueError(f"{self.name} as {self.coupling.kind}: {problem}")
+
+
+def _bind(coupling: Coupling, call: OpCall, recorded: Sequence[Tensor], *, legal: bool) -> list[Bound]:
+    """The coupling of each tensor of an argument: none, where the call leaves it out."""
+    given = {argument.name: argument.value for argument in call.arguments}
+    named = coupling.argument in given
+    indices = tensor_indices(given[coupling.argument]) if named else []
+    roles = {"weights": coupling.weights, "counts": coupling.counts} if isinstance(coupling, Routing) else {}
+    companions = {
+        role: (index, recorded[index])
+        for role, name in roles.items()
+        if name in given
+        for index in tensor_indices(given[name])[:1]
+    }
+    bounds = []
+    for index in indices:
+        tensor = recorded[index]
+        floats = isinstance(coupling, Sorted) and not coupling.size
+        if not floats and (tensor.is_floating_point() or tensor.dtype == torch.bool):
+            raise ConfigError(
+                f"semantics says that {coupling.argument} of {call.op} holds {coupling.kind}, and it is {tensor.dtype}",
+                remedy="name an argument of integers",
+            )
+        if not tensor.numel():
+            continue
+        factors = [_factor(name, dim, coupling, call, recorded) for name, dim in coupling.size]
+        nothing = np.zeros(0, dtype=np.int64)
+        bound = Bound(
+            coupling=coupling,
+            index=index,
+            recorded=tensor,
+            size=int(np.prod(factors)) if factors else 0,
+            page=factors[-1] if len(factors) > 1 else 0,
+            totals=nothing,
+            least=nothing,
+            most=nothing,
+            companions=companions,
+        )
+        bounds.append(_with_limits(bound, call, recorded, legal=legal))
+    return bounds
+
+
+def _with_limits(bound: Bound, call: OpCall, recorded: Sequence[Tensor], *, legal: bool) -> Bound:
+    """The same with what its lengths add up to, and what each of them can be."""
+    coupling = bound.coupling
+    if not isinstance(coupling, Offsets | Lengths):
+        return bound
+    own, whole = lengths_in(bound, bound.rows), adds_up(coupling)
+    most = np.full(own.shape[1] if whole else own.size, bound.size)
+    if isinstance(coupling, Offsets) and coupling.most:
+        factors = [_factor(name, dim, coupling, call, recorded) for name, dim in coupling.most]
+        most = np.minimum(most, int(np.prod(factors)))
+    table = tensors_of(call, recorded).get(coupling.size[0][0])
+    if not whole and table is not None and table.ndim > 1 and not table.is_floating_point():
+        # A row has no pages behind the first that is none.
+        pages = (table.reshape(-1, table.shape[-1]) >= 0).to(torch.int64).cumprod(1).sum(1).numpy()
+        most = pages * (bound.size // table.shape[-1]) if len(pages) == len(most) else most
+    totals = own.sum(1) if whole else np.zeros(0, dtype=np.int64)
+    # What is behind the last segment is padding, and stays that.
+    totals = totals if legal else np.full_like(totals, bound.size)
+    return replace(bound, totals=totals, most=most, least=np.full_like(most, coupling.least))
+
+
+def bounds_of(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor], *, legal: bool) -> list[Bound]:
+    """The bounds of a call in the order in which they are drawn: what is within another before that.
+
+    What is known of an op, and was recorded otherwise, is left out.
+
+    Raises:
+        ConfigError: what is declared is not what was recorded, or is within itself.
+    """
+    bounds: dict[int, Bound] = {}
+    for coupling in couplings_of(semantics, call, recorded):
+        declared = coupling in semantics.declared.coupled
+        for bound in _bind(coupling, call, recorded, legal=legal):
+            if not legal or not _is_refuted(bound, problem_in(bound, bound.rows), call, declared=declared):
+                bounds[bound.index] = bound
+    named = {bound.name: bound for bound in bounds.values()}
+
+    def depth(bound: Bound, before: tuple[str, ...] = ()) -> int:
+        if bound.name in before:
+            raise ConfigError(f"{bound.name} of {call.op} is within itself", remedy="take one within out")
+        other = named.get(_within(bound.coupling))
+        return 0 if other is None else 1 + depth(other, (*before, bound.name))
+
+    ordered = sorted(bounds.values(), key=depth)
+    for place, bound in enumerate(ordered):
+        if _within(bound.coupling):
+            ordered[place] = named[bound.name] = _limited(
+                bound, named, semantics, call, recorded, legal=legal
+            )
+    return ordered[::-1]
+
+
+def _within(coupling: Coupling) -> str:
+    """The argument whose lengths those of a coupling do not exceed; "" for none."""
+    within = coupling.within if isinstance(coupling, Offsets | Lengths) else ()
+    return within[0][0] if within else ""
+
+
+def _limited(
+    bound: Bound,
+    named: Mapping[str, Bound],
+    semantics: Semantics,
+    call: OpCall,
+    recorded: Sequence[Tensor],
+    *,
+    legal: bool,
+) -> Bound:
+    """A bound whose lengths do not exceed what those of another argument can be."""
+    coupling, name = bound.coupling, _within(bound.coupling)
+    assert isinstance(coupling, Offsets | Lengths)
+    other, tensor = named.get(name), tensors_of(call, recorded).get(name)
+    if tensor is None:
+        return bound
+    step = int(np.prod([_factor(each, dim, coupling, call, recorded) for each, dim in coupling.within[1:]]))
+    numbers = tensor.reshape(1, -1).to(torch.int64).numpy()
+    if other is not None:
+        lengths = lengths_in(other, other.rows).reshape(-1)
+    else:
+        lengths = (np.diff(numbers) if numbers.size == len(bound.most) + 1 else numbers).reshape(-1)
+    own = lengths_in(bound, bound.rows).reshape(-1)
+    problem = ""
+    if own.shape != lengths.shape or own.shape != bound.most.shape:
+        problem = f"there are {own.size}, and {lengths.size} of {name}"
+    elif legal and (own > lengths * step).any():
+        worst = int(np.argmax(own - lengths * step))
+        problem = f"length {own[worst]} exceeds {lengths[worst] * step} of {name}"
+    if _is_refuted(bound, problem, call, declared=coupling in semantics.declared.coupled):
+        return bound
+    reach = _tokens_of(lengths if other is None else other.most, step)
+    return replace(bound, most=np.minimum(bound.most, reach), within=name, step=step)
+
+
+def _tokens_of(pages: Integers, step: int) -> Integers:
+    """What so many pages hold at least, if there is a token in the last."""
+    return np.where(pages > 0, (pages - 1) * step + 1, 0)
+
+
+def pages_of(tokens: Integers, step: int) -> Integers:
+    """How many pages hold so many tokens even if there is but one in the last."""
+    return np.where(tokens > 0, (tokens - 2 + step) // step + 1, 0)
+
+
+def adds_up(coupling: Coupling) -> bool:
+    """Whether lengths add up to a total."""
+    return isinstance(coupling, Offsets) or (isinstance(coupling, Lengths) and coupling.sum)
+
+
+def lengths_in(bound: Bound, values: npt.NDArray[np.generic]) -> Integers:
+    """The lengths that rows of offsets, or of lengths, stand for; of other kinds the numbers."""
+    coupling, ends = bound.coupling, values.astype(np.int64)
+    if not isinstance(coupling, Offsets):
+        return ends
+    if not coupling.first:
+        ends = np.pad(ends, ((0, 0), (1, 0)))
+    if not coupling.last:
+        ends = np.pad(ends, ((0, 0), (0, 1)), constant_values=bound.size)
+    return np.diff(ends)
+
+
+def problem_in(bound: Bound, values: npt.NDArray[np.generic]) -> str:
+    """What is illegal in rows of numbers, in words; "" if nothing is known to be."""
+    coupling = bound.coupling
+    if isinstance(coupling, Offsets | Lengths):
+        lengths, whole = lengths_in(bound, values), adds_up(coupling)
+        if isinstance(coupling, Offsets) and coupling.first and values[:, 0].any():
+            return f"the first is {values[:, 0].max()}, and not 0"
+        if whole and lengths.size and int(lengths.sum(1).max()) > bound.size:
+            return f"the last ends at {lengths.sum(1).max()}, beyond {written(coupling.size)}, which is {bound.size}"
+        if isinstance(coupling, Offsets) and (lengths[:, :-1] % coupling.multiple).any():
+            return f"a length is no multiple of {coupling.multiple}"
+        flat = lengths if whole else lengths.reshape(-1)
+        for wrong, than in ((flat < bound.least, "shorter"), (flat > bound.most, "longer")):
+            if wrong.any():
+                return f"a length is {flat[wrong][0]}, {than} than can be"
+        return ""
+    if isinstance(coupling, Sorted):
+        if (np.diff(values) < 0).any():
+            return "they fall"
+        return f"one is {values.max()}" if coupling.size and int(values.max()) >= bound.size else ""
+    numbers = values.astype(np.int64)
+    numbers = numbers[numbers >= 0]
+    if numbers.size and int(numbers.max()) >= bound.size:
+        return f"one is {numbers.max()}, and {written(coupling.size)} is {bound.size}"
+    twice = isinstance(coupling, Unique) and len(np.unique(numbers)) < numbers.size
+    return "one comes twice" if twice else ""
+
+
+def _is_refuted(bound: Bound, problem: str, call: OpCall, *, declared: bool) -> bool:
+    """Whether what was recorded is not what is known of an op, which need not hold of each call.
+
+    Raises:
+        ConfigError: it is not what is declared.
+    """
+    if problem and declared:
+        raise ConfigError(
+            f"semantics says that {bound.name} of {call.op} holds {bound.coupling.kind}, and of the recorded ones {problem}",
+            remedy=f"correct what coupled says of it, or take it out: {bound.name} then stays as recorded",
+        )
+    return bool(problem)
+
+
+def _factor(name: str, dim: int | None, coupling: Coupling, call: OpCall, recorded: Sequence[Tensor]) -> int:
+    """A factor of a size in one call."""
+    if name.isdecimal():
+        return int(name)
+    value = next((argument.value for argument in call.arguments if argument.name == name), None)
+    indices = tensor_indices(value) if value is not None else []
+    if dim is not None and indices and dim < recorded[indices[0]].ndim:
+        return recorded[indices[0]].shape[dim]
+    if dim is None and value is not None:
+        leaf = value.items[0] if value.items else value
+        if leaf.kind == "int":
+            return int(leaf.value or 0)
+    raise ConfigError(
+        f"semantics says that {coupling.argument} of {call.op} depends on {written(((name, dim),))}, which this call does not have",
+        remedy='write a dimension that the argument has, e.g. "x[0]", or the name of an integer argument',
+    )
