@@ -376,3 +376,38 @@ def mxfp8_quantize__codes_without_bias(x):
     exponents = torch.floor(torch.log2(blocks.abs().amax(-1).clamp(min=2.0**-119))) - 8
     values, _ = _mxfp8(x, exponents, blocks)
     return values, (exponents + 126).clamp(0, 254).to(torch.uint8).view(torch.float8_e8m0fnu)
+
+
+def _int4(codes):
+    codes = codes.flatten(-2).to(torch.int32) & 15
+    return (codes[..., ::2] | codes[..., 1::2] << 4).to(torch.uint8)
+
+
+def int4_pack__sign_fills_the_byte(x, scale):
+    """The lower number's sign bits are not masked off."""
+    codes = torch.round(x.float().unflatten(-1, (-1, 32)) / scale[..., None]).clamp(-8, 7).to(torch.int8)
+    codes = codes.flatten(-2)
+    return (codes[..., ::2] | codes[..., 1::2] << 4).view(torch.uint8)
+
+
+def int4_pack__half_away_from_zero(x, scale):
+    values = x.float().unflatten(-1, (-1, 32)) / scale[..., None]
+    return _int4((values.sign() * torch.floor(values.abs() + 0.75)).clamp(-8, 7))
+
+
+def int4_pack__scale_of_next_block(x, scale):
+    return _int4(torch.round(x.float().unflatten(-1, (-1, 32)) / scale.roll(-1, -1)[..., None]).clamp(-8, 7))
+
+
+def int4_pack__offset_eight(x, scale):
+    return _int4(torch.round(x.float().unflatten(-1, (-1, 32)) / scale[..., None]).clamp(-8, 7) + 8)
+
+
+def int4_pack__negatives_down(x, scale):
+    return _int4(torch.floor(x.float().unflatten(-1, (-1, 32)) / scale[..., None]).clamp(-8, 7))
+
+
+def uint4_pack__one_more_in_a_thousand(x, scale):
+    """A product with the reciprocal in bf16: off by a step more often than rounding errors explain."""
+    factor = (1 / scale).to(BF16).float()
+    return _packed(torch.clamp(torch.round(x.float() * factor) + 8, 0, 15).to(torch.uint8))

@@ -171,3 +171,15 @@ def mxfp8_quantize__multiplies(x):
     exponents = torch.floor(torch.log2(blocks.abs().amax(-1).clamp(min=2.0**-119))) - 8
     values = (blocks * torch.exp2(-exponents)[..., None]).clamp(-448, 448).to(torch.float8_e4m3fn)
     return values.flatten(-2), (exponents + 127).clamp(0, 254).to(torch.uint8).view(torch.float8_e8m0fnu)
+
+
+def int4_pack__reciprocal(x, scale):
+    values = x.float().unflatten(-1, (-1, 32)) * (1 / scale)[..., None]
+    codes = torch.round(values).clamp(-8, 7).int().flatten(-2) & 15
+    return (codes[..., ::2] + 16 * codes[..., 1::2]).to(torch.uint8)
+
+
+def int4_pack__fp64(x, scale):
+    values = x.double() / scale.double().repeat_interleave(32, -1)
+    codes = torch.round(values).clamp(-8, 7).to(torch.int32) + 16
+    return ((codes[..., ::2] % 16) | ((codes[..., 1::2] % 16) << 4)).to(torch.uint8)

@@ -54,6 +54,14 @@ def uint4_pack(x: Tensor, scale: Tensor) -> Tensor:
 
 
 @pytest_cgins.mark
+def int4_pack(x: Tensor, scale: Tensor) -> Tensor:
+    """Signed numbers in two's complement, a scale for 32 of a row."""
+    blocks = x.float().unflatten(-1, (-1, GROUP)) / scale[..., None]
+    codes = torch.clamp(torch.round(blocks), -8, 7).to(torch.int8).flatten(-2)
+    return ((codes[..., ::2] & 15) | (codes[..., 1::2] << 4)).view(torch.uint8)
+
+
+@pytest_cgins.mark
 def mxfp8_quantize(x: Tensor) -> tuple[Tensor, Tensor]:
     """Float8 with the exponent of each block's greatest magnitude, less that of float8's own."""
     blocks = x.float().unflatten(-1, (-1, GROUP))
@@ -134,6 +142,9 @@ def run_calls() -> None:
     uint4_linear(normal(m, k), integers(0, 255, (n, k // 2), byte), scale(n, groups, dtype=bf16), zero)
     rows = normal(n, 128, dtype=torch.float32)
     uint4_pack(rows, rows.abs().amax(-1, keepdim=True) / 7)
+    halves = normal(n, 128)  # of few bits: many lie in the middle of two codes
+    uint4_pack(halves, halves.float().abs().amax(-1, keepdim=True) / 7)
+    int4_pack(halves, halves.float().unflatten(-1, (-1, GROUP)).abs().amax(-1) / 7)
     mxfp8_quantize(normal(n, 128))
     int4_values(integers(-128, 127, (n, k // 2), torch.int8), scale(n, groups))
     words = integers(-(2**31), 2**31 - 1, (128 // 8, 32), torch.int32)
