@@ -26,7 +26,9 @@ NAN_CODE = 255
 _WORDS = ("scale", "scales")
 _CODE_WORDS = ("zero", "zeros", "qzeros", "zeropoint", "zp", *_WORDS)
 _FILLED = 128
-"""Bytes that differ by as much fill half of their range."""
+"""Bytes that differ by as much fill half of their range, and have a quarter as many values: masks of 0 and 255 have not."""
+_LOOKED_AT = 4096
+"""Of so many at most, from the first."""
 _SIGNED = 2**27
 """An index of 32 bits is not as far from zero as this, on both sides."""
 _OCTAVES = 2
@@ -164,7 +166,7 @@ def draw(
         _write_codes(tensor, codes)
     payload = any(index in ranges or _is_float8(tensor) for index, tensor in enumerate(recorded))
     for index, tensor in enumerate(recorded):
-        if payload and is_scale(semantics, index, tensor):
+        if (payload or tensor.ndim > 1) and is_scale(semantics, index, tensor):
             _draw_scales(tensors[index], tensor, seed_of(key, "scales", index))
 
 
@@ -190,7 +192,12 @@ def code_range(semantics: Semantics, index: int, recorded: Tensor) -> tuple[int,
     if recorded.ndim > 1 and recorded.dtype == torch.int32 and low < -_SIGNED and high > _SIGNED:
         return -(2**31), 2**31 - 1
     is_named = bool(set(_CODE_WORDS) & set(words))
-    is_filled = recorded.ndim > 1 and recorded.element_size() == 1 and high - low >= _FILLED
+    is_filled = (
+        recorded.ndim > 1
+        and recorded.element_size() == 1
+        and high - low >= _FILLED
+        and 4 * len(set(recorded.reshape(-1)[:_LOOKED_AT].tolist())) >= min(recorded.numel(), _FILLED)
+    )
     return (low, high) if low < high and (is_named or is_filled) else None
 
 

@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -43,6 +44,10 @@ _LEAVES_EXACT = {
     "reshape", "select", "slice", "stack", "squeeze", "sub", "t", "transpose", "unsqueeze", "_unsafe_view", "view", "where",
 }  # fmt: skip
 """Operators between rounding and cast: limits, zero points, other layouts. What was not rounded passes them likewise."""
+_ARITHMETIC = frozenset({"add", "clamp", "clamp_max", "clamp_min", "maximum", "minimum", "sub", "where"})
+_SHIFTS = frozenset({"__lshift", "bitwise_left_shift"})
+_POWERS = tuple(2**bits for bits in range(9))
+_Parts = tuple[tuple[int, Tensor], ...]
 _TIE = 2.0**-21
 """Relative distance from a boundary at which it may be a tie; they are broken before a zero point is added, or after."""
 _SPREAD = 3.0
@@ -60,7 +65,8 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
         super().__init__(dtype)
         # By id, with the tensor itself: an id is free again once its tensor is.
         self._exact: dict[int, tuple[Tensor, Tensor]] = {}
-        self._codes: dict[int, Tensor] = {}
+        # Integers that one number or several were rounded to: those numbers, and the bits by which each is shifted.
+        self._parts: dict[int, tuple[Tensor, _Parts]] = {}
 
     def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """See `DispatchMode`."""
@@ -70,16 +76,15 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
             return low_bits.unrounded(func, args, named)
         if plain == "copy" and args[0].is_floating_point():  # into a buffer that `grids` made wide
             return func(args[0], self._exact_of(args[1]), *args[2:], **named)
-        if plain == "view" and args[1] == E8M0 and id(args[0]) in self._codes:
-            return args[0].view(args[0].shape)
+        if args and (parts := self._packed(func, plain, args, named)):
+            return self._as_integers(parts)
         if named.get("dtype") in (*GRIDS, E8M0):
             if plain != "_to_copy":  # memory that is filled later
                 return func(*args, **{**named, "dtype": self._dtype or torch.float32})
             if args[0].is_floating_point():
                 exact = self._exact_of(args[0])
                 wide = func(exact, **{**named, "dtype": self._dtype or exact.dtype})
-                self._codes[id(wide)] = wide
-                return wide
+                return self._as_integers(((0, wide),))
         if plain in ("round", "trunc", "floor", "ceil") and "decimals" not in named:
             exact = self._exact_of(args[0]).clone()
         elif (plain in _LEAVES_EXACT or _is_cast_to_real(plain, named)) and self._has_exact((args, named)):
@@ -89,6 +94,46 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
         result = super().dispatch(func, args, named)
         self._exact[id(result)] = (result, exact)
         return result
+
+    def kept(self, returned: Tensor) -> Tensor:
+        """Numbers that were packed, along an axis behind the others."""
+        _, parts = self._parts.get(id(returned), (returned, ()))
+        return (
+            torch.stack([part for _, part in sorted(parts, key=itemgetter(0))], -1)
+            if len(parts) > 1
+            else returned
+        )
+
+    def _packed(self, func: Any, plain: str, args: tuple[Any, ...], named: dict[str, Any]) -> _Parts:
+        """What an operator makes of integers whose numbers are known; nothing if that is not packing."""
+        _, parts = self._parts.get(id(args[0]), (None, ()))
+        other = args[1] if len(args) > 1 else None
+        if not parts:
+            return ()
+        if isinstance(other, int) and (plain in _SHIFTS or (plain == "mul" and other in _POWERS)):
+            bits = other if plain in _SHIFTS else _POWERS.index(other)
+            return tuple((shift + bits, part) for shift, part in parts)
+        if plain in ("__or", "bitwise_or", "add") and id(other) in self._parts:
+            joined = (*parts, *self._parts[id(other)][1])
+            return joined if len({shift for shift, _ in joined}) == len(joined) else ()
+        masks = plain in ("__and", "bitwise_and") and isinstance(other, int) and other + 1 in _POWERS
+        recast = plain == "_to_copy" and not _is_cast_to_real(plain, named)
+        if masks or recast or (plain == "view" and isinstance(other, torch.dtype)):
+            return parts
+        if plain in _LEAVES_EXACT and (len(parts) == 1 or plain not in _ARITHMETIC):
+            return tuple((shift, func(part, *args[1:], **named)) for shift, part in parts)
+        return ()
+
+    def _as_integers(self, parts: _Parts) -> Tensor:
+        """One tensor in place of the integers."""
+        whole = (
+            parts[0][1]
+            if parts[0][0] == 0 and len(parts) == 1
+            else sum(part * 2.0**bits for bits, part in parts)
+        )
+        assert isinstance(whole, Tensor)
+        self._parts[id(whole)] = (whole, parts)
+        return whole
 
     def _exact_of(self, tensor: Tensor) -> Tensor:
         return self._exact.get(id(tensor), (tensor, tensor))[1]
@@ -111,6 +156,30 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
 def _is_cast_to_real(name: str, named: dict[str, Any]) -> bool:
     dtype = named.get("dtype")
     return name == "_to_copy" and isinstance(dtype, torch.dtype) and dtype.is_floating_point
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Several numbers in each byte."""
+
+    count: int
+    """How many."""
+    signed: bool
+    """Whether they are in two's complement."""
+
+    def unpack(self, codes: Tensor) -> Tensor:
+        """The numbers of bytes, flat, int16; the lowest bits first."""
+        bits = 8 // self.count
+        shifts = bits * torch.arange(self.count, dtype=torch.int16, device=codes.device)
+        numbers: Tensor = (codes.reshape(-1, 1).view(torch.uint8).to(torch.int16) >> shifts) & (2**bits - 1)
+        sign = 2 ** (bits - 1) if self.signed else 0
+        return ((numbers ^ sign) - sign).reshape(-1)
+
+    def spread(self, positions: Tensor) -> Tensor:
+        """Row-major numbers of all numbers in the bytes with these."""
+        return (positions[:, None] * self.count + torch.arange(self.count, device=positions.device)).reshape(
+            -1
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +234,8 @@ class Grid:
     """C·T, float64: what a right kernel may err in v."""
     typical: Tensor
     """c·rms(z_t)·T, float64: what right kernels err in all of v together."""
+    packed: Packed | None = None
+    """How the numbers lie in the output's elements; None if each is one."""
 
     @property
     def nbytes(self) -> int:
@@ -183,6 +254,12 @@ class Grid:
             positions: row-major numbers of its elements; None if they are all.
             shape: sizes of the whole output.
         """
+        if self.packed is not None:
+            spread = None if positions is None else self.packed.spread(positions)
+            numbers = replace(self, packed=None).fault(
+                self.packed.unpack(answer), spread, (*shape, self.packed.count)
+            )
+            return numbers and replace(numbers, wrong=numbers.wrong.reshape(-1, self.packed.count).any(-1))
         here = self if positions is None else self._at(positions)
         got, right, torchs = steps(answer), here._step(0.0), steps(here.own)
         low, high = here._step(-here.error), here._step(here.error)
@@ -216,6 +293,8 @@ class Grid:
 
     def limits(self, positions: Tensor | None) -> GridLimits:
         """What is allowed; of the elements with these row-major numbers, if they are not all."""
+        if self.packed is not None and positions is not None:
+            positions = self.packed.spread(positions)
         here = self if positions is None else self._at(positions)
         return here._limits(here._telling())
 
@@ -358,7 +437,16 @@ class _Exact:
 
 
 def _grid(answer: Tensor, exact: _Exact, half: torch.dtype, rows: Tensor | None) -> Grid | None:
-    value = exact.own
+    value, packed = exact.own, None
+    if (
+        value.ndim == answer.ndim + 1
+        and value.numel()
+        and 8 % value.shape[-1] == 0
+        and answer.element_size() == 1
+    ):
+        packed = Packed(value.shape[-1], bool((value < -0.5).any()))
+        answer = packed.unpack(answer.contiguous()).reshape(*answer.shape, packed.count)
+        rows = None if rows is None else rows.repeat_interleave(packed.count)
     alike = value.shape == answer.shape == exact.reference.shape
     if not value.is_floating_point() or value.dtype in GRIDS or not alike:
         return None
@@ -374,6 +462,7 @@ def _grid(answer: Tensor, exact: _Exact, half: torch.dtype, rows: Tensor | None)
         own=flat,
         error=scale.unit * scale.peak_limit,
         typical=scale.unit * scale.rms_limit,
+        packed=packed,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -83,7 +83,7 @@ def answers(
     Raises:
         Exception: whatever the op raises on its own inputs.
     """
-    tensors, returned = _run(call, inputs, context, device, nullcontext() if mode is None else mode(None))
+    tensors, returned = _run(call, inputs, context, device, None if mode is None else mode(None))
     changed = tuple(mutated) if mutated is not None else _changed(inputs, tensors, device)
     changed += tuple(index for index in mutable if index not in changed)
     own = (*returned, *(tensors[index] for index in changed))
@@ -151,14 +151,14 @@ def _run(
     inputs: Layout,
     context: Context,
     device: str,
-    mode: AbstractContextManager[object] = nullcontext(),  # noqa: B008 - it may be entered again
+    mode: KeepWide | None = None,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """(argument tensors after the call, returned tensors)."""
     tensors = rebuild(inputs.metas, inputs.spans, device)
-    with restore(context, device), mode:
+    with restore(context, device), mode or nullcontext():
         result = invoke(call, tensors)
-    returned = [tensor.detach().resolve_conj().resolve_neg() for tensor in flatten(result)[1]]
-    return tensors, returned
+    returned = flatten(result)[1] if mode is None else map(mode.kept, flatten(result)[1])
+    return tensors, [tensor.detach().resolve_conj().resolve_neg() for tensor in returned]
 
 
 class KeepWide(DispatchMode):  # type: ignore[no-untyped-call]
@@ -182,6 +182,10 @@ class KeepWide(DispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(named.get("dtype"), torch.dtype):
             named = {**named, "dtype": wider(named["dtype"], self._dtype)}
         return func(*args, **named)
+
+    def kept(self, returned: Tensor) -> Tensor:
+        """What the op returned, as it is kept."""
+        return returned
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pytest_cgins.config import declared
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import Context
 from pytest_cgins.verify import inputs, low_bits
-from pytest_cgins.verify.quantization import grids
+from pytest_cgins.verify.quantization import Packed, grids
 from pytest_cgins.verify.reference import Answers, KeepWide, answers
 from pytest_cgins.verify.semantics import semantics_for
 from tests.verify.helpers import normal
@@ -84,8 +84,9 @@ def test_words_of_eight_numbers_are_codes_and_large_indices_are_not() -> None:
         integers(0, 255, 32),
         torch.zeros(4, 8, dtype=torch.uint8),
         integers(0, 1, 4, 4, dtype=torch.bool),
+        255 * integers(0, 1, 32, 8),
     ],
-    ids=["narrow", "vector", "constant", "mask"],
+    ids=["narrow", "vector", "constant", "mask", "mask of bytes"],
 )
 def test_integers_that_may_be_indices_stay_as_they_are(recorded: Tensor) -> None:
     assert torch.equal(drawn({"x": normal(32, 8), "codes": recorded})["codes"], recorded)
@@ -225,6 +226,36 @@ def test_exponents_are_judged_by_their_codes(by_cast: bool, monkeypatch: pytest.
         "off by a step" in seen.fault(own + 1, None, (64,)).message
         or "cannot be" in seen.fault(own + 1, None, (64,)).message
     )
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_numbers_packed_in_bytes_are_judged_one_by_one(signed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step off passes in the middle of two codes and nowhere else; samples of bytes are looked at as such."""
+
+    def pack(x: Tensor) -> Tensor:
+        codes = torch.round(x / 0.25)
+        if signed:
+            codes = codes.clamp(-8, 7).to(torch.int8)
+            return ((codes[:, ::2] & 15) | (codes[:, 1::2] << 4)).view(torch.uint8)
+        codes = (codes + 8).clamp(0, 15).to(torch.uint8)
+        return codes[:, ::2] + codes[:, 1::2] * 16
+
+    x = normal(16, 40)
+    x[3, 5] = 0.125 * (1 + 2**-23)  # half a step, and a little more
+    seen, own = grid(pack, {"x": x}, monkeypatch), pack(x)
+    assert seen.packed == Packed(2, signed)
+    assert seen.exact.numel() == 640
+    assert seen.fault(own.reshape(-1), None, (16, 20)) is None
+    near, far = own.clone(), own.clone()
+    near[3, 2] -= 16
+    far[4, 7] ^= 1
+    assert seen.fault(near.reshape(-1), None, (16, 20)) is None
+    fault = seen.fault(far.reshape(-1), None, (16, 20))
+    assert "1 of 640 elements cannot be what the exact value rounds to. Worst is [4, 7, 0]" in fault.message
+    assert fault.wrong.nonzero().tolist() == [[87]]
+    sampled = torch.tensor([2, 87, 200])
+    assert seen.fault(far.reshape(-1)[sampled], sampled, (16, 20)).wrong.tolist() == [False, True, False]
+    assert seen.limits(sampled).compared == 6
 
 
 def test_nothing_of_other_ops_is_taken_for_codes() -> None:
