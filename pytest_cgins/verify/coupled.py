@@ -22,14 +22,13 @@ from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, words
 from pytest_cgins.verify.coupling_bounds import (
     Bound,
-    Integers,
     adds_up,
     bounds_of,
     lengths_in,
     pages_of,
     problem_in,
 )
-from pytest_cgins.verify.couplings import couplings_of
+from pytest_cgins.verify.couplings import Integers, couplings_of
 from pytest_cgins.verify.semantics import Semantics
 
 _SHOWN = 6

@@ -14,10 +14,8 @@ from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Routing, Sor
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.values import tensor_indices
-from pytest_cgins.verify.couplings import couplings_of, tensors_of
+from pytest_cgins.verify.couplings import Integers, couplings_of, lengths_of, tensors_of
 from pytest_cgins.verify.semantics import Semantics
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,14 +221,7 @@ def adds_up(coupling: Coupling) -> bool:
 
 def lengths_in(bound: Bound, values: npt.NDArray[np.generic]) -> Integers:
     """The lengths that rows of offsets, or of lengths, stand for; of other kinds the numbers."""
-    coupling, ends = bound.coupling, values.astype(np.int64)
-    if not isinstance(coupling, Offsets):
-        return ends
-    if not coupling.first:
-        ends = np.pad(ends, ((0, 0), (1, 0)))
-    if not coupling.last:
-        ends = np.pad(ends, ((0, 0), (0, 1)), constant_values=bound.size)
-    return np.diff(ends)
+    return lengths_of(bound.coupling, values.astype(np.int64), bound.size)
 
 
 def problem_in(bound: Bound, values: npt.NDArray[np.generic]) -> str:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -22,6 +24,7 @@ _EXPERTS = re.compile(r"(gemm1|fc1|w1|w13|expert)\w*weights?|w1|w13")
 _BYTES_OF_TMA = 16
 """What the begin of a group is a multiple of where groups lie side by side in memory: torch ends the process otherwise."""
 
+Integers = npt.NDArray[np.int64]
 Given = Mapping[str, Tensor]
 """Tensors by the name of the argument."""
 
@@ -45,6 +48,17 @@ def tensors_of(call: OpCall, recorded: Sequence[Tensor]) -> dict[str, Tensor]:
         for index in tensor_indices(argument.value)
         if argument.value.kind == "tensor"
     }
+
+
+def lengths_of(coupling: Coupling, ends: Integers, size: int) -> Integers:
+    """The lengths that rows of offsets into a size, or of lengths, stand for; of other kinds the numbers."""
+    if not isinstance(coupling, Offsets):
+        return ends
+    if not coupling.first:
+        ends = np.pad(ends, ((0, 0), (1, 0)))
+    if not coupling.last:
+        ends = np.pad(ends, ((0, 0), (0, 1)), constant_values=size)
+    return np.diff(ends)
 
 
 # ---- what is known of ops -----------------------------------------------------------------------
@@ -200,7 +214,8 @@ def inferred(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor]) -> 
     ]
     seen = [coupling for coupling in likely if coupling is not None]
     gates = {coupling.weights for coupling in seen if isinstance(coupling, Routing)}
-    return [_paged(_bounded(one, call, tensors), seen, tensors) for one in seen if one.argument not in gates]
+    alone = [_paged(_bounded(one, call, tensors), seen, tensors) for one in seen if one.argument not in gates]
+    return [_beside(one, alone, tensors) for one in alone]
 
 
 def _likely(
@@ -210,9 +225,13 @@ def _likely(
     if tensor.is_floating_point():
         ordered = rises and tensor.ndim == 1 and len(tensor) > 4 and float(tensor[0]) < float(tensor[-1])
         return Sorted(argument=name) if ordered else None
-    if tensor.dtype == torch.bool or tensor.is_complex() or int(tensor.min()) < 0:
+    if tensor.dtype == torch.bool or tensor.is_complex():
         return None
     flat = tensor.reshape(-1).to(torch.int64)
+    if int(flat.min()) < 0:  # of a table negative numbers are no pages
+        flat = flat[flat >= 0]
+        if tensor.ndim < 2 or not len(flat):
+            return None
     sizes = {size: ((other, dim),) for other, dim, size in reversed(dims)}
     rows_of = {size: ((other, dim),) for other, dim, size in reversed(dims) if not dim}
     low, high, last = int(flat.min()), int(flat.max()), int(flat[-1])
@@ -246,7 +265,7 @@ def _bounded(coupling: Coupling, call: OpCall, tensors: Mapping[str, Tensor]) ->
     """Offsets, with an integer argument whose name says that it is a maximum, and that no segment exceeds."""
     if not isinstance(coupling, Offsets):
         return coupling
-    longest = int(tensors[coupling.argument].diff().max())
+    longest = int(_recorded_lengths(coupling, tensors).max())
     for argument in call.arguments:
         limit = argument.value.value
         if argument.value.kind == "int" and "max" in argument.name.lower() and int(limit or 0) >= longest:
@@ -262,3 +281,21 @@ def _paged(coupling: Coupling, seen: Sequence[Coupling], tensors: Mapping[str, T
             if len(tensors[table.argument]) == len(tensors[coupling.argument]) and tensors[cache].ndim > 1:
                 return replace(coupling, size=((table.argument, 1), (cache, 1)))
     return coupling
+
+
+def _beside(coupling: Coupling, seen: Sequence[Coupling], tensors: Mapping[str, Tensor]) -> Coupling:
+    """Lengths of queries beside those of keys: within them, if none was recorded that is longer, and some are shorter."""
+    if not isinstance(coupling, Offsets | Lengths):
+        return coupling
+    own = _recorded_lengths(coupling, tensors)
+    for other in seen:
+        if isinstance(other, Offsets | Lengths):
+            lengths = _recorded_lengths(other, tensors)
+            if own.shape == lengths.shape and (own <= lengths).all() and (own < lengths).any():
+                return replace(coupling, within=((other.argument, None),))
+    return coupling
+
+
+def _recorded_lengths(coupling: Coupling, tensors: Mapping[str, Tensor]) -> Integers:
+    numbers = tensors[coupling.argument].to(torch.int64).numpy()
+    return lengths_of(coupling, numbers.reshape(-1, numbers.shape[-1]), 0)

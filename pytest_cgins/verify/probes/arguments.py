@@ -332,8 +332,8 @@ class _ValueSearch:
 
     def _belong_otherwise(self, changes: Sequence[Change]) -> bool:
         """Whether arguments belong together in another way then, as offsets do that hold their end: torch reads on if they do not."""
-        calls = (self._base.call, self._changed(changes)[0])
-        before, after = (couplings_of(semantics_for(call, self._maker.declared), call) for call in calls)
+        calls = ((self._base.call, self._base.tensors()), self._changed(changes))
+        before, after = (couplings_of(semantics_for(each[0], self._maker.declared), *each) for each in calls)
         return before != after
 
     def _changed(self, changes: Sequence[Change]) -> tuple[OpCall, list[Tensor]]:
