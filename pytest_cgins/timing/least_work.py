@@ -21,7 +21,9 @@ _ELEMENTWISE = frozenset(
 )  # fmt: skip
 """Ops that read every element of their first tensor and write as many."""
 _REDUCTIONS = frozenset(["sum", "mean", "cumsum", "cumprod", "prod", "logsumexp", "norm", "var", "std"])
-_PRODUCTS = frozenset(["linear", "matmul", "mm", "bmm", "addmm", "baddbmm"])
+_PRODUCTS = frozenset(
+    ["linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "scaled_mm", "scaled_mm_v2", "int_mm"]
+)
 _ADDED = frozenset(["addmm", "baddbmm"])
 _CONVOLUTIONS = frozenset(["conv1d", "conv2d", "conv3d"])
 _ATTENTION = "scaled_dot_product_attention"

@@ -37,7 +37,7 @@ _PER_OUTPUT = _numbers("per_output")
 _PER_INPUT = _numbers("per_input")
 """Operations for each element of the first tensor. Norms: sum, difference, square and sum, product; weight and bias come on top."""
 _AFFINE = frozenset(["layernorm", "nativelayernorm", "groupnorm", "instancenorm", "batchnorm", "rmsnorm"])
-_PRODUCTS = frozenset(["matmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "linear"])
+_PRODUCTS = frozenset(["matmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "linear", "scaledmm", "intmm"])
 _ADDED_PRODUCTS = frozenset(["addmm", "baddbmm", "addbmm", "addmv"])
 _CONVOLUTION = re.compile(r"conv(transpose)?[123]d|convolution")
 _ATTENTION = "scaleddotproductattention"

@@ -53,11 +53,13 @@ def r(*shape: int, **kwargs: Any) -> torch.Tensor:
     return torch.randn(*shape, **kwargs)
 
 
+E4M3 = r(16, 32).to(torch.float8_e4m3fn)
 PRODUCTS: list[tuple[str, tuple[Any, ...], dict[str, Any], int]] = [
     ("torch.mm", (r(3, 4), r(4, 5)), {}, 0),
     ("torch.bmm", (r(2, 3, 4), r(2, 4, 5)), {}, 0),
     ("torch.matmul", (r(2, 3, 4), r(4, 5)), {}, 0),
     ("torch.ops.aten.mm.default", (r(3, 4), r(4, 5)), {}, 0),
+    ("torch._scaled_mm", (E4M3, E4M3.t(), torch.tensor(0.5), torch.tensor(0.25)), {}, 0),
     ("torch.addmm", (r(3, 5), r(3, 4), r(4, 5)), {}, 15),
     ("torch.baddbmm", (r(2, 3, 5), r(2, 3, 4), r(2, 4, 5)), {}, 30),
     ("torch.nn.functional.linear", (r(7, 4), r(5, 4)), {}, 0),

@@ -45,6 +45,8 @@ def test_a_product_of_matrices_has_operations() -> None:
     assert work == Work(4 * (32 * 64 + 64 * 16 + 32 * 16), 32 * 64 * 16, "float32")
     linear = least(call("torch.nn.functional.linear"), [meta(32, 64), meta(16, 64), meta(16)], [meta(32, 16)])
     assert linear.flops == 32 * 64 * 16
+    scaled = least(call("torch._scaled_mm"), [meta(32, 64), meta(64, 16), meta(1), meta(1)], [meta(32, 16)])
+    assert scaled.flops == 32 * 64 * 16
     added = least(call("torch.addmm"), [meta(16), meta(32, 64), meta(64, 16)], [meta(32, 16)])
     assert added.flops == 32 * 64 * 16
 
