@@ -101,6 +101,7 @@ class Reason(str, Enum):
     ALIGNMENT_DEPENDENT = "alignment-dependent"
     BATCH_VARIANT = "batch-variant"
     ROW_LEAK = "row-leak"
+    INDEX_OVERFLOW = "index-overflow"
     LOW_PRECISION = "low-precision"
     HIDDEN_BY_PRECISION = "hidden-by-precision"
     WRONG_CONFIG = "wrong-config"
@@ -212,7 +213,7 @@ GOLD_ALONE = "no reference is named: the recorded gold alone tells what is right
 PROBES = (
     "on_stream", "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "device_order", "plain_outputs",
     "autotuner", "recompiles", "op_callback", "libraries", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "invariance", "arguments", "layouts",
-    "special_values", "second_precision", "after_timing", "content_cache", "physical_floor",
+    "special_values", "second_precision", "large_indices", "after_timing", "content_cache", "physical_floor",
     "l2_carve_out", "memcheck", "racecheck", "initcheck", "synccheck",
 )  # fmt: skip
 """Names of all probes."""

@@ -27,6 +27,7 @@ from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
+from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
 from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.core.session_report import Environment, Evaluation
@@ -63,6 +64,7 @@ from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
+from pytest_cgins.verify.probes.registry import WORTH_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +133,7 @@ class Evaluator:
             sanitize=sanitize,
             import_root=trusted_root or config.root,
             timing=timing,
+            smallest=self._smallest,
         )
         workers = {
             **worker_environment(),
@@ -172,6 +175,7 @@ class Evaluator:
         self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s, sandbox=fence)
         self._reference = ReferenceWorker(reference or self._pool)
         self._cases: tuple[Case, ...] | None = None
+        self._smallest_cases: dict[tuple[str, str, str, str], Case] = {}
         self._hung: dict[str, list[str]] = {}
         self._runs = KernelRuns(self._pool, seed=seed, timeout_s=timeout_s)
         self._verification = VerificationStage(
@@ -212,6 +216,13 @@ class Evaluator:
         if self._cases is None:
             self._cases = cases_of(self.config, device=self._device)
         return self._cases
+
+    def _smallest(self, case: Case) -> str:
+        """See `ReferenceRequests.smallest`."""
+        if not self._smallest_cases:
+            for each in sorted(self.cases(), key=_worth_large_calls):
+                self._smallest_cases.setdefault((*kernel_of(each), each.dtype), each)
+        return self._smallest_cases.get((*kernel_of(case), case.dtype), case).name
 
     def is_timed_apart(self, case: Case) -> bool:
         """Whether the kernel's base revision is to be timed, and cannot be loaded beside it."""
@@ -563,6 +574,12 @@ class Evaluator:
     def _prepared(self, case: Case) -> Prepared:
         case_request = self._requests.for_case(case)
         return Prepared(case_request, self._reference.prepare(case_request))
+
+
+def _worth_large_calls(case: Case) -> tuple[bool, int]:
+    """Sorts the case first that makes the large calls of `large_indices`."""
+    nbytes = sum(meta.numel * ITEMSIZE[meta.dtype] for meta in case.tensors)
+    return nbytes < WORTH_BYTES, nbytes
 
 
 def _fence(sandbox: Sandbox, config: Config, builds: Path, bases: BaseKernels) -> Sandbox:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class ReferenceRequests:
     """Folder that the trusted worker imports ops from."""
     timing: bool
     """Whether right kernels are timed."""
+    smallest: Callable[[Case], str] = lambda case: case.name
+    """Name of the smallest case of a case's implementation, device and dtype."""
 
     def for_case(self, case: Case) -> CaseRequest:
         """The request that prepares and judges a case."""
@@ -46,6 +49,7 @@ class ReferenceRequests:
             interpreted=self.is_interpreted(case),
             reference=kernel.reference and kernel.judged_by,
             gold_alone=not kernel.judged_by,
+            large_case="" if (smallest := self.smallest(case)) == case.name else smallest,
             untimed=kernel_timing.UNTIMED if self.is_timed(case) else kernel_timing.NO_TIMING,
         )
 

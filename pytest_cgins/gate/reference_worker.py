@@ -152,6 +152,10 @@ class ReferenceWorker:
         """What is found of a kernel's answers."""
         return self._of_answers("judge", case_request, answers, Judgement).correctness
 
+    def judge_large(self, case_request: CaseRequest, answers: Reply[KernelAnswers]) -> Correctness:
+        """What is found of a kernel's large calls."""
+        return self._of_answers("judge_large", case_request, answers, Judgement).correctness
+
     def first_failure(self, case_request: CaseRequest, answers: Reply[KernelAnswers]) -> Check | None:
         """The first check that a kernel's answers fail on the sets that decide."""
         return self._of_answers("first_failure", case_request, answers, FirstFailure).check

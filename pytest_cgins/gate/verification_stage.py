@@ -38,6 +38,8 @@ OPCHECK = "/opcheck"
 """Role suffix of the process in which `--cgins-opcheck` looks at an operator."""
 COMPILER_S = 120.0
 """Least limit of such a request: torch's compiler takes seconds to import and to begin."""
+LARGE_INDICES = "large_indices"
+"""Probe whose calls are made in a separate process."""
 UNINSTRUMENTED = "/uninstrumented"
 """Role suffix of the process that makes this call without guards, poison or watch."""
 
@@ -58,7 +60,16 @@ class Prepared:
 
     @property
     def pairs(self) -> list[Pair]:
-        """Sets of inputs with their buffers."""
+        """Sets of inputs with their buffers, but for those of `large_pairs`."""
+        return [pair for pair in self._all_pairs if pair[0].probe != LARGE_INDICES]
+
+    @property
+    def large_pairs(self) -> list[Pair]:
+        """Those that become large calls."""
+        return [pair for pair in self._all_pairs if pair[0].probe == LARGE_INDICES]
+
+    @property
+    def _all_pairs(self) -> list[Pair]:
         return list(zip(self.reply.result.sets, self.reply.buffers, strict=True))
 
     def close(self) -> None:
@@ -119,7 +130,8 @@ class VerificationStage:
         sanitized = self._sanitizers.probes(device, request, prepared.pairs)
         names = {probe.name for probe in sanitized}
         judged = [probe for probe in correctness.probes if probe.name not in names]
-        return replace(correctness, probes=(*judged, *sanitized)), output
+        correctness = replace(correctness, probes=(*judged, *sanitized))
+        return self._with_large_calls(correctness, prepared, compiled), output
 
     def check_operator(self, prepared: Prepared, compiled: CompiledKernel) -> tuple[Verdict, str]:
         """The verdict of the check that the case names, and what was printed.
@@ -218,6 +230,33 @@ class VerificationStage:
                 ),
             )
         return correctness
+
+    def _with_large_calls(
+        self, correctness: Correctness, prepared: Prepared, compiled: CompiledKernel
+    ) -> Correctness:
+        """The correctness with what large calls show, which a right kernel may not survive."""
+        if not (correctness.passed and prepared.large_pairs and self._isolated):
+            return correctness
+        role = f"{role_of('verification', compiled)}/{LARGE_INDICES}"
+        request = replace(self._request(prepared, compiled), probes=())
+        try:
+            answers, _ = self._runs.run(role, request, prepared.large_pairs)
+            with closing(answers):
+                large = self._reference.judge_large(prepared.case_request, answers)
+        except EndedError as end:
+            if end.verdict.status is Status.INFRASTRUCTURE:
+                raise
+            return replace(
+                correctness, notes=(*correctness.notes, f"probe {LARGE_INDICES}: {end.verdict.message}")
+            )
+        finally:
+            self._runs.renew(role)  # what was mapped there stays
+        found = {probe.name: probe for probe in large.probes}
+        return replace(
+            correctness,
+            probes=tuple(found.get(probe.name, probe) for probe in correctness.probes),
+            notes=(*correctness.notes, *large.notes),
+        )
 
     def _wrong_elsewhere(self, prepared: Prepared, compiled: CompiledKernel) -> str:
         role = role_of("verification", compiled) + UNINSTRUMENTED

@@ -27,6 +27,7 @@ from pytest_cgins.run.kernels import (
     is_lost,
     make_ready,
 )
+from pytest_cgins.run.large_call import LargeCall
 from pytest_cgins.run.set_trial import SetTrial
 from pytest_cgins.run.worker import become_ordinary, describe
 from pytest_cgins.verify.messages import (
@@ -183,7 +184,7 @@ class VerificationService:
     def _first(
         self,
         inputs: PackedInputs,
-        trial: SetTrial | Exception,
+        trial: SetTrial | LargeCall | Exception,
         stream: AbstractContextManager[object],
         meter: Meter,
     ) -> _Answer:
@@ -340,7 +341,9 @@ def _not_run(probes: Sequence[str]) -> Facts:
 
 def _bind(
     kernel: LoadedKernel, inputs: PackedInputs, buffer: Buffer, device: str, *, watch: Watch, meter: Meter
-) -> SetTrial | Exception:
+) -> SetTrial | LargeCall | Exception:
+    if inputs.large is not None:
+        return LargeCall(kernel, inputs, buffer, device)
     try:
         with meter.call("bind", inputs.name, 0 if inputs.once else _moved_nbytes(inputs)):
             return SetTrial(kernel, inputs, buffer, device, watch)

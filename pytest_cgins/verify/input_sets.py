@@ -15,6 +15,7 @@ from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, arranged_gold, as_real, gold_order
 from pytest_cgins.verify.inputs import row_numbers
+from pytest_cgins.verify.messages import LargeTrial
 from pytest_cgins.verify.quantization import grids
 from pytest_cgins.verify.random_outputs import Domain, draw
 from pytest_cgins.verify.reference import Answers, answer, answers
@@ -64,7 +65,9 @@ class InputSet:
     origin: InputSet | None = None
     """The set whose arguments were changed for it, of the probe `arguments`."""
     rows: RowTrial | None = None
-    """Its rows, of the probe `invariance`."""
+    """Its rows, of the probes `invariance` and `large_indices`."""
+    large: LargeTrial | None = None
+    """How it becomes a large call, of the latter."""
 
     def tensors(self) -> list[Tensor]:
         """The arguments on fresh memory of the CPU."""

@@ -67,6 +67,7 @@ from pytest_cgins.verify.probes import (
     arguments,
     integrity,
     invariance,
+    large_indices,
     layouts,
     on_stream,
     op_callback,
@@ -137,6 +138,7 @@ class JudgeService:
                     context=input_set.context,
                     mutated=tuple(input_set.mutated),
                     probe=input_set.probe,
+                    large=input_set.large,
                     op_calls=own_calls,
                 )
             )
@@ -156,6 +158,8 @@ class JudgeService:
         probes: list[diagnosis.Answered] = []
         right: dict[str, str] = {}
         for input_set in prepared.sets:
+            if input_set.probe == large_indices.NAME:
+                continue  # see `judge_large`
             checked, got = self._check(input_set, answers, results)
             checked_rows = [_with_row(check, input_set, prepared.semantics) for check in checked]
             (probes if input_set.probe else core).append(
@@ -186,6 +190,9 @@ class JudgeService:
             changed = []
             why = "not run: the kernel has already failed"
             results.not_run |= {answered.inputs.probe: why for answered in probes if answered.checks}
+        results.not_run.setdefault(
+            large_indices.NAME, "not run: it has a process of its own, once the kernel is right"
+        )
         results.not_run |= prepared.not_run
         results.not_run |= dict.fromkeys(TIMED, case_request.untimed)
         results.add_checks(checks)
@@ -202,6 +209,40 @@ class JudgeService:
             jit=request.answers.jit,
         )
         return Judgement(correctness), []
+
+    @serves(JudgeAnswers)
+    def judge_large(self, request: JudgeAnswers, buffers: list[Buffer]) -> tuple[Judgement, list[Buffer]]:
+        """Judge a kernel's answers to the sets of `large_indices`, which come after all others, from another process."""
+        prepared, tolerance = self._preparation(request.case_request), request.case_request.tolerance
+        answers = _Answers(request.answers, buffers, request.case_request.case.device)
+        results = _probe_results(request.case_request)
+        given = []
+        for input_set in prepared.sets:
+            if input_set.probe == large_indices.NAME and input_set.rows is not None:
+                name = input_set.expected.name
+                tensors = answers.tensors(name)
+                count = input_set.rows.count
+                got = invariance.own_rows(input_set, [as_real(tensor) for tensor in tensors[:count]])
+                error = answers.first[name].error
+                checks = () if error else compare(input_set.expected, got, tolerance)
+                given.append(
+                    large_indices.LargeAnswer(
+                        inputs=input_set,
+                        error=error,
+                        failed=next((check for check in checks if not check.passed), None),
+                        got=got,
+                        places=large_indices.places(tensors, count),
+                    )
+                )
+        wrong, told = large_indices.judge(given)
+        for message in wrong:
+            results.trip(large_indices.NAME, message)
+        left_out = "; ".join(told)
+        if not wrong and not any(each.right and each.inputs.rows.base for each in given if each.inputs.rows):
+            results.not_run[large_indices.NAME], left_out = f"left out {left_out}", ""
+        probes = tuple(probe for probe in results.probes() if probe.name == large_indices.NAME)
+        notes = (f"probe {large_indices.NAME} left out {left_out}",) if left_out else ()
+        return Judgement(Correctness(checks=(), power=(), notes=notes, probes=probes)), []
 
     @serves(JudgeAnswers)
     def first_failure(

@@ -100,6 +100,22 @@ class EmptyMessage(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LargeTrial(Document):
+    """How a set becomes a large call, of the probe `large_indices`: its rows are repeated, or lie far apart."""
+
+    batched: tuple[int, ...]
+    """Tensors that have the rows."""
+    axis: int
+    """The outputs' dimension that numbers rows."""
+    rows: int
+    """Rows of the set."""
+    apart: bool
+    """Whether they lie apart; else they are repeated."""
+    sizes: tuple[int, ...]
+    """Rows of the large call, or elements from one row to the next: the first that memory allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PackedInputs(Document):
     """One set of a case's inputs; its tensors' bytes are in a buffer."""
 
@@ -121,6 +137,8 @@ class PackedInputs(Document):
     """Whether probes do not run it again."""
     op_calls: dict[str, int] = field(default_factory=dict)
     """What torch's own op runs, if a probe wants to know."""
+    large: LargeTrial | None = None
+    """How it becomes a large call, if it is to."""
 
     @property
     def metas(self) -> tuple[TensorMeta, ...]:
@@ -433,6 +451,8 @@ class CaseRequest(Document):
     """Whether nothing but the recorded gold tells what is right."""
     stopping: tuple[str, ...] = ()
     """Sets that are left out since torch's own code stops the device on them."""
+    large_case: str = ""
+    """The case that makes the large calls of `large_indices` instead; "" for this one."""
     untimed: str = "the kernel was not timed"
     """Why it will not be timed, for the probes of timing."""
 
@@ -440,7 +460,7 @@ class CaseRequest(Document):
     def options(self) -> PrepareOptions:
         """What it asks of the preparation."""
         return PrepareOptions(
-            probes=frozenset(self.probes) & PREPARED,
+            probes=(frozenset(self.probes) & PREPARED) - ({"large_indices"} if self.large_case else set()),
             claims=self.claims,
             declared=self.semantics,
             allow_tf32=self.allow_tf32,

@@ -11,7 +11,15 @@ from pytest_cgins.core.failure_kinds import stops_device
 from pytest_cgins.packs import backward, call, forward
 from pytest_cgins.verify.forgery_check import blind_to
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet
-from pytest_cgins.verify.probes import arguments, invariance, layouts, second_precision, sizes, special_values
+from pytest_cgins.verify.probes import (
+    arguments,
+    invariance,
+    large_indices,
+    layouts,
+    second_precision,
+    sizes,
+    special_values,
+)
 from pytest_cgins.verify.size_search import ProbedCall
 
 Maker = Callable[[ProbedCall, str], tuple[list[InputSet], str]]
@@ -32,7 +40,7 @@ def make(
     """
     makers: dict[str, Maker] = {
         module.NAME: module.sets
-        for module in (sizes, invariance, arguments, layouts, special_values, second_precision)
+        for module in (sizes, invariance, arguments, layouts, special_values, second_precision, large_indices)
     }
     sets: list[InputSet] = []
     missing: dict[str, str] = {}
@@ -73,7 +81,11 @@ def _telling(name: str, maker: Maker, probed_call: ProbedCall) -> tuple[list[Inp
             return [], why, []
         for input_set in input_sets:
             # Of special values only the places are looked at, and of rows how they change.
-            blind = "" if name in (special_values.NAME, invariance.NAME) else blind_to(input_set.expected)
+            blind = (
+                ""
+                if name in (special_values.NAME, invariance.NAME, large_indices.NAME)
+                else blind_to(input_set.expected)
+            )
             if not blind or input_set.expected.name not in kept:
                 kept[input_set.expected.name] = (input_set, blind)
         if not any(blind for _, blind in kept.values()):

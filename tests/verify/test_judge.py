@@ -126,7 +126,8 @@ def test_inputs_hold_no_gold(service: JudgeService, softmax: Case) -> None:
     prepared, buffers = service.prepare(parameters(softmax), [])
     for one, buffer in zip(prepared["sets"], buffers, strict=True):
         assert set(one) == {
-            "name", "call", "tensors", "outputs", "context", "mutated", "probe", "once", "op_calls"
+            "name", "call", "tensors", "outputs", "context", "mutated", "probe", "once", "op_calls",
+            "large",
         }  # fmt: skip
         assert len(one["tensors"]["metas"]) == 1
         assert buffer.nbytes == 40 * 60 * 4

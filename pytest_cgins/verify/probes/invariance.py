@@ -18,7 +18,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -88,7 +88,7 @@ def _attempt(make: Callable[[], T]) -> tuple[T | None, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Batch:
+class Batch:
     """The largest batch, of which all others are parts."""
 
     probed_call: ProbedCall
@@ -101,19 +101,21 @@ class _Batch:
     """Rows of the largest batch."""
     call: OpCall
     """The call, with integers of the sizes that moved."""
+    as_recorded: bool
+    """Whether there are to be as many rows as were recorded."""
 
     @property
     def device(self) -> str:
         """Where it runs."""
         return self.probed_call.builder.device
 
-    @cached_property
-    def all_rows(self) -> InputSet:
-        """The set of the largest batch."""
+    def all_rows(self, probe: str = NAME, *, axes: Sequence[int] = (0,)) -> InputSet:
+        """The set of the largest batch; its outputs' rows are along the first axis along which there are any."""
         name = counted(self.size, "row")
-        builder = self.probed_call.builder
-        made = builder.make(name, self.tensors, probe=NAME, call=self.call)
-        return _of_all(replace(made, expected=made.expected.looser(_LOOSER)), 0, self.size)
+        made = self.probed_call.builder.make(name, self.tensors, probe=probe, call=self.call)
+        made = replace(made, expected=made.expected.looser(_LOOSER))
+        tried = [_of_all(made, axis, self.size) for axis in axes]
+        return next((each for each in tried if each.rows and each.rows.outputs), tried[0])
 
     def part(self, rows: Sequence[int]) -> list[Tensor]:
         """The arguments with some rows alone, in this order, laid out as the recorded ones are."""
@@ -148,17 +150,19 @@ class _Batch:
 
 
 def _row_sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
-    batch, why = _batch(probed_call, key)
+    on_gpu = device_of(probed_call.builder.device).is_accelerator
+    sizes = [size for size in BATCHES if size <= FEW_ROWS or not probed_call.interpreted]
+    batch, why = batch_of(probed_call, key, sizes, MOST_BYTES_OF_GPU if on_gpu else MOST_BYTES)
     if batch is None:
         return [], why
-    whole = batch.all_rows
+    whole = batch.all_rows()
     if whole.expected.arrangement is not None:
         return [], "several answers are right as a whole"
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
     smaller: list[InputSet] = []
     for how, rows in _plan(batch.size, draw, same=probed_call.recorded_sizes_only):
         name = f"{counted(len(rows), 'row')}{how}"
-        held = _held(whole, name, batch.part(rows), tuple(rows), batch.device)
+        held = held_rows(whole, name, batch.part(rows), tuple(rows), batch.device)
         if held is None:
             return (
                 [],
@@ -170,8 +174,25 @@ def _row_sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     return [whole, *smaller, *beside], ""
 
 
-def _batch(probed_call: ProbedCall, key: str) -> tuple[_Batch | None, str]:
-    """The largest batch that fits, or none and why."""
+def batch_of(
+    probed_call: ProbedCall,
+    key: str,
+    sizes: Sequence[int],
+    most: int,
+    *,
+    most_of_rows: float = math.inf,
+    as_wide: bool = False,
+) -> tuple[Batch | None, str]:
+    """The first batch that fits, or none and why.
+
+    Args:
+        probed_call: the call.
+        key: of this draw.
+        sizes: numbers of rows that are tried; the recorded one alone where that must not change.
+        most: bytes of arguments and outputs.
+        most_of_rows: bytes of the arguments that have the rows.
+        as_wide: try all of them with rows as they were recorded before smaller ones.
+    """
     builder, semantics = probed_call.builder, probed_call.semantics
     search = SizeSearch(probed_call, key)
     places = search.places
@@ -184,30 +205,33 @@ def _batch(probed_call: ProbedCall, key: str) -> tuple[_Batch | None, str]:
     as_recorded = probed_call.recorded_sizes_only or places.is_offset(first[0])
     if as_recorded and first[0] < 2:
         return None, "the recorded batch has a single row"
-    sizes = [size for size in BATCHES if size <= FEW_ROWS or not probed_call.interpreted]
-    most = MOST_BYTES_OF_GPU if device_of(builder.device).is_accelerator else MOST_BYTES
     given = sum(output.answer.nbytes for output in probed_call.reference_set.expected.outputs)
     given_of_each = given / max(1, sum(tensor.nbytes for tensor in probed_call.recorded))
-    for size in [first[0]] if as_recorded else sizes:
-        for moves in ({},) if as_recorded else ({}, search.small):
-            shapes = [places.shape(index, moves) for index in range(len(places.metas))]
-            for index in batched:
-                shapes[index] = (size, *shapes[index][1:])
-            tensors = [
-                tensor.element_size() * math.prod(shape)
-                for tensor, shape in zip(probed_call.recorded, shapes, strict=True)
-            ]
-            if sum(tensors) * (1 + given_of_each) > most:
-                continue
-            call = places.call(builder.call, moves)
-            drawn = inputs.fresh(
-                call,
-                resized(probed_call.recorded, places.metas, shapes, moves, semantics),
-                f"{key}/{NAME}",
-                semantics.declared,
-                legal=False,
-            )
-            return _Batch(probed_call=probed_call, tensors=drawn, batched=batched, size=size, call=call), ""
+    smaller = ({},) if as_recorded else ({}, search.small)
+    plan = [(size, moves) for size in ([first[0]] if as_recorded else sizes) for moves in smaller]
+    for size, moves in sorted(plan, key=lambda pair: bool(pair[1])) if as_wide else plan:
+        shapes = [places.shape(index, moves) for index in range(len(places.metas))]
+        for index in batched:
+            shapes[index] = (size, *shapes[index][1:])
+        tensors = [
+            tensor.element_size() * math.prod(shape)
+            for tensor, shape in zip(probed_call.recorded, shapes, strict=True)
+        ]
+        of_rows = sum(tensors[index] for index in batched)
+        if sum(tensors) * (1 + given_of_each) > most or of_rows > most_of_rows:
+            continue
+        call = places.call(builder.call, moves)
+        resized_tensors = resized(probed_call.recorded, places.metas, shapes, moves, semantics)
+        drawn = inputs.fresh(call, resized_tensors, f"{key}/{NAME}", semantics.declared, legal=False)
+        batch = Batch(
+            probed_call=probed_call,
+            tensors=drawn,
+            batched=batched,
+            size=size,
+            call=call,
+            as_recorded=as_recorded,
+        )
+        return batch, ""
     return None, "no batch of several rows is small enough"
 
 
@@ -222,7 +246,7 @@ def _plan(size: int, draw: random.Random, *, same: bool) -> Iterator[tuple[str, 
             yield f" of {size}", list(range(size - count, size)) if count == 256 else order[-count:]
 
 
-def _beside_others(batch: _Batch, base: InputSet, draw: random.Random) -> Iterator[InputSet]:
+def _beside_others(batch: Batch, base: InputSet, draw: random.Random) -> Iterator[InputSet]:
     """Sets in which half of a set's rows hold NaN, infinity or huge numbers, as far as torch keeps the others."""
     rows = base.rows.sources if base.rows is not None else ()
     semantics = batch.probed_call.semantics
@@ -235,7 +259,7 @@ def _beside_others(batch: _Batch, base: InputSet, draw: random.Random) -> Iterat
             return
         sources = tuple(-1 if position in foreign else position for position in range(len(rows)))
         name = f"{counted(len(rows), 'row')} beside {content}"
-        held, _ = _attempt(partial(_held, base, name, tensors, sources, batch.device))
+        held, _ = _attempt(partial(held_rows, base, name, tensors, sources, batch.device))
         if held is not None and held.rows is not None:
             yield replace(held, rows=replace(held.rows, base=base.expected.name))
 
@@ -274,7 +298,7 @@ def _key_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
     for fill in (fill for fill in _FILLS if fill < torch.finfo(query.dtype).max):
         for tensor in filled:
             tensor[..., excluded[::2], :], tensor[..., excluded[1::2], :] = fill, -fill
-        held = _held(base, f"{counted(len(excluded), 'excluded key')} huge", tensors, sources, device)
+        held = held_rows(base, f"{counted(len(excluded), 'excluded key')} huge", tensors, sources, device)
         if held is not None and held.rows is not None:
             return [base, replace(held, rows=replace(held.rows, base=base.expected.name))]
     return []
@@ -283,7 +307,7 @@ def _key_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
 # ---- torch's trial
 
 
-def _held(
+def held_rows(
     whole: InputSet, name: str, tensors: Sequence[Tensor], sources: tuple[int, ...], device: str
 ) -> InputSet | None:
     """A set whose rows are those of another one; None if torch's answers to them are others."""

@@ -47,6 +47,7 @@ PROBE_SPECS = {
     "layouts": ProbeSpec(Reason.LAYOUT_DEPENDENT, fast=False, explains=False),
     "special_values": ProbeSpec(Reason.NAN_PATTERN, fast=False, explains=False),
     "second_precision": ProbeSpec(Reason.HIDDEN_BY_PRECISION, fast=False, explains=False),
+    "large_indices": ProbeSpec(Reason.INDEX_OVERFLOW, fast=False, explains=False),
     "after_timing": ProbeSpec(Reason.WRONG_AFTER_TIMING),
     "content_cache": ProbeSpec(Reason.STALE_ANSWER),
     "physical_floor": ProbeSpec(Reason.TOO_FAST),
@@ -88,6 +89,9 @@ def switched_on(level: str, excused: Iterable[str] = (), *, sanitize: Iterable[s
     skipped = set(excused)
     return tuple(name for name in (*levels[level], *sanitize) if name not in skipped)
 
+
+WORTH_BYTES = 1 << 20
+"""On a CPU `large_indices` makes the call of more than 2^31 elements, which takes a second, for recorded arguments as large."""
 
 When = Literal["among", "last", "after", "captured", "held", "ordinary"]
 """When `after_timing` had an answer."""

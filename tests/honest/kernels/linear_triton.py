@@ -14,8 +14,8 @@ from torch import Tensor
 
 @triton.jit
 def _tile(x, weight, bias, out, rows, columns, depth, BLOCK: tl.constexpr):  # noqa: N803 - Triton's way to write constants
-    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[:, None]
+    column = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[None, :]
     total = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
     for first in range(0, depth, BLOCK):
         k = first + tl.arange(0, BLOCK)[None, None, :]

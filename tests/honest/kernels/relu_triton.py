@@ -14,7 +14,7 @@ from torch import Tensor
 
 @triton.jit
 def _relu(x, out, count, BLOCK: tl.constexpr):  # noqa: N803 - Triton's way to write constants
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + index, mask=index < count)
     tl.store(out + index, tl.where(value < 0, 0.0, value), mask=index < count)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 @triton.jit
 def _rows(x, out, width, x_row, x_column, BLOCK: tl.constexpr):  # noqa: N803 - Triton's way to write constants
-    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    row, column = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     inside = column < width
     value = tl.load(x + row * x_row + column * x_column, mask=inside, other=float("-inf")).to(tl.float32)
     exponential = tl.exp(value - tl.max(value, axis=0))

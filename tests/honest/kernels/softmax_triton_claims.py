@@ -15,7 +15,7 @@ from torch import Tensor
 
 @triton.jit
 def _rows(x, out, count, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803 - Triton's way to write constants
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside = (row < count) & (column < width)
     value = tl.load(x + row * width + column, mask=inside, other=float("-inf")).to(tl.float32)

@@ -14,11 +14,17 @@ def row_max(input: Tensor) -> Tensor:  # noqa: A002 - as the schema lines have i
     return input.amax(-1)
 
 
+def row_sum32(x: Tensor) -> Tensor:
+    return x.sum(-1)
+
+
 def transposed(input: Tensor) -> Tensor:  # noqa: A002 - as the schema lines have it
     return input.t().contiguous()
 
 
 def run_calls(device: str = "cpu") -> None:
-    drawn = torch.randn(6, 256, generator=torch.Generator().manual_seed(7)).to(torch.bfloat16).to(device)
-    for op in (relu, row_max, transposed):
-        op(drawn)
+    drawn = torch.randn(2048, 256, generator=torch.Generator().manual_seed(7)).to(torch.bfloat16).to(device)
+    relu(drawn)
+    for op in (row_max, transposed):
+        op(drawn[:6])
+    row_sum32(drawn[:6].float())

@@ -1,0 +1,315 @@
+"""A kernel on a large call, whose rows are those of a small one again and again, or lie far apart.
+
+On a GPU all of it is allocated. On a CPU addresses are reserved, and the few pages that the small call's rows fill are mapped
+as often as there are copies of them, or where rows lie apart, to each its own; whoever reaches elsewhere faults. Copies of
+outputs near 2^31 and 2^32 elements and bytes, the first and the last have pages of their own, since a row that is never written
+would be hidden by another copy; what other copies hold is not looked at.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import time
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.building.loading import launcher
+from pytest_cgins.building.loading.callable import LoadedKernel
+from pytest_cgins.building.loading.returned import plain
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.device import device_of
+from pytest_cgins.core.dtypes import ITEMSIZE, extent
+from pytest_cgins.core.tensors import unpack
+from pytest_cgins.core.trace import TensorMeta
+from pytest_cgins.packs.context import restore
+from pytest_cgins.verify.messages import LargeTrial, PackedInputs
+from pytest_cgins.verify.size_groups import stride_like
+
+SECONDS, SECONDS_OF_GPU = 2.0, 5.0
+"""A call that would take longer, by the small call's time, is not made."""
+MAPPED_BYTES = 64 << 20
+"""On a CPU larger tensors are mapped."""
+OWN_BYTES = 256 << 20
+"""Inputs of a kernel for the CPU that allocates by itself, and may copy them."""
+MAPS = 30_000
+"""Of a tensor; Linux allows a process 65,530."""
+_GUARD_BYTES = 1 << 34
+"""Reserved before and behind: what 2^31 elements of 8 bytes reach."""
+_FIXED, _POPULATE, _NORESERVE = 0x10, 0x8000, 0x4000
+_LIMITS = (1 << 31, 1 << 32)
+_mmap = ctypes.CDLL(None, use_errno=True).mmap  # Python's own chooses the address
+_mmap.restype = ctypes.c_void_p
+_mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+
+
+class LargeCallError(Exception):
+    """The call is not made; the text says why."""
+
+
+class LargeCall:
+    """A kernel's answer to a large call, of which each row of the small one has the copy that is farthest from it.
+
+    Behind the outputs come, in one tensor, the size of the call and the numbers of these rows.
+    """
+
+    def __init__(self, kernel: LoadedKernel, packed: PackedInputs, content: Buffer, device: str) -> None:
+        assert packed.large is not None
+        self.device = device
+        self.unlike: list[str] = []
+        self.answer: Sequence[Tensor] = ()
+        self._kernel, self._packed, self._content = kernel, packed, content
+        self._trial: LargeTrial = packed.large
+        self._device = device_of(device)
+
+    def overrun(self) -> str:
+        """Nothing is around the outputs."""
+        return ""
+
+    def inputs_changed(self) -> list[int]:
+        """They are not looked at again."""
+        return []
+
+    def first(self) -> None:
+        """Make the small call, then the large one, and compare them.
+
+        Raises:
+            LargeCallError: it would take too long, or cannot be laid out here.
+        """
+        launcher.put_nothing_around()  # guards and poison of outputs that are as large would take longer than the kernel
+        trial, packed = self._trial, self._packed
+        tensors = unpack(packed.tensors, self._content, self.device)
+        own, seconds = self._run(tensors, packed.outputs, times=3)
+        own = [output.clone() for output in own]
+        size = self._size(tensors)
+        limit_s = SECONDS_OF_GPU if self._device.is_accelerator else SECONDS
+        expected_s = 0.0 if trial.apart else seconds * size / trial.rows
+        if expected_s > limit_s:
+            raise LargeCallError(f"it would take about {expected_s:.3g} s, the limit is {limit_s:g} s")
+        copied = (
+            0 if trial.apart else sum(tensors[index].nbytes for index in trial.batched) * size / trial.rows
+        )
+        if copied > OWN_BYTES and not isinstance(self._kernel, launcher.Launcher) and self.device == "cpu":
+            raise LargeCallError(f"a copy of its inputs would take {copied / 2**30:.3g} GiB")
+        if trial.apart:
+            large = [
+                _apart(tensor, size) if index in trial.batched and tensor.ndim > 1 else tensor
+                for index, tensor in enumerate(tensors)
+            ]
+            given, _ = self._run(large, packed.outputs)
+            copies: Collection[int] = (0,)
+        else:
+            large = [
+                _repeated(tensor, size) if index in trial.batched else tensor
+                for index, tensor in enumerate(tensors)
+            ]
+            near = self._copies_at_limits(tensors, size)
+            metas = [self._enlarged(meta, size) for meta in packed.outputs]
+            pages = self._mapped(metas, size // trial.rows, sorted(near))
+            given, _ = self._run(large, metas, pages)
+            copies = sorted(near) if pages else range(size // trial.rows)
+        self.answer = [*_farthest(own, given, trial, copies, size)]
+        self._device.synchronize()
+
+    def _run(
+        self,
+        tensors: Sequence[Tensor],
+        metas: Sequence[TensorMeta],
+        pages: Sequence[Tensor] = (),
+        *,
+        times: int = 1,
+    ) -> tuple[list[Tensor], float]:
+        """The kernel's outputs, which lie on `pages` where there are any, and the least seconds of some calls."""
+        with ExitStack() as around:
+            around.enter_context(restore(self._packed.context, self.device))
+            around.enter_context(launcher.reusing(pages))
+            bound = self._kernel.bind(self._packed.call, list(tensors), metas, self._device.torch_name)
+            if not pages:
+                for memory in bound.memory:
+                    launcher.poison(memory)
+            seconds = []
+            for _ in range(times):
+                begin = time.perf_counter()
+                outputs = [*map(plain, bound.run())]
+                self._device.synchronize()
+                seconds.append(time.perf_counter() - begin)
+        return outputs, min(seconds)
+
+    def _size(self, tensors: Sequence[Tensor]) -> int:
+        """The first size that memory allows."""
+        trial, metas = self._trial, self._packed.outputs
+        if not self._device.is_accelerator:
+            return trial.sizes[0]
+        free = self._device.free_nbytes()
+        for size in trial.sizes:
+            a_row = sum(
+                tensors[index].element_size() * (size if trial.apart else max(1, tensors[index].stride(0)))
+                for index in trial.batched
+            )
+            outputs = 0 if trial.apart else sum(meta.numel * ITEMSIZE[meta.dtype] for meta in metas)
+            rows = trial.rows if trial.apart else size
+            if rows * a_row + outputs * rows // trial.rows < 0.9 * free:
+                return size
+        raise LargeCallError(f"{free / 2**30:.3g} GiB of the device are free, which is too little")
+
+    def _enlarged(self, meta: TensorMeta, size: int) -> TensorMeta:
+        """An output's layout with so many rows; the same where it has none."""
+        axis = self._trial.axis
+        if len(meta.shape) < max(1, -axis) or meta.shape[axis] != self._trial.rows:
+            return meta
+        shape = list(meta.shape)
+        shape[axis] = size
+        return replace(meta, shape=tuple(shape), stride=stride_like(meta, shape))
+
+    def _copies_at_limits(self, tensors: Sequence[Tensor], size: int) -> set[int]:
+        """Numbers of the copies that hold a limit's row, of those beside them, of the first one and the last ones."""
+        rows, outputs = self._trial.rows, self._packed.outputs
+        steps = [
+            (max(1, tensors[index].stride(0)), tensors[index].element_size()) for index in self._trial.batched
+        ]
+        steps += [(max(1, meta.numel // rows), ITEMSIZE[meta.dtype]) for meta in outputs]
+        units = {unit for step, itemsize in steps for unit in (step, step * itemsize)}
+        crossed = {limit // unit // rows for limit in _LIMITS for unit in units} | {65_535 // rows}
+        last = size // rows - 1
+        near = {copy + beside for copy in crossed for beside in (-1, 0, 1)} | {0, last - 1, last}
+        return {copy for copy in near if 0 <= copy <= last}
+
+    def _mapped(self, metas: Sequence[TensorMeta], copies: int, near: Sequence[int]) -> list[Tensor]:
+        """Memory of outputs that are too large to allocate on a CPU; none where they are not.
+
+        Raises:
+            LargeCallError: their rows do not come one after the other, or fill no whole pages.
+        """
+        nbytes = [extent(meta.shape, meta.stride) * ITEMSIZE[meta.dtype] for meta in metas]
+        if self._device.is_accelerator or max(nbytes, default=0) <= MAPPED_BYTES:
+            return []
+        if self._trial.axis != 0:
+            raise LargeCallError("the outputs' rows are not along their first dimension")
+        return [
+            _pages(meta, total // copies, copies, near) for meta, total in zip(metas, nbytes, strict=True)
+        ]
+
+
+def _farthest(
+    own: Sequence[Tensor], given: Sequence[Tensor], trial: LargeTrial, copies: Collection[int], size: int
+) -> list[Tensor]:
+    """The large answers as small ones, and where their rows were."""
+    rows, device = trial.rows, own[0].device
+    worst = torch.zeros(rows, dtype=torch.float64, device=device)
+    places = torch.arange(rows, device=device)
+    chosen = []
+    for small, large in zip(own, given, strict=True):
+        has_rows = small.ndim >= max(1, -trial.axis) and small.shape[trial.axis] == rows
+        shape = list(small.shape)
+        shape[trial.axis] = rows if trial.apart else size
+        if not has_rows or list(large.shape) != shape or large.dtype != small.dtype:
+            chosen.append(large if large.numel() <= small.numel() else large.reshape(-1)[:0])
+            continue
+        kept = small.clone()
+        for copy in copies:
+            part = large.narrow(trial.axis, copy * rows, rows)
+            if torch.equal(_octets(part), _octets(small)):
+                continue
+            gap = _gaps(small, part, trial.axis)
+            # The first copy that is wrong, unless another one is much farther off.
+            farther = gap > 2 * worst
+            kept.movedim(trial.axis, 0)[farther] = part.movedim(trial.axis, 0)[farther]
+            worst = torch.where(farther, gap, worst)
+            places = torch.where(farther, copy * rows + torch.arange(rows, device=device), places)
+        chosen.append(kept)
+    return [*chosen, torch.cat([torch.tensor([size], device=device), places])]
+
+
+def _octets(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+def _gaps(small: Tensor, part: Tensor, axis: int) -> Tensor:
+    """How far each row is from another, at its farthest element."""
+    pair = [torch.view_as_real(one) if one.is_complex() else one for one in (small, part)]
+    first, second = (one.movedim(axis, 0).reshape(small.shape[axis], -1).to(torch.float64) for one in pair)
+    alike = (first == second) | (first.isnan() & second.isnan())
+    return (first - second).abs().nan_to_num(nan=torch.inf).masked_fill(alike, 0.0).amax(-1)
+
+
+def _repeated(tensor: Tensor, size: int) -> Tensor:
+    """A tensor with its rows again and again."""
+    rows, step = len(tensor), tensor.stride(0)
+    shape = (size, *tensor.shape[1:])
+    if step == 0:
+        return tensor[:1].expand(shape)
+    period = torch.zeros(rows * step, dtype=tensor.dtype, device=tensor.device)
+    period.as_strided(tensor.shape, tensor.stride()).copy_(tensor)
+    nbytes = period.nbytes * (size // rows)
+    if tensor.is_cuda or nbytes <= MAPPED_BYTES:
+        memory = period.repeat(size // rows)
+    else:
+        fd = _file(period.nbytes)
+        _view(_map(fd, 0, period.nbytes, 0), period.nbytes, tensor.dtype).copy_(period)
+        memory = _range(nbytes, tensor.dtype, [(fd, 0)] * (size // rows), period.nbytes)
+    return memory.as_strided(shape, tensor.stride())
+
+
+def _apart(tensor: Tensor, step: int) -> Tensor:
+    """A tensor whose rows begin so many elements apart."""
+    rows, row = len(tensor), extent(tensor.shape[1:], tensor.stride()[1:])
+    nbytes = rows * step * tensor.element_size()
+    if tensor.is_cuda or nbytes <= MAPPED_BYTES:
+        memory = torch.empty(rows * step, dtype=tensor.dtype, device=tensor.device)
+    else:
+        held = -(-row * tensor.element_size() // mmap.PAGESIZE) * mmap.PAGESIZE
+        fd, stride = _file(rows * held), step * tensor.element_size()
+        memory = _range(nbytes, tensor.dtype, [(fd, number * held) for number in range(rows)], stride, held)
+    spread = memory.as_strided(tensor.shape, (step, *tensor.stride()[1:]))
+    return spread.copy_(tensor)
+
+
+def _pages(meta: TensorMeta, period: int, copies: int, near: Sequence[int]) -> Tensor:
+    """Poisoned memory of an output: the copies `near` have pages of their own, all others share some."""
+    dtype = getattr(torch, meta.dtype)
+    numbers = {copy: number + 1 for number, copy in enumerate(near)}
+    fd, nbytes = _file(period * (1 + len(near))), period * (1 + len(near))
+    launcher.poison(_view(_map(fd, 0, nbytes, 0), nbytes, dtype))
+    pages = [(fd, numbers.get(copy, 0) * period) for copy in range(copies)]
+    return _range(period * copies, dtype, pages, period)
+
+
+def _range(
+    nbytes: int, dtype: torch.dtype, pages: Sequence[tuple[int, int]], stride: int, held: int = 0
+) -> Tensor:
+    """Reserved addresses at which pages of files lie, one after the other or so many bytes apart.
+
+    Raises:
+        LargeCallError: there would be more mappings than the system allows, or parts of pages.
+    """
+    if stride % mmap.PAGESIZE or len(pages) > MAPS:
+        raise LargeCallError(f"{len(pages):,} copies of {stride:,} bytes cannot be mapped")
+    begin = _map(-1, 0, nbytes + 2 * _GUARD_BYTES, 0) + _GUARD_BYTES
+    for number, (fd, offset) in enumerate(pages):
+        _map(fd, offset, held or stride, begin + number * stride)
+    return _view(begin, nbytes, dtype)
+
+
+def _file(nbytes: int) -> int:
+    fd = os.memfd_create("cgins-rows")
+    os.ftruncate(fd, nbytes)
+    return fd
+
+
+def _map(fd: int, offset: int, nbytes: int, address: int) -> int:
+    """Map a file's pages, or reserve addresses where there is none; anywhere if no address is given."""
+    protection = mmap.PROT_READ | mmap.PROT_WRITE if fd >= 0 else 0
+    flags = mmap.MAP_SHARED | _POPULATE if fd >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+    mapped = _mmap(address or None, nbytes, protection, flags | (_FIXED if address else 0), fd, offset)
+    if mapped in (None, ctypes.c_void_p(-1).value):
+        raise LargeCallError(f"{nbytes:,} bytes cannot be mapped: {os.strerror(ctypes.get_errno())}")
+    return int(mapped)
+
+
+def _view(address: int, nbytes: int, dtype: torch.dtype) -> Tensor:
+    return torch.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), dtype=dtype)
