@@ -117,7 +117,10 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
             joined = (*parts, *self._parts[id(other)][1])
             return joined if len({shift for shift, _ in joined}) == len(joined) else ()
         masks = plain in ("__and", "bitwise_and") and isinstance(other, int) and other + 1 in _POWERS
-        recast = plain == "_to_copy" and not _is_cast_to_real(plain, named)
+        # An index is one of an integer.
+        recast = (
+            plain == "_to_copy" and not _is_cast_to_real(plain, named) and named.get("dtype") != torch.int64
+        )
         if masks or recast or (plain == "view" and isinstance(other, torch.dtype)):
             return parts
         if plain in _LEAVES_EXACT and (len(parts) == 1 or plain not in _ARITHMETIC):
