@@ -34,6 +34,7 @@ from pytest_cgins.timing import least_work, peak_measurement
 from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.environment import describe
 from pytest_cgins.verify import diagnosis, inputs
+from pytest_cgins.verify.changed_rows import own_rows
 from pytest_cgins.verify.compare import ExpectedSet, compare, failed_form
 from pytest_cgins.verify.expected import as_real, gold_order
 from pytest_cgins.verify.input_sets import InputSet, dense_meta
@@ -66,7 +67,6 @@ from pytest_cgins.verify.probes import (
     after_timing,
     arguments,
     integrity,
-    invariance,
     large_indices,
     layouts,
     on_stream,
@@ -222,7 +222,7 @@ class JudgeService:
                 name = input_set.expected.name
                 tensors = answers.tensors(name)
                 count = input_set.rows.count
-                got = invariance.own_rows(input_set, [as_real(tensor) for tensor in tensors[:count]])
+                got = own_rows(input_set, [as_real(tensor) for tensor in tensors[:count]])
                 error = answers.first[name].error
                 checks = () if error else compare(input_set.expected, got, tolerance)
                 given.append(
@@ -342,7 +342,7 @@ class JudgeService:
                 names = {True: "complex", False: "real"}
                 problem = f"output {output.index} is {names[tensor.is_complex()]}, expected is {names[output.complex]}"
                 return (failed_form(expected.name, Reason.DTYPE, problem),), []
-        real = invariance.own_rows(input_set, [as_real(tensor) for tensor in got])
+        real = own_rows(input_set, [as_real(tensor) for tensor in got])
         if input_set.probe in (layouts.NAME, arguments.NAME):
             # How answers lie to inputs that lie elsewhere, or along another axis, is the kernel's choice.
             real = [tensor.contiguous() for tensor in real]

@@ -16,6 +16,7 @@ from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.failure_kinds import DEVICE_FAULTS, cause_of
 from pytest_cgins.core.text import counted, inputs_phrase
 from pytest_cgins.core.verdict import Check, Probe, Reason
+from pytest_cgins.verify.changed_rows import changed_rows
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.diagnosis import Answered, Diagnosis
 from pytest_cgins.verify.expected import as_real
@@ -207,7 +208,7 @@ class ProbeResults:
     def add_rows(self, answered: Sequence[tuple[InputSet, Sequence[Tensor]]]) -> list[str]:
         """Answers to the sets of `invariance` that are right; notes of rows whose bits changed as they may."""
         notes: list[str] = []
-        for change in invariance.changed_rows(answered):
+        for change in changed_rows(answered):
             trial, on = change.inputs.rows, inputs_phrase(change.inputs.expected.name)
             assert trial is not None
             finite = not change.inputs.expected.name.endswith(invariance.INFINITE)
@@ -222,7 +223,7 @@ class ProbeResults:
                 held = "torch's keep theirs" if trial.torch_keeps_bits else "its entry claims batch_invariant"
                 self.trip(
                     invariance.NAME,
-                    f"the bits of a row change with what other rows or excluded keys hold ({on}: {change.words}); {held}"
+                    f"the bits of a row change with what other rows hold, or rows that are not read ({on}: {change.words}); {held}"
                     "\n→ read no other row; if this variation is intended, set `repeatable: tolerance` in cgins.yaml",
                     Reason.ROW_LEAK,
                 )

@@ -1,7 +1,7 @@
 """Probe `invariance`: what a row's answer is does not depend on the rows beside it.
 
 Rows are drawn once, and come again alone, in other batches, at other positions and in another order; then beside rows of NaN,
-infinity and huge numbers. Keys that a mask or causality excludes are made huge.
+infinity and huge numbers. So are rows of any argument that torch does not read: padding, unused pages, excluded keys.
 
 Each must be within the tolerance that all rows had together. Where only the content of other rows changed, to finite numbers, a
 kernel whose rows are independent has no reason to give others: where torch gives the same bits, so must it. A test whether
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -31,9 +31,12 @@ from pytest_cgins.core.failure_kinds import stops_device
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import OpCall, TensorMeta
+from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify import inputs
+from pytest_cgins.verify.changed_rows import bits_differ, own_rows
 from pytest_cgins.verify.compare import ExpectedSet, accepts
+from pytest_cgins.verify.coupled import edge_count
 from pytest_cgins.verify.expected import ExpectedOutput, as_real
 from pytest_cgins.verify.input_sets import (
     InputSet,
@@ -45,6 +48,7 @@ from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import op_word
 from pytest_cgins.verify.size_groups import resized
 from pytest_cgins.verify.size_search import FEW_ROWS, ProbedCall, SizeSearch
+from pytest_cgins.verify.unread import ReadOp, Rows, fill
 
 T = TypeVar("T")
 
@@ -59,8 +63,11 @@ NOT_FINITE, INFINITE, HUGE = "NaN and infinity", "infinity", "huge numbers"
 """What other rows hold; nobody says what an op that chooses among elements makes of NaN."""
 _LOOSER = 4.0
 """Limits of all sets but the first, as a multiple of those of all rows together: one row errs more than many do."""
-_FILLS = (2.0**60, 2.0**30, 2.0**12)
-"""What keys that are not to be seen become: the greatest of which torch's answer stays as it is."""
+_UNREAD: Mapping[str, Sequence[Sequence[float]]] = {
+    NOT_FINITE: [(torch.nan, torch.inf, -torch.inf)],
+    HUGE: [(size, -size) for size in (2.0**60, 2.0**30, 2.0**12)],
+}
+"""What rows that are not read hold, in turns: the first of which torch's answer stays as it is."""
 
 
 def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
@@ -68,10 +75,9 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     if probed_call.builder.random:
         return [], "the op's outputs are random"
     of_rows, refusal = _attempt(partial(_row_sets, probed_call, key))
-    of_keys, _ = _attempt(partial(_key_sets, probed_call, key))
     rows, why = of_rows or ([], f"torch refuses the batches ({refusal})")
-    keys = of_keys or []
-    return [*rows, *keys], "" if rows or keys else why
+    unread = _unread_sets(probed_call, key)
+    return [*rows, *unread], "" if rows or unread else why
 
 
 def _attempt(make: Callable[[], T]) -> tuple[T | None, str]:
@@ -264,44 +270,108 @@ def _beside_others(batch: Batch, base: InputSet, draw: random.Random) -> Iterato
             yield replace(held, rows=replace(held.rows, base=base.expected.name))
 
 
-# ---- keys that are not to be seen
+# ---- rows that are not read
 
 
-def _key_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
-    """Torch's attention whose excluded keys are as they were, and huge."""
+def _unread_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
+    """Sets beside those in which rows that torch does not read hold NaN, infinity or huge numbers."""
     small = probed_call.reference_set if probed_call.recorded_sizes_only else probed_call.small
-    given = {argument.name: argument.value for argument in small.call.arguments}
-    causal = "is_causal" in given and given["is_causal"].value is True
-    masked = "attn_mask" in given and given["attn_mask"].kind == "tensor"
-    named = small.call.op.startswith("torch.") and op_word(small.call) == "scaled_dot_product_attention"
-    if not named or not (causal or masked):
+    if is_derived(small.call.op) or small.nbytes > MOST_BYTES:
         return []
-    tensors, device = small.tensors(), probed_call.builder.device
-    query, *filled = (tensors[int(given[name].value or 0)] for name in ("query", "key", "value"))
-    queries, keys = query.shape[-2], filled[0].shape[-2]
-    if min(queries, keys) < 2:
-        return []
-    if causal:
-        seeing = min(queries, keys) // 2
-        excluded = [*range(seeing, keys)]
-    else:
-        draw = random.Random(seed_of(f"{key}/{NAME}/keys"))  # noqa: S311
-        seeing, excluded = queries, sorted(draw.sample(range(1, keys), max(1, keys // 3)))
-        mask = tensors[int(given["attn_mask"].value or 0)]
-        mask[..., excluded] = False if mask.dtype == torch.bool else -torch.inf
-        mask[..., 0] = True if mask.dtype == torch.bool else 0
-    base = probed_call.builder.make(
-        f"{counted(len(excluded), 'key')} excluded", tensors, probe=NAME, call=small.call
+    bases = [("", small.tensors(), None), *_masked(probed_call, small, key), *_at_edges(probed_call, key)]
+    output = small.expected.outputs[0].shape if small.expected.outputs else ()
+    if len(output) > 2 and output[-2] > 1:
+        bases.append(("first half: ", small.tensors(), output[-2] // 2))
+    return [
+        each for base in bases for each in _attempt(partial(_unread, probed_call, small.call, *base))[0] or ()
+    ]
+
+
+def _masked(
+    probed_call: ProbedCall, small: InputSet, key: str
+) -> Iterator[tuple[str, list[Tensor], int | None]]:
+    """The call with a third of the columns of its masks excluded in all rows."""
+    tensors, semantics = small.tensors(), probed_call.semantics
+    draw = random.Random(seed_of(f"{key}/{NAME}/masks"))  # noqa: S311
+    names = []
+    for index, meta in enumerate(small.layout.metas):
+        tensor = tensors[index]
+        if semantics.kept(index, meta) == "mask" and tensor.ndim > 1 and tensor.shape[-1] > 1:
+            size = tensor.shape[-1]
+            excluded = sorted(draw.sample(range(1, size), max(1, size // 3)))
+            tensor[..., excluded] = False if tensor.dtype == torch.bool else -torch.inf
+            tensor[..., 0] = True if tensor.dtype == torch.bool else 0
+            names.append(semantics.names.get(index, "mask"))
+    if names:
+        yield f"other {', '.join(names)}: ", tensors, None
+
+
+def _at_edges(probed_call: ProbedCall, key: str) -> Iterator[tuple[str, list[Tensor], int | None]]:
+    """The call with arguments that belong together at their edges: sequences that are shorter than their buffer."""
+    builder, recorded = probed_call.builder, probed_call.recorded
+    if sum(tensor.nbytes for tensor in recorded) > MOST_BYTES:
+        return
+    for number in range(edge_count(probed_call.semantics, builder.call)):
+        name = f"{key}/{NAME}"
+        made, _ = _attempt(
+            partial(inputs.coupled_edge, builder.call, recorded, name, builder.declared, number)
+        )
+        if made is not None:
+            yield f"{made[0]}: ", made[1], None
+
+
+def _unread(
+    probed_call: ProbedCall, call: OpCall, label: str, tensors: list[Tensor], half: int | None
+) -> list[InputSet]:
+    """A set, and the same with other content in the rows that the outputs, or their first half, do not depend on."""
+    builder, layout = probed_call.builder, lay_out(tensors)
+    seen = partial(Tensor.narrow, dim=-2, start=0, length=half) if half else (lambda output: output)
+    op = ReadOp(
+        call=call, inputs=layout, context=builder.trace.context, mutated=builder.mutated or (), seen=seen
     )
-    base = _of_all(replace(base, expected=base.expected.looser(_LOOSER)), -2, queries)
-    sources = tuple(row if row < seeing else -1 for row in range(queries))
-    for fill in (fill for fill in _FILLS if fill < torch.finfo(query.dtype).max):
-        for tensor in filled:
-            tensor[..., excluded[::2], :], tensor[..., excluded[1::2], :] = fill, -fill
-        held = held_rows(base, f"{counted(len(excluded), 'excluded key')} huge", tensors, sources, device)
-        if held is not None and held.rows is not None:
-            return [base, replace(held, rows=replace(held.rows, base=base.expected.name))]
-    return []
+    kept = probed_call.semantics.kept
+    flat = {index: rows for index, rows in op.flat().items() if kept(index, layout.metas[index]) != "mask"}
+    # Tiles of attention hold keys that are not to be seen, and multiply them by 0: torch's kernels do so themselves.
+    contents = [HUGE] if "att" in op_word(call) and call.op.startswith("torch.") else [*_UNREAD]
+    unread = {content: op.unread(flat, _UNREAD[content][0]) for content in contents if flat}
+    if not any(unread.values()):
+        return []
+    name = f"{label}rows that are read"
+    whole = builder.make(name, tensors, probe=NAME, call=call)
+    shape = whole.expected.outputs[0].shape
+    axis = -2 if len(shape) > 1 else -1
+    base = _of_all(replace(whole, expected=whole.expected.looser(_LOOSER)), axis, shape[axis])
+    sources = tuple(row if half is None or row < half else -1 for row in range(shape[axis]))
+    held = [
+        _beside_unread(base, f"{label}{{}} of {content}", rows, _UNREAD[content], sources, builder.device)
+        for content, rows in unread.items()
+        if rows
+    ]
+    trials = [replace(each, rows=replace(each.rows, base=name)) for each in held if each and each.rows]
+    return [base, *trials] if trials else []
+
+
+def _beside_unread(  # noqa: PLR0917
+    base: InputSet,
+    name: str,
+    rows: Rows,
+    fills: Sequence[Sequence[float]],
+    sources: tuple[int, ...],
+    device: str,
+) -> InputSet | None:
+    """The set with the first content of its unread rows with which torch's own answer stays."""
+    count = sum(int(unread.sum()) for unread in rows.values())
+    least = min(torch.finfo(getattr(torch, base.layout.metas[index].dtype)).max for index in rows)
+    for content in fills:
+        tensors = base.tensors()
+        if content[0] > least:
+            continue
+        for index, unread in rows.items():
+            fill(tensors[index], unread, content)
+        held = held_rows(base, name.format(counted(count, "unread row")), tensors, sources, device)
+        if held is not None:
+            return held
+    return None
 
 
 # ---- torch's trial
@@ -340,7 +410,7 @@ def held_rows(
     if not accepts(expected, own, Tolerance()):
         return None
     same = all(
-        not bool(_bits_differ(tensor, output.answer, trial.axis).any())
+        not bool(bits_differ(tensor, output.answer, trial.axis).any())
         for tensor, output in zip(own, outputs, strict=True)
     )
     answered = tuple(
@@ -395,108 +465,3 @@ def _chosen_rows(output: ExpectedOutput, trial: RowTrial) -> ExpectedOutput:
     if scale is not None:
         scale = replace(scale, reference=of(scale.reference).reshape(-1), unit=of(scale.unit).reshape(-1))
     return replace(output, answer=picked, scale=scale, shape=tuple(picked.shape))
-
-
-# ---- judging
-
-
-def own_rows(input_set: InputSet, got: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs that have rows, with torch's answer where a row is not compared; as they are where their number is wrong."""
-    trial = input_set.rows
-    if trial is None or len(got) != trial.count:
-        return list(got)
-    own = []
-    foreign = torch.tensor([row < 0 for row in trial.sources])
-    for output in input_set.expected.outputs:
-        tensor = got[output.index]
-        if (
-            bool(foreign.any())
-            and tensor.shape == output.answer.shape
-            and tensor.dtype == output.answer.dtype
-        ):
-            tensor = tensor.clone()
-            view, given = (movable(each.movedim(trial.axis, 0)) for each in (tensor, output.answer))
-            view[foreign] = given[foreign]
-        own.append(tensor)
-    return own
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedRows:
-    """Rows of a set whose bits a kernel gave otherwise in the set before."""
-
-    inputs: InputSet
-    """The set."""
-    changed: int
-    """Rows that changed."""
-    compared: int
-    """Rows that were compared."""
-    greatest: float
-    """How far they changed at most; infinite where one became NaN."""
-
-    @property
-    def words(self) -> str:
-        """How many changed, and by how much."""
-        return f"{self.changed} of {counted(self.compared, 'row')}, by up to {self.greatest:.3g}"
-
-
-def changed_rows(answered: Sequence[tuple[InputSet, Sequence[Tensor]]]) -> Iterator[ChangedRows]:
-    """The sets on which a kernel gave rows other bits than before.
-
-    Args:
-        answered: the sets of this probe that it answered, in order, and `own_rows` of each answer.
-    """
-    names = {input_set.expected.name: (input_set, got) for input_set, got in answered}
-    batches = [pair for pair in answered if pair[0].rows is not None and not pair[0].rows.base]
-    for input_set, got in answered:
-        trial = input_set.rows
-        if trial is None:
-            continue
-        base = names.get(trial.base) if trial.base else (batches[0] if trial.axis == 0 and batches else None)
-        if base is None or base[0] is input_set or base[0].rows is None or len(base[1]) != len(got):
-            continue
-        where = {row: position for position, row in enumerate(base[0].rows.sources)}
-        if trial.base:
-            where = dict(enumerate(range(len(trial.sources))))
-        pairs = [(where[row], position) for position, row in enumerate(trial.sources) if row in where]
-        if pairs:
-            change = _change(input_set, base[1], got, pairs, trial.axis)
-            if change.changed:
-                yield change
-
-
-def _change(
-    input_set: InputSet,
-    before: Sequence[Tensor],
-    after: Sequence[Tensor],
-    pairs: Sequence[tuple[int, int]],
-    axis: int,
-) -> ChangedRows:
-    old, new = (torch.tensor(positions) for positions in zip(*pairs, strict=True))
-    changed = torch.zeros(len(pairs), dtype=torch.bool)
-    greatest = 0.0
-    for one, other in zip(before, after, strict=True):
-        first = movable(one).index_select(axis, old.to(one.device)).view(one.dtype)
-        second = movable(other).index_select(axis, new.to(other.device)).view(other.dtype)
-        if first.shape != second.shape or first.dtype != second.dtype:
-            continue
-        differs = _bits_differ(first, second, axis).cpu()
-        changed |= differs
-        if bool(differs.any()):
-            distance = (first.to(torch.float64) - second.to(torch.float64)).abs()
-            greatest = max(greatest, float(distance.nan_to_num(nan=torch.inf).max()))
-    return ChangedRows(
-        inputs=input_set,
-        changed=int(changed.sum()),
-        compared=len(pairs),
-        greatest=greatest,
-    )
-
-
-def _bits_differ(first: Tensor, second: Tensor, axis: int) -> Tensor:
-    """Which rows differ in any bit."""
-    rows = [tensor.movedim(axis, 0).contiguous() for tensor in (first, second)]
-    if not first.numel():
-        return torch.zeros(rows[0].shape[0], dtype=torch.bool)
-    flat = [tensor.reshape(len(tensor), -1).view(torch.uint8) for tensor in rows]
-    return (flat[0] != flat[1]).any(-1)

@@ -99,9 +99,9 @@ WRONG: dict[str, tuple[Callable[[], object], str, Kernel, Reason, str]] = {
         Reason.BATCH_VARIANT, "inputs with 257 rows",
     ),
     "a mask that adds": (
-        masked, ATTENTION, lambda tensors: finite_mask(tensors, tensors[3]), Reason.ROW_LEAK, "excluded keys huge",
+        masked, ATTENTION, lambda tensors: finite_mask(tensors, tensors[3]), Reason.ROW_LEAK, "unread rows of huge numbers",
     ),
-    "a causal mask that adds": (causal, ATTENTION, causal_by_adding, Reason.ROW_LEAK, "excluded keys huge"),
+    "a causal mask that adds": (causal, ATTENTION, causal_by_adding, Reason.ROW_LEAK, "unread rows of huge numbers"),
 }  # fmt: skip
 
 
