@@ -27,9 +27,13 @@ LENGTHS = {
 
 
 REASONS = {
-    "padded_attention__maximum_of_padding": Reason.NAN_PATTERN,  # a short sequence is enough
+    # A short sequence is enough.
+    "padded_attention__maximum_of_padding": (Reason.NAN_PATTERN, Reason.SIZE_DEPENDENT),
     # Padding it leaves out rightly. That it swallows NaN which is read goes unseen: `special_values` has no rows of such an op.
-    "padded_mean__cleaned": Reason.OK,
+    "padded_mean__cleaned": (Reason.OK,),
+    # Weights of a model are finite: they come huge, and 0 times that is 0.
+    "expert_linear__all_experts": (Reason.OK,),
+    "embedding__as_product": (Reason.OK,),
 }
 """What comes of bugs that are not refused for what they do not read."""
 
@@ -79,7 +83,7 @@ def test_what_is_not_read_leaves_no_trace(gate: Evaluator) -> None:
     for case in gate.cases():
         verdict = gate.evaluate(case).verdict
         is_bug = "unread_bugs" in str(gate.compiled(case).source.files)
-        if is_bug and verdict.reason is not REASONS.get(case.kernel, Reason.ROW_LEAK):
+        if is_bug and verdict.reason not in REASONS.get(case.kernel, (Reason.ROW_LEAK,)):
             missed.append(
                 f"{case.kernel}: {verdict.status.value} ({verdict.reason.value}): {verdict.message}"
             )

@@ -64,7 +64,7 @@ NOT_FINITE, INFINITE, HUGE = "NaN and infinity", "infinity", "huge numbers"
 _LOOSER = 4.0
 """Limits of all sets but the first, as a multiple of those of all rows together: one row errs more than many do."""
 _UNREAD: Mapping[str, Sequence[Sequence[float]]] = {
-    NOT_FINITE: [(torch.nan, torch.inf, -torch.inf)],
+    NOT_FINITE: [(-torch.nan, torch.inf, -torch.inf)],  # memory that nobody has written holds the other NaN
     HUGE: [(size, -size) for size in (2.0**60, 2.0**30, 2.0**12)],
 }
 """What rows that are not read hold, in turns: the first of which torch's answer stays as it is."""
@@ -311,12 +311,14 @@ def _at_edges(probed_call: ProbedCall, key: str) -> Iterator[tuple[str, list[Ten
     builder, recorded = probed_call.builder, probed_call.recorded
     if sum(tensor.nbytes for tensor in recorded) > MOST_BYTES:
         return
-    for number in range(edge_count(probed_call.semantics, builder.call)):
+    labels = set[str]()
+    for number in range(edge_count(probed_call.semantics, builder.call, recorded)):
         name = f"{key}/{NAME}"
         made, _ = _attempt(
             partial(inputs.coupled_edge, builder.call, recorded, name, builder.declared, number)
         )
-        if made is not None:
+        if made is not None and made[0] not in labels:
+            labels.add(made[0])
             yield f"{made[0]}: ", made[1], None
 
 
@@ -329,11 +331,17 @@ def _unread(
     op = ReadOp(
         call=call, inputs=layout, context=builder.trace.context, mutated=builder.mutated or (), seen=seen
     )
-    kept = probed_call.semantics.kept
-    flat = {index: rows for index, rows in op.flat().items() if kept(index, layout.metas[index]) != "mask"}
-    # Tiles of attention hold keys that are not to be seen, and multiply them by 0: torch's kernels do so themselves.
-    contents = [HUGE] if "att" in op_word(call) and call.op.startswith("torch.") else [*_UNREAD]
-    unread = {content: op.unread(flat, _UNREAD[content][0]) for content in contents if flat}
+    roles = {index: probed_call.semantics.role(index, meta) for index, meta in enumerate(layout.metas)}
+    flat = {index: rows for index, rows in op.flat().items() if roles[index] != "keep"}
+    # A model's weights are finite, used or not. Tiles of attention hold keys that are not to be seen, and multiply them by 0:
+    # torch's kernels do so themselves.
+    tiled = "att" in op_word(call) and call.op.startswith("torch.")
+    data = {index: rows for index, rows in flat.items() if roles[index] == "data" and not tiled}
+    unread = {
+        content: op.unread(rows, _UNREAD[content][0])
+        for content, rows in ((NOT_FINITE, data), (HUGE, flat))
+        if rows
+    }
     if not any(unread.values()):
         return []
     name = f"{label}rows that are read"

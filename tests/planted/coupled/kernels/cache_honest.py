@@ -24,7 +24,8 @@ def cached_block_mask(
     seen = (of_q[:, None] == of_k) & (at_q[:, None] >= at_k)
     scores = torch.einsum("qhd,khd->hqk", q.double(), k.double()) / q.shape[-1] ** 0.5
     weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
-    return torch.einsum("hqk,khd->qhd", weights, v.double()).to(q.dtype).contiguous()
+    values = v.double().where(seen.any(0)[:, None, None], 0.0)  # what nobody sees may be NaN
+    return torch.einsum("hqk,khd->qhd", weights, values).to(q.dtype).contiguous()
 
 
 def cached_padded(
@@ -40,6 +41,7 @@ def cached_padded(
     scores = torch.einsum("bqhd,bkhd->bhqk", padded_q, padded_k) / q.shape[-1] ** 0.5
     seen = at_q[:, None] + (counts_k - counts_q)[:, None, None] >= at_k
     weights = scores.masked_fill(~seen[:, None], -1e300).softmax(-1)
+    padded_v = padded_v.where((at_k < counts_k[:, None])[..., None, None], 0.0)
     return torch.einsum("bhqk,bkhd->bqhd", weights, padded_v)[inside].to(q.dtype)
 
 
@@ -93,7 +95,7 @@ def prefill_masked(
     scores = torch.einsum("qhd,qkhd->qhk", q.double(), own[0]) / q.shape[-1] ** 0.5
     seen = at_q[:, None] >= torch.arange(own[0].shape[1])
     weights = scores.masked_fill(~seen[:, None], -torch.inf).softmax(-1)
-    return torch.einsum("qhk,qkhd->qhd", weights, own[1]).to(q.dtype)
+    return torch.einsum("qhk,qkhd->qhd", weights, own[1].where(seen[..., None, None], 0.0)).to(q.dtype)
 
 
 def packed_softmax_segments(x: Tensor, cu_seqlens: Tensor) -> Tensor:

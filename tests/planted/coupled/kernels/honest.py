@@ -79,6 +79,7 @@ def paged_attention_masked(q: Tensor, keys: Tensor, values: Tensor, table: Tenso
     scores = torch.einsum("bkd,bd->bk", own_keys, q.double()) / q.shape[1] ** 0.5
     seen = torch.arange(own_keys.shape[1]) < lengths[:, None]
     weights = scores.masked_fill(~seen, -torch.inf).softmax(-1).where((lengths > 0)[:, None], 0.0)
+    own_values = own_values.where(seen[..., None], 0.0)  # 0 times what is left there may be NaN
     return torch.einsum("bk,bkd->bd", weights, own_values).to(q.dtype)
 
 
@@ -123,7 +124,7 @@ def expert_sums_as_product(x: Tensor, experts: Tensor, bias: Tensor) -> Tensor:
 
 def last_token_gather(x: Tensor, lengths: Tensor) -> Tensor:
     at = (lengths - 1).clamp_min(0)[:, None, None].expand(-1, 1, x.shape[2])
-    return x.gather(1, at)[:, 0] * (lengths > 0)[:, None].to(x.dtype)
+    return x.gather(1, at)[:, 0].where((lengths > 0)[:, None], 0.0)
 
 
 def write_slots_loop(cache: Tensor, rows: Tensor, slots: Tensor) -> Tensor:
