@@ -32,7 +32,9 @@ from pytest_cgins.verify.messages import LargeTrial, PackedInputs
 from pytest_cgins.verify.size_groups import stride_like
 
 SECONDS, SECONDS_OF_GPU = 2.0, 5.0
-"""A call that would take longer, by the small call's time, is not made."""
+"""A call that would take longer is not made."""
+SOME_COPIES = 16
+"""Of the small call's rows, by whose time it is estimated."""
 MAPPED_BYTES = 64 << 20
 """On a CPU larger tensors are mapped."""
 OWN_BYTES = 256 << 20
@@ -84,18 +86,9 @@ class LargeCall:
         launcher.put_nothing_around()  # guards and poison of outputs that are as large would take longer than the kernel
         trial, packed = self._trial, self._packed
         tensors = unpack(packed.tensors, self._content, self.device)
-        own, seconds = self._run(tensors, packed.outputs, times=3)
+        own, _ = self._run(tensors, packed.outputs)
         own = [output.clone() for output in own]
         size = self._size(tensors)
-        limit_s = SECONDS_OF_GPU if self._device.is_accelerator else SECONDS
-        expected_s = 0.0 if trial.apart else seconds * size / trial.rows
-        if expected_s > limit_s:
-            raise LargeCallError(f"it would take about {expected_s:.3g} s, the limit is {limit_s:g} s")
-        copied = (
-            0 if trial.apart else sum(tensors[index].nbytes for index in trial.batched) * size / trial.rows
-        )
-        if copied > OWN_BYTES and not isinstance(self._kernel, launcher.Launcher) and self.device == "cpu":
-            raise LargeCallError(f"a copy of its inputs would take {copied / 2**30:.3g} GiB")
         if trial.apart:
             large = [
                 _apart(tensor, size) if index in trial.batched and tensor.ndim > 1 else tensor
@@ -104,12 +97,9 @@ class LargeCall:
             given, _ = self._run(large, packed.outputs)
             copies: Collection[int] = (0,)
         else:
-            large = [
-                _repeated(tensor, size) if index in trial.batched else tensor
-                for index, tensor in enumerate(tensors)
-            ]
+            self._require_time_and_memory(tensors, size)
             near = self._copies_at_limits(tensors, size)
-            metas = [self._enlarged(meta, size) for meta in packed.outputs]
+            large, metas = self._enlarged(tensors, size)
             pages = self._mapped(metas, size // trial.rows, sorted(near))
             given, _ = self._run(large, metas, pages)
             copies = sorted(near) if pages else range(size // trial.rows)
@@ -124,21 +114,47 @@ class LargeCall:
         *,
         times: int = 1,
     ) -> tuple[list[Tensor], float]:
-        """The kernel's outputs, which lie on `pages` where there are any, and the least seconds of some calls."""
+        """The kernel's outputs, which lie on `pages` where these fit, and the least seconds of some calls."""
         with ExitStack() as around:
             around.enter_context(restore(self._packed.context, self.device))
             around.enter_context(launcher.reusing(pages))
             bound = self._kernel.bind(self._packed.call, list(tensors), metas, self._device.torch_name)
-            if not pages:
-                for memory in bound.memory:
+            poisoned = {memory.data_ptr() for memory in pages}
+            for memory in bound.memory:
+                if memory.data_ptr() not in poisoned:
                     launcher.poison(memory)
             seconds = []
             for _ in range(times):
+                self._device.synchronize()
                 begin = time.perf_counter()
                 outputs = [*map(plain, bound.run())]
                 self._device.synchronize()
                 seconds.append(time.perf_counter() - begin)
         return outputs, min(seconds)
+
+    def _require_time_and_memory(self, tensors: Sequence[Tensor], size: int) -> None:
+        """Raise LargeCallError for a call that takes too long, by that of a call of some copies, or memory of nobody knows how much."""
+        trial = self._trial
+        copied = sum(tensors[index].nbytes for index in trial.batched) * size // trial.rows
+        own = not isinstance(self._kernel, launcher.Launcher) and not self._device.is_accelerator
+        if own and copied > OWN_BYTES:
+            raise LargeCallError(f"a copy of its inputs would take {copied / 2**30:.3g} GiB")
+        some = trial.rows * min(SOME_COPIES, size // trial.rows)
+        _, seconds = self._run(*self._enlarged(tensors, some), times=2)
+        limit_s = SECONDS_OF_GPU if self._device.is_accelerator else SECONDS
+        if seconds * size / some > limit_s:
+            raise LargeCallError(
+                f"it would take about {seconds * size / some:.3g} s, the limit is {limit_s:g} s"
+            )
+
+    def _enlarged(self, tensors: Sequence[Tensor], size: int) -> tuple[list[Tensor], list[TensorMeta]]:
+        """The arguments with so many rows, and the layouts of the outputs."""
+        trial = self._trial
+        repeated = [
+            _repeated(tensor, size) if index in trial.batched else tensor
+            for index, tensor in enumerate(tensors)
+        ]
+        return repeated, [self._of_rows(meta, size) for meta in self._packed.outputs]
 
     def _size(self, tensors: Sequence[Tensor]) -> int:
         """The first size that memory allows."""
@@ -157,7 +173,7 @@ class LargeCall:
                 return size
         raise LargeCallError(f"{free / 2**30:.3g} GiB of the device are free, which is too little")
 
-    def _enlarged(self, meta: TensorMeta, size: int) -> TensorMeta:
+    def _of_rows(self, meta: TensorMeta, size: int) -> TensorMeta:
         """An output's layout with so many rows; the same where it has none."""
         axis = self._trial.axis
         if len(meta.shape) < max(1, -axis) or meta.shape[axis] != self._trial.rows:
@@ -183,16 +199,17 @@ class LargeCall:
         """Memory of outputs that are too large to allocate on a CPU; none where they are not.
 
         Raises:
-            LargeCallError: their rows do not come one after the other, or fill no whole pages.
+            LargeCallError: their rows do not come one after the other.
         """
-        nbytes = [extent(meta.shape, meta.stride) * ITEMSIZE[meta.dtype] for meta in metas]
-        if self._device.is_accelerator or max(nbytes, default=0) <= MAPPED_BYTES:
-            return []
-        if self._trial.axis != 0:
-            raise LargeCallError("the outputs' rows are not along their first dimension")
-        return [
-            _pages(meta, total // copies, copies, near) for meta, total in zip(metas, nbytes, strict=True)
-        ]
+        pages = []
+        for meta in metas:
+            nbytes = extent(meta.shape, meta.stride) * ITEMSIZE[meta.dtype]
+            if self._device.is_accelerator or nbytes <= MAPPED_BYTES:
+                continue
+            if meta.stride[0] * meta.shape[0] * ITEMSIZE[meta.dtype] != nbytes or self._trial.axis != 0:
+                raise LargeCallError("the outputs' rows do not come one after the other")
+            pages.append(_pages(meta, nbytes // copies, copies, near))
+        return pages
 
 
 def _farthest(

@@ -20,7 +20,6 @@ from torch import Tensor
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE, extent
 from pytest_cgins.core.failure_kinds import cause_of
-from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import TensorMeta
 from pytest_cgins.core.verdict import Check, Reason
 from pytest_cgins.verify.input_sets import InputSet
@@ -54,18 +53,19 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     batch, small, why = _small_call(probed_call, key, on_gpu=on_gpu, as_wide=True)
     if batch is None or small is None:
         return [], why
-    made = [*_apart(batch, small, on_gpu=on_gpu)]
-    if batch.as_recorded or probed_call.interpreted:
-        return made, "" if made else "the number of rows must not change"
-    if on_gpu or probed_call.reference_set.nbytes >= WORTH_BYTES:
-        made += _repeated(batch, small, on_gpu=on_gpu)
-    if _widest(batch, small) * GRID_ROWS > MANY_ELEMENTS:
-        batch, small, _ = _small_call(probed_call, key, on_gpu=on_gpu, as_wide=False)
-    if batch is not None and small is not None:
-        few = batch.size * -(-(GRID_ROWS + 2) // batch.size)
-        name = f"{few:,} rows, more than {GRID_ROWS:,}"
-        made += [small, _large(batch, small, name, (few,), base=small.expected.name)]
-    return [*{input_set.expected.name: input_set for input_set in made}.values()], ""
+    made: list[InputSet] = []
+    if not (batch.as_recorded or probed_call.interpreted):
+        is_wide = _widest(batch, small) * GRID_ROWS > MANY_ELEMENTS
+        narrow, few, _ = (
+            _small_call(probed_call, key, on_gpu=on_gpu, as_wide=False) if is_wide else (batch, small, "")
+        )
+        if narrow is not None and few is not None:
+            made += _more_rows(narrow, few)
+        if on_gpu or probed_call.reference_set.nbytes >= WORTH_BYTES:
+            made += _more_elements(batch, small, on_gpu=on_gpu)
+    made += _apart(batch, small, on_gpu=on_gpu)
+    by_name = {input_set.expected.name: input_set for input_set in made}
+    return [*by_name.values()], "" if made else "the number of rows must not change"
 
 
 def _small_call(
@@ -104,13 +104,20 @@ def _widest(batch: Batch, small: InputSet) -> int:
     return max(max(meta.stride[0], meta.numel // batch.size) for meta in tensors if meta.shape)
 
 
-def _repeated(batch: Batch, small: InputSet, *, on_gpu: bool) -> Iterator[InputSet]:
+def _more_rows(batch: Batch, small: InputSet) -> Iterator[InputSet]:
+    """The small call, and the one with more rows than a grid's y has blocks."""
+    rows = batch.size * -(-(GRID_ROWS + 2) // batch.size)
+    yield small
+    yield _large(batch, small, f"{rows:,} rows, beyond {GRID_ROWS:,}", (rows,), base=small.expected.name)
+
+
+def _more_elements(batch: Batch, small: InputSet, *, on_gpu: bool) -> Iterator[InputSet]:
     """The small call, and the one with more than 2^31 elements."""
     limits = (1 << 32, 1 << 31) if on_gpu else (1 << 31,)
     copies = [limit // _widest(batch, small) // batch.size + 2 for limit in limits]
     yield small
-    many = tuple(batch.size * count for count in copies)
-    yield _large(batch, small, "more than 2^31 elements", many, base=small.expected.name)
+    rows = tuple(batch.size * count for count in copies)
+    yield _large(batch, small, "more than 2^31 elements", rows, base=small.expected.name)
 
 
 def _apart(batch: Batch, small: InputSet, *, on_gpu: bool) -> Iterator[InputSet]:
@@ -185,10 +192,7 @@ def judge(answers: Sequence[LargeAnswer]) -> tuple[list[str], list[str]]:
             told.append(f"{name} and what is beyond (the kernel is wrong there)")
         else:
             words = answer.error.message.partition("\n")[0] if answer.error else _first_wrong(answer)
-            wrong.append(
-                f"with {name} {words}; on the same {counted(len(rows.sources), 'row')}"
-                f"{f', {rows.base}' * (rows.base != by_name[rows.base].inputs.expected.name)} it is right\n→ {_REMEDY}"
-            )
+            wrong.append(f"with {name} {words}; with {rows.base} it is right\n→ {_REMEDY}")
     return wrong, told
 
 
@@ -216,14 +220,18 @@ def _first_wrong(answer: LargeAnswer) -> str:
     wrong = (gaps >= gaps[index[rows.axis]] / 2).nonzero().flatten().tolist()
     row = min(places[each] for each in wrong)
     index[rows.axis] = places[index[rows.axis]]
+    limits = _limits_before(answer.inputs, size, row)
+    beyond = f", beyond {limits[-1]}" if limits else ""
+    if not limits and (limits := _limits_before(answer.inputs, size, size - 1)):
+        beyond = f" in a call beyond {limits[-1]}"
     return (
-        f"output {number} is wrong from row {row:,} on{_limit_before(answer.inputs, size, row)}: "
+        f"output {number} is wrong from row {row:,} on{beyond}: "
         f"{check.worst.got} instead of {check.worst.expected} at {tuple(index)}"
     )
 
 
-def _limit_before(inputs: InputSet, size: int, row: int) -> str:
-    """The last limit that a row, or the part of the call before its end, goes beyond."""
+def _limits_before(inputs: InputSet, size: int, row: int) -> list[str]:
+    """The limits that the end of a row is beyond, the nearest last."""
     large = inputs.large
     assert large is not None
     names = {
@@ -243,7 +251,7 @@ def _limit_before(inputs: InputSet, size: int, row: int) -> str:
             first = limit // (step * (ITEMSIZE[meta.dtype] if unit == "bytes" else 1))
             if first <= row:
                 crossed.append((first, unit, f"{words} of {name}"))
-    return f", beyond {max(crossed)[2]}" if crossed else ""
+    return [words for _, _, words in sorted(crossed)]
 
 
 def places(tensors: Sequence[Tensor], count: int) -> Tensor | None:
