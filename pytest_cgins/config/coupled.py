@@ -152,14 +152,19 @@ def couplings(value: Value) -> tuple[Coupling, ...]:
     return tuple(read)
 
 
+def drawn_by(coupling: Coupling) -> tuple[str, ...]:
+    """The arguments whose numbers it tells."""
+    others = (coupling.weights, coupling.counts) if isinstance(coupling, Routing) else ()
+    return tuple(name for name in (coupling.argument, *others) if name)
+
+
 def arguments_of(coupling: Coupling) -> tuple[str, ...]:
     """The arguments that it names."""
     sizes = coupling.size
     if isinstance(coupling, Offsets | Lengths):
         sizes += coupling.within + (coupling.most if isinstance(coupling, Offsets) else ())
-    others = (coupling.weights, coupling.counts) if isinstance(coupling, Routing) else ()
-    named = (coupling.argument, *others, *(name for name, _ in sizes if not name.isdecimal()))
-    return tuple(name for name in dict.fromkeys(named) if name)
+    named = (*drawn_by(coupling), *(name for name, _ in sizes if not name.isdecimal()))
+    return tuple(dict.fromkeys(named))
 
 
 def written(size: Size) -> str:

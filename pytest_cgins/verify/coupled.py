@@ -27,6 +27,7 @@ from pytest_cgins.verify.coupling_bounds import (
     lengths_in,
     pages_of,
     problem_in,
+    tokens_of,
 )
 from pytest_cgins.verify.couplings import Integers, couplings_of
 from pytest_cgins.verify.semantics import Semantics
@@ -132,18 +133,25 @@ def _drawn(
     told: list[str] = []
     drawn: dict[int, npt.NDArray[np.generic]] = {}
     floors: dict[str, list[Integers]] = {}
+    lengths: dict[str, Integers] = {}
+    named = {bound.name: bound for bound in bounds}
     for unbound in bounds:
-        floor = np.max([unbound.least, *floors.get(unbound.name, ())], axis=0)
-        bound = replace(unbound, least=floor)
+        least = np.max([unbound.least, *floors.get(unbound.name, ())], axis=0)
+        bound = replace(unbound, least=least)
+        if bound.within in lengths:
+            bound = replace(bound, most=np.minimum(bound.most, tokens_of(lengths[bound.within], bound.step)))
         kind = bound.coupling.kind
         number = None if edge is None else edge % _EDGES[kind]
         contents, like = _DRAWS[kind](bound, _lots(bound, key), number)
         values = np.asarray(contents[bound.index]).reshape(-1, bound.row)
         if problem := problem_in(bound, values):
             raise bound.fail(problem)
-        if bound.within:
-            needed = pages_of(lengths_in(bound, values).reshape(-1), bound.step)
-            floors.setdefault(bound.within, []).append(needed)
+        needed = lengths[bound.name] = lengths_in(bound, values).reshape(-1)
+        inner: Bound | None = bound
+        while inner is not None and inner.within:
+            needed = pages_of(needed, inner.step)
+            floors.setdefault(inner.within, []).append(needed)
+            inner = named.get(inner.within)
         drawn |= contents
         told.append(f"{bound.name} {like}")
     return ", ".join(dict.fromkeys(told)), drawn
@@ -200,7 +208,7 @@ def _segments(bound: Bound, lots: _Lots, edge: int | None) -> Integers:
         if least.sum() > units:
             least = -(-bound.least // step)
         if not parts or not least.sum() <= units <= most.sum():
-            limits = f"{bound.least.min(initial=0)} to {bound.most.max(initial=0)}"
+            limits = f"at least {_listed(bound.least)} and at most {_listed(bound.most)}"
             raise bound.fail(f"{parts} segments of {limits} do not add up to {total}")
         spare = int(units - least.sum())
         if edge == 1:  # as long as may be, in the middle, and none before and behind

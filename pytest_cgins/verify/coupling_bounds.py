@@ -134,8 +134,9 @@ def _with_limits(bound: Bound, call: OpCall, recorded: Sequence[Tensor], *, lega
 
 
 def bounds_of(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor], *, legal: bool) -> list[Bound]:
-    """The bounds of a call in the order in which they are drawn: what is within another before that.
+    """The bounds of a call in the order in which they are drawn.
 
+    What adds up comes before that which it is within, which then has room for it; then what fits into any room.
     What is known of an op, and was recorded otherwise, is left out.
 
     Raises:
@@ -161,7 +162,8 @@ def bounds_of(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor], *,
             ordered[place] = named[bound.name] = _limited(
                 bound, named, semantics, call, recorded, legal=legal
             )
-    return ordered[::-1]
+    whole = [bound for bound in ordered if adds_up(bound.coupling)]
+    return [*whole[::-1], *(bound for bound in ordered if not adds_up(bound.coupling))]
 
 
 def _within(coupling: Coupling) -> str:
@@ -200,11 +202,11 @@ def _limited(
         problem = f"length {own[worst]} exceeds {lengths[worst] * step} of {name}"
     if _is_refuted(bound, problem, call, declared=coupling in semantics.declared.coupled):
         return bound
-    reach = _tokens_of(lengths if other is None else other.most, step)
+    reach = tokens_of(lengths if other is None else other.most, step)
     return replace(bound, most=np.minimum(bound.most, reach), within=name, step=step)
 
 
-def _tokens_of(pages: Integers, step: int) -> Integers:
+def tokens_of(pages: Integers, step: int) -> Integers:
     """What so many pages hold at least, if there is a token in the last."""
     return np.where(pages > 0, (pages - 1) * step + 1, 0)
 

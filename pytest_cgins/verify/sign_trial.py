@@ -13,10 +13,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pytest_cgins.config.coupled import drawn_by
 from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import seed_of, standard_normal
+from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.input_sets import REFUSALS, InputSetBuilder
 from pytest_cgins.verify.inputs import is_mask
 from pytest_cgins.verify.reference import answer
@@ -67,10 +69,12 @@ def _of_one_sign(builder: InputSetBuilder, semantics: Semantics, tensors: Sequen
         return []
     metas = lay_out(tensors, copy=False).metas
     storages = [meta.storage for meta in metas]
+    couplings = couplings_of(semantics, builder.call, tensors)
+    coupled = {name for coupling in couplings for name in drawn_by(coupling)}
     return [
         index
         for index, tensor in enumerate(tensors)
-        if semantics.names.get(index)
+        if semantics.names.get(index, "") not in ("", *coupled)
         and semantics.role(index, metas[index]) in ("data", "parameter")
         and semantics.domain(index) is None
         and storages.count(metas[index].storage) == 1
