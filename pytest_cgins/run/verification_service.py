@@ -273,8 +273,8 @@ class VerificationService:
         self, trials: Sequence[SetTrial], request: RunKernel, facts: Facts
     ) -> list[_Deviant]:
         """Probes that have a GPU do something else meanwhile; adds facts."""
+        direct = _is_direct(request)
         if on_stream.NAME in request.probes:
-            direct = _is_direct(request)
             facts[on_stream.NAME] = on_stream.observe(trials[0], direct=direct)
             self.fatal = direct and not on_stream.usable(trials[0])  # it was captured
         if device_order.NAME not in request.probes or self.fatal:
@@ -282,7 +282,7 @@ class VerificationService:
         if why := device_order.why_not(request.device):
             facts[device_order.NAME] = {"not_run": why}
             return []
-        return [*map(_deviation, device_order.deviations(trials))]
+        return [*map(_deviation, device_order.deviations(trials, direct=direct))]
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.bitwise import equal
+from pytest_cgins.core.bitwise import equal, readable
 from pytest_cgins.core.layout import Layout, lay_out
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import Check, Reason
@@ -386,7 +386,7 @@ def _floats(answered: Answered) -> Iterator[tuple[Tensor, ExpectedOutput]]:
 def _of_itself(failed: Sequence[Answered]) -> str:
     """What needs no trial: nothing but zeros, or a copy of an argument."""
     answers = [(failure, got) for failure in failed for got in failure.got]
-    if answers and all(got.numel() and not bool(got.any()) for _, got in answers):
+    if answers and all(got.numel() and not bool(readable(got).any()) for _, got in answers):
         return "Every element is zero."
     for name in failed[0].inputs.expected.arguments:
         copies = [failure.inputs.expected.arguments.get(name) for failure, _ in answers]

@@ -109,14 +109,19 @@ def why_not(device: str) -> str:
     return "" if capability >= LEAST_CAPABILITY else "this GPU ends each launch before the next one begins"
 
 
-def deviations(trials: Sequence[RerunnableCall]) -> Iterator[Deviation]:
+def deviations(trials: Sequence[RerunnableCall], *, direct: bool) -> Iterator[Deviation]:
     """What differs from the first answers, and in which order; the first set, and one that takes turns with it.
+
+    Args:
+        trials: sets that the kernel ran on.
+        direct: whether its contract gives it the stream; others may count on the default one, as threads of theirs do.
 
     Raises:
         LaunchError: our own kernel cannot be launched.
     """
     trial = trials[0]
-    stream = torch.cuda.Stream(torch.device(trial.device))  # type: ignore[no-untyped-call]
+    device = torch.device(trial.device)
+    stream = torch.cuda.Stream(device) if direct else torch.cuda.default_stream(device)  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):
         found = _beside_ours(trial)
         if found is None:
