@@ -279,7 +279,7 @@ class VerificationService:
             self.fatal = direct and not on_stream.usable(trials[0])  # it was captured
         if device_order.NAME not in request.probes or self.fatal:
             return []
-        if why := device_order.why_not(request.device):
+        if why := device_order.why_not(request.device, direct=direct):
             facts[device_order.NAME] = {"not_run": why}
             return []
         return [*map(_deviation, device_order.deviations(trials, direct=direct))]

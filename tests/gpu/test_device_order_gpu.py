@@ -47,7 +47,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
             "op": "torch.nn.functional.relu",
             "contract": "launcher",
             # What the calls are not about: these take dense tensors of numbers.
-            "probes": dict.fromkeys(("layouts", "special_values"), {"off": "dense numbers only"}),
+            "probes": {probe: {"off": "dense numbers only"} for probe in ("layouts", "special_values")},
             "source": f"{name}.cu",
         }
         for name in KERNELS

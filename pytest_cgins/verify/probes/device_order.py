@@ -27,6 +27,7 @@ import torch
 from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.building.loading.launch_binding import Settings
 from pytest_cgins.core.bitwise import all_same, memory_of, snapshot
+from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.verify.probe_support.rerun import Deviation, RerunnableCall, attempt
 
 NAME = "device_order"
@@ -103,10 +104,16 @@ DONE:
 triples of 64 bits, from, to and bytes; `hold` is in ns."""
 
 
-def why_not(device: str) -> str:
+def why_not(device: str, *, direct: bool) -> str:
     """Why nothing begins early there; "" if it may."""
-    capability = torch.cuda.get_device_capability(torch.device(device))
-    return "" if capability >= LEAST_CAPABILITY else "this GPU ends each launch before the next one begins"
+    if torch.cuda.get_device_capability(torch.device(device)) < LEAST_CAPABILITY:
+        return "this GPU ends each launch before the next one begins"
+    try:
+        with torch.cuda.stream(_stream(device, direct=direct)):
+            _Relay([]).launch()
+    except LaunchError as error:
+        return f"a launch of ours that may begin early is refused: {error}"
+    return ""
 
 
 def deviations(trials: Sequence[RerunnableCall], *, direct: bool) -> Iterator[Deviation]:
@@ -115,20 +122,20 @@ def deviations(trials: Sequence[RerunnableCall], *, direct: bool) -> Iterator[De
     Args:
         trials: sets that the kernel ran on.
         direct: whether its contract gives it the stream; others may count on the default one, as threads of theirs do.
-
-    Raises:
-        LaunchError: our own kernel cannot be launched.
     """
     trial = trials[0]
-    device = torch.device(trial.device)
-    stream = torch.cuda.Stream(device) if direct else torch.cuda.default_stream(device)  # type: ignore[no-untyped-call]
-    with torch.cuda.stream(stream):
-        found = _beside_ours(trial)
-        if found is None:
-            other = next((one for one in trials[1:] if trial.alike(one)), trial)
-            found = _in_turns([trial, other])
-    if found is not None:
+    other = next((one for one in trials[1:] if trial.alike(one)), trial)
+    with torch.cuda.stream(_stream(trial.device, direct=direct)):
+        found, error = attempt(lambda: _beside_ours(trial) or _in_turns([trial, other]))
+    if error is not None:
+        yield Deviation(NAME, trial.name, [], error)
+    elif isinstance(found, Deviation):
         yield found
+
+
+def _stream(device: str, *, direct: bool) -> torch.cuda.Stream:
+    at = torch.device(device)
+    return torch.cuda.Stream(at) if direct else torch.cuda.default_stream(at)  # type: ignore[no-untyped-call,no-any-return]
 
 
 def _beside_ours(trial: RerunnableCall) -> Deviation | None:
@@ -208,11 +215,7 @@ class _Relay:
         self._launch = cuda_driver.PreparedLaunch(_kernel(torch.cuda.current_device()), settings)
 
     def launch(self) -> None:
-        """Queue it.
-
-        Raises:
-            LaunchError: CUDA refuses it.
-        """
+        """Queue it; LaunchError if CUDA refuses it."""
         self._launch.run(torch.cuda.current_stream().cuda_stream)
 
 
