@@ -135,7 +135,7 @@ def deviations(trials: Sequence[RerunnableCall], *, direct: bool) -> Iterator[De
 
 def _stream(device: str, *, direct: bool) -> torch.cuda.Stream:
     at = torch.device(device)
-    return torch.cuda.Stream(at) if direct else torch.cuda.default_stream(at)  # type: ignore[no-untyped-call,no-any-return]
+    return torch.cuda.Stream(at) if direct else torch.cuda.default_stream(at)  # type: ignore[no-untyped-call]
 
 
 def _beside_ours(trial: RerunnableCall) -> Deviation | None:
