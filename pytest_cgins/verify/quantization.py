@@ -454,16 +454,21 @@ def _grid(answer: Tensor, exact: _Exact, half: torch.dtype, rows: Tensor | None)
     if not value.is_floating_point() or value.dtype in GRIDS or not alike:
         return None
     flat, v = answer.contiguous().reshape(-1), value.reshape(-1).to(torch.float64)
-    rounding = next((one for one in _roundings(answer.dtype) if _gives(v, one, flat)), None)
+    scale = exact.scale(half, rows)
+    error = scale.unit * scale.peak_limit
+    # A library's product in float8 may add up in another order than the same in fp32.
+    is_near = answer.dtype.is_floating_point and scale.constants == rules.constants(torch.float32)
+    margins = (v.abs() * _TIE, error) if is_near else (v.abs() * _TIE,)
+    tried = ((rounding, margin) for margin in margins for rounding in _roundings(answer.dtype))
+    rounding = next((rounding for rounding, margin in tried if _gives(v, margin, rounding, flat)), None)
     if rounding is None:
         return None
-    scale = exact.scale(half, rows)
     return Grid(
         dtype=answer.dtype,
         rounding=rounding,
         exact=scale.reference,
         own=flat,
-        error=scale.unit * scale.peak_limit,
+        error=error,
         typical=scale.unit * scale.rms_limit,
         packed=packed,
     )
@@ -487,9 +492,8 @@ def _exponent(values: Tensor) -> Tensor:
     return countable(values.clamp(min=0).to(torch.float32).to(E8M0)).to(torch.float64)
 
 
-def _gives(values: Tensor, rounding: Callable[[Tensor], Tensor], own: Tensor) -> bool:
-    """Whether rounding the values gives torch's own answer, but for ties."""
-    tie = values.abs() * _TIE
-    low, high = (steps(_rounded_into(values, shift, rounding, own.dtype)) for shift in (-tie, tie))
+def _gives(values: Tensor, margin: Tensor, rounding: Callable[[Tensor], Tensor], own: Tensor) -> bool:
+    """Whether rounding the values gives torch's own answer, but where a margin carries them over a boundary."""
+    low, high = (steps(_rounded_into(values, shift, rounding, own.dtype)) for shift in (-margin, margin))
     telling = torch.isfinite(values) & torch.isfinite(readable(own))
     return bool(telling.any()) and bool(((steps(own) >= low) & (steps(own) <= high))[telling].all())

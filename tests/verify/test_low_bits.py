@@ -207,6 +207,27 @@ def test_arguments_of_float8_are_read_as_what_they_are(monkeypatch: pytest.Monke
     assert torch.allclose(seen.exact, (q.double() * 0.37).reshape(-1), rtol=1e-6)
 
 
+def test_a_product_in_float8_may_add_up_in_another_order_than_in_fp32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As libraries of GPUs do: it is known to be quantised as long as the derived tolerance explains the difference."""
+    a, b = (60 * normal(64, 96)).to(E4M3), (60 * normal(64, 96, seed=1)).to(E4M3)
+    scale = torch.tensor(0.01)
+
+    def product(a: Tensor, b: Tensor, scale: Tensor) -> Tensor:
+        return torch._scaled_mm(a, b.t(), scale, scale, out_dtype=E4M3)
+
+    exact = (a.double() * 0.01) @ (b.double() * 0.01).t()
+    for error, known in ((2.0**-17, True), (2.0**-5, False)):
+
+        def unrounded(*_: object, error: float = error) -> Tensor:
+            return (exact * (1 + error * normal(64, 64, seed=2))).float()
+
+        monkeypatch.setattr(low_bits, "unrounded", unrounded)
+        seen = grid(product, {"a": a, "b": b, "scale": scale.reshape(1)}, monkeypatch)
+        assert (seen is not None) is known
+
+
 @needs_e8m0
 @pytest.mark.parametrize("by_cast", [False, True])
 def test_exponents_are_judged_by_their_codes(by_cast: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,6 @@ inline DLDataType dl_type(ScalarType type) {
     case ScalarType::BFloat16: return {kDLBfloat, 16, 1};
     case ScalarType::Float8_e4m3fn: return {10, 8, 1};
     case ScalarType::Float8_e5m2: return {12, 8, 1};
-    case ScalarType::Float8_e8m0fnu: return {14, 8, 1};
     case ScalarType::Float: return {kDLFloat, 32, 1};
     case ScalarType::Double: return {kDLFloat, 64, 1};
     case ScalarType::ComplexFloat: return {5, 64, 1};
