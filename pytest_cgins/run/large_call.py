@@ -12,8 +12,8 @@ import ctypes
 import mmap
 import os
 import time
-from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import torch
@@ -29,12 +29,13 @@ from pytest_cgins.core.tensors import unpack
 from pytest_cgins.core.trace import TensorMeta
 from pytest_cgins.packs.context import restore
 from pytest_cgins.verify.messages import LargeTrial, PackedInputs
+from pytest_cgins.verify.probes.large_indices import GRID_ROWS, LIMITS
 from pytest_cgins.verify.size_groups import stride_like
 
 SECONDS, SECONDS_OF_GPU = 2.0, 5.0
 """A call that would take longer is not made."""
-SOME_COPIES = 16
-"""Of the small call's rows, by whose time it is estimated."""
+TOGETHER_BYTES = 16 << 20
+"""Of copies that are compared at once, and of those by whose time that of the call is estimated."""
 MAPPED_BYTES = 64 << 20
 """On a CPU larger tensors are mapped."""
 OWN_BYTES = 256 << 20
@@ -44,7 +45,6 @@ MAPS = 30_000
 _GUARD_BYTES = 1 << 34
 """Reserved before and behind: what 2^31 elements of 8 bytes reach."""
 _FIXED, _POPULATE, _NORESERVE = 0x10, 0x8000, 0x4000
-_LIMITS = (1 << 31, 1 << 32)
 _mmap = ctypes.CDLL(None, use_errno=True).mmap  # Python's own chooses the address
 _mmap.restype = ctypes.c_void_p
 _mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
@@ -86,25 +86,41 @@ class LargeCall:
         launcher.put_nothing_around()  # guards and poison of outputs that are as large would take longer than the kernel
         trial, packed = self._trial, self._packed
         tensors = unpack(packed.tensors, self._content, self.device)
-        own, _ = self._run(tensors, packed.outputs)
-        own = [output.clone() for output in own]
-        size = self._size(tensors)
+        own = [output.clone() for output in self._run(tensors, packed.outputs)[0]]
+        self._device.empty_cache()  # what the call before had
+        for size in trial.sizes[:-1]:
+            with suppress(torch.cuda.OutOfMemoryError):
+                self.answer = self._large(tensors, own, size)
+                return
+            self._device.empty_cache()
+        self.answer = self._large(tensors, own, trial.sizes[-1])
+
+    def _large(self, tensors: Sequence[Tensor], own: Sequence[Tensor], size: int) -> list[Tensor]:
+        """The answer to a call of a size."""
+        trial = self._trial
         if trial.apart:
             large = [
                 _apart(tensor, size) if index in trial.batched and tensor.ndim > 1 else tensor
                 for index, tensor in enumerate(tensors)
             ]
-            given, _ = self._run(large, packed.outputs)
-            copies: Collection[int] = (0,)
-        else:
-            self._require_time_and_memory(tensors, size)
-            near = self._copies_at_limits(tensors, size)
-            large, metas = self._enlarged(tensors, size)
-            pages = self._mapped(metas, size // trial.rows, sorted(near))
-            given, _ = self._run(large, metas, pages)
-            copies = sorted(near) if pages else range(size // trial.rows)
-        self.answer = [*_farthest(own, given, trial, copies, size)]
-        self._device.synchronize()
+            return _farthest(own, self._run(large, self._packed.outputs)[0], trial, [range(1)], size)
+        self._require_time_and_memory(tensors, size)
+        count, together = size // trial.rows, self._together(own)
+        crossed = {limit // unit // trial.rows for limit in LIMITS for unit in trial.units.values()}
+        crossed |= {GRID_ROWS // trial.rows, count - 1}
+        beside = {0, *(copy + step for copy in crossed for step in (-1, 0, 1))}
+        near = sorted(copy for copy in beside if 0 <= copy < count)
+        large, metas = self._enlarged(tensors, size)
+        pages = self._mapped(metas, count, near)
+        given, _ = self._run(large, metas, pages)
+        every = (range(begin, min(count, begin + together)) for begin in range(0, count, together))
+        runs = (range(copy, copy + 1) for copy in near) if pages else every
+        return _farthest(own, given, trial, runs, size)
+
+    @staticmethod
+    def _together(tensors: Sequence[Tensor]) -> int:
+        """How many copies of tensors are looked at, or timed, together."""
+        return max(1, TOGETHER_BYTES // max(1, *(tensor.nbytes for tensor in tensors)))
 
     def _run(
         self,
@@ -139,7 +155,9 @@ class LargeCall:
         own = not isinstance(self._kernel, launcher.Launcher) and not self._device.is_accelerator
         if own and copied > OWN_BYTES:
             raise LargeCallError(f"a copy of its inputs would take {copied / 2**30:.3g} GiB")
-        some = trial.rows * min(SOME_COPIES, size // trial.rows)
+        some = trial.rows * min(
+            self._together([tensors[index] for index in trial.batched]), size // trial.rows
+        )
         _, seconds = self._run(*self._enlarged(tensors, some), times=2)
         limit_s = SECONDS_OF_GPU if self._device.is_accelerator else SECONDS
         if seconds * size / some > limit_s:
@@ -156,23 +174,6 @@ class LargeCall:
         ]
         return repeated, [self._of_rows(meta, size) for meta in self._packed.outputs]
 
-    def _size(self, tensors: Sequence[Tensor]) -> int:
-        """The first size that memory allows."""
-        trial, metas = self._trial, self._packed.outputs
-        if not self._device.is_accelerator:
-            return trial.sizes[0]
-        free = self._device.free_nbytes()
-        for size in trial.sizes:
-            a_row = sum(
-                tensors[index].element_size() * (size if trial.apart else max(1, tensors[index].stride(0)))
-                for index in trial.batched
-            )
-            outputs = 0 if trial.apart else sum(meta.numel * ITEMSIZE[meta.dtype] for meta in metas)
-            rows = trial.rows if trial.apart else size
-            if rows * a_row + outputs * rows // trial.rows < 0.9 * free:
-                return size
-        raise LargeCallError(f"{free / 2**30:.3g} GiB of the device are free, which is too little")
-
     def _of_rows(self, meta: TensorMeta, size: int) -> TensorMeta:
         """An output's layout with so many rows; the same where it has none."""
         axis = self._trial.axis
@@ -181,19 +182,6 @@ class LargeCall:
         shape = list(meta.shape)
         shape[axis] = size
         return replace(meta, shape=tuple(shape), stride=stride_like(meta, shape))
-
-    def _copies_at_limits(self, tensors: Sequence[Tensor], size: int) -> set[int]:
-        """Numbers of the copies that hold a limit's row, of those beside them, of the first one and the last ones."""
-        rows, outputs = self._trial.rows, self._packed.outputs
-        steps = [
-            (max(1, tensors[index].stride(0)), tensors[index].element_size()) for index in self._trial.batched
-        ]
-        steps += [(max(1, meta.numel // rows), ITEMSIZE[meta.dtype]) for meta in outputs]
-        units = {unit for step, itemsize in steps for unit in (step, step * itemsize)}
-        crossed = {limit // unit // rows for limit in _LIMITS for unit in units} | {65_535 // rows}
-        last = size // rows - 1
-        near = {copy + beside for copy in crossed for beside in (-1, 0, 1)} | {0, last - 1, last}
-        return {copy for copy in near if 0 <= copy <= last}
 
     def _mapped(self, metas: Sequence[TensorMeta], copies: int, near: Sequence[int]) -> list[Tensor]:
         """Memory of outputs that are too large to allocate on a CPU; none where they are not.
@@ -213,43 +201,48 @@ class LargeCall:
 
 
 def _farthest(
-    own: Sequence[Tensor], given: Sequence[Tensor], trial: LargeTrial, copies: Collection[int], size: int
+    own: Sequence[Tensor], given: Sequence[Tensor], trial: LargeTrial, runs: Iterable[range], size: int
 ) -> list[Tensor]:
-    """The large answers as small ones, and where their rows were."""
-    rows, device = trial.rows, own[0].device
-    worst = torch.zeros(rows, dtype=torch.float64, device=device)
-    places = torch.arange(rows, device=device)
+    """The large answers as small ones, and where their rows were; copies are compared in runs."""
+    rows, axis, numbers = trial.rows, trial.axis, torch.arange(trial.rows, device=own[0].device)
+    worst, places, runs = numbers.to(torch.float64) * 0, numbers, [*runs]
     chosen = []
     for small, large in zip(own, given, strict=True):
-        has_rows = small.ndim >= max(1, -trial.axis) and small.shape[trial.axis] == rows
-        shape = list(small.shape)
-        shape[trial.axis] = rows if trial.apart else size
-        if not has_rows or list(large.shape) != shape or large.dtype != small.dtype:
-            chosen.append(large if large.numel() <= small.numel() else large.reshape(-1)[:0])
+        shape = [*small.shape]
+        has_rows = bool(shape) and shape[axis] == rows
+        if has_rows and not trial.apart:
+            shape[axis] = size
+        has_form = [*large.shape] == shape and large.dtype == small.dtype
+        if not (has_rows and has_form):
+            chosen.append(large if has_form else large.reshape(-1)[:1])  # which has not the form either
             continue
         kept = small.clone()
-        for copy in copies:
-            part = large.narrow(trial.axis, copy * rows, rows)
-            if torch.equal(_octets(part), _octets(small)):
+        right = small.movedim(axis, 0).reshape(rows, -1)
+        for run in runs:
+            part = large.narrow(axis, run.start * rows, len(run) * rows).movedim(axis, 0)
+            copies = part.reshape(len(run), rows, -1)
+            if torch.equal(_octets(copies), _octets(right.expand_as(copies))):
                 continue
-            gap = _gaps(small, part, trial.axis)
+            gaps = _gaps(right, copies)
+            most = gaps.amax(0)
+            first = (gaps >= most / 2).to(torch.uint8).argmax(0)
             # The first copy that is wrong, unless another one is much farther off.
-            farther = gap > 2 * worst
-            kept.movedim(trial.axis, 0)[farther] = part.movedim(trial.axis, 0)[farther]
-            worst = torch.where(farther, gap, worst)
-            places = torch.where(farther, copy * rows + torch.arange(rows, device=device), places)
+            farther = most > 2 * worst
+            kept.movedim(axis, 0)[farther] = part[first * rows + numbers][farther]
+            worst = torch.where(farther, most, worst)
+            places = torch.where(farther, (run.start + first) * rows + numbers, places)
         chosen.append(kept)
-    return [*chosen, torch.cat([torch.tensor([size], device=device), places])]
+    return [*chosen, torch.cat([torch.full_like(places[:1], size), places])]
 
 
 def _octets(tensor: Tensor) -> Tensor:
     return tensor.contiguous().view(-1).view(torch.uint8)
 
 
-def _gaps(small: Tensor, part: Tensor, axis: int) -> Tensor:
-    """How far each row is from another, at its farthest element."""
-    pair = [torch.view_as_real(one) if one.is_complex() else one for one in (small, part)]
-    first, second = (one.movedim(axis, 0).reshape(small.shape[axis], -1).to(torch.float64) for one in pair)
+def _gaps(right: Tensor, copies: Tensor) -> Tensor:
+    """How far each copy of a row is from what is right, at its farthest element."""
+    pair = [torch.view_as_real(one).flatten(-2) if one.is_complex() else one for one in (right, copies)]
+    first, second = (one.to(torch.float64) for one in pair)
     alike = (first == second) | (first.isnan() & second.isnan())
     return (first - second).abs().nan_to_num(nan=torch.inf).masked_fill(alike, 0.0).amax(-1)
 

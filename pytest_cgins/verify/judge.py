@@ -231,7 +231,7 @@ class JudgeService:
                         error=error,
                         failed=next((check for check in checks if not check.passed), None),
                         got=got,
-                        places=large_indices.places(tensors, count),
+                        places=tensors[count] if len(tensors) > count else None,
                     )
                 )
         wrong, told = large_indices.judge(given)

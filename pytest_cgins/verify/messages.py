@@ -113,6 +113,8 @@ class LargeTrial(Document):
     """Whether they lie apart; else they are repeated."""
     sizes: tuple[int, ...]
     """Rows of the large call, or elements from one row to the next: the first that memory allows."""
+    units: dict[str, int]
+    """Elements and bytes of each tensor in a row; of rows that lie apart in one of these elements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,9 @@ def called(
         call=OpCall(op="torch.relu", arguments=()),
         tensors=header,
         outputs=lay_out(function(x)).metas,
-        large=LargeTrial(batched=(0,), axis=axis, rows=len(x), apart=apart, sizes=(size,)),
+        large=LargeTrial(
+            batched=(0,), axis=axis, rows=len(x), apart=apart, sizes=(size,), units={"elements of x": COLUMNS}
+        ),
     )
     trial = LargeCall(Kernel(function), packed, content, "cpu")  # type: ignore[arg-type]
     trial.first()

@@ -31,17 +31,15 @@ from pytest_cgins.verify.size_search import FEW_ROWS, ProbedCall
 NAME = "large_indices"
 ROWS = tuple(3 << power for power in range(9, -1, -1))
 """Rows of the small call: the first that fits. Three divides no power of two, so whoever goes 2^31 or 2^32 too far meets another row."""
-MOST_BYTES, MOST_BYTES_OF_GPU = 16 << 20, 256 << 20
-"""Arguments and outputs of the small call."""
-MOST_BYTES_OF_ROWS, MOST_BYTES_OF_ROWS_OF_GPU = 1 << 19, 1 << 23
-"""Its rows."""
+MOST = {False: (16 << 20, 1 << 19), True: (256 << 20, 1 << 23)}
+"""Bytes of the small call and of its rows, on a CPU and on a GPU."""
+LIMITS = (1 << 31, 1 << 32)
 GRID_ROWS = 65_535
 """Most blocks along y and z of a CUDA grid."""
 MANY_ELEMENTS = 1 << 28
 """Where so many rows have more elements, others are tried that are as narrow as torch allows."""
 PAGE_ELEMENTS = 4096
 """Rows that lie apart begin on pages."""
-_LIMITS = {f"2^{power} {unit}": (1 << power, unit) for unit in ("elements", "bytes") for power in (31, 32)}
 _REMEDY = "count rows, elements and bytes in 64 bits (int64_t, .to(tl.int64)), or return an error for what 32 bits cannot count"
 
 
@@ -50,101 +48,107 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     if probed_call.builder.random:
         return [], "the op's outputs are random"
     on_gpu = device_of(probed_call.builder.device).is_accelerator
-    batch, small, why = _small_call(probed_call, key, on_gpu=on_gpu, as_wide=True)
-    if batch is None or small is None:
-        return [], why
+    wide = _small_call(probed_call, key, on_gpu=on_gpu, as_wide=True)
+    if isinstance(wide, str):
+        return [], wide
     made: list[InputSet] = []
-    if not (batch.as_recorded or probed_call.interpreted):
-        is_wide = _widest(batch, small) * GRID_ROWS > MANY_ELEMENTS
-        narrow, few, _ = (
-            _small_call(probed_call, key, on_gpu=on_gpu, as_wide=False) if is_wide else (batch, small, "")
-        )
-        if narrow is not None and few is not None:
-            made += _more_rows(narrow, few)
+    if not (wide.batch.as_recorded or probed_call.interpreted):
+        is_narrow = wide.row_elements * GRID_ROWS <= MANY_ELEMENTS
+        many = wide if is_narrow else _small_call(probed_call, key, on_gpu=on_gpu, as_wide=False)
+        if not isinstance(many, str):
+            rows = many.batch.size * -(-(GRID_ROWS + 2) // many.batch.size)
+            made += [many.inputs, many.large(f"{rows:,} rows, beyond {GRID_ROWS:,}", (rows,))]
         if on_gpu or probed_call.reference_set.nbytes >= WORTH_BYTES:
-            made += _more_elements(batch, small, on_gpu=on_gpu)
-    made += _apart(batch, small, on_gpu=on_gpu)
+            size = wide.batch.size
+            limits = LIMITS[::-1] if on_gpu else LIMITS[:1]
+            copies = [limit // wide.row_elements // size + 2 for limit in limits]
+            sizes = tuple(size * count for count in copies)
+            made += [wide.inputs, wide.large("more than 2^31 elements", sizes)]
+    made += wide.apart(on_gpu=on_gpu)
     by_name = {input_set.expected.name: input_set for input_set in made}
     return [*by_name.values()], "" if made else "the number of rows must not change"
 
 
-def _small_call(
-    probed_call: ProbedCall, key: str, *, on_gpu: bool, as_wide: bool
-) -> tuple[Batch | None, InputSet | None, str]:
-    """The call whose rows large ones are made of; or none and why."""
-    most, of_rows = (
-        (MOST_BYTES_OF_GPU, MOST_BYTES_OF_ROWS_OF_GPU) if on_gpu else (MOST_BYTES, MOST_BYTES_OF_ROWS)
-    )
+@dataclass(frozen=True, slots=True)
+class _SmallCall:
+    """The call whose rows large ones are made of."""
+
+    batch: Batch
+    """Its arguments."""
+    inputs: InputSet
+    """Its set."""
+
+    @property
+    def metas(self) -> dict[str, TensorMeta]:
+        """How the tensors lie that have the rows, outputs last, by names for messages."""
+        arguments = [
+            (argument.name, int(argument.value.value or 0))
+            for argument in self.inputs.call.arguments
+            if argument.value.kind == "tensor"
+        ]
+        names = {index: name for name, index in arguments}
+        metas = self.inputs.layout.metas
+        return {names.get(index, f"tensor {index}"): metas[index] for index in self.batch.batched} | {
+            f"output {index}": meta for index, meta in enumerate(self.inputs.outputs) if meta.shape
+        }
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of the widest row."""
+        return max(max(meta.stride[0], meta.numel // self.batch.size) for meta in self.metas.values())
+
+    def large(
+        self, name: str, sizes: tuple[int, ...], *, apart: bool = False, base: str | None = None
+    ) -> InputSet:
+        """A large call of its rows, which is right as the base is."""
+        assert self.inputs.rows is not None
+        rows = replace(self.inputs.rows, base=self.inputs.expected.name if base is None else base)
+        units: dict[str, int] = {}
+        for tensor, meta in self.metas.items():
+            step = 1 if apart else max(meta.stride[0], meta.numel // self.batch.size, 1)
+            if not (apart and tensor.startswith("output ")):
+                units |= {f"elements of {tensor}": step, f"bytes of {tensor}": step * ITEMSIZE[meta.dtype]}
+        trial = LargeTrial(
+            batched=tuple(self.batch.batched),
+            axis=rows.axis,
+            rows=self.batch.size,
+            apart=apart,
+            sizes=sizes,
+            units=units,
+        )
+        return replace(self.inputs, expected=replace(self.inputs.expected, name=name), rows=rows, large=trial)
+
+    def apart(self, *, on_gpu: bool) -> Iterator[InputSet]:
+        """The call whose rows lie a little apart, and the one in which they lie far apart."""
+        metas = [self.inputs.layout.metas[index] for index in self.batch.batched]
+        near = 64 * (max(map(_row_extent, metas)) // 64 + 2)
+        limits = LIMITS[::-1] if on_gpu else LIMITS[1:]
+        far = [PAGE_ELEMENTS * (limit // (self.batch.size - 1) // PAGE_ELEMENTS + 2) for limit in limits]
+        if far[-1] > near and any(len(meta.shape) > 1 for meta in metas):
+            name = f"rows {near} elements apart"
+            yield self.large(name, (near,), apart=True, base="")
+            yield self.large("rows apart beyond 2^31 elements", tuple(far), apart=True, base=name)
+
+
+def _small_call(probed_call: ProbedCall, key: str, *, on_gpu: bool, as_wide: bool) -> _SmallCall | str:
+    """The call whose rows large ones are made of; or why there is none."""
+    most, most_of_rows = MOST[on_gpu]
     sizes = [size for size in ROWS if size <= FEW_ROWS or not probed_call.interpreted]
-    batch, why = batch_of(probed_call, f"{key}/{NAME}", sizes, most, most_of_rows=of_rows, as_wide=as_wide)
+    batch, why = batch_of(
+        probed_call, f"{key}/{NAME}", sizes, most, most_of_rows=most_of_rows, as_wide=as_wide
+    )
     if batch is None:
-        return None, None, why
+        return why
     small = batch.all_rows(NAME, axes=(0, -1))
     if small.mutated or small.expected.arrangement is not None:
-        return None, None, "the op changes its arguments, or several answers are right as a whole"
-    if any(0 < meta.stride[0] < _row_extent(meta) for meta in _batched(batch, small)):
-        return None, None, "the rows of an argument do not lie one after the other"
+        return "the op changes its arguments, or several answers are right as a whole"
+    metas = [small.layout.metas[index] for index in batch.batched]
+    if any(0 < meta.stride[0] < _row_extent(meta) for meta in metas):
+        return "the rows of an argument do not lie one after the other"
     twice = (*range(batch.size), *range(batch.size))
     if held_rows(small, "twice", batch.part(twice), twice, batch.device) is None:
-        return (
-            None,
-            None,
-            "torch's own rows depend on each other, or no output has a row for each of the inputs",
-        )
-    return batch, small, ""
-
-
-def _batched(batch: Batch, small: InputSet) -> list[TensorMeta]:
-    return [small.layout.metas[index] for index in batch.batched]
-
-
-def _widest(batch: Batch, small: InputSet) -> int:
-    """Elements of the widest row."""
-    tensors = (*_batched(batch, small), *small.outputs)
-    return max(max(meta.stride[0], meta.numel // batch.size) for meta in tensors if meta.shape)
-
-
-def _more_rows(batch: Batch, small: InputSet) -> Iterator[InputSet]:
-    """The small call, and the one with more rows than a grid's y has blocks."""
-    rows = batch.size * -(-(GRID_ROWS + 2) // batch.size)
-    yield small
-    yield _large(batch, small, f"{rows:,} rows, beyond {GRID_ROWS:,}", (rows,), base=small.expected.name)
-
-
-def _more_elements(batch: Batch, small: InputSet, *, on_gpu: bool) -> Iterator[InputSet]:
-    """The small call, and the one with more than 2^31 elements."""
-    limits = (1 << 32, 1 << 31) if on_gpu else (1 << 31,)
-    copies = [limit // _widest(batch, small) // batch.size + 2 for limit in limits]
-    yield small
-    rows = tuple(batch.size * count for count in copies)
-    yield _large(batch, small, "more than 2^31 elements", rows, base=small.expected.name)
-
-
-def _apart(batch: Batch, small: InputSet, *, on_gpu: bool) -> Iterator[InputSet]:
-    """The call whose rows lie a little apart, and the one in which they lie far apart."""
-    metas = _batched(batch, small)
-    if all(len(meta.shape) < 2 for meta in metas):
-        return
-    near = 64 * (max(map(_row_extent, metas)) // 64 + 2)
-    far = [
-        PAGE_ELEMENTS * (limit // (batch.size - 1) // PAGE_ELEMENTS + 2)
-        for limit in ((1 << 32, 1 << 31) if on_gpu else (1 << 32,))
-    ]
-    if far[-1] > near:
-        name = f"rows {near} elements apart"
-        yield _large(batch, small, name, (near,), apart=True)
-        yield _large(batch, small, "rows apart beyond 2^31 elements", tuple(far), apart=True, base=name)
-
-
-def _large(
-    batch: Batch, small: InputSet, name: str, sizes: tuple[int, ...], *, apart: bool = False, base: str = ""
-) -> InputSet:
-    assert small.rows is not None
-    rows = replace(small.rows, base=base)
-    large = LargeTrial(
-        batched=tuple(batch.batched), axis=rows.axis, rows=batch.size, apart=apart, sizes=sizes
-    )
-    return replace(small, expected=replace(small.expected, name=name), rows=rows, large=large)
+        return "torch's own rows depend on each other, or no output has a row for each of the inputs"
+    return _SmallCall(batch, small)
 
 
 def _row_extent(meta: TensorMeta) -> int:
@@ -205,9 +209,8 @@ def _crashed(error: RaisedError) -> bool:
 
 def _first_wrong(answer: LargeAnswer) -> str:
     """The first row that is about as wrong as the worst, and the limit that lies before it."""
-    check, rows = answer.failed, answer.inputs.rows
-    assert check is not None
-    assert rows is not None
+    check, rows, large = answer.failed, answer.inputs.rows, answer.inputs.large
+    assert check and rows and large  # noqa: PT018 - a large answer is wrong
     number = check.worst.output if check.worst else -1
     expected = next((each for each in answer.inputs.expected.outputs if each.index == number), None)
     if check.worst is None or expected is None or answer.places is None:
@@ -220,42 +223,17 @@ def _first_wrong(answer: LargeAnswer) -> str:
     wrong = (gaps >= gaps[index[rows.axis]] / 2).nonzero().flatten().tolist()
     row = min(places[each] for each in wrong)
     index[rows.axis] = places[index[rows.axis]]
-    limits = _limits_before(answer.inputs, size, row)
-    beyond = f", beyond {limits[-1]}" if limits else ""
-    if not limits and (limits := _limits_before(answer.inputs, size, size - 1)):
-        beyond = f" in a call beyond {limits[-1]}"
+    before = [(GRID_ROWS, "elements", f"{GRID_ROWS:,} rows")] * (not large.apart)
+    before += [
+        (limit // (unit * (size if large.apart else 1)), words, f"2^{limit.bit_length() - 1} {words}")
+        for limit in LIMITS
+        for words, unit in large.units.items()
+    ]
+    crossed = [limit for limit in before if limit[0] <= row]
+    beyond = f", beyond {max(crossed)[2]}" if crossed else ""
+    if not crossed and (of_call := [limit for limit in before if limit[0] < size * (not large.apart)]):
+        beyond = f" in a call beyond {max(of_call)[2]}"
     return (
         f"output {number} is wrong from row {row:,} on{beyond}: "
         f"{check.worst.got} instead of {check.worst.expected} at {tuple(index)}"
     )
-
-
-def _limits_before(inputs: InputSet, size: int, row: int) -> list[str]:
-    """The limits that the end of a row is beyond, the nearest last."""
-    large = inputs.large
-    assert large is not None
-    names = {
-        int(argument.value.value or 0): argument.name
-        for argument in inputs.call.arguments
-        if argument.value.kind == "tensor"
-    }
-    tensors = [
-        (names.get(index, f"tensor {index}"), inputs.layout.metas[index], large.apart)
-        for index in large.batched
-    ]
-    tensors += [(f"output {index}", meta, False) for index, meta in enumerate(inputs.outputs)]
-    crossed = [] if large.apart or row < GRID_ROWS else [(GRID_ROWS, "elements", f"{GRID_ROWS:,} rows")]
-    for name, meta, apart in tensors:
-        step = size if apart and len(meta.shape) > 1 else max((*meta.stride[:1], meta.numel // large.rows, 1))
-        for words, (limit, unit) in _LIMITS.items():
-            first = limit // (step * (ITEMSIZE[meta.dtype] if unit == "bytes" else 1))
-            if first <= row:
-                crossed.append((first, unit, f"{words} of {name}"))
-    return [words for _, _, words in sorted(crossed)]
-
-
-def places(tensors: Sequence[Tensor], count: int) -> Tensor | None:
-    """Where rows were, as a worker tells it behind so many outputs; None if it does not."""
-    if len(tensors) != count + 1 or tensors[-1].dtype != torch.int64 or tensors[-1].ndim != 1:
-        return None
-    return tensors[-1]
