@@ -79,23 +79,31 @@ class _SmallCall:
     """Its set."""
 
     @property
-    def metas(self) -> dict[str, TensorMeta]:
-        """How the tensors lie that have the rows, outputs last, by names for messages."""
-        arguments = [
-            (argument.name, int(argument.value.value or 0))
+    def steps(self) -> dict[str, tuple[int, int]]:
+        """Elements from one row to the next, and bytes of one, of the tensors that have rows, by their names."""
+        names = {
+            argument.value.value: argument.name
             for argument in self.inputs.call.arguments
             if argument.value.kind == "tensor"
-        ]
-        names = {index: name for name, index in arguments}
-        metas = self.inputs.layout.metas
-        return {names.get(index, f"tensor {index}"): metas[index] for index in self.batch.batched} | {
-            f"output {index}": meta for index, meta in enumerate(self.inputs.outputs) if meta.shape
         }
+        metas = self.inputs.layout.metas
+        steps = {
+            names.get(index, f"tensor {index}"): (
+                max(1, metas[index].stride[0]),
+                ITEMSIZE[metas[index].dtype],
+            )
+            for index in self.batch.batched
+        }
+        outputs = {
+            f"output {index}": (max(1, meta.numel // self.batch.size), ITEMSIZE[meta.dtype])
+            for index, meta in enumerate(self.inputs.outputs)
+        }
+        return steps | outputs
 
     @property
     def row_elements(self) -> int:
         """Elements of the widest row."""
-        return max(max(meta.stride[0], meta.numel // self.batch.size) for meta in self.metas.values())
+        return max(step for step, _ in self.steps.values())
 
     def large(
         self, name: str, sizes: tuple[int, ...], *, apart: bool = False, base: str | None = None
@@ -104,10 +112,10 @@ class _SmallCall:
         assert self.inputs.rows is not None
         rows = replace(self.inputs.rows, base=self.inputs.expected.name if base is None else base)
         units: dict[str, int] = {}
-        for tensor, meta in self.metas.items():
-            step = 1 if apart else max(meta.stride[0], meta.numel // self.batch.size, 1)
+        for tensor, (step, itemsize) in self.steps.items():
             if not (apart and tensor.startswith("output ")):
-                units |= {f"elements of {tensor}": step, f"bytes of {tensor}": step * ITEMSIZE[meta.dtype]}
+                elements = 1 if apart else step
+                units |= {f"elements of {tensor}": elements, f"bytes of {tensor}": elements * itemsize}
         trial = LargeTrial(
             batched=tuple(self.batch.batched),
             axis=rows.axis,

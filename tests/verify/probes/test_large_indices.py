@@ -74,6 +74,20 @@ def test_ops_without_independent_rows_are_left_out(
     assert why in preparation.not_run[NAME]
 
 
+def test_rows_along_the_last_dimension_count_as_they_are(tmp_path: Path) -> None:
+    """A transposition of the rows is as large as they are, whatever lies between two elements of one."""
+    made = prepared(
+        tmp_path,
+        lambda: torch.transpose_copy(normal(1200, 300), 0, 1),
+        "torch.transpose_copy",
+        "sizes",
+    )
+    (many,) = (one.large for one in made.sets if one.large and one.expected.name == "more than 2^31 elements")
+    assert many.axis == -1
+    assert many.units["elements of output 0"] == many.units["elements of input"] == 300
+    assert 2**31 < 300 * many.sizes[0] < 2**31 + 2**20
+
+
 def test_a_kernel_that_must_not_see_other_sizes_gets_strides_alone(tmp_path: Path) -> None:
     """It is excused from `sizes`."""
     preparation = prepared(tmp_path, lambda: functional.relu(normal(5, 64)), "torch.nn.functional.relu")
