@@ -272,7 +272,9 @@ def _apart(tensor: Tensor, step: int) -> Tensor:
     if tensor.is_cuda or nbytes <= MAPPED_BYTES:
         memory = torch.empty(rows * step, dtype=tensor.dtype, device=tensor.device)
     else:
-        held = -(-row * tensor.element_size() // mmap.PAGESIZE) * mmap.PAGESIZE
+        held = (
+            row * tensor.element_size() // mmap.PAGESIZE + 2
+        ) * mmap.PAGESIZE  # vectors may reach over a row
         fd, stride = _file(rows * held), step * tensor.element_size()
         memory = _range(nbytes, tensor.dtype, [(fd, number * held) for number in range(rows)], stride, held)
     spread = memory.as_strided(tensor.shape, (step, *tensor.stride()[1:]))
@@ -302,6 +304,7 @@ def _range(
     begin = _map(-1, 0, nbytes + 2 * _GUARD_BYTES, 0) + _GUARD_BYTES
     for number, (fd, offset) in enumerate(pages):
         _map(fd, offset, held or stride, begin + number * stride)
+    _map(pages[0][0], 0, mmap.PAGESIZE, begin + nbytes)  # and over the end
     return _view(begin, nbytes, dtype)
 
 

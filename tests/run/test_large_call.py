@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -116,15 +117,29 @@ def test_rows_apart_are_the_same_rows_and_between_them_nothing_can_be_read() -> 
     spread = large_call._apart(x, 1 << 27)
     assert spread.stride() == (1 << 27, 1)
     for offset in (-(1 << 31), COLUMNS * 8, (1 << 32) + 17):
-        child = os.fork()
-        if not child:
-            signal.signal(signal.SIGSEGV, signal.SIG_DFL)
-            torch.frombuffer(
-                (large_call.ctypes.c_uint8 * 2).from_address(spread.data_ptr() + 2 * offset),
-                dtype=torch.bfloat16,
-            ).item()
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGSEGV
+        assert ends_by_reading(spread.data_ptr() + 2 * offset)
+    assert not ends_by_reading(spread.data_ptr() + 2 * COLUMNS)
+
+
+def test_repeated_rows_take_a_few_pages_and_end_in_nothing() -> None:
+    """A vector may reach over the last row; what is 2^31 or 2^32 elements before or behind is not there."""
+    x = drawn()
+    repeated = large_call._repeated(x, ROW_COUNT * 2_000)
+    assert repeated.nbytes > large_call.MAPPED_BYTES
+    assert repeated[ROW_COUNT * 1_999 :].tolist() == x.tolist()
+    assert not ends_by_reading(repeated.data_ptr() + repeated.nbytes + 64)
+    for elements in (-(1 << 31), (1 << 31), (1 << 32) - 1 - repeated.numel()):
+        assert ends_by_reading(repeated.data_ptr() + 4 * elements)
+
+
+def ends_by_reading(address: int) -> bool:
+    """Whether a process that reads there dies."""
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+        ctypes.string_at(address, 2)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGSEGV
 
 
 def test_a_copy_near_a_limit_is_not_hidden_by_the_others() -> None:
