@@ -49,24 +49,28 @@ def int8_product(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> Tens
     return torch._int_mm(a, b).float() * scale_a * scale_b
 
 
-def run_calls() -> None:
+def run_calls(device: str = "cpu") -> None:
     """One call of each op."""
     draw = torch.Generator().manual_seed(12)
 
     def e4m3(*shape: int) -> Tensor:
-        return (60 * torch.randn(*shape, generator=draw)).clamp(-448, 448).to(E4M3)
+        return (60 * torch.randn(*shape, generator=draw)).clamp(-448, 448).to(E4M3).to(device)
 
     def scale(*shape: int) -> Tensor:
-        return 0.002 + 0.01 * torch.rand(*shape, generator=draw)
+        return (0.002 + 0.01 * torch.rand(*shape, generator=draw)).to(device)
 
     def int8(*shape: int) -> Tensor:
-        return torch.randint(-128, 128, shape, generator=draw, dtype=torch.int8)
+        return torch.randint(-128, 128, shape, generator=draw, dtype=torch.int8).to(device)
 
     m, k, n = 24, 96, 32
-    tensor_scaled(e4m3(m, k), e4m3(n, k).t(), torch.tensor(0.011), torch.tensor(0.0035))
-    bias = torch.randn(n, generator=draw).to(torch.bfloat16)
+    tensor_scaled(
+        e4m3(m, k), e4m3(n, k).t(), torch.tensor(0.011, device=device), torch.tensor(0.0035, device=device)
+    )
+    bias = torch.randn(n, generator=draw).to(device, torch.bfloat16)
     row_scaled(e4m3(m, k), e4m3(n, k).t(), scale(m, 1), scale(1, n), bias)
-    scaled_to_e4m3(e4m3(m, k), e4m3(n, k).t(), torch.tensor(0.011), torch.tensor(0.035))
+    scaled_to_e4m3(
+        e4m3(m, k), e4m3(n, k).t(), torch.tensor(0.011, device=device), torch.tensor(0.035, device=device)
+    )
     block_scaled(e4m3(m, k), e4m3(k, n * 2), scale(m, k // BLOCK), scale(k // BLOCK, n * 2 // BLOCK))
-    int8_weights(torch.randn(m, k, generator=draw).to(torch.bfloat16), int8(n, k), scale(n))
+    int8_weights(torch.randn(m, k, generator=draw).to(device, torch.bfloat16), int8(n, k), scale(n))
     int8_product(int8(m, k), int8(k, n), scale(m, 1), scale(1, n))
