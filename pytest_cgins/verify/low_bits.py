@@ -153,6 +153,7 @@ def draw(
         if semantics.names.get(index) not in coupled and (limits := code_range(semantics, index, tensor))
     }
     exponents = [index for index in ranges if has_nan_code(semantics, index, recorded[index])]
+    payloads = [index for index in ranges if index not in exponents and recorded[index].ndim == 2]
     # One payload and its exponents are multiplied and nothing else: the least of all can be seen.
     least = (0, 1) if len(exponents) == 1 and len(recorded) == _DEQUANTIZED else _SMALL
     for index, (low, high) in ranges.items():
@@ -162,7 +163,12 @@ def draw(
         lots = uniform_integers(seed_of(key, "codes", index), tensor.numel(), *limits)
         codes = torch.from_numpy(lots).reshape(tensor.shape)
         if edge and index not in exponents:
-            codes = _at_edges(codes, low, high, tensor.dtype)
+            # Columns of a second factor meet the rows of the first.
+            is_turned = (
+                index in payloads[1:] and len(tensor) == recorded[payloads[0]].shape[1] != tensor.shape[1]
+            )
+            rows = _at_edges(codes.t() if is_turned else codes, low, high, tensor.dtype)
+            codes = rows.t() if is_turned else rows
         _write_codes(tensor, codes)
     payload = any(index in ranges or _is_float8(tensor) for index, tensor in enumerate(recorded))
     for index, tensor in enumerate(recorded):

@@ -68,6 +68,15 @@ def test_some_rows_are_at_the_edges_of_their_codes() -> None:
     assert {int(row[0]) for row in edge["zero"] if len(row.unique()) == 1} == {5, 8, 10}
 
 
+def test_the_greatest_sums_of_a_product_are_among_its_edges() -> None:
+    """Rows of one factor meet columns of the other."""
+    a, b = (integers(-128, 127, *shape, dtype=torch.int8) for shape in ((24, 96), (96, 32)))
+    edge = drawn({"a": a, "b": b}, edge=True)
+    sums = edge["a"].long() @ edge["b"].long()
+    assert int(sums.max()) == 96 * 128 * 128
+    assert int(sums.min()) == -96 * 128 * 127
+
+
 def test_words_of_eight_numbers_are_codes_and_large_indices_are_not() -> None:
     """Both signs, far from zero: no index is like that."""
     words = integers(-(2**31), 2**31 - 1, 16, 32, dtype=torch.int32)
