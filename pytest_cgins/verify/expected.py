@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.bitwise import countable, readable
+from pytest_cgins.core.bitwise import countable, movable, readable
 from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Gold, Origin, Statistics, Trace
@@ -145,7 +145,9 @@ class ExpectedOutput:
         if self.gold is None:
             return whole
         positions = self.gold.positions
-        return self.gold.values if positions is None else whole.index_copy(0, positions, self.gold.values)
+        if positions is None:
+            return self.gold.values
+        return movable(whole).index_copy(0, positions, movable(self.gold.values)).view(whole.dtype)
 
     @property
     def nbytes(self) -> int:
