@@ -103,6 +103,13 @@ def check_recordable(tensor: torch.Tensor) -> None:
             f"a {type(tensor).__name__} changes what torch's functions do, and a replay has plain tensors",
             remedy="pass tensor.as_subclass(torch.Tensor), or leave the op out through ops=[…]",
         )
+    if tensor.is_nested and tensor.layout == torch.jagged:
+        raise RecordError(
+            "a nested tensor has no storage to record",
+            remedy="mark a function of its parts, x.values() and x.offsets(), that puts them together by "
+            "torch.nested.nested_tensor_from_jagged and returns values(), and declare "
+            'semantics: {coupled: {offsets: {offsets: "values[0]"}}}',
+        )
     if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.is_nested:
         raise RecordError(
             f"a tensor with layout {tensor.layout} on device {tensor.device} has no strided storage to record",

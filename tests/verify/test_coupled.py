@@ -15,7 +15,7 @@ from torch import Tensor
 
 import pytest_cgins
 from pytest_cgins.config import declared
-from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError, RecordError
 from pytest_cgins.core.trace import Argument, OpCall, Value
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.verify import coupled, inputs
@@ -366,3 +366,36 @@ def test_an_edge_that_tells_nothing_is_named(tmp_path: Path, project: Callable[[
         "cu of lengths 0, 0, 0, 24, 0, 0: zeros would pass as the right answer, so these inputs prove nothing"
         in notes
     )
+
+
+NESTED = """
+import torch, pytest_cgins
+
+@pytest_cgins.mark
+def shares_of_rows(values, offsets):
+    rows = torch.nested.nested_tensor_from_jagged(values, offsets)
+    return (rows / torch.sum(rows.abs(), 1, keepdim=True)).values()
+"""
+
+
+def test_parts_of_a_nested_tensor_are_drawn_anew(
+    tmp_path: Path, project: Callable[[str], ModuleType]
+) -> None:
+    """A call with a nested tensor is refused with what to mark and to declare, and that is enough."""
+    rows = torch.nested.nested_tensor([torch.randn(4, 3) for _ in range(6)], layout=torch.jagged)
+    refusal = r"(?s)nested tensor has no storage.* and\n?.*semantics: {coupled: {offsets: {offsets: \"values\[0\]\"}}}"
+    with (
+        pytest.raises(RecordError, match=refusal),
+        pytest_cgins.record(tmp_path / "no", ops=["torch.nn.functional.relu"]),
+    ):
+        torch.nn.functional.relu(rows)
+    module = project(NESTED)
+    op = f"{module.__name__}.shares_of_rows"
+    with pytest_cgins.record(tmp_path / "pack", ops=[op]):
+        module.shares_of_rows(rows.values(), rows.offsets())
+    reader = open_pack(tmp_path / "pack")
+    (trace,) = reader.pack.traces
+    options = PrepareOptions(declared=declared({"coupled": {"offsets": {"offsets": "values[0]"}}}))
+    sets = prepare(trace, reader, "cpu", 7, options).core
+    # As recorded, fresh, with edge rows, and at three edges of the offsets.
+    assert len({tuple(each.tensors()[1].tolist()) for each in sets}) == len(sets) == 6
