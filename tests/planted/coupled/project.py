@@ -20,6 +20,8 @@ KERNELS = Path(__file__).parent / "kernels"
 sys.path.append(str(KERNELS))
 WHY = {"op_callback": {"off": "it is plain torch"}}
 SPREADS = {"special_values": {"off": "it sums over all tokens, so NaN in one of them reaches others"}}
+SLOW = {"sizes": {"off": "it is a loop in Python, and thousands of rows take seconds"}}
+LOOPS = {"paged_attention_online"}
 SUMS_ALL = {
     "expert_means_sorts", "expert_sums_as_product", "varlen_mean_as_product", "varlen_mean_of_running_sums",
 }  # fmt: skip
@@ -74,10 +76,10 @@ OPS = {
         },
     ),
     "packed_softmax": Op(op="cache_ops.packed_softmax", coupled={"cu_seqlens": {"offsets": "x[0]"}}),
-    "fib_decode": Op(op="fib_decode.run"),
-    "fib_prefill": Op(op="fib_prefill_causal.run"),
-    "fib_routed": Op(op="fib_routed.run"),
-    "grouped_any": Op(op="torch.ops.aten._grouped_mm.default"),
+    "fib_decode": Op(op="fib_decode_ops.run"),
+    "fib_prefill": Op(op="fib_prefill_causal_ops.run"),
+    "fib_routed": Op(op="fib_routed_ops.run"),
+    "grouped_any": Op(op="torch._grouped_mm"),
     "to_jagged": Op(op="torch.ops.aten._padded_dense_to_jagged_forward.default"),
 }
 """By the word that the names of its kernels begin with."""
@@ -114,31 +116,31 @@ def run_calls() -> None:
 
 def run_cache_calls() -> None:
     """The same of ops with caches, of references in the form of trace sets, and of torch's groups and jagged rows."""
-    for name in ("cache_ops", "fib_decode", "fib_prefill_causal", "fib_routed"):
+    for name in ("cache_ops", "fib_decode_ops", "fib_prefill_causal_ops", "fib_routed_ops"):
         import_module(name).run_calls()
     generator = torch.Generator().manual_seed(12)
     offsets = torch.arange(8, 33, 8, dtype=torch.int32)
     for shapes in (((4, 8, 16), (16, 32)), ((8, 32), (32, 16))):
         first, second = (torch.randn(shape, generator=generator).bfloat16() for shape in shapes)
-        torch.ops.aten._grouped_mm.default(first, second, offs=offsets)
+        torch._grouped_mm(first, second, offs=offsets)
     dense = torch.randn(4, 7, 3, generator=generator)
     torch.ops.aten._padded_dense_to_jagged_forward.default(dense, [torch.arange(0, 17, 4)], 16)
 
 
-MODULES = {
-    "planted": run_calls,
-    "honest": run_calls,
-    "cache_planted": run_cache_calls,
-    "cache_honest": run_cache_calls,
-}
-"""Modules of kernels, and the calls that these are gated on."""
+MODULES = {"planted": ("planted", "cache_planted"), "honest": ("honest", "cache_honest")}
+"""Modules of kernels by what these are."""
 
 
-def kernels_of(module: str) -> list[str]:
-    """Names of the kernels of a module, in its order; the honest ones in C++ come last."""
-    functions = inspect.getmembers(import_module(module), inspect.isfunction)
-    names = [name for name, function in functions if function.__module__ == module and name[0] != "_"]
-    return names + [f"{file.stem}_cpp" for file in sorted(KERNELS.glob("*.cpp"))] * (module == "honest")
+def kernels_of(kind: str) -> dict[str, str]:
+    """Names of planted or of honest kernels, in the order of their modules, the honest ones in C++ last, and what has each."""
+    targets = {
+        name: f"{module}:{name}"
+        for module in MODULES[kind]
+        for name, function in inspect.getmembers(import_module(module), inspect.isfunction)
+        if function.__module__ == module and name[0] != "_"
+    }
+    sources = sorted(KERNELS.glob("*.cpp")) if kind == "honest" else []
+    return targets | {f"{file.stem}_cpp": file.name for file in sources}
 
 
 def op_of(kernel: str) -> Op:
@@ -146,28 +148,27 @@ def op_of(kernel: str) -> Op:
     return next(OPS[name] for name in sorted(OPS, key=len, reverse=True) if kernel.startswith(f"{name}_"))
 
 
-def make(folder: Path, module: str) -> Path:
-    """Write a project with the kernels of a module; its cgins.yaml."""
+def make(folder: Path, kind: str) -> Path:
+    """Write a project with planted or with honest kernels; its cgins.yaml."""
     shutil.copytree(KERNELS, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    ops = {op_of(name).op for name in kernels_of(module)}
-    with pytest_cgins.record(folder / "traces", ops=sorted(ops)):
-        MODULES[module]()
+    kernels = kernels_of(kind)
+    with pytest_cgins.record(folder / "traces", ops=sorted({op_of(name).op for name in kernels})):
+        run_calls()
+        run_cache_calls()
     file = folder / "cgins.yaml"
-    entries = {name: _entry(name, module) for name in kernels_of(module)}
+    entries = {name: _entry(name, source) for name, source in kernels.items()}
     document = {"version": 1, "traces": ["traces"], "kernels": entries}
     file.write_text(yaml.safe_dump(document, sort_keys=False))
     return file
 
 
-def _entry(name: str, module: str) -> dict[str, Any]:
-    op = op_of(name)
-    source = name.removesuffix("_cpp")
-    implementation = {"name": "it", "device": "cpu"} | (
-        {"source": f"{source}.cpp"} if source != name else {"target": f"{module}:{name}"}
-    )
+def _entry(name: str, source: str) -> dict[str, Any]:
+    op, is_python = op_of(name), ":" in source
     return {
         "op": op.op,
         **({"semantics": {"coupled": op.coupled}} if op.coupled else {}),
-        "probes": (WHY if source == name else {}) | (SPREADS if name in SUMS_ALL else {}),
-        "implementations": [implementation],
+        "probes": (WHY if is_python else {})
+        | (SPREADS if name in SUMS_ALL else {})
+        | (SLOW if name in LOOPS else {}),
+        "implementations": [{"name": "it", "device": "cpu", "target" if is_python else "source": source}],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,21 +13,24 @@ from pytest_cgins.gate.evaluate import Evaluator
 from tests.planted.coupled import project
 
 
-@pytest.fixture(scope="module", params=list(project.MODULES))
-def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
-    """The kernels of a module, in a project of their own."""
-    file = project.make(tmp_path_factory.mktemp(request.param), request.param)
+def _gate(folder: Path, kind: str) -> Iterator[Evaluator]:
     # Bugs must be seen on the inputs that decide, whatever probes are on.
-    probes = "off" if "planted" in request.param else "full"
-    evaluator = Evaluator(config.load(file), seed=20, timing=False, probes=probes)
+    probes = "off" if kind == "planted" else "full"
+    evaluator = Evaluator(config.load(project.make(folder, kind)), seed=20, timing=False, probes=probes)
     yield evaluator
     evaluator.close()
 
 
-def _kernels(kind: str) -> list[tuple[str, str]]:
-    return [
-        (module, name) for module in project.MODULES if kind in module for name in project.kernels_of(module)
-    ]
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
+    """The planted bugs, in a project of their own."""
+    yield from _gate(tmp_path_factory.mktemp("planted"), "planted")
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
+    """The honest kernels, in a project of their own."""
+    yield from _gate(tmp_path_factory.mktemp("honest"), "honest")
 
 
 def _statuses(evaluator: Evaluator, kernel: str) -> dict[str, Status]:
@@ -39,17 +43,17 @@ def _statuses(evaluator: Evaluator, kernel: str) -> dict[str, Status]:
     return found
 
 
-@pytest.mark.parametrize(("gate", "kernel"), _kernels("planted"), indirect=["gate"])
-def test_a_planted_bug_is_caught(gate: Evaluator, kernel: str) -> None:
+@pytest.mark.parametrize("kernel", project.kernels_of("planted"))
+def test_a_planted_bug_is_caught(planted: Evaluator, kernel: str) -> None:
     """Right on what was recorded is not right."""
-    statuses = _statuses(gate, kernel)
+    statuses = _statuses(planted, kernel)
     caught = [status.outcome == "fail" for status in statuses.values()]
     assert any(caught) if kernel in project.WRONG_OF_SOME else all(caught), statuses
     assert "recorded inputs" not in str(statuses)
 
 
-@pytest.mark.parametrize(("gate", "kernel"), _kernels("honest"), indirect=["gate"])
-def test_an_honest_kernel_passes(gate: Evaluator, kernel: str) -> None:
+@pytest.mark.parametrize("kernel", project.kernels_of("honest"))
+def test_an_honest_kernel_passes(honest: Evaluator, kernel: str) -> None:
     """Nothing that the op takes is held against it."""
-    statuses = _statuses(gate, kernel)
+    statuses = _statuses(honest, kernel)
     assert set(statuses.values()) == {Status.PASSED}, statuses

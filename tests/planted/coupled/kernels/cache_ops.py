@@ -16,7 +16,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """
     if len(q) > len(k):
         raise ValueError(f"{len(q)} queries and {len(k)} keys")
-    seen = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q))
+    seen = torch.ones(len(q), len(k), dtype=torch.bool, device=q.device).tril(len(k) - len(q))
     scores = torch.einsum("qhd,khd->hqk", q, k) / q.shape[-1] ** 0.5
     return torch.einsum("hqk,khd->qhd", scores.masked_fill(~seen, -torch.inf).softmax(-1), v)
 
