@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Routing, Sorted, Unique, written
+from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Routing, Size, Sorted, Unique, written
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify.couplings import Integers, couplings_of, lengths_of, tensors_of
 from pytest_cgins.verify.semantics import Semantics
+
+
+def _nothing() -> Integers:
+    return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +37,18 @@ class Bound:
     """The size that it is about; 0 for none."""
     page: int
     """The last factor of a size that is a product, else 0."""
-    totals: Integers
+    companions: Mapping[str, tuple[int, Tensor]]
+    """Gates and counts of a routing: their index among the tensors, and what was recorded."""
+    totals: Integers = field(default_factory=_nothing)
     """What the lengths of each row of offsets, or of lengths that add up, add up to."""
-    least: Integers
+    least: Integers = field(default_factory=_nothing)
     """The shortest that each length can be."""
-    most: Integers
+    most: Integers = field(default_factory=_nothing)
     """The longest that each length can be."""
     within: str = ""
     """The argument whose lengths none of these exceeds; "" for none."""
     step: int = 1
     """How many of these a length of that argument stands for: a page's size."""
-    companions: Mapping[str, tuple[int, Tensor]]
-    """Gates and counts of a routing: their index among the tensors, and what was recorded."""
 
     @property
     def name(self) -> str:
@@ -95,18 +100,10 @@ def _bind(coupling: Coupling, call: OpCall, recorded: Sequence[Tensor], *, legal
             )
         if not tensor.numel():
             continue
-        factors = [_factor(name, dim, coupling, call, recorded) for name, dim in coupling.size]
-        nothing = np.zeros(0, dtype=np.int64)
+        size = _product(coupling.size, coupling, call, recorded) if coupling.size else 0
+        page = _product(coupling.size[-1:], coupling, call, recorded) if len(coupling.size) > 1 else 0
         bound = Bound(
-            coupling=coupling,
-            index=index,
-            recorded=tensor,
-            size=int(np.prod(factors)) if factors else 0,
-            page=factors[-1] if len(factors) > 1 else 0,
-            totals=nothing,
-            least=nothing,
-            most=nothing,
-            companions=companions,
+            coupling=coupling, index=index, recorded=tensor, size=size, page=page, companions=companions
         )
         bounds.append(_with_limits(bound, call, recorded, legal=legal))
     return bounds
@@ -120,14 +117,13 @@ def _with_limits(bound: Bound, call: OpCall, recorded: Sequence[Tensor], *, lega
     own, whole = lengths_in(bound, bound.rows), adds_up(coupling)
     most = np.full(own.shape[1] if whole else own.size, bound.size)
     if isinstance(coupling, Offsets) and coupling.most:
-        factors = [_factor(name, dim, coupling, call, recorded) for name, dim in coupling.most]
-        most = np.minimum(most, int(np.prod(factors)))
+        most = np.minimum(most, _product(coupling.most, coupling, call, recorded))
     table = tensors_of(call, recorded).get(coupling.size[0][0])
     if not whole and table is not None and table.ndim > 1 and not table.is_floating_point():
         # A row has no pages behind the first that is none.
         pages = (table.reshape(-1, table.shape[-1]) >= 0).to(torch.int64).cumprod(1).sum(1).numpy()
         most = pages * (bound.size // table.shape[-1]) if len(pages) == len(most) else most
-    totals = own.sum(1) if whole else np.zeros(0, dtype=np.int64)
+    totals = own.sum(1) if whole else _nothing()
     # What is behind the last segment is padding, and stays that.
     totals = totals if legal else np.full_like(totals, bound.size)
     return replace(bound, totals=totals, most=most, least=np.full_like(most, coupling.least))
@@ -157,9 +153,9 @@ def bounds_of(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor], *,
         return 0 if other is None else 1 + depth(other, (*before, bound.name))
 
     ordered = sorted(bounds.values(), key=depth)
-    for place, bound in enumerate(ordered):
+    for number, bound in enumerate(ordered):
         if _within(bound.coupling):
-            ordered[place] = named[bound.name] = _limited(
+            ordered[number] = named[bound.name] = _limited(
                 bound, named, semantics, call, recorded, legal=legal
             )
     whole = [bound for bound in ordered if adds_up(bound.coupling)]
@@ -187,7 +183,7 @@ def _limited(
     other, tensor = named.get(name), tensors_of(call, recorded).get(name)
     if tensor is None:
         return bound
-    step = int(np.prod([_factor(each, dim, coupling, call, recorded) for each, dim in coupling.within[1:]]))
+    step = _product(coupling.within[1:], coupling, call, recorded)
     numbers = tensor.reshape(1, -1).to(torch.int64).numpy()
     if other is not None:
         lengths = lengths_in(other, other.rows).reshape(-1)
@@ -266,6 +262,11 @@ def _is_refuted(bound: Bound, problem: str, call: OpCall, *, declared: bool) -> 
             remedy=f"correct what coupled says of it, or take it out: {bound.name} then stays as recorded",
         )
     return bool(problem)
+
+
+def _product(size: Size, coupling: Coupling, call: OpCall, recorded: Sequence[Tensor]) -> int:
+    """A size in one call."""
+    return math.prod(_factor(name, dim, coupling, call, recorded) for name, dim in size)
 
 
 def _factor(name: str, dim: int | None, coupling: Coupling, call: OpCall, recorded: Sequence[Tensor]) -> int:

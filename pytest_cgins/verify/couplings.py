@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Pages, Routing, Sorted, Unique
+from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Pages, Routing, Size, Sorted, Unique
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify.semantics import Semantics, integer_of, is_true, op_word
@@ -106,39 +106,24 @@ def _packed_attention(call: OpCall, given: Given) -> Iterator[Coupling]:
     query, key = list(given)[:2]
     ints = {argument.name for argument in call.arguments if argument.value.kind == "int"}
 
-    def named(*names: str) -> str:
-        return next((name for name in names if name in given or name in ints), "")
+    def named(*names: str) -> Size:
+        return next((((name, None),) for name in names if name in given or name in ints), ())
 
-    of_queries = named("cum_seq_q", "cu_seqlens_q", "cu_seq_q")
-    of_keys, used = named("cum_seq_k", "cu_seqlens_k", "cu_seq_k"), named("seqused_k", "seqlen_k")
+    queries, keys = (named(f"cum_seq_{side}", f"cu_seqlens_{side}", f"cu_seq_{side}") for side in "qk")
+    used, table = named("seqused_k", "seqlen_k"), named("block_table")
     causal = _is_causal(call)
-    table = "block_table" if "block_table" in given else ""
-    if of_queries:
-        most, within = named("max_q", "max_seqlen_q"), used or of_keys
-        yield Offsets(
-            argument=of_queries,
-            size=((query, given[query].ndim - 3),),
-            most=((most, None),) if most else (),
-            within=((within, None),) if within and causal else (),
-        )
-    if of_keys and not table:
-        most = named("max_k", "max_seqlen_k")
-        yield Offsets(
-            argument=of_keys,
-            size=((key, given[key].ndim - 3),),
-            most=((most, None),) if most else (),
-            least=0 if causal else 1,  # what is the mean of nothing?
-        )
+    size: Size = ((key, given[key].ndim - 3),)
+    least = 0 if causal else 1  # what is the mean of nothing?
+    if queries:
+        own, most = ((query, given[query].ndim - 3),), named("max_q", "max_seqlen_q")
+        yield Offsets(argument=queries[0][0], size=own, most=most, within=(used or keys) if causal else ())
+    if keys and not table:
+        yield Offsets(argument=keys[0][0], size=size, most=named("max_k", "max_seqlen_k"), least=least)
     if used:
-        size = ((table, 1), (key, 1)) if table else ((key, given[key].ndim - 3),)
-        yield Lengths(
-            argument=used,
-            size=size,
-            within=((of_keys, None),) if of_keys else (),
-            least=0 if causal else 1,
-        )
+        size = ((table[0][0], 1), (key, 1)) if table else size
+        yield Lengths(argument=used[0][0], size=size, within=keys, least=least)
     if table:
-        yield Pages(argument=table, size=((key, 0),))
+        yield Pages(argument=table[0][0], size=((key, 0),))
 
 
 def _is_causal(call: OpCall) -> bool:
@@ -166,19 +151,13 @@ def _of_flashinfer(call: OpCall, given: Given) -> Iterator[Coupling]:
     page = (paged, 2 if heads_first else 1)
     of_queries, of_keys = named("qo_indptr", "q_indptr"), named("kv_indptr")
     indices, last = named("kv_indices", "kv_page_indices"), named("last_page_len")
-    table, lengths = (
-        named("block_tables", "page_table", "block_table"),
-        named("seq_lens", "kv_lens", "seq_lens_kv"),
-    )
+    table, lengths = named("block_tables", "page_table", "block_table"), named("seq_lens", "kv_lens")
     keys = indices or next((name for name in ("k", "key") if name in given), "")
     if of_queries:
         step = (page,) if indices and paged else ()
         reachable = of_keys and (step or not indices) and _is_causal(call)
-        yield Offsets(
-            argument=of_queries,
-            size=((next(iter(given)), 0),),
-            within=((of_keys, None), *step) if reachable else (),
-        )
+        within = ((of_keys, None), *step) if reachable else ()
+        yield Offsets(argument=of_queries, size=((next(iter(given)), 0),), within=within)
     if of_keys and keys:
         yield Offsets(argument=of_keys, size=((keys, 0),))
     if last and paged:
