@@ -34,7 +34,7 @@ from pytest_cgins.verify.size_groups import stride_like
 
 SECONDS, SECONDS_OF_GPU = 2.0, 5.0
 """A call that would take longer is not made."""
-TOGETHER_BYTES = 16 << 20
+TOGETHER_BYTES = 4 << 20
 """Of copies that are compared at once, and of those by whose time that of the call is estimated."""
 MAPPED_BYTES = 64 << 20
 """On a CPU larger tensors are mapped."""
