@@ -210,21 +210,30 @@ def _segments(bound: Bound, lots: _Lots, edge: int | None) -> Integers:
         if not parts or not least.sum() <= units <= most.sum():
             limits = f"at least {_listed(bound.least)} and at most {_listed(bound.most)}"
             raise bound.fail(f"{parts} segments of {limits} do not add up to {total}")
-        spare = int(units - least.sum())
         if edge == 1:  # as long as may be, in the middle, and none before and behind
-            lengths = least.copy()
-            for place in np.roll(np.arange(parts), -(parts // 2)):
-                lengths[place] += min(most[place] - least[place], units - lengths.sum())
+            lengths = _filled(units, least, most, np.roll(np.arange(parts), -(parts // 2)))
+        elif edge == 2 and (bound.least > coupling.least).any():
+            # Keys: many for no query and for a single one, and for others as many as queries.
+            half = most.copy()
+            half[max(0, parts - 2)] = (least + (units - least.sum()) // 2)[max(0, parts - 2)]
+            half = np.minimum(half, most)
+            half = half if half.sum() >= units else most
+            lengths = _filled(units, least, half, np.roll(np.arange(parts), 2))
         else:
             wanted = {0: {0: 0, 1: 1}, 2: {parts - 1: 1, parts - 2: 0}}.get(-1 if edge is None else edge, {})
-            if edge == 2 and (bound.least > coupling.least).any():
-                # Keys: many for no query and for a single one, and for others as many as queries.
-                wanted = {parts - 2: spare // 2, **dict.fromkeys(range(parts - 2), 0)}
             lengths = _composed(lots, units, least, most, wanted)
         lengths = lengths * step
         lengths[-1] += rest
         rows.append(lengths)
     return np.stack(rows)
+
+
+def _filled(total: int, least: Integers, most: Integers, order: Integers) -> Integers:
+    """Lengths that add up to the total, as long as may be one after the other in this order."""
+    lengths: Integers = least.copy()
+    room = (most - least)[order]
+    lengths[order] += (total - least.sum() - (np.cumsum(room) - room)).clip(0, room)
+    return lengths
 
 
 def _composed(lots: _Lots, total: int, least: Integers, most: Integers, given: Mapping[int, int]) -> Integers:

@@ -157,7 +157,7 @@ def embedding_bag_loop(
 ) -> Tensor:
     """Options that it does not have it refuses."""
     if mode != "mean" or any(
-        other not in (None, False) for name, other in others.items() if name != "norm_type"
+        not (other is None or other is False) for name, other in others.items() if name != "norm_type"
     ):
         raise NotImplementedError(mode)
     ends = offsets.tolist() if include_last_offset else [*offsets.tolist(), len(input)]
