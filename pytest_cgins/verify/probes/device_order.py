@@ -36,7 +36,7 @@ LEAST_CAPABILITY = (9, 0)
 LEAST_HOLD_S, MOST_HOLD_S = 4e-3, 1.0
 """How long our kernel holds the inputs back: four calls more than the least."""
 RELAYED_NBYTES = 2**22
-TURNS = 8
+TURNS = 32
 """Calls in a row."""
 MOST_TURNS_NBYTES = 2**30
 """Inputs of calls in a row, all of which are there at once."""
