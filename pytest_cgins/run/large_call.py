@@ -26,6 +26,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE, extent
 from pytest_cgins.core.tensors import unpack
+from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import TensorMeta
 from pytest_cgins.packs.context import restore
 from pytest_cgins.verify.messages import LargeTrial, PackedInputs
@@ -300,7 +301,9 @@ def _range(
         LargeCallError: there would be more mappings than the system allows, or parts of pages.
     """
     if stride % mmap.PAGESIZE or len(pages) > MAPS:
-        raise LargeCallError(f"{len(pages):,} copies of {stride:,} bytes cannot be mapped")
+        raise LargeCallError(
+            f"{counted(len(pages), 'copy', 'copies', grouped=True)} of {counted(stride, 'byte', grouped=True)} cannot be mapped"
+        )
     begin = _map(-1, 0, nbytes + 2 * _GUARD_BYTES, 0) + _GUARD_BYTES
     for number, (fd, offset) in enumerate(pages):
         _map(fd, offset, held or stride, begin + number * stride)
@@ -320,7 +323,8 @@ def _map(fd: int, offset: int, nbytes: int, address: int) -> int:
     flags = mmap.MAP_SHARED | _POPULATE if fd >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
     mapped = _mmap(address or None, nbytes, protection, flags | (_FIXED if address else 0), fd, offset)
     if mapped in (None, ctypes.c_void_p(-1).value):
-        raise LargeCallError(f"{nbytes:,} bytes cannot be mapped: {os.strerror(ctypes.get_errno())}")
+        why = os.strerror(ctypes.get_errno())
+        raise LargeCallError(f"{counted(nbytes, 'byte', grouped=True)} cannot be mapped: {why}")
     return int(mapped)
 
 

@@ -153,7 +153,6 @@ def test_numbers_that_no_timer_tells_are_refused(key: str, lie: Any) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"arms": ["kernel"]},
         {"arms": ["torch"]},
         {"arms": 5},
         {"arms": [["kernel"], ["torch"]]},

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor
 
+from pytest_cgins.building.loading import launcher
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.tensors import pack
 from pytest_cgins.core.trace import OpCall, TensorMeta
@@ -21,6 +22,15 @@ from pytest_cgins.verify.messages import LargeTrial, PackedInputs
 from pytest_cgins.verify.probes.large_indices import ROWS
 
 ROW_COUNT, COLUMNS = 24, 512
+
+
+@pytest.fixture(autouse=True)
+def guards_of_other_tests() -> Iterator[None]:
+    """A large call's process goes on without guards; this one has further tests."""
+    before = launcher.GUARD_NBYTES
+    yield
+    launcher.GUARD_NBYTES = before
+    launcher._guard.cache_clear()
 
 
 @dataclass

@@ -20,6 +20,7 @@ from torch import Tensor
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE, extent
 from pytest_cgins.core.failure_kinds import cause_of
+from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import TensorMeta
 from pytest_cgins.core.verdict import Check, Reason
 from pytest_cgins.verify.input_sets import InputSet
@@ -57,7 +58,10 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
         many = wide if is_narrow else _small_call(probed_call, key, on_gpu=on_gpu, as_wide=False)
         if not isinstance(many, str):
             rows = many.batch.size * -(-(GRID_ROWS + 2) // many.batch.size)
-            made += [many.inputs, many.large(f"{rows:,} rows, beyond {GRID_ROWS:,}", (rows,))]
+            made += [
+                many.inputs,
+                many.large(f"{counted(rows, 'row', grouped=True)}, beyond {GRID_ROWS:,}", (rows,)),
+            ]
         if on_gpu or probed_call.reference_set.nbytes >= WORTH_BYTES:
             size = wide.batch.size
             limits = LIMITS[::-1] if on_gpu else LIMITS[:1]
@@ -133,7 +137,7 @@ class _SmallCall:
         limits = LIMITS[::-1] if on_gpu else LIMITS[1:]
         far = [PAGE_ELEMENTS * (limit // (self.batch.size - 1) // PAGE_ELEMENTS + 2) for limit in limits]
         if far[-1] > near and any(len(meta.shape) > 1 for meta in metas):
-            name = f"rows {near} elements apart"
+            name = f"rows {counted(near, 'element')} apart"
             yield self.large(name, (near,), apart=True, base="")
             yield self.large("rows apart beyond 2^31 elements", tuple(far), apart=True, base=name)
 
