@@ -162,9 +162,7 @@ class LargeCall:
         _, seconds = self._run(*self._enlarged(tensors, some), times=2)
         limit_s = SECONDS_OF_GPU if self._device.is_accelerator else SECONDS
         if seconds * size / some > limit_s:
-            raise LargeCallError(
-                f"it would take about {seconds * size / some:.3g} s, the limit is {limit_s:g} s"
-            )
+            raise LargeCallError(f"it would take more than {limit_s:g} s")
 
     def _enlarged(self, tensors: Sequence[Tensor], size: int) -> tuple[list[Tensor], list[TensorMeta]]:
         """The arguments with so many rows, and the layouts of the outputs."""
@@ -302,7 +300,7 @@ def _range(
     """
     if stride % mmap.PAGESIZE or len(pages) > MAPS:
         raise LargeCallError(
-            f"{counted(len(pages), 'copy', 'copies', grouped=True)} of {counted(stride, 'byte', grouped=True)} cannot be mapped"
+            f"copies of its rows cannot be mapped: they are more than {MAPS:,}, or end within pages"
         )
     begin = _map(-1, 0, nbytes + 2 * _GUARD_BYTES, 0) + _GUARD_BYTES
     for number, (fd, offset) in enumerate(pages):

@@ -20,7 +20,7 @@ BUGS = {
     "row_sum32__triton_int": APART,
     "row_max__rows_of_16_bits": "from row 65,536 on, beyond 65,535 rows",
     "row_max__at_most_65535": "from row 65,535 on, beyond 65,535 rows",
-    "row_max__short_index": "66,048 rows, beyond 65,535 output 0 is wrong from row 32,7",
+    "row_max__short_index": "more than 65,535 rows output 0 is wrong from row 32,7",
 }
 """Planted bugs, and what is told of them."""
 MISSED = {

@@ -165,7 +165,7 @@ def test_a_copy_near_a_limit_is_not_hidden_by_the_others() -> None:
 def test_a_call_that_takes_too_long_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the time of some copies; nor one of which nobody knows how much memory it takes."""
     monkeypatch.setattr(large_call, "SECONDS", 1e-9)
-    with pytest.raises(LargeCallError, match=r"it would take about .* s, the limit is 1e-09 s"):
+    with pytest.raises(LargeCallError, match=r"it would take more than 1e-09 s"):
         called(lambda given: [given.relu()], drawn(), 5 * ROW_COUNT)
     with pytest.raises(LargeCallError, match="a copy of its inputs would take 8 GiB"):
         called(lambda given: [given.relu()], drawn(), (1 << 22) // ROW_COUNT * ROW_COUNT)

@@ -60,7 +60,7 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
             rows = many.batch.size * -(-(GRID_ROWS + 2) // many.batch.size)
             made += [
                 many.inputs,
-                many.large(f"{counted(rows, 'row', grouped=True)}, beyond {GRID_ROWS:,}", (rows,)),
+                many.large(f"more than {GRID_ROWS:,} rows", (rows,)),
             ]
         if on_gpu or probed_call.reference_set.nbytes >= WORTH_BYTES:
             size = wide.batch.size
