@@ -467,6 +467,7 @@ class _Opened:
         if after_timing.NAME in self._probes:
             answers += map(_packed, self._repeats.given())
             answers += map(_packed, after_timing.last(self._copies))
+            answers += map(_packed, after_timing.going_on(self._copies))
             answers += [_packed(given) for given, before in self._held if not all_same(given.tensors, before)]
             answers += map(_packed, [self._replayed] if self._replayed is not None else [])
         if content_cache.NAME in self._probes:

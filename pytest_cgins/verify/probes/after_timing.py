@@ -7,7 +7,8 @@ outputs filled, and from then on does less, is wrong here.
 
 What the calls between leave is compared with the first answer to the same numbers, bit for bit, for a share of the time
 that they take: of hundreds of calls all elements, so that an error in one call of fifty is seen, or in one element of a
-million. Where answers differ, the first and the one that is farthest from it are judged.
+million. Where answers differ, the first and the one that is farthest from it are judged. After the last block come calls
+each of whose answers is looked at, since between blocks it is always the same share of them that is seen.
 
 Of a kernel that allocates its outputs itself two answers are held from before the first timed call to the last: they are
 their user's, and stay right.
@@ -21,6 +22,7 @@ two, poison takes the place of the exchange.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +41,10 @@ SHARE = 0.1
 """Share of the blocks' time that checking the calls between them may take."""
 LEAST_S = 5e-3
 """For a block, however short."""
+CALLS = 256
+"""After the last block; so many that an error in one call of a hundred is met twice."""
+MOST_S = 0.05
+"""What they may take."""
 
 _now = time.monotonic  # held, since a kernel could replace what the module has
 
@@ -111,6 +117,17 @@ class Repeats:
             if _now() >= end:
                 return
 
+    def go_on(self, copies: Sequence[TimedCopy]) -> None:
+        """Call on copies in turn and look at each answer, for as many calls as there is time for."""
+        end = _now() + MOST_S
+        for copy in itertools.islice(itertools.cycle(copies), CALLS):
+            if not copy.is_left or _now() >= end:
+                return
+            result, error = attempt(copy.call_prepared)
+            answer, error = ([], error) if error else attempt(partial(copy.finished, result))
+            if error is None:
+                self._take(copy.name, answer)
+
     def given(self) -> Iterator[ObservedAnswer]:
         """The first answer and the one farthest from it, for each set that had more than one."""
         for name, (_, answer) in self._farthest.items():
@@ -153,6 +170,13 @@ def last(copies: Iterable[TimedCopy]) -> Iterator[ObservedAnswer]:
             seen.add(copy.name)
             tensors, error = attempt(copy.answer_left)
             yield ObservedAnswer(copy.name, "last", tensors, error)
+
+
+def going_on(copies: Sequence[TimedCopy]) -> Iterator[ObservedAnswer]:
+    """Answers of further calls that differ from each other; earlier ones may be to numbers that a base had changed."""
+    repeats = Repeats()
+    repeats.go_on(copies)
+    yield from repeats.given()
 
 
 def after(copies: Iterable[TimedCopy]) -> Iterator[ObservedAnswer]:
