@@ -13,7 +13,7 @@ import torch
 
 from pytest_cgins.core.bitwise import snapshot
 from pytest_cgins.core.measurement import ArmName
-from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy
+from pytest_cgins.verify.probe_support.timed_copy import Content, Rotating, TimedCopy
 
 CLOSE = 1e-2
 """Answers are alike within this share of themselves, and of their root mean square; so may be their share that is not."""

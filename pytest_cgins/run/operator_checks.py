@@ -29,8 +29,8 @@ from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.inputs import names_of
 from pytest_cgins.packs.ops import resolve
 from pytest_cgins.run import graph_replay
-from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy
 from pytest_cgins.verify.messages import CheckOperator, OperatorFinding
+from pytest_cgins.verify.probe_support.timed_copy import Content, Rotating, TimedCopy
 
 Finding = tuple[Reason, str] | None
 """What is wrong, and what to say of it; None if nothing is."""

@@ -34,7 +34,6 @@ from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import resolve, trust
 from pytest_cgins.run import graph_replay
 from pytest_cgins.run.kernels import KernelCache, make_ready
-from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.block import LETTER_ARMS
 from pytest_cgins.timing.clock_watch import ClockWatch
@@ -58,6 +57,7 @@ from pytest_cgins.verify.messages import (
 from pytest_cgins.verify.probe_support import memory, process_settings
 from pytest_cgins.verify.probe_support.process_watch import Watch
 from pytest_cgins.verify.probe_support.rerun import attempt
+from pytest_cgins.verify.probe_support.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.verify.probes import (
     after_timing,
     content_cache,

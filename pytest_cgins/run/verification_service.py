@@ -28,7 +28,6 @@ from pytest_cgins.run.kernels import (
     make_ready,
 )
 from pytest_cgins.run.large_call import LargeCall
-from pytest_cgins.run.set_trial import SetTrial
 from pytest_cgins.run.worker import become_ordinary, describe
 from pytest_cgins.verify.messages import (
     CheckOperator,
@@ -51,6 +50,7 @@ from pytest_cgins.verify.messages import (
 )
 from pytest_cgins.verify.probe_support.process_watch import Watch
 from pytest_cgins.verify.probe_support.rerun import Deviation
+from pytest_cgins.verify.probe_support.set_trial import SetTrial
 from pytest_cgins.verify.probes import (
     autotuner,
     device_order,

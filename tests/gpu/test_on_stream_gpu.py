@@ -283,9 +283,9 @@ def test_triton_on_a_side_stream_is_found(python: Callable[..., Any]) -> None:
 def test_looking_takes_less_than_thirty_milliseconds(launcher: Callable[[str], Any]) -> None:
     """The median of what the probe adds to a case, run and look at the process included."""
     from pytest_cgins.building.loading.callable import load
-    from pytest_cgins.run.set_trial import SetTrial
     from pytest_cgins.verify.messages import RunKernel, read
     from pytest_cgins.verify.probe_support.process_watch import Watch
+    from pytest_cgins.verify.probe_support.set_trial import SetTrial
 
     kernel = launcher(LAUNCHER.format(body=JOINED))
     one, buffer = a_set(torch.linspace(-1, 1, 330_000))

@@ -11,9 +11,9 @@ from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.run import graph_replay
 from pytest_cgins.run.kernels import KernelCache
-from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy
 from pytest_cgins.timing import cuda_timer
 from pytest_cgins.verify.messages import PackedInputs, read
+from pytest_cgins.verify.probe_support.timed_copy import Content, Rotating, TimedCopy
 from tests.run.relu import relu_set, zoo_kernel
 
 FIRST, SECOND = torch.linspace(-1, 1, 600), torch.linspace(2, -2, 600)

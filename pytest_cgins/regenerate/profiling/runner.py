@@ -28,8 +28,8 @@ from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.run.kernels import KernelCache
 from pytest_cgins.run.sandbox.init import enclose_in_scratch
-from pytest_cgins.run.timed_copy import Content, TimedCopy
 from pytest_cgins.verify.messages import PackedInputs, read
+from pytest_cgins.verify.probe_support.timed_copy import Content, TimedCopy
 
 TIMELINE_CALLS = 3
 GO_POLL_S = 0.005

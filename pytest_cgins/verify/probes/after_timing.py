@@ -27,13 +27,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
 
 import torch
 
 from pytest_cgins.core.bitwise import all_same, snapshot
 from pytest_cgins.verify.messages import RaisedError
 from pytest_cgins.verify.probe_support.rerun import attempt
+from pytest_cgins.verify.probe_support.timed_copy import TimedCopy
 from pytest_cgins.verify.probes.registry import When
 
 NAME = "after_timing"
@@ -47,36 +47,6 @@ MOST_S = 0.05
 """What they may take."""
 
 _now = time.monotonic  # held, since a kernel could replace what the module has
-
-
-class TimedCopy(Protocol):
-    """One copy of a call's tensors on which the kernel was timed."""
-
-    @property
-    def name(self) -> str:
-        """Name of its set of inputs."""
-        ...
-
-    @property
-    def is_left(self) -> bool:
-        """Whether an answer of a timed call is there: an op that changes its inputs, or no call, leaves none."""
-        ...
-
-    def answer_left(self) -> list[torch.Tensor]:
-        """What its last timed call gave."""
-        ...
-
-    def prepare(self) -> None:
-        """Restore the inputs, poison the outputs."""
-        ...
-
-    def call_prepared(self) -> object:
-        """Run, without a wait for the device; gives what `finished` takes."""
-        ...
-
-    def finished(self, result: Any) -> list[torch.Tensor]:
-        """Outputs, and after them the mutated inputs, of a call that `call_prepared` began."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

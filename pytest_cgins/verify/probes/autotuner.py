@@ -20,7 +20,8 @@ from pytest_cgins.building.loading.exceptions import kind_of
 from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.measurement import TUNED_TEXT, TunedConfig
 from pytest_cgins.core.text import counted
-from pytest_cgins.verify.probe_support.rerun import Deviation, RerunnableCall, attempt
+from pytest_cgins.verify.probe_support.rerun import Deviation, attempt
+from pytest_cgins.verify.probe_support.set_trial import SetTrial
 
 NAME = "autotuner"
 MOST_S = 20.0
@@ -100,7 +101,7 @@ class Autotuners:
                 )
         return tuple(dict.fromkeys(notes))
 
-    def deviations(self, trial: RerunnableCall) -> Iterator[Deviation]:
+    def deviations(self, trial: SetTrial) -> Iterator[Deviation]:
         """Run a trial with each config that could be chosen; what differs from its first answer."""
         ends = time.monotonic() + MOST_S
         for tuner in self._used():

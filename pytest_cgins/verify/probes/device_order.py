@@ -28,7 +28,8 @@ from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.building.loading.launch_binding import Settings
 from pytest_cgins.core.bitwise import all_same, memory_of, snapshot
 from pytest_cgins.core.errors import LaunchError
-from pytest_cgins.verify.probe_support.rerun import Deviation, RerunnableCall, attempt
+from pytest_cgins.verify.probe_support.rerun import Deviation, attempt
+from pytest_cgins.verify.probe_support.set_trial import SetTrial
 
 NAME = "device_order"
 LEAST_CAPABILITY = (9, 0)
@@ -116,7 +117,7 @@ def why_not(device: str, *, direct: bool) -> str:
     return ""
 
 
-def deviations(trials: Sequence[RerunnableCall], *, direct: bool) -> Iterator[Deviation]:
+def deviations(trials: Sequence[SetTrial], *, direct: bool) -> Iterator[Deviation]:
     """What differs from the first answers, and in which order; the first set, and one that takes turns with it.
 
     Args:
@@ -138,7 +139,7 @@ def _stream(device: str, *, direct: bool) -> torch.cuda.Stream:
     return torch.cuda.Stream(at) if direct else torch.cuda.default_stream(at)  # type: ignore[no-untyped-call]
 
 
-def _beside_ours(trial: RerunnableCall) -> Deviation | None:
+def _beside_ours(trial: SetTrial) -> Deviation | None:
     """What a call between two launches of ours gives, or what the one behind it reads, instead of the answer."""
     rehearsal, call = trial.prepared(), trial.prepared()
     torch.cuda.synchronize()
@@ -169,7 +170,7 @@ def _beside_ours(trial: RerunnableCall) -> Deviation | None:
     return None
 
 
-def _in_turns(trials: Sequence[RerunnableCall]) -> Deviation | None:
+def _in_turns(trials: Sequence[SetTrial]) -> Deviation | None:
     """What a call gives instead of its answer while others are queued before and behind it."""
     first = trials[0].prepared()
     nbytes = sum(memory_of(tensor).numel() for tensor in (*first.inputs, *first.written))

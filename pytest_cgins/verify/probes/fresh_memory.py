@@ -20,7 +20,8 @@ from functools import partial
 import torch
 
 from pytest_cgins.core.bitwise import all_same, snapshot
-from pytest_cgins.verify.probe_support.rerun import Deviation, RerunnableCall, attempt
+from pytest_cgins.verify.probe_support.rerun import Deviation, attempt
+from pytest_cgins.verify.probe_support.set_trial import SetTrial
 
 NAME = "fresh_memory"
 ROUNDS = 2
@@ -33,7 +34,7 @@ ELEMENTS_S = 0.1
 _now = time.monotonic  # held, since a kernel could replace what the module has
 
 
-def deviations(trials: Sequence[RerunnableCall]) -> Iterator[Deviation]:
+def deviations(trials: Sequence[SetTrial]) -> Iterator[Deviation]:
     """Fill the tensors of each trial with the next alike one's numbers; what differs from that one's answer."""
     end: float | None = None
     for index, trial in enumerate(trials):
@@ -47,13 +48,13 @@ def deviations(trials: Sequence[RerunnableCall]) -> Iterator[Deviation]:
 
 
 def _exchanged(
-    trial: RerunnableCall, other: RerunnableCall, before: Sequence[Sequence[torch.Tensor]]
+    trial: SetTrial, other: SetTrial, before: Sequence[Sequence[torch.Tensor]]
 ) -> Deviation | None:
     run = partial(trial.with_content_of, other)
     return _deviation(other, run, before, partial(other.with_content_of, other))
 
 
-def _put_back(trial: RerunnableCall, end: float) -> Deviation | None:
+def _put_back(trial: SetTrial, end: float) -> Deviation | None:
     """A deviation when the tensors began with other elements, tried for some rounds until the time is over."""
     held: list[Callable[..., list[torch.Tensor]]] = []  # so that each round's tensors lie elsewhere
     found = None
@@ -65,7 +66,7 @@ def _put_back(trial: RerunnableCall, end: float) -> Deviation | None:
 
 
 def _deviation(
-    trial: RerunnableCall,
+    trial: SetTrial,
     run: Callable[[], list[torch.Tensor]],
     before: Sequence[Sequence[torch.Tensor]],
     beside: Callable[[], list[torch.Tensor]],

@@ -15,7 +15,8 @@ from contextlib import suppress
 from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core.bitwise import all_same, same
 from pytest_cgins.core.device import device_of
-from pytest_cgins.verify.probe_support.rerun import Deviation, RerunnableCall
+from pytest_cgins.verify.probe_support.rerun import Deviation
+from pytest_cgins.verify.probe_support.set_trial import SetTrial
 
 NAME = "late_work"
 SETTLE_S = 0.001
@@ -40,7 +41,7 @@ class Threads:
         self._known |= _threads()
 
 
-def deviations(trials: Iterable[RerunnableCall], ran: Sequence[RerunnableCall]) -> Iterator[Deviation]:
+def deviations(trials: Iterable[SetTrial], ran: Sequence[SetTrial]) -> Iterator[Deviation]:
     """What the kernel's own tensors hold now, where that is not what they held as the call returned.
 
     Args:

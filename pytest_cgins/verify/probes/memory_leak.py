@@ -32,7 +32,8 @@ from pytest_cgins.core.device import device_of
 from pytest_cgins.core.text import counted
 from pytest_cgins.verify.messages import RaisedError
 from pytest_cgins.verify.probe_support import idle_pairs, memory
-from pytest_cgins.verify.probe_support.rerun import Deviation, RerunnableCall, attempt
+from pytest_cgins.verify.probe_support.rerun import Deviation, attempt
+from pytest_cgins.verify.probe_support.set_trial import SetTrial
 from pytest_cgins.verify.probes.repeat import NAME as REPEAT
 
 NAME = "memory_leak"
@@ -60,7 +61,7 @@ class Leak:
     """
 
     def __init__(
-        self, trial: RerunnableCall, around: Callable[[], AbstractContextManager[None]] = nullcontext
+        self, trial: SetTrial, around: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
         self._trial = trial
         self._around = around

@@ -22,18 +22,16 @@ such work all the same: see `run.graph_replay`.
 
 from __future__ import annotations
 
-import ctypes
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 
-from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.core.bitwise import memory_of
-from pytest_cgins.verify.probe_support.rerun import PreparedCall, RerunnableCall, attempt
+from pytest_cgins.verify.probe_support.rerun import attempt
+from pytest_cgins.verify.probe_support.set_trial import PreparedCall, SetTrial
 
 NAME = "on_stream"
 DIRECT = ("launcher", "device")
@@ -45,18 +43,9 @@ LOOKED_AT_NBYTES = 2**24
 """At the beginning and at the end of each piece of memory."""
 _HZ = 2e9  # about what a GPU's clock reaches; one that is slower holds longer
 _POISON = 0xA5
-_THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_…: other threads may do as they like
 
 
-@dataclass(slots=True)
-class Capture:
-    """A capture that was ended."""
-
-    status: int = 0
-    """What CUDA said as it ended; 0 for a graph."""
-
-
-def observe(trial: RerunnableCall, *, direct: bool) -> dict[str, Any]:
+def observe(trial: SetTrial, *, direct: bool) -> dict[str, Any]:
     """Facts about a kernel that has run well; {} of what cannot be known.
 
     Args:
@@ -81,7 +70,7 @@ def observe(trial: RerunnableCall, *, direct: bool) -> dict[str, Any]:
     return facts
 
 
-def _writes_early(trial: RerunnableCall) -> bool:
+def _writes_early(trial: SetTrial) -> bool:
     """Whether a call writes while the current stream is held; False also where nothing could be seen."""
     rehearsal, call = trial.prepared(), trial.prepared()
     look = _stream(trial)
@@ -115,7 +104,7 @@ def _writes_early(trial: RerunnableCall) -> bool:
     return seen or (in_time and not all(map(torch.equal, before, after)))
 
 
-def _writes_late(trial: RerunnableCall) -> bool:
+def _writes_late(trial: SetTrial) -> bool:
     """Whether a call leaves writes to the default stream, or to one that waits for it; the current one is another."""
     call, current = trial.prepared(), torch.cuda.current_stream()
     default, opened = torch.cuda.default_stream(), torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -132,7 +121,7 @@ def _writes_late(trial: RerunnableCall) -> bool:
     return held and not all(map(torch.equal, before, map(_edges, call.written)))
 
 
-def _stream(trial: RerunnableCall) -> torch.cuda.Stream:
+def _stream(trial: SetTrial) -> torch.cuda.Stream:
     """A stream of high priority: torch reuses its streams, and these are rarely asked for."""
     return torch.cuda.Stream(torch.device(trial.device), priority=-1)  # type: ignore[no-untyped-call]
 
@@ -162,30 +151,7 @@ def _changed(memory: torch.Tensor) -> bool:
     return bool((_edges(memory) != _POISON).any())
 
 
-# ---- capture
-
-
-@contextmanager
-def capturing(device: str) -> Iterator[Capture]:
-    """Capture what the body puts on the current stream; the graph is never launched.
-
-    Raises:
-        LaunchError: the capture cannot begin.
-    """
-    driver = cuda_driver.library()
-    stream = ctypes.c_void_p(torch.cuda.current_stream(torch.device(device)).cuda_stream)
-    cuda_driver.check(driver.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "stream capture")
-    capture = Capture()
-    try:
-        yield capture
-    finally:
-        graph = ctypes.c_void_p()
-        capture.status = driver.cuStreamEndCapture(stream, ctypes.byref(graph))
-        # Kept for good: events that the kernel holds may point into it.
-        del graph
-
-
-def usable(trial: RerunnableCall) -> bool:
+def usable(trial: SetTrial) -> bool:
     """Whether the process is as it was: memory can be allocated, and the kernel runs."""
 
     def once_more() -> list[torch.Tensor]:

@@ -18,7 +18,8 @@ from typing import Any
 
 from pytest_cgins.core.measurement import JitCompilations
 from pytest_cgins.core.text import counted
-from pytest_cgins.verify.probe_support.rerun import RerunnableCall, attempt
+from pytest_cgins.verify.probe_support.rerun import attempt
+from pytest_cgins.verify.probe_support.set_trial import SetTrial
 
 NAME = "recompiles"
 CALLS = 4
@@ -123,7 +124,7 @@ class Compilations:
         )
 
 
-def observe(trial: RerunnableCall, compilations: Compilations) -> Iterator[str]:
+def observe(trial: SetTrial, compilations: Compilations) -> Iterator[str]:
     """Functions that calls like the first one compile: one a call that compiles something."""
     for _ in range(CALLS):
         before = compilations.mark()

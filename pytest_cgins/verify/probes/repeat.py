@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterable, Iterator
 
 from pytest_cgins.core.bitwise import all_same
-from pytest_cgins.verify.probe_support.rerun import Deviation, RerunnableCall, attempt
+from pytest_cgins.verify.probe_support.rerun import Deviation, attempt
+from pytest_cgins.verify.probe_support.set_trial import SetTrial
 
 NAME = "repeat"
 MORE = 16
@@ -19,7 +20,7 @@ MORE = 16
 MORE_NS = 20_000_000
 
 
-def deviations(trials: Iterable[RerunnableCall]) -> Iterator[Deviation]:
+def deviations(trials: Iterable[SetTrial]) -> Iterator[Deviation]:
     """Run each trial again; what differs from its first answer."""
     slowest, longest_ns = None, 0
     for trial in trials:
@@ -35,7 +36,7 @@ def deviations(trials: Iterable[RerunnableCall]) -> Iterator[Deviation]:
         yield from itertools.islice((one for one in further if one is not None), 1)
 
 
-def _again(trial: RerunnableCall) -> Deviation | None:
+def _again(trial: SetTrial) -> Deviation | None:
     tensors, error = attempt(trial.again)
     same = error is None and all_same(tensors, trial.answer)
     return None if same else Deviation(NAME, trial.name, tensors, error)

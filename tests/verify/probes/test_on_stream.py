@@ -10,6 +10,7 @@ import torch
 
 from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.core.errors import LaunchError
+from pytest_cgins.verify.probe_support import set_trial
 from pytest_cgins.verify.probes import on_stream
 
 STREAM, GRAPH = 77, 99
@@ -79,7 +80,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> D
 @pytest.mark.parametrize("driver", [{}, {"end": 904}], indirect=True)
 def test_how_a_capture_ended_is_told(driver: Driver) -> None:
     """A graph is kept, since events that a kernel holds may point into it; a failed capture has none."""
-    with on_stream.capturing("cuda:0") as capture:
+    with set_trial.capturing("cuda:0") as capture:
         assert driver.calls == ["begin"]
     assert (capture.status, driver.calls) == (driver._answers.get("end", 0), ["begin", "end"])
 
@@ -87,7 +88,7 @@ def test_how_a_capture_ended_is_told(driver: Driver) -> None:
 @pytest.mark.parametrize("driver", [{"end": 901}], indirect=True)
 def test_a_capture_is_ended_whatever_the_kernel_raises(driver: Driver) -> None:
     """The stream is usable afterwards, and the kernel's own error is what is seen."""
-    with pytest.raises(RuntimeError, match="not while capturing"), on_stream.capturing("cuda:0"):
+    with pytest.raises(RuntimeError, match="not while capturing"), set_trial.capturing("cuda:0"):
         raise RuntimeError("not while capturing")
     assert driver.calls == ["begin", "end"]
 
@@ -95,7 +96,7 @@ def test_a_capture_is_ended_whatever_the_kernel_raises(driver: Driver) -> None:
 @pytest.mark.parametrize("driver", [{"begin": 1}], indirect=True)
 def test_what_cannot_begin_is_not_ended(driver: Driver) -> None:
     """CUDA's refusal is an error of its own."""
-    with pytest.raises(LaunchError, match="stream capture"), on_stream.capturing("cuda:0"):
+    with pytest.raises(LaunchError, match="stream capture"), set_trial.capturing("cuda:0"):
         pass
     assert driver.calls == ["begin"]
 

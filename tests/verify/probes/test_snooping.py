@@ -142,7 +142,7 @@ def test_what_a_kernel_looks_at_is_named(watched: Watched, tmp_path: Path, act: 
 
 
 @pytest.mark.parametrize(
-    "text", ["import gc\ngc.get_objects()\n", "from pytest_cgins.run import set_trial\n"]
+    "text", ["import gc\ngc.get_objects()\n", "from pytest_cgins.verify.probe_support import set_trial\n"]
 )
 def test_a_module_is_watched_as_it_is_loaded(watched: Watched, text: str) -> None:
     """What is done at import counts, and so do parts of this package, though they have been imported before."""

@@ -12,8 +12,8 @@ from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.run.kernels import KernelCache
-from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.verify.messages import PackedInputs, read
+from pytest_cgins.verify.probe_support.timed_copy import Content, Rotating, TimedCopy, exchange
 from tests.run.relu import relu_set, zoo_kernel
 
 FIRST, SECOND = torch.linspace(-1, 1, 6), torch.linspace(2, -2, 6)

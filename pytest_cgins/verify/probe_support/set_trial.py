@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 
+from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.building.loading.callable import BoundCall, LoadedKernel
 from pytest_cgins.building.loading.returned import address, place, plain, twin
 from pytest_cgins.core.bitwise import copy_element, copy_memory, same_memory, snapshot
@@ -16,15 +20,27 @@ from pytest_cgins.core.tensors import unpack
 from pytest_cgins.packs.context import restore
 from pytest_cgins.verify.messages import PackedInputs
 from pytest_cgins.verify.probe_support.process_watch import Watch
-from pytest_cgins.verify.probe_support.rerun import PreparedCall, RerunnableCall
-from pytest_cgins.verify.probes.on_stream import capturing
 from pytest_cgins.verify.probes.plain_outputs import unlike
 
 _lot = random.SystemRandom()
+_THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_…: other threads may do as they like
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call of the kernel on inputs of its own."""
+
+    inputs: Sequence[torch.Tensor]
+    """Tensors of the call."""
+    written: Sequence[torch.Tensor]
+    """Memory that it is to write and that is there before it is made: outputs and scratch that were allocated for it, inputs
+    that the op changes."""
+    run: Callable[[], Sequence[torch.Tensor]]
+    """Makes it on the current stream, and does not wait; gives the outputs, and the inputs that the op changes."""
 
 
 class SetTrial:
-    """See `verify.probe_support.rerun.RerunnableCall`. Binding happens as it is made; nothing of the kernel runs before `first`.
+    """What probes that run a kernel again may do with a set. It is bound as this is made; nothing of the kernel runs before `first`.
 
     Args:
         kernel: the loaded kernel.
@@ -67,12 +83,12 @@ class SetTrial:
 
     @property
     def mutates(self) -> bool:
-        """See `verify.probe_support.rerun.RerunnableCall.mutates`."""
+        """Whether the op changes some of its inputs: a second run on the same tensors is another call."""
         return bool(self._mutated)
 
     @property
     def mutates_integers(self) -> bool:
-        """See `verify.probe_support.rerun.RerunnableCall.mutates_integers`."""
+        """Whether some of these are integers: positions and counters leave their range if nobody puts them back."""
         dtypes = (self._inputs[index].dtype for index in self._mutated)
         return any(
             not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool) for dtype in dtypes
@@ -85,7 +101,7 @@ class SetTrial:
         self._device.wait_for_stream()
 
     def again(self) -> list[torch.Tensor]:
-        """See `verify.probe_support.rerun.RerunnableCall.again`."""
+        """Run on copies of the inputs at new addresses, into poisoned outputs; whatever the kernel raises is raised."""
         inputs = self._unpack()  # while those of the first run are held: addresses differ
         bound = self._bind(inputs)
         outputs = [*map(plain, self._run(bound, inputs))]
@@ -93,22 +109,27 @@ class SetTrial:
         return outputs
 
     def rerun(self, *, poisoned: bool = False) -> list[torch.Tensor]:
-        """See `verify.probe_support.rerun.RerunnableCall.rerun`."""
+        """Run once more on the very same tensors; what an op mutates is not put back.
+
+        With `poisoned`, outputs that were allocated for the kernel are poisoned before.
+        """
         if poisoned:
             self._overrun = self.overrun()  # poison covers the traces
             self._poison()
         return [*map(plain, self._run(self._bound, self._given))]
 
-    def with_content_of(self, other: RerunnableCall) -> list[torch.Tensor]:
-        """See `verify.probe_support.rerun.RerunnableCall.with_content_of`."""
-        assert isinstance(other, SetTrial)
+    def with_content_of(self, other: SetTrial) -> list[torch.Tensor]:
+        """Run on the same tensors as at first, filled with the other set's numbers."""
         for mine, theirs in zip(self._inputs, other._unpack(), strict=True):
             copy_memory(mine, theirs)
         # The outputs stay as they are: a kernel that saw poison could tell this call from those that are timed.
         return [*map(plain, self._run(self._bound, self._given))]
 
     def elsewhere(self) -> Callable[..., list[torch.Tensor]]:
-        """See `verify.probe_support.rerun.RerunnableCall.elsewhere`. Integers may be places in memory, and stay."""
+        """What runs on the inputs' numbers, always in the same copies.
+
+        With `changed=True`, one element of some of them, by lot, is a copy of another; integers may be places in memory, and stay.
+        """
         inputs = self._unpack()
         given = [*map(twin, inputs)]
         bound: list[BoundCall] = []  # not before the first run, whose error is an answer
@@ -126,7 +147,7 @@ class SetTrial:
         return run
 
     def prepared(self) -> PreparedCall:
-        """See `verify.probe_support.rerun.RerunnableCall.prepared`."""
+        """A call on copies of the inputs at new addresses, into poisoned outputs, that is still to be made."""
         inputs = self._unpack()
         bound = self._bind([*map(twin, inputs)])
 
@@ -139,7 +160,7 @@ class SetTrial:
         return PreparedCall(inputs, [*bound.memory, *(inputs[index] for index in self._mutated)], run)
 
     def captured(self) -> int:
-        """See `verify.probe_support.rerun.RerunnableCall.captured`."""
+        """Capture a run on the same tensors instead of executing it; what CUDA says at the end: see `on_stream`."""
         with self._device.own_stream():
             if not self.mutates:
                 self._run(self._bound, self._given)  # libraries set things up for a stream that is new
@@ -152,11 +173,10 @@ class SetTrial:
             del outputs  # not before: memory that is freed in a capture is CUDA's to refuse
         return capture.status
 
-    def alike(self, other: RerunnableCall) -> bool:
-        """See `verify.probe_support.rerun.RerunnableCall.alike`."""
+    def alike(self, other: SetTrial) -> bool:
+        """Whether the other set differs in numbers alone: same call, shapes, strides and aliases."""
         return (
-            isinstance(other, SetTrial)
-            and self._packed.call == other._packed.call
+            self._packed.call == other._packed.call
             and self._packed.tensors == other._packed.tensors
             and self._packed.outputs == other._packed.outputs
         )
@@ -202,3 +222,31 @@ class SetTrial:
             self.unlike += unlike(outputs, inputs)
         self._device.wait_for_stream()
         return outputs
+
+
+@dataclass(slots=True)
+class Capture:
+    """A capture that was ended."""
+
+    status: int = 0
+    """What CUDA said as it ended; 0 for a graph."""
+
+
+@contextmanager
+def capturing(device: str) -> Iterator[Capture]:
+    """Capture what the body puts on the current stream; the graph is never launched.
+
+    Raises:
+        LaunchError: the capture cannot begin.
+    """
+    driver = cuda_driver.library()
+    stream = ctypes.c_void_p(torch.cuda.current_stream(torch.device(device)).cuda_stream)
+    cuda_driver.check(driver.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "stream capture")
+    capture = Capture()
+    try:
+        yield capture
+    finally:
+        graph = ctypes.c_void_p()
+        capture.status = driver.cuStreamEndCapture(stream, ctypes.byref(graph))
+        # Kept for good: events that the kernel holds may point into it.
+        del graph

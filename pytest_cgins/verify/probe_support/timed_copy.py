@@ -27,7 +27,7 @@ class Content:
 
 
 class TimedCopy:
-    """One copy of a set's tensors, and the kernel bound to it; see `verify.probes.after_timing.TimedCopy`."""
+    """One copy of a set's tensors, and the kernel bound to it."""
 
     def __init__(self, kernel: LoadedKernel, content: Content, device: str) -> None:
         self.left: object = None
@@ -81,26 +81,26 @@ class TimedCopy:
         return self.finished(self.call_prepared())
 
     def prepare(self) -> None:
-        """See `verify.probes.after_timing.TimedCopy.prepare`."""
+        """Restore the inputs, poison the outputs."""
         self._restore()
         self._bound.poison()
 
     def call_prepared(self) -> object:
-        """See `verify.probes.after_timing.TimedCopy.call_prepared`."""
+        """Run, without a wait for the device; gives what `finished` takes."""
         return self._bound.run()
 
     def finished(self, result: object) -> list[torch.Tensor]:
-        """See `verify.probes.after_timing.TimedCopy.finished`."""
+        """Outputs, and after them the mutated inputs, of a call that `call_prepared` began."""
         self.synchronize()
         return self.outputs_of(result)
 
     @property
     def is_left(self) -> bool:
-        """See `verify.probes.after_timing.TimedCopy.is_left`."""
+        """Whether an answer of a timed call is there: an op that changes its inputs, or no call, leaves none."""
         return self.left is not None and not self.mutates
 
     def answer_left(self) -> list[torch.Tensor]:
-        """See `verify.probes.after_timing.TimedCopy.answer_left`."""
+        """What its last timed call gave."""
         return self.outputs_of(self.left)
 
     def outputs_of(self, result: object) -> list[torch.Tensor]:
