@@ -124,7 +124,7 @@ class Ask(Document):
     method: str = ""
     """For `ablate`: id of the method that is to be left out."""
     staged: bool = True
-    """Whether one thing is worked on after the other; else the prompt has all stages in one pass."""
+    """Whether axes are looked at one after the other; else all in one pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

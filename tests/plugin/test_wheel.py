@@ -38,7 +38,7 @@ def test_wheel_works_without_the_sources(project: Path, tmp_path: Path, run: Cal
         "py.typed",
         "building/include/cgins.h",
         "building/CONTRACT.md",
-        "regenerate/prompts/templates/stages.yaml",
+        "regenerate/prompts/templates/methods.md",
         "regenerate/prompts/templates/generator.md",
         "regenerate/prompts/templates/contract/cgins_h.txt",
         "schemas/report-2.json",

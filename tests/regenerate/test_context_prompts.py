@@ -46,34 +46,35 @@ def made(tree: Tree, policy: Policy, *, ratio: float | None, beats: bool = False
     return Tree((*tree, one))
 
 
-def test_refine_goes_through_the_stages(tmp_path: Path) -> None:
-    """Each step of one evolving kernel has the next stage in its prompt; a mending has none, and is the same stage's."""
+def test_refine_goes_through_the_axes(tmp_path: Path) -> None:
+    """Each step of one evolving kernel begins with the next axis, or with that of the figures; a mending has no methods."""
     prompts, policy, tree = prompts_of(tmp_path), Refine(MEANS, 24), Tree()
-    assert "## Stage 1 of 4: one pass over the data" in prompt(prompts, policy, tree)
+    assert "Begin with compute: the axes are taken in turn" in prompt(prompts, policy, tree)
     tree = made(tree, policy, ratio=None)
-    assert "Stage" not in prompt(prompts, policy, tree)
+    assert "## Methods for this round" not in prompt(prompts, policy, tree)
     tree = made(tree, policy, ratio=0.8, beats=True)
+    assert "Begin with memory: the axes are taken in turn" in prompt(prompts, policy, tree)
     text = prompt(prompts, policy, tree, Evidence(case="c", gaps=Gaps(compute=0.9, memory=0.4, latency=0.6)))
-    assert "## Stage 2 of 4: wide accesses" in text
-    assert "Settled before, and to stay: (1) one pass over the data." in text
-    assert "begin with (3) work a thread, and the grid" in text
+    assert "Begin with latency: there is most to win" in text
     tree = made(tree, policy, ratio=0.85)
-    assert "## Stage 3 of 4: work a thread, and the grid" in prompt(prompts, policy, tree)
+    assert "Begin with latency: the axes are taken in turn" in prompt(prompts, policy, tree)
 
 
-def test_single_shot_has_all_stages(tmp_path: Path) -> None:
-    """The one pass is told all stages at once, with the hardware in view."""
+def test_single_shot_has_all_axes(tmp_path: Path) -> None:
+    """The one pass is offered methods of all axes, without an order."""
     text = prompt(prompts_of(tmp_path), SingleShot(MEANS, 5), Tree())
-    assert "## All stages in one pass" in text
-    assert text.index("1. One pass over the data") < text.index("4. Cost of instructions, and constants")
+    assert "## Methods for this round" in text
+    assert "Begin with" not in text
 
 
-def test_an_ablation_has_no_stage(tmp_path: Path) -> None:
+def test_an_ablation_is_offered_no_methods(tmp_path: Path) -> None:
     """Leaving out a method is an experiment on what is there."""
     tree = made(Tree(), Refine(MEANS, 24), ratio=0.8, beats=True)
     ask = Ask(parent=1, kind="ablate", round=1, method="vector-access")
     sources = {"native/scale.cpp": FILES["native/scale.cpp"]}
-    assert "Stage" not in prompts_of(tmp_path).candidate(ask, tree, lambda _: sources, None)[-1].text
+    text = prompts_of(tmp_path).candidate(ask, tree, lambda _: sources, None)[-1].text
+    assert "## Methods for this round" not in text
+    assert "## What makes it fast" not in text
 
 
 def test_an_ablation_says_what_the_method_is(tmp_path: Path) -> None:

@@ -197,7 +197,8 @@ def run_offer(arguments: argparse.Namespace) -> int:
         gaps=gaps,
     )
     offers = select(registry.merged(arguments.file), situation, budget, memory)
-    print(offered_text(offers, budget, situation.language, not_again(situation, memory)))
+    barred, leading = not_again(situation, memory), gaps.leading()
+    print(offered_text(offers, budget, situation.language, barred, leading=leading))
     if near.stop:
         print(f"A run would stop here: {near.reason}", file=sys.stderr)
     return 0

@@ -12,6 +12,8 @@ METHODS_A_ROUND = 3
 MOST_AN_AXIS = 2
 LEAST_GAP = 0.10
 """An axis that is nearer to its peak than this gets no method."""
+BUSY = 0.5
+"""Where compute or memory is nearer to its peak than this, the other's gap leads nowhere."""
 ASSUMED_GAP = 0.5
 """For an axis without data."""
 TIES: tuple[Axis, ...] = ("memory", "latency", "compute")
@@ -39,6 +41,18 @@ class Gaps(Document):
         """Of one axis."""
         gap: float | None = getattr(self, axis)
         return gap
+
+    def leading(self) -> Axis | None:
+        """The axis with most to win; None if nothing was measured, or all are near their peaks.
+
+        A kernel that keeps the memory busy has a large gap of compute by nature, and the reverse: neither counts.
+        """
+        known = {axis: gap for axis in TIES if (gap := self.of(axis)) is not None}
+        compute, memory = self.compute, self.memory
+        if compute is not None and memory is not None and min(compute, memory) < BUSY and compute != memory:
+            del known["compute" if compute > memory else "memory"]
+        best = max(known, key=lambda axis: known[axis], default=None)
+        return best if best is not None and known[best] >= LEAST_GAP else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 `templates/` has the texts. `generator.md`, `candidate.md` (of a search), `helper.md`, `verifier.md` and `judge.md` are whole
 prompts, each with its `*_system.md` (`system.md` for the first two); they include the sections, a file each. Where
 languages, contracts or kinds of op differ, there is a file each in `languages/`, `contract/` and `advice/`.
-`ops.txt`, `probes.txt` and `stages.yaml` are lists. What is quoted goes through `data` or `fenced`, whose fences
+`ops.txt` and `probes.txt` are lists. What is quoted goes through `data` or `fenced`, whose fences
 nothing inside can end.
 
 `assembly` fills the templates in from a `Context`. The modules beside it gather what they say: `traces`,
-`contract`, `definitions`, `findings`, `methods`, `stages`. The same context gives the same text, byte for byte.
+`contract`, `definitions`, `findings`, `methods`, `turns`. The same context gives the same text, byte for byte.
 """

@@ -64,7 +64,6 @@ def candidate(
     shown: Sequence[Shown],
     evidence: str,
     methods: str,
-    stage: str = "",
     judged: Attempt | None = None,
 ) -> tuple[Message, ...]:
     """Asks for a candidate of a search, made from another one.
@@ -76,7 +75,6 @@ def candidate(
         shown: others, the nearest first.
         evidence: what profilers found in the parent; "" for nothing.
         methods: those that are offered, as a section; "" for none.
-        stage: what is in focus, as a section; "" for a prompt that has no stage.
         judged: the last candidate that the gate judged; None before the first.
     """
     return _messages(
@@ -93,7 +91,6 @@ def candidate(
         ],
         evidence=evidence,
         methods=methods,
-        stage=stage,
         judged=judged,
     )
 

@@ -11,7 +11,7 @@ from pytest_cgins.core.errors import CginsError
 from pytest_cgins.regenerate.methods import select
 from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
 from pytest_cgins.regenerate.methods.classes import MethodMemory
-from pytest_cgins.regenerate.methods.definition import Family, Language
+from pytest_cgins.regenerate.methods.definition import Axis, Family, Language
 from pytest_cgins.regenerate.methods.registry import Registry
 from pytest_cgins.regenerate.methods.select import Offer, Situation
 from pytest_cgins.regenerate.prompts import workload
@@ -46,13 +46,17 @@ class Offers:
     """Of earlier rounds and runs."""
     offered: tuple[Offer, ...]
     """The most promising first."""
+    gaps: Gaps
+    """How far the kernel is from the peaks."""
 
-    def text(self) -> str:
-        """As a prompt says it; "" if nothing fits."""
+    def text(self, turn: Axis | None = None) -> str:
+        """As a prompt says it; "" if nothing fits. Where no figures lead, it begins with the axis whose turn it is."""
         if not self.offered:
             return ""
         barred = select.not_again(self.situation, self.memory)
-        return offered_text(self.offered, self.budget, self.situation.language, barred)
+        return offered_text(
+            self.offered, self.budget, self.situation.language, barred, leading=self.gaps.leading(), turn=turn
+        )
 
     def complaints(self, answer: str) -> tuple[str, ...]:
         """What is wrong with the choice of an answer, in words; () if it holds, or says nothing."""
@@ -68,7 +72,13 @@ class Offers:
 
 
 def offered_text(
-    offered: Sequence[Offer], budget: AxisBudget, language: Language, barred: Mapping[str, str]
+    offered: Sequence[Offer],
+    budget: AxisBudget,
+    language: Language,
+    barred: Mapping[str, str],
+    *,
+    leading: Axis | None = None,
+    turn: Axis | None = None,
 ) -> str:
     """A section of a prompt: how many to choose, the offers, what not to try again, and how to answer.
 
@@ -77,10 +87,15 @@ def offered_text(
         budget: methods an axis.
         language: of the kernel.
         barred: methods that are not to be repeated, and why, as `select.not_again` gives them.
+        leading: the axis with most to win, as figures say; None without.
+        turn: the axis that is looked at first where none leads; None for no order.
     """
+    first = leading or turn
     return render(
-        "methods.md", offers=offered, budget=budget, language=language, barred=barred, axes=tuple(TIES)
-    )
+        "methods.md", offers=offered, budget=budget, language=language, barred=barred, leading=leading,
+        first=first if first is not None and budget.of(first) else None,
+        axes=sorted(TIES, key=lambda axis: axis != first),
+    )  # fmt: skip
 
 
 def offers(
@@ -110,7 +125,9 @@ def offers(
     offered = select.select(registry, known, budget, memory)
     if workload.language_of(context) == "cute-dsl":
         offered = tuple(map(_without_cpp, offered))
-    return Offers(registry=registry, situation=known, budget=budget, memory=memory, offered=offered)
+    return Offers(
+        registry=registry, situation=known, budget=budget, memory=memory, offered=offered, gaps=gaps
+    )  # fmt: skip
 
 
 def situation(context: Context) -> Situation | None:

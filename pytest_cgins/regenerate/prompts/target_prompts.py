@@ -16,10 +16,9 @@ from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.prompts import assembly, blocks, findings, methods, schema_line, stages
+from pytest_cgins.regenerate.prompts import assembly, blocks, findings, methods, schema_line, turns
 from pytest_cgins.regenerate.prompts.context import Context, gather
 from pytest_cgins.regenerate.prompts.hardware import Hardware
-from pytest_cgins.regenerate.prompts.stages import stage_of
 from pytest_cgins.regenerate.search import verifiers
 from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.search.tree import Tree
@@ -35,6 +34,8 @@ _AVOID_HEADING = re.compile(
 )
 _BULLET = re.compile(r"^\s*(?:[-*•+]|\d{1,3}[.)])\s+(?P<text>.*\S)")
 _HEADING = re.compile(r"^\s*(?:#{1,6}\s+\S|\*\*[^*]+\*\*:?\s*$)")
+_OFFERED = ("optimise", "regenerate")
+"""Kinds of prompts that offer methods: mendings and ablations are about what is there."""
 _LONGEST_ANSWER = 1 << 20
 _MOST_OBJECTS = 50
 
@@ -163,15 +164,14 @@ class ContextPrompts:
             assembly.Shown(attempt=other, sources=sources(other.number) if other.is_right else {})
             for other in others
         ]
-        offered = self._offers(context, ask, tree, evidence)
+        offered = self._offers(context, ask, tree, evidence) if ask.kind in _OFFERED else None
         return assembly.candidate(
             context,
             replace(ask, method=methods.named(registry.shipped(), ask.method)),
             tree[ask.parent],
             shown=shown,
             evidence=evidence.text() if evidence else "",
-            methods=offered.text() if offered is not None else "",
-            stage=stages.described(context, stage_of(ask, tree), evidence.gaps if evidence else None),
+            methods=offered.text(turns.turn_of(ask, tree)) if offered is not None else "",
             judged=findings.last_judged(tuple(tree)),
         )
 
@@ -184,7 +184,7 @@ class ContextPrompts:
         answer: str,
     ) -> tuple[str, ...]:
         """What is wrong with an answer's choice of methods, in words; the other arguments are those of its prompt."""
-        if ask.kind not in ("optimise", "regenerate"):
+        if ask.kind not in _OFFERED:
             return ()
         offered = self._offers(self._context(sources(ask.parent), (), ()), ask, tree, evidence)
         return offered.complaints(answer) if offered is not None else ()
