@@ -25,7 +25,7 @@ from pytest_cgins.packs import backward
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.recording.importers.collect import Budget, Collector, check_result, check_size, on
 from pytest_cgins.recording.importers.expressions import DTYPES, parse
-from pytest_cgins.recording.importers.files import objects, parse_json, read_text
+from pytest_cgins.recording.importers.files import numbered_lines, objects, parse_json, read_json
 
 ABBREVIATIONS = {short: getattr(torch, name) for name, short in SHORT.items() if hasattr(torch, name)}
 FUNCTIONAL: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
         if args.only not in recorded.op:
             continue
         entry = f"{recorded.op} {recorded.args}"
-        try:
+        with collector.leaving_out(entry):
             op, positional, keyword = _call(recorded, args.max_mib, functional=args.functional)
             check_result(op, positional, keyword, args.max_mib)
             # Before the trial, which may change them.
@@ -65,11 +65,8 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
             if args.device != "cpu":
                 # An index out of bounds is an error on the CPU; on a GPU it ends the whole process.
                 backward.resolve(op)(*positional, **keyword)
-        except Exception as error:  # noqa: BLE001 - torch refuses arguments in many ways
-            collector.leave_out(entry, error)
-            continue
-        call = partial(backward.resolve(op), *moved[0], **moved[1])
-        collector.record(entry, op, call, max(1, recorded.count))
+            call = partial(backward.resolve(op), *moved[0], **moved[1])
+            collector.record(entry, op, call, max(1, recorded.count))
 
 
 def _lines(source: Path, collector: Collector) -> Iterator[Recorded]:
@@ -78,20 +75,18 @@ def _lines(source: Path, collector: Collector) -> Iterator[Recorded]:
             f"{source} is a parquet file, which needs a library that this tool does not",
             remedy="write it as JSON lines: pandas.read_parquet(…).to_json('ops.jsonl', orient='records', lines=True)",
         )
-    text = read_text(source)
     if source.suffix in (".json", ".jsonl"):
-        lines = [line for line in text.splitlines() if line.strip()]
         value = (
-            parse_json(text, str(source))
+            read_json(source)
             if source.suffix == ".json"
-            else [parse_json(line, f"{source}:{number}") for number, line in enumerate(lines, start=1)]
+            else [parse_json(line, f"{source}:{number}") for number, line in numbered_lines(source)]
         )
         for item in objects(value, source, "the calls"):
             yield Recorded(str(item.get("op_name")), str(item.get("args")), _count(item.get("count"), source))
         return
     op = ""
     found = False
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in numbered_lines(source):
         if match := _OPERATOR.fullmatch(line):
             op = match["op"]
         elif match := _COUNT.fullmatch(line):
@@ -101,7 +96,7 @@ def _lines(source: Path, collector: Collector) -> Iterator[Recorded]:
                     f"{source}:{number}: a call before the first «Operator: …»", remedy="check the file"
                 )
             yield Recorded(op, match["args"].strip(), int(match["count"]))
-        elif line.strip():
+        else:
             # What follows is not of the operator before.
             op = line.strip() if line.lstrip().startswith("Operator") else op
             collector.leave_out(f"{source.name}:{number}", f"{line[:80]!r} is neither an operator nor a call")
@@ -152,11 +147,10 @@ class _Reader:
 
     def call(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         value = self._value(parse(text))
-        if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple)):
-            raise RecordError(f"{text[:80]!r} is not ((arguments), {{keywords}})")
-        if not isinstance(value[1], dict):
-            raise RecordError(f"{text[:80]!r} is not ((arguments), {{keywords}})")
-        return value
+        match value:
+            case (tuple() as args, dict() as kwargs):
+                return args, kwargs
+        raise RecordError(f"{text[:80]!r} is not ((arguments), {{keywords}})")
 
     def draw(self, op: str, args: tuple[Any, ...]) -> None:
         """Fill the integer tensors: indices within the bounds of what they index."""

@@ -145,14 +145,21 @@ class Collector:
     def staged(self, entry: str) -> Iterator[Path]:
         """A folder for the pack of one entry; what goes wrong in the body leaves the entry out."""
         folder = self._staging / "pack"
+        with self.leaving_out(entry):
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def leaving_out(self, entry: str) -> Iterator[None]:
+        """What goes wrong in the body leaves the entry out, with its reason; the import goes on behind it."""
         try:
-            yield folder
+            yield
         except SystemExit as error:
             self.leave_out(entry, RecordError(f"its code ends the process, with status {error.code}"))
         except Exception as error:  # noqa: BLE001 - foreign files and foreign code raise anything
             self.leave_out(entry, error)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def adopt(self, entry: str, reader: PackReader, count: int = 1) -> None:
         """Take over the traces of an entry's own pack."""

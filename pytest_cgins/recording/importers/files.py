@@ -42,6 +42,15 @@ def read_text(path: Path) -> str:
         raise RecordError(f"{path}: not UTF-8 at byte {error.start}", remedy="name a text file") from error
 
 
+def numbered_lines(path: Path) -> list[tuple[int, str]]:
+    """Lines of a text file with their numbers, without blank ones.
+
+    Raises:
+        RecordError: as of `read_text`.
+    """
+    return [(number, line) for number, line in enumerate(read_text(path).splitlines(), 1) if line.strip()]
+
+
 def read_json(path: Path) -> Any:
     """Content of a JSON file.
 

@@ -21,7 +21,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.packs import ops
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.recording.importers.collect import Budget, Collector, check_size, on
-from pytest_cgins.recording.importers.files import objects, parse_json, read_json, read_text, text_of
+from pytest_cgins.recording.importers.files import numbered_lines, objects, parse_json, read_json, text_of
 from pytest_cgins.recording.importers.references import References, module_name, require
 
 DTYPES = {
@@ -53,36 +53,27 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
         for name, workload in _workloads(path, collector):
             workloads.setdefault(name, []).append(workload)
     for path in files:
-        entry = path.stem
-        try:
+        with collector.leaving_out(path.stem):
             definition = read_json(path)
-            entry = text_of(definition, "name")
-            module = module_name("fib", entry)
-            code = text_of(definition, "reference")
-            require(references.write(module, code, path.name), "run")
-        except Exception as error:  # noqa: BLE001 - the reference's code raises anything
-            collector.leave_out(entry, error)
-            continue
-        found = workloads.pop(entry, [])
-        if not found:
-            collector.leave_out(entry, "no workload is for it")
-        for workload in found:
-            op = references.op(module, "run")
-            take(args, collector, definition, workload, op)
+            name = text_of(definition, "name")
+            with collector.leaving_out(name):
+                module = module_name("fib", name)
+                code = text_of(definition, "reference")
+                require(references.write(module, code, path.name), "run")
+                if name not in workloads:
+                    raise RecordError("no workload is for it")
+                for workload in workloads.pop(name):
+                    take(args, collector, definition, workload, references.op(module, "run"))
     for name, left in workloads.items():
         collector.leave_out(name, f"{counted(len(left), 'workload')} without a definition")
 
 
 def _workloads(path: Path, collector: Collector) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
+    for number, line in numbered_lines(path):
+        with collector.leaving_out(f"{path.name}:{number}"):
             (document,) = objects([parse_json(line, f"{path}:{number}")], path, "the lines")
             (workload,) = objects([document.get("workload")], f"{path}:{number}", "workload")
             yield text_of(document, "definition"), workload
-        except RecordError as error:
-            collector.leave_out(f"{path.name}:{number}", error)
 
 
 def take(
@@ -96,18 +87,17 @@ def take(
 ) -> None:
     """Record the call of one workload, on inputs that `builder` makes."""
     entry = f"{definition['name']} {workload.get('uuid', '')}".strip()
-    try:
-        maker = (builder or InputBuilder)(args.source, definition, workload, args.max_mib)
-        inputs = [maker.make(name, spec) for name, spec in definition["inputs"].items()]
+    with collector.leaving_out(entry):
+        try:
+            maker = (builder or InputBuilder)(args.source, definition, workload, args.max_mib)
+            inputs = [maker.make(name, spec) for name, spec in definition["inputs"].items()]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RecordError(
+                f"definition and workload do not fit: {type(error).__name__}: {error}"
+            ) from error
         check_size(inputs, args.max_mib)
-        inputs = on(args.device, inputs)
-    except (KeyError, TypeError, AttributeError) as error:
-        collector.leave_out(entry, f"definition and workload do not fit: {type(error).__name__}: {error}")
-        return
-    except Exception as error:  # noqa: BLE001 - torch refuses sizes in many ways
-        collector.leave_out(entry, error)
-        return
-    collector.record(entry, op, lambda: ops.locate(op)(*inputs))
+        moved = on(args.device, inputs)
+        collector.record(entry, op, lambda: ops.locate(op)(*moved))
 
 
 class InputBuilder:

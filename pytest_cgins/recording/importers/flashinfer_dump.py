@@ -49,19 +49,13 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
         )
     given = dict(_axis(text) for text in args.axes)
     for path in files:
-        try:
+        with collector.leaving_out(path.stem):
             definition = _Definition(read_json(path), references, path.name, given)
-        except Exception as error:  # noqa: BLE001 - the reference's code raises anything
-            collector.leave_out(path.stem, error)
-            continue
-        for size in _SIZES if definition.varies else _SIZES[:1]:
-            entry = f"{path.stem} {size}" if definition.varies else path.stem
-            try:
-                arguments = on(args.device, definition.arguments(size, args.device, args.max_mib))
-            except Exception as error:  # noqa: BLE001 - the code raises anything, torch refuses sizes in many ways
-                collector.leave_out(entry, error)
-                continue
-            collector.record(entry, definition.op, lambda: ops.locate(definition.op)(**arguments))  # noqa: B023 - it is called at once
+            for size in _SIZES if definition.varies else _SIZES[:1]:
+                entry = f"{path.stem} {size}" if definition.varies else path.stem
+                with collector.leaving_out(entry):
+                    arguments = on(args.device, definition.arguments(size, args.device, args.max_mib))
+                    collector.record(entry, definition.op, lambda: ops.locate(definition.op)(**arguments))  # noqa: B023 - it is called at once
 
 
 def _axis(text: str) -> tuple[str, int]:

@@ -41,14 +41,11 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
             f"{source} has no KernelBench problem", remedy="name a file such as 19_ReLU.py, or its folder"
         )
     for path in files:
-        try:
+        with collector.leaving_out(path.stem):
             code, note = _sized(read_text(path), path, overrides, args.max_mib, shrink=args.shrink)
             _take(path, code, collector, references, max_mib=args.max_mib, device=args.device)
-        except Exception as error:  # noqa: BLE001 - a problem's code raises anything
-            collector.leave_out(path.stem, error)
-            continue
-        if note:
-            collector.report.note(f"{path.stem}: {note}")
+            if note:
+                collector.report.note(f"{path.stem}: {note}")
 
 
 def problem_name(path: Path) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.core.errors import RecordError, ReplayError, TraceError
+from pytest_cgins.core.errors import RecordError, ReplayError
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs import backward, gold, replay
@@ -58,13 +58,9 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
     files = sorted(source.rglob("*.pt")) if source.is_dir() else []
     pairs = list(_files(files, source))
     for name, inputs, answers in pairs:
-        try:
+        with collector.leaving_out(name):
             pair = _load(name, inputs, answers)
-            op = _op_of(pair, ops)
-        except TraceError as error:
-            collector.leave_out(name, error)
-            continue
-        _take(collector, pair, op, args.device)
+            _take(collector, pair, _op_of(pair, ops), args.device)
     if not pairs:
         raise RecordError(
             f"{source} has no X_inputs.pt with X_gold.pt, inputN.pt with goldN.pt, or entry_N.pt",

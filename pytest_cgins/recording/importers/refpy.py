@@ -68,7 +68,7 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
     references = References(args.references)
     entry = f"{source.stem} {json.dumps(dims)}"
     name = module_name("ref", source.absolute().parent.name if source.stem == "ref" else source.stem)
-    try:
+    with collector.leaving_out(entry):
         module = references.write(name, read_text(source), source.name)
         require(module, "reference")
         with torch.random.fork_rng():
@@ -77,13 +77,10 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
         check_size(arguments, args.max_mib)
         positional, keyword = on(args.device, arguments)
         tolerance = _tolerance(module)
-    except Exception as error:  # noqa: BLE001 - the user's code raises anything
-        collector.leave_out(entry, error)
-        return
-    op = references.op(name, "reference")
-    call = collector.record(entry, op, lambda: ops.locate(op)(*positional, **keyword))
-    if call.recorded and tolerance is not None:
-        collector.report.tolerances[op] = tolerance
+        op = references.op(name, "reference")
+        call = collector.record(entry, op, lambda: ops.locate(op)(*positional, **keyword))
+        if call.recorded and tolerance is not None:
+            collector.report.tolerances[op] = tolerance
 
 
 def _tolerance(module: ModuleType) -> tuple[float, float] | None:

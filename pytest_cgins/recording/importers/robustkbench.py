@@ -55,17 +55,15 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
             if not code.is_file():
                 continue
             entry = f"{task.name}/{direction}"
-            try:
+            with collector.leaving_out(entry):
                 name = module_name("rkb", task.name, direction)
                 module = references.write(name, read_text(code), f"{task.name}/{code.name}")
-                settings = list(_settings(config, args.configs))
-            except Exception as error:  # noqa: BLE001 - the task's code raises anything
-                collector.leave_out(entry, error)
-                continue
-            op = references.op(name, "forward_fn")
-            recorder = _Task(entry, module, op, collector, device=args.device, max_mib=args.max_mib)
-            for (number, (init, inputs)), seed in itertools.product(enumerate(settings), range(args.seeds)):
-                recorder.take(f"{entry} config {number} seed {seed}", init, inputs, seed, direction)
+                settings = enumerate(list(_settings(config, args.configs)))
+                op = references.op(name, "forward_fn")
+                recorder = _Task(entry, module, op, collector, device=args.device, max_mib=args.max_mib)
+                for (number, (init, inputs)), seed in itertools.product(settings, range(args.seeds)):
+                    with collector.leaving_out(case := f"{entry} config {number} seed {seed}"):
+                        recorder.take(case, init, inputs, seed, direction)
 
 
 def _settings(path: Path, configs: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -105,16 +103,12 @@ class _Task:
         self, entry: str, init: dict[str, Any], inputs: dict[str, Any], seed: int, direction: str
     ) -> None:
         """Record one configuration."""
-        try:
-            args, kwargs = self._arguments(init, inputs, seed)
-            check_size([args, kwargs], self._max_mib)
-            if direction == "backward":
-                op, call = self._backward(args, kwargs, seed)
-            else:
-                op, call = self._op, lambda: ops.locate(self._op)(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the task's code raises anything
-            self._collector.leave_out(entry, error)
-            return
+        args, kwargs = self._arguments(init, inputs, seed)
+        check_size([args, kwargs], self._max_mib)
+        if direction == "backward":
+            op, call = self._backward(args, kwargs, seed)
+        else:
+            op, call = self._op, lambda: ops.locate(self._op)(*args, **kwargs)
         self._collector.record(entry, op, call)
 
     def _arguments(

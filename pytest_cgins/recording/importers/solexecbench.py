@@ -19,7 +19,7 @@ import torch
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.recording.importers.collect import Collector, check_size
-from pytest_cgins.recording.importers.files import objects, parse_json, read_json, read_text, text_of
+from pytest_cgins.recording.importers.files import numbered_lines, objects, parse_json, read_json, text_of
 from pytest_cgins.recording.importers.flashinfer import DTYPES, InputBuilder, take
 from pytest_cgins.recording.importers.references import References, module_name, require
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
     )
     for problem in problems:
         entry = problem.name
-        try:
+        with collector.leaving_out(entry):
             definition = read_json(problem / "definition.json")
             name, code = text_of(definition, "name"), text_of(definition, "reference")
             workloads = list(_workloads(problem / "workload.jsonl", entry, collector))
@@ -58,27 +58,21 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
                 require(module, "run")
                 modules[tolerance] = module
                 collector.report.tolerances[f"{module.__name__}.run"] = tolerance
-        except Exception as error:  # noqa: BLE001 - the reference's code raises anything
-            collector.leave_out(entry, error)
-            continue
-        for workload, tolerance in workloads:
-            module = modules[tolerance]
-            builder = partial(_ProblemInputs, module, args.device, problem)
-            take(args, collector, definition, workload, f"{module.__name__}.run", builder=builder)
+            for workload, tolerance in workloads:
+                module = modules[tolerance]
+                builder = partial(_ProblemInputs, module, args.device, problem)
+                take(args, collector, definition, workload, f"{module.__name__}.run", builder=builder)
 
 
 def _workloads(
     path: Path, entry: str, collector: Collector
 ) -> Iterator[tuple[dict[str, Any], tuple[float, float]]]:
     """Each workload, with its relative and its absolute tolerance."""
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
+    for number, line in numbered_lines(path):
+        with collector.leaving_out(f"{entry} {path.name}:{number}"):
             (workload,) = objects([parse_json(line, f"{path}:{number}")], path, "the lines")
-            yield workload, _tolerance(workload.get("tolerance") or {})
-        except RecordError as error:
-            collector.leave_out(f"{entry} workload.jsonl:{number}", error)
+            stated = _tolerance(workload.get("tolerance") or {})
+            yield workload, stated
 
 
 def _tolerance(stated: Any) -> tuple[float, float]:
