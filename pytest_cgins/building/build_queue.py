@@ -112,6 +112,7 @@ class BuildQueue:
         self._changed = threading.Condition()
         self._tasks: dict[KernelSource, _Task] = {}
         self._threads: set[threading.Thread] = set()
+        self._helpers: set[threading.Thread] = set()
         self._tally = _Tally()
         self._closed = False
 
@@ -188,6 +189,20 @@ class BuildQueue:
         """Around what is timed: no compiler of this run runs meanwhile."""
         return self._compilers.suspended()
 
+    def employ(self, work: Callable[[], None]) -> None:
+        """Have a thread do something beside the builds, with their compilers: it rests and ends with them."""
+
+        def run() -> None:
+            compilers.use(self._compilers)
+            work()
+            with self._changed:
+                self._helpers.discard(threading.current_thread())
+
+        with self._changed:
+            thread = threading.Thread(target=run, name="cgins-build-helper", daemon=True)
+            self._helpers.add(thread)
+            thread.start()
+
     def again(self, source: KernelSource) -> None:
         """Forget how a build ended: the next `result` looks into the cache anew, which trusts no altered file."""
         with self._changed:
@@ -205,7 +220,7 @@ class BuildQueue:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            threads = list(self._threads)
+            threads = [*self._threads, *self._helpers]
         if self._beside:  # a compiler that is under way goes on, and ends with those that it is beside
             return
         self._compilers.close()

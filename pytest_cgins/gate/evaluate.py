@@ -18,9 +18,10 @@ from pathlib import Path
 
 from pytest_cgins.building.build import jit_environment
 from pytest_cgins.building.build_queue import BuildQueue
+from pytest_cgins.building.cache.space import JIT
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.compilers.running import Fence
-from pytest_cgins.building.kernel_builds import KernelBuilds
+from pytest_cgins.building.kernel_builds import KernelBuilds, has_driver
 from pytest_cgins.building.progress import Progress
 from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.building.revision.merge_base import NONE
@@ -55,7 +56,7 @@ from pytest_cgins.gate.verification_stage import (
     kernel_of,
     role_of,
 )
-from pytest_cgins.run import kernel_timing
+from pytest_cgins.run import jit_pool, kernel_timing
 from pytest_cgins.run.device_peaks import DevicePeaks
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
@@ -166,6 +167,9 @@ class Evaluator:
             import_root = Path(folders[0])
             workers["PYTHONPATH"] = os.pathsep.join(folders)
         self._import_root = str(import_root)
+        self._workers = workers
+        own = sandbox is None and elsewhere == HERE and isolation == "process"
+        self._jit_folder = (cache or default_cache()) / JIT / "ahead" if own else None
         self._pool = WorkerPool(
             env=workers,
             isolation=isolation,
@@ -284,11 +288,20 @@ class Evaluator:
             cases: in the order in which they will be evaluated.
         """
         self.warm()
+        cases = list(cases)
         wanted = [kernel_of(case) for case in cases]
         if self._timing and any(self._bases.is_touched(*name) for name in dict.fromkeys(wanted)):
             self._pool.warm(["timing", f"timing{BASE_ONLY}"])
         self.kernel_builds.build_ahead(wanted)
         self._bases.build_ahead(wanted)
+        if self._jit_folder is not None and has_driver():
+            jit_pool.compile_ahead(
+                [case for case in cases if device_of(case.device).is_cuda and not case.check],
+                self.kernel_builds,
+                import_root=self._import_root,
+                environment=self._workers,
+                folder=self._jit_folder,
+            )
 
     def evaluate(self, case: Case, *, upcoming: Case | None = None) -> Evaluation:
         """Build, verify, time and judge one case; the upcoming one is prepared while the kernel is verified."""

@@ -54,7 +54,7 @@ class Autotuners:
         """Have each choose its first config: Triton's own timer wants a GPU's driver, also where it interprets."""
         for tuner in self._tuners:
             if getattr(tuner, "_do_bench", None) is None:
-                tuner.do_bench = _call_once
+                tuner.do_bench = call_once
 
     def chosen(self, namespace: str | None = None) -> tuple[TunedConfig, ...]:
         """What they have chosen where there is a choice.
@@ -175,7 +175,8 @@ def _choosing(tuner: Any, wanted: Any) -> Iterator[list[Any]]:
         vars(tuner).update(kept)
 
 
-def _call_once(call: Any, quantiles: Sequence[float] = (), **_options: Any) -> list[float]:
+def call_once(call: Any, quantiles: Sequence[float] = (), **_options: Any) -> list[float]:
+    """Stand in for a benchmark of an autotuner's, for which all configs take as long."""
     call()
     return [1.0] * max(1, len(quantiles))
 

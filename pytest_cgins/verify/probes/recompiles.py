@@ -2,17 +2,19 @@
 
 A Triton kernel is compiled for each signature: the dtypes of its tensors, the values of its constants, whether sizes are 1
 or divisible by 16. A constant that changes from call to call, or a function that is defined anew in each, compiles in each,
-which takes a thousand times as long as the call. Triton tells of what it compiles since version 3.4; of torch's compiler
-the graphs are counted.
+which takes a thousand times as long as the call. Triton tells of what it compiles since version 3.4; CuTe's compiler is
+listened to; of torch's the graphs are counted.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ LEAST = 3
 """So many must compile: a seed that is drawn anew may be odd, even and divisible by 16, and no more than that."""
 SECONDS = "cgins-seconds"
 """File beside what Triton keeps of a compilation: how long it took."""
+CUTE = "cutlass.base_dsl.dsl"
+"""Module of CuTe's compiler."""
 _MOST_S = 1e6
 _SHOWN = 100
 
@@ -51,9 +55,14 @@ class Compilations:
     def __init__(self) -> None:
         self._heard: list[Compilation] = []
         self._next: Any = None
+        self._hears_cute = False
 
     def listen(self) -> None:
-        """Hear of Triton's compilations, if it was imported; who listened before hears of them, too."""
+        """Hear of compilations of Triton's and CuTe's, if they were imported; who listened before hears of them, too."""
+        cute: Any = getattr(sys.modules.get(CUTE), "BaseDSL", None)
+        if hasattr(cute, "compile_and_cache") and not self._hears_cute:
+            self._hears_cute = True
+            cute.compile_and_cache = self._telling(cute.compile_and_cache)
         knobs: Any = sys.modules.get("triton.knobs")
         compilation = getattr(knobs, "compilation", None)
         if (
@@ -67,7 +76,7 @@ class Compilations:
     @staticmethod
     def can_hear() -> bool:
         """Whether there is a compiler in this process to hear of."""
-        return "triton.knobs" in sys.modules or "torch._dynamo.utils" in sys.modules
+        return not sys.modules.keys().isdisjoint(("triton.knobs", "torch._dynamo.utils", CUTE))
 
     def mark(self) -> tuple[int, int]:
         """Where `since` is to begin."""
@@ -106,8 +115,28 @@ class Compilations:
             count=len(heard),
             seconds=min(_MOST_S, sum(compilation.seconds for compilation in heard)),
             cached=sum(compilation.cached for compilation in heard),
-            **_resources({id(one.compiler): one.compiler for one in heard}.values()),
+            **_resources({id(one.compiler): one.compiler for one in heard if one.compiler}.values()),
         )
+
+    def _telling(self, compile_: Callable[..., Any]) -> Callable[..., Any]:
+        """CuTe's compiler of what it has traced, which its cache in memory asks when it has no answer."""
+
+        @wraps(compile_)
+        def compile_and_tell(*args: Any, **options: Any) -> Any:
+            started = time.perf_counter()
+            compiled = compile_(*args, **options)
+            function = options.get("funcBody")
+            self._heard.append(
+                Compilation(
+                    function=str(getattr(function, "__name__", "a kernel"))[:_SHOWN],
+                    module=str(getattr(function, "__module__", "")),
+                    seconds=time.perf_counter() - started,
+                    cached=False,
+                )
+            )
+            return compiled
+
+        return compile_and_tell
 
     def _hear(self, **told: Any) -> None:
         if self._next is not None:
@@ -142,7 +171,8 @@ def judge(facts: Sequence[str]) -> str:
     functions = ", ".join(dict.fromkeys(names))
     return (
         f"calls with the same signature compile again: {counted(len(names), 'compilation')} of {functions} after the first call\n"
-        "→ pass what changes from call to call as an argument, not as a tl.constexpr, and define kernels once"
+        "→ pass what changes from call to call as an argument, not as a constant (tl.constexpr, cutlass.Constexpr), and define "
+        "kernels once; keep what cute.compile returns"
     )
 
 

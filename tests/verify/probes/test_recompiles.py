@@ -1,4 +1,4 @@
-"""What Triton compiles is counted: by signature, with the time that it took, also where the results are on disk."""
+"""What Triton and CuTe compile is counted: by signature, with the time that it took, also where the results are on disk."""
 
 from __future__ import annotations
 
@@ -65,3 +65,47 @@ def test_which_compilations_are_a_finding() -> None:
     assert judge(["softmax"] * 3).startswith(
         "calls with the same signature compile again: 3 compilations of softmax after the first call"
     )
+
+
+CUTE = """\
+import json
+import cutlass
+from cutlass import cute
+from cutlass.cute.runtime import make_fake_compact_tensor
+from pytest_cgins.verify.probes.recompiles import Compilations
+
+@cute.kernel
+def copy(x: cute.Tensor, y: cute.Tensor):
+    index = cute.arch.block_idx()[0] * 64 + cute.arch.thread_idx()[0]
+    if index < cute.size(y):
+        y[index] = x[index]
+
+@cute.jit
+def launch(x: cute.Tensor, y: cute.Tensor):
+    copy(x, y).launch(grid=[cute.ceil_div(cute.size(y), 64), 1, 1], block=[64, 1, 1])
+
+compilations = Compilations()
+compilations.listen()
+mark = compilations.mark()
+for dtype in (cutlass.Float32, cutlass.Float16, cutlass.Float32):
+    x = make_fake_compact_tensor(dtype, (cute.sym_int(),))
+    cute.compile(launch, x, x)
+counted = compilations.counted()
+print(json.dumps([compilations.can_hear(), counted.count, counted.seconds, compilations.since(mark)]))
+"""
+
+
+def test_what_cute_compiles_is_counted(tmp_path: Path) -> None:
+    """`cute.compile` compiles whenever it is called: who does so in each call is found."""
+    pytest.importorskip("cutlass.base_dsl")
+    (tmp_path / "script.py").write_text(CUTE)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"],
+        env={**os.environ, "CUTE_DSL_ARCH": "sm_90a"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    can_hear, count, seconds, names = json.loads(done.stdout)
+    assert (can_hear, count, names) == (True, 3, ["launch"] * 3)
+    assert seconds > 0

@@ -1,0 +1,105 @@
+"""The process of `jit_pool`: calls kernels on zeros, while Triton compiles and launches nothing.
+
+CuTe's `cute.compile` keeps nothing on disk, so that no process can compile for another; what a `cute.jit` function
+compiles when it is called is kept, as Triton's is, but then runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from pytest_cgins.building.loading.callable import load
+from pytest_cgins.building.loading.imports import import_from
+from pytest_cgins.core import documents, locks
+from pytest_cgins.core.device import device_of
+from pytest_cgins.core.dtypes import ITEMSIZE, extent
+from pytest_cgins.core.layout import rebuild
+from pytest_cgins.core.trace import TensorMeta
+from pytest_cgins.run.jit_pool import JitKernel, JitRequest
+from pytest_cgins.verify.probes.autotuner import call_once
+from pytest_cgins.verify.probes.recompiles import Compilations
+
+MOST_NBYTES = 1 << 30
+"""Of a case's tensors, beside which others must have room on the device."""
+
+
+def main() -> None:
+    """Compile what the request in the file that is named first asks for."""
+    request = documents.load(JitRequest, Path(sys.argv[1]).read_bytes())
+    import_from(request.import_root)
+    folder = Path(request.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    compilations = Compilations()
+    for kernel in request.kernels:
+        path = folder / kernel.key
+        lock = locks.try_lock(path.with_suffix(".lock"))
+        if lock is None:  # another session compiles it
+            continue
+        try:
+            if not path.exists():
+                _call(kernel, compilations)
+                path.touch()
+        except BaseException as error:  # noqa: BLE001 - a kernel may raise anything; who verifies it tells
+            print(f"{kernel.compiled.source.name}: {type(error).__name__}: {error}")
+        finally:
+            path.with_suffix(".lock").unlink(missing_ok=True)
+            os.close(lock)
+    print(f"compiled {compilations.counted()}")
+
+
+def _call(kernel: JitKernel, compilations: Compilations) -> None:
+    """Call a kernel on its cases' sizes."""
+    device_of(kernel.cases[0].device).make_current()
+    loaded = load(kernel.compiled)
+    compilations.listen()  # which puts down how long each took
+    if not compilations.can_hear():
+        return
+    with nothing_launched():
+        for case in kernel.cases:
+            spans = _spans(case.tensors)
+            if case.call is not None and sum(spans) <= MOST_NBYTES:
+                zeros = [torch.zeros(nbytes, dtype=torch.uint8) for nbytes in spans]
+                tensors = rebuild(case.tensors, zeros, case.device)
+                loaded.bind(case.call, tensors, (), case.device).run()
+
+
+def _spans(metas: Sequence[TensorMeta]) -> list[int]:
+    """Bytes of each storage, up to the last element of its tensors."""
+    nbytes = [0] * (1 + max((meta.storage for meta in metas), default=-1))
+    for meta in metas:
+        reach = (meta.offset + extent(meta.shape, meta.stride)) * ITEMSIZE[meta.dtype]
+        nbytes[meta.storage] = max(nbytes[meta.storage], reach)
+    return nbytes
+
+
+@contextmanager
+def nothing_launched() -> Iterator[None]:
+    """Meanwhile Triton's functions compile and do not run, and its autotuners compile each config and choose the first."""
+    jit: Any = sys.modules.get("triton.runtime.jit")
+    autotuner: Any = sys.modules.get("triton.runtime.autotuner")
+    if jit is None or autotuner is None:
+        yield
+        return
+    run = jit.JITFunction.run
+
+    def compile_only(function: Any, *args: Any, **options: Any) -> Any:
+        return run(function, *args, **{**options, "warmup": True})
+
+    def measure_and_forget(tuner: Any, key: Any, configs: Any, measure: Any) -> bool:  # noqa: ARG001
+        measure()
+        return False
+
+    with (
+        patch.object(jit.JITFunction, "run", compile_only),
+        patch.object(autotuner.Autotuner, "do_bench", property(lambda _: call_once)),
+        patch.object(autotuner.Autotuner, "check_disk_cache", measure_and_forget),
+    ):
+        yield
