@@ -37,10 +37,10 @@ def test_every_input_is_listed() -> None:
     assert sorted(listed) == sorted(document()["inputs"])
 
 
-def test_outputs_are_documented_as_they_are() -> None:
-    """The table has each output with its description, in order, and no other."""
-    described = [[f"`{name}`", entry["description"]] for name, entry in document()["outputs"].items()]
-    assert rows(section("Outputs")) == described
+def test_every_output_is_listed() -> None:
+    """The README names each output of action.yml, in order, and no other; action.yml describes each."""
+    assert re.findall(r"`([\w-]+)`", section("Outputs")) == list(document()["outputs"])
+    assert all(entry["description"].strip() for entry in document()["outputs"].values())
 
 
 def test_every_input_has_a_default_of_type_string_and_is_used() -> None:

@@ -71,7 +71,14 @@ ITEM = re.compile(r"(?m)^- `([^`]+)` \((.+?); (.+?)\): (.+)$")
 
 def documented() -> dict[str, list[str]]:
     """Key → type, default and meaning of each item."""
-    return {key: cells for key, *cells in ITEM.findall(TEXT.partition("## Environment")[0])}
+    items = ITEM.findall(TEXT.partition("## Environment")[0])
+    return {key: cells for keys, *cells in items for key in expanded(keys)}
+
+
+def expanded(keys: str) -> list[str]:
+    """The keys of an item: of `a.{b,c}` these are `a.b` and `a.c`."""
+    head, braces, rest = keys.partition("{")
+    return [head + last for last in rest.rstrip("}").split(",")] if braces else [keys]
 
 
 def test_keys_are_those_of_the_loader(known: set[str]) -> None:
@@ -81,7 +88,8 @@ def test_keys_are_those_of_the_loader(known: set[str]) -> None:
 
 def test_items_are_complete() -> None:
     """Each item of a key has a type, a default and a meaning."""
-    assert len(documented()) == len(re.findall(r"(?m)^- `\w[^`]*` \(", TEXT.partition("## Environment")[0]))
+    text = TEXT.partition("## Environment")[0]
+    assert len(ITEM.findall(text)) == len(re.findall(r"(?m)^- `\w[^`]*` \(", text))
 
 
 def test_environment_variables_are_read() -> None:

@@ -104,12 +104,18 @@ def documented() -> dict[str, dict[str, str]]:
     }
     groups = {heading: tables.pop(heading) for heading in list(tables) if heading.endswith(GROUP)}
     for heading, text in sections(document("options.md")).items():
-        listed = re.search(r"Shared: ((?:`[^`]+`(?:,\s)?)+)", text)
-        for name in re.findall(r"`([^`]+)`", listed[1]) if listed else ():
-            cell, default = shared(heading, name, groups)
-            assert cell not in tables[heading], (heading, cell)
-            tables[heading][cell] = default
+        listed = re.search(r"Shared: ((?:(?:all|`[^`]+`)(?:,\s)?)+)", text)
+        for name in re.findall(r"all|`[^`]+`", listed[1]) if listed else ():
+            found = own(heading, groups) if name == "all" else [shared(heading, name.strip("`"), groups)]
+            for cell, default in found:
+                assert cell not in tables[heading], (heading, cell)
+                tables[heading][cell] = default
     return tables
+
+
+def own(heading: str, groups: dict[str, dict[str, str]]) -> list[tuple[str, str]]:
+    """All rows of the table that the command's own group shares."""
+    return list(groups[f"{heading.rpartition(' ')[0]}{GROUP}"].items())
 
 
 def shared(heading: str, name: str, groups: dict[str, dict[str, str]]) -> tuple[str, str]:
