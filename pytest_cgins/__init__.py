@@ -7,12 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_cgins.app.whole_model.patch import patch
     from pytest_cgins.packs.adapters import adapter
     from pytest_cgins.packs.ops import mark
     from pytest_cgins.recording.record import record
 
 __version__ = "0.1.0"
-__all__ = ["adapter", "mark", "record"]
+__all__ = ["adapter", "mark", "patch", "record"]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
@@ -20,6 +21,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 _HOMES = {
     "adapter": "pytest_cgins.packs.adapters",
     "mark": "pytest_cgins.packs.ops",
+    "patch": "pytest_cgins.app.whole_model.patch",
     "record": "pytest_cgins.recording.record",
 }
 

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+import pytest_cgins
 from pytest_cgins.app.whole_model.document import ModelBench
 from pytest_cgins.core import documents
 
@@ -70,3 +72,28 @@ def test_a_model_is_captured_with_kernels_in_it(tmp_path: Path) -> None:
     assert made.difference is not None
     assert made.difference.relative_rms < 1e-5
     assert made.measurement.kernel.median_ns_per_call < 2 * made.ratio.ns_per_call
+
+
+def test_a_patched_model_is_captured_and_compiled(tmp_path: Path) -> None:
+    """Kernels answer in a CUDA graph that a user captures, and in what torch.compile makes of the model."""
+    project = tmp_path / "project"
+    shutil.copytree(ROOT / "example_project", project, ignore=shutil.ignore_patterns(".cgins", "traces"))
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU()).cuda().eval()
+    x = torch.randn(64, 256, device="cuda")
+    with torch.no_grad():
+        plain = model(x)
+        with pytest_cgins.patch(model, project / "cgins.yaml", kernels=["gelu/cuda"]) as patched:
+            for _ in range(2):
+                model(x)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                captured = model(x)
+            x.mul_(0.5)
+            graph.replay()
+            compiled = torch.compile(model, backend=patched.backend, fullgraph=True)(x)
+        expected = model(x)
+    assert patched.counts()["torch.nn.functional.gelu"].hits >= 3
+    assert not torch.equal(expected, plain)
+    torch.testing.assert_close(captured, expected)
+    torch.testing.assert_close(compiled, expected)

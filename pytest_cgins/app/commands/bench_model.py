@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins import config as configuration
 from pytest_cgins.app.commands.options import Subparsers, add_seed, command, option, seed_of
 from pytest_cgins.app.commands.schema import add_config_option
-from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.loading.imports import import_from
-from pytest_cgins.config import Config, Implementation, KernelEntry, TimingGate
+from pytest_cgins.config import Config, TimingGate
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import import_path, new_table, print_table
 from pytest_cgins.core.device import DEVICES, device_of, require_device, usable_device
-from pytest_cgins.core.errors import CginsError, ConfigError
 from pytest_cgins.core.options import BARE_VARIABLE
 from pytest_cgins.core.text import counted
 
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pytest_cgins.app.whole_model.document import ModelBench
-    from pytest_cgins.building.loading.callable import LoadedKernel
 
 FILE = Path(".cgins/model_bench.json")
 NOT_COMPARED = "the model's outputs are not tensors of one form, and were not compared"
@@ -76,16 +72,17 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
 
     from pytest_cgins.app.whole_model import bench, workload
     from pytest_cgins.app.whole_model.document import MODEL_BENCH_VERSION, ModelBench, SwappedKernel
+    from pytest_cgins.app.whole_model.kernels import chosen_implementations, load_kernels
     from pytest_cgins.app.whole_model.swap import Swap
     from pytest_cgins.regenerate.profiling import bench as ratios
     from pytest_cgins.timing.environment import describe
 
     kind = require_device(arguments.device) if arguments.device else usable_device(DEVICES)
     device = device_of(kind).case_name
-    chosen = _chosen(config, arguments.kernel, kind)
+    chosen = chosen_implementations(config, arguments.kernel, kind)
     import_from(str(config.root))
     with import_path(Path.cwd()):
-        loaded, left_out = _loaded(config, chosen, all_of_them=bool(arguments.kernel))
+        loaded, left_out = load_kernels(config, chosen, all_of_them=bool(arguments.kernel))
         swap = Swap({op: kernel for op, (kernel, _) in loaded.items()}, device)
         pair = bench.Pair(workload.made(arguments.model, device), swap, list(loaded), device)
         with pair.ready():
@@ -108,69 +105,6 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
         ratio=ratio,
         notes=(*left_out, *([] if difference is not None else [NOT_COMPARED])),
     )
-
-
-def _chosen(config: Config, wanted: list[str], device: str) -> list[tuple[KernelEntry, Implementation]]:
-    """An implementation a kernel; of an op that several kernels replace, the first one's."""
-    from pytest_cgins.regenerate.profiling import selection
-
-    if wanted:
-        found = [selection.chosen(config, name, device) for name in wanted]
-    else:
-        found = [
-            (entry, here)
-            for entry in config.kernels
-            if (here := tuple(one for one in entry.implementations if one.device == device))
-        ]
-    ops: dict[str, tuple[KernelEntry, Implementation]] = {}
-    for entry, implementations in found:
-        if "@" not in entry.op:  # nothing runs a backward here
-            ops.setdefault(entry.op, (entry, implementations[0]))
-    if not ops:
-        raise ConfigError(
-            f"{config.file} has no kernel of a forward op for {device}",
-            remedy="name another --device or --kernel",
-        )
-    return list(ops.values())
-
-
-def _loaded(
-    config: Config, chosen: list[tuple[KernelEntry, Implementation]], *, all_of_them: bool
-) -> tuple[dict[str, tuple[LoadedKernel, str]], list[str]]:
-    """Kernels with their labels by their ops, built and loaded into this process; and why some are left out.
-
-    Raises:
-        CginsError: one cannot be built or loaded, and `all_of_them` are wanted.
-    """
-    from pytest_cgins.building.build_queue import BuildQueue
-    from pytest_cgins.building.loading.callable import load
-    from pytest_cgins.packs.backward import resolve
-    from pytest_cgins.packs.ops import qualified_name, trust
-
-    found: dict[str, tuple[LoadedKernel, str]] = {}
-    left_out: list[str] = []
-
-    def leave_out(label: str, error: CginsError) -> None:
-        if all_of_them:
-            raise error
-        left_out.append(f"{label} is left out: {error.what.partition(chr(10))[0]}")
-
-    with closing(BuildQueue()) as ahead:
-        sources = {}
-        for entry, one in chosen:
-            label = f"{entry.name}/{one.name}"
-            try:
-                trust(entry.op)
-                sources[label] = (qualified_name(resolve(entry.op)), find(config, entry, one))
-            except CginsError as error:
-                leave_out(label, error)
-        ahead.add([source for _, source in sources.values()])
-        for label, (op, source) in sources.items():
-            try:
-                found[op] = load(ahead.result(source)), label
-            except CginsError as error:
-                leave_out(label, error)
-    return found, left_out
 
 
 def _show(made: ModelBench) -> None:

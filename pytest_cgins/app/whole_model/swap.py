@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
-from pytest_cgins.building.loading.callable import LoadedKernel
-from pytest_cgins.core.errors import CginsError, ContractError
+from pytest_cgins.core.errors import CginsError, ContractError, LaunchError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import TensorMeta, Value
 from pytest_cgins.packs.call import flatten
@@ -20,7 +20,12 @@ from pytest_cgins.packs.ops import qualified_name
 from pytest_cgins.packs.signature import call_of
 from pytest_cgins.packs.values import decode
 
+if TYPE_CHECKING:
+    from pytest_cgins.building.loading.callable import LoadedKernel
+
 NEW = "its form was not met in the first run"
+FIRST = "first call of a form, which tells what the op gives"
+GRADIENTS = "gradients are asked for"
 
 
 @dataclass(slots=True)
@@ -31,9 +36,11 @@ class Tally:
     """Answered by the kernel."""
     left: Counter[str] = field(default_factory=Counter)
     """Answered by torch, by the reason."""
+    failed: int = 0
+    """Of those that torch answered: in which the kernel began, and failed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Form:
     """What calls of one form give."""
 
@@ -41,22 +48,29 @@ class _Form:
     """How the outputs are put together."""
     outputs: tuple[TensorMeta, ...]
     """Their shapes and strides."""
+    mutates: bool
+    """Whether the op has changed an argument."""
+    answered: bool = False
+    """Whether the kernel has."""
 
 
 class Swap:
     """Takes the calls of ops, as the handler of an `Interceptor`.
 
-    It is shown one run in which torch answers: the form of the outputs of each call is learned, as kernels are given
-    memory for them. A call that the kernel refuses, or whose form is new, is torch's, and the reason is counted.
+    The form of a call's outputs is learned from torch, as kernels are given memory for them: in one run that it is shown,
+    or from the first call of each form. A call that the kernel refuses, or whose form is new, is torch's, and the reason
+    is counted.
 
     Args:
         kernels: by qualified name of the op.
         device: `cpu` or `cuda:0`.
+        learns: whether it goes on to learn forms after the run that it is shown.
     """
 
-    def __init__(self, kernels: Mapping[str, LoadedKernel], device: str) -> None:
+    def __init__(self, kernels: Mapping[str, LoadedKernel], device: str, *, learns: bool = False) -> None:
         self._kernels = kernels
         self._device = torch.device(device)
+        self._learns = learns
         self._forms: dict[Hashable, _Form | str] = {}
         self.learning = True
         """Whether torch answers, and forms are taken down."""
@@ -68,7 +82,12 @@ class Swap:
         self.tallies = {op: Tally() for op in self._kernels}
 
     def __call__(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call of an op."""
+        """Answer a call of an op.
+
+        Raises:
+            LaunchError: the kernel of an op that changes its arguments failed in a later call of a form, perhaps after it
+                had changed some.
+        """
         op = qualified_name(func)
         tally = self.tallies[op]
         try:
@@ -76,24 +95,52 @@ class Swap:
         except CginsError as error:
             return self._left(tally, error.what, func, args, kwargs)
         if self.learning:
-            result = func(*args, **kwargs)
-            self._forms.setdefault(key, _form_of(result))
-            return result
+            return self._learned(key, func, args, kwargs)
+        if self._learns and key not in self._forms:
+            tally.left[FIRST] += 1
+            return self._learned(key, func, args, kwargs)
         form = self._forms.get(key, NEW)
         if isinstance(form, str):
             return self._left(tally, form, func, args, kwargs)
         try:
             call, tensors = call_of(op, func, args, kwargs)
-            self._require_here(tensors)
+            self._require_fit(tensors)
+            kept = [tensor.clone() for tensor in tensors] if form.mutates and not form.answered else None
             outputs = self._kernels[op].bind(call, tensors, form.outputs, str(self._device)).run()
         except CginsError as error:
+            if isinstance(error, LaunchError):
+                tally.failed += 1
+                self._put_back(tensors, form, kept, error)
             # It would say so again each time, and the time that takes is no kernel's.
             self._forms[key] = error.what
             return self._left(tally, error.what, func, args, kwargs)
+        form.answered = True
         tally.swapped += 1
         return decode(form.tree, outputs)
 
-    def _require_here(self, tensors: Sequence[torch.Tensor]) -> None:
+    @staticmethod
+    def _put_back(
+        tensors: Sequence[torch.Tensor], form: _Form, kept: Sequence[torch.Tensor] | None, error: LaunchError
+    ) -> None:
+        """Undo what a kernel has changed before it failed; the first call of a form keeps what that takes."""
+        if form.mutates and kept is None:
+            raise error
+        for tensor, before in zip(tensors, kept or tensors, strict=True):
+            if before is not tensor:
+                tensor.copy_(before)
+
+    def _learned(
+        self, key: Hashable, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        given = [tensor for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, torch.Tensor)]
+        before = [_changes(tensor) for tensor in given]
+        result = func(*args, **kwargs)
+        self._forms.setdefault(key, _form_of(result, mutates=before != [*map(_changes, given)]))
+        return result
+
+    def _require_fit(self, tensors: Sequence[torch.Tensor]) -> None:
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            raise ContractError(GRADIENTS)
         elsewhere = {tensor.device for tensor in tensors} - {self._device}
         if elsewhere:
             raise ContractError(f"a tensor of the call is on {min(map(str, elsewhere))}")
@@ -106,10 +153,15 @@ class Swap:
         return func(*args, **kwargs)
 
 
-def _form_of(result: object) -> _Form | str:
+def _changes(tensor: torch.Tensor) -> int:
+    """How often torch has written to it; inference tensors do not count."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _form_of(result: object, *, mutates: bool) -> _Form | str:
     """The form of a result, or why there is none that a kernel could fill."""
     try:
         tree, outputs = flatten(result)
-        return _Form(tree, lay_out(outputs, copy=False).metas)
+        return _Form(tree, lay_out(outputs, copy=False).metas, mutates)
     except CginsError as error:
         return error.what
