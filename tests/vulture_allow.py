@@ -79,8 +79,7 @@ _.peak_bytes_per_s
 _.peak_flops_per_s
 _.schema_version
 _.contributes
-_.report_schema
-_.history_schema
+_.published_schema
 
 # what exported packages call, and what torch's logger reads
 _.refuse_gradients

@@ -8,17 +8,15 @@ from pathlib import Path
 import pytest_cgins
 from pytest_cgins.app.whole_model.document import MODEL_BENCH_VERSION, ModelBench
 from pytest_cgins.core import documents
-from pytest_cgins.core.session_report import REPORT_VERSION
+from pytest_cgins.core.session_report import REPORT_VERSION, SessionReport
 from pytest_cgins.core.trace import TracePack
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
 from pytest_cgins.gate.calibration import CALIBRATION_VERSION, Calibration
 from pytest_cgins.recording.profile import PROFILE_VERSION, PackProfile
 from pytest_cgins.regenerate.profiling import evidence_documents as evidence
-from pytest_cgins.regenerate.proposal import PROPOSAL_VERSION, proposal_schema
+from pytest_cgins.regenerate.proposal import PROPOSAL_VERSION, Proposal
 from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, SearchSummary
-from pytest_cgins.report.document import report_schema
-from pytest_cgins.report.history import HISTORY_VERSION
-from pytest_cgins.report.history_file import history_schema
+from pytest_cgins.report.history import HISTORY_VERSION, HistoryEntry
 
 EVIDENCE = {
     "env": evidence.EnvironmentEvidence,
@@ -37,9 +35,9 @@ SCHEMAS = {
         for name, cls in EVIDENCE.items()
     },
     f"model-bench-{MODEL_BENCH_VERSION}.json": documents.json_schema(ModelBench),
-    f"history-{HISTORY_VERSION}.json": history_schema(),
-    f"proposal-{PROPOSAL_VERSION}.json": proposal_schema(),
-    f"report-{REPORT_VERSION}.json": report_schema(),
+    f"history-{HISTORY_VERSION}.json": documents.published_schema(HistoryEntry),
+    f"proposal-{PROPOSAL_VERSION}.json": documents.published_schema(Proposal),
+    f"report-{REPORT_VERSION}.json": documents.published_schema(SessionReport),
     f"search-summary-{SUMMARY_VERSION}.json": documents.json_schema(SearchSummary),
     "trace-pack-2.json": documents.json_schema(TracePack),
     f"profile-{PROFILE_VERSION}.json": documents.json_schema(PackProfile),

@@ -51,11 +51,6 @@ def lower(before: Any, now: Any) -> bool:
     return before is not None and (now is None or now < before)
 
 
-def added(before: Any, now: Any) -> bool:
-    """More members."""
-    return not set(now) <= set(before)
-
-
 def removed(before: Any, now: Any) -> bool:
     """Fewer members."""
     return not set(before) <= set(now)

@@ -76,6 +76,17 @@ def load(cls: type[T], text: str | bytes) -> T:
     )
 
 
+def complaint(error: ValueError) -> str:
+    """The first thing that `load` has against a text, and in which field, without the value: that may be anybody's."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error).partition("\n")[0]
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    return ": ".join(filter(None, [field, first["msg"].removeprefix("Value error, ")]))
+
+
 def extent(text: bytes, most: int) -> tuple[int, int]:
     """About how many values JSON text in UTF-8 has, and how deep it is nested, found without parsing it.
 

@@ -218,16 +218,19 @@ class CandidateGate:
                 return disassembler.compiled_when_called(evaluator, case)
             return disassembler.built(*copy.entry(), evaluator.kernel_builds.builds)
 
-    def accept(self, files: Mapping[str, str], *, goal: Goal, alpha_share: float = 1.0) -> Trial:
+    def accept(
+        self, files: Mapping[str, str], *, goal: Goal, alpha_share: float = 1.0, seed: int | None = None
+    ) -> Trial:
         """The whole gate in fresh processes: all cases of all kernels that share a source, held-out inputs, times.
 
         Args:
             files: the candidate.
             goal: for `optimise` it must be faster than the incumbent as well.
             alpha_share: part of the chance of a false alarm that this candidate may use: 1/M of M candidates.
+            seed: of the inputs, where an acceptance is repeated; None draws one now.
         """
         started = time.monotonic()
-        seed = random.SystemRandom().randrange(2**31)
+        seed = random.SystemRandom().randrange(2**31) if seed is None else seed
         self._put(files)
         whole = self.copy.with_implementation(alone=False)
         base = self.copy.against_base

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from yaml import MappingNode, Node, SequenceNode
 
 Language = Literal["cpp", "cuda", "triton", "cute"]
-LANGUAGES: tuple[Language, ...] = ("cuda", "cpp", "triton", "cute")
-"""Values of `--implementation`; the first is the default."""
 FOLDER = "kernels"
 """Where sources go in a project that has none."""
 

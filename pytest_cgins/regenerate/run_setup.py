@@ -124,6 +124,14 @@ def sandbox_of(choice: str) -> Sandbox | None:
     return made
 
 
+def sandbox_told(choice: str) -> Sandbox | None:
+    """The same; that there is none is told on stderr."""
+    fence = sandbox_of(choice)
+    if fence is None:
+        print(UNFENCED, file=sys.stderr)
+    return fence
+
+
 def carry_out(
     journal: Journal,
     config: Config,

@@ -57,11 +57,6 @@ def text_of(report: SessionReport) -> str:
     return documents.dump(report, indent=1) + "\n"
 
 
-def report_schema() -> dict[str, Any]:
-    """JSON Schema of the document, as published in `pytest_cgins/schemas/report-2.json`."""
-    return documents.published_schema(SessionReport)
-
-
 REPORT_LIMIT_NBYTES = 1 << 28
 """A report of ten thousand cases has some 50 MB."""
 _REMEDY = "give it the file that --cgins-json wrote, by the same version of pytest-cgins"
@@ -85,19 +80,9 @@ def load(path: Path) -> SessionReport:
         raise ConfigError(f"{path}: {error.strerror}", remedy=_REMEDY) from None
     except ValueError as error:
         _refuse_other_versions(path)
-        raise ConfigError(f"{path} is not a report: {_complaint(error)}", remedy=_REMEDY) from None
+        raise ConfigError(f"{path} is not a report: {documents.complaint(error)}", remedy=_REMEDY) from None
     _refuse_other_versions(path)
     return report
-
-
-def _complaint(error: ValueError) -> str:
-    """The first thing that is wrong."""
-    from pydantic import ValidationError
-
-    if not isinstance(error, ValidationError):
-        return str(error).partition("\n")[0]
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    return ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
 
 
 def _refuse_other_versions(path: Path) -> None:

@@ -12,7 +12,6 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pytest_cgins.core import atomic, documents, locks
 from pytest_cgins.core.errors import HistoryError
@@ -109,11 +108,6 @@ def read(path: Path) -> History:
     return History(tuple(found), note)
 
 
-def history_schema() -> dict[str, Any]:
-    """JSON Schema of a line, as published in `pytest_cgins/schemas/history-1.json`."""
-    return documents.published_schema(HistoryEntry)
-
-
 def _parse(line: bytes, path: Path, number: int) -> HistoryEntry:
     if len(line) > LINE_LIMIT_NBYTES:
         raise HistoryError(
@@ -123,20 +117,8 @@ def _parse(line: bytes, path: Path, number: int) -> HistoryEntry:
     try:
         return documents.load(HistoryEntry, line)
     except ValueError as error:
-        said = visible(_complaint(error))[:400]
+        said = visible(documents.complaint(error))[:400]
         raise HistoryError(f"{path}:{number}: not an entry of a history: {said}", remedy=_REMEDY) from None
-
-
-def _complaint(error: ValueError) -> str:
-    """The first thing that is wrong, and where in the entry; pydantic's own text has the whole value."""
-    from pydantic import ValidationError
-
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    what = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {what}" if where else what
 
 
 def _is_torn(line: bytes) -> bool:

@@ -19,7 +19,6 @@ from pytest_cgins.core.measurement import Arm, Comparison
 from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.report.history import HISTORY_VERSION, Head, HistoryEntry, Ratio, entries
-from pytest_cgins.report.history_file import history_schema
 from pytest_cgins.timing.sequential import Rule, SequentialTest
 
 Make = Callable[..., Evaluation]
@@ -120,9 +119,9 @@ def test_only_times_that_can_be_are_taken(value: float) -> None:
 def test_published_schema_is_current_and_fits(make_evaluation: Make) -> None:
     """The packaged schema is the one that the dataclasses give, and a line is valid by it."""
     published = files("pytest_cgins") / "schemas" / f"history-{HISTORY_VERSION}.json"
-    assert json.loads(published.read_text(encoding="utf-8")) == history_schema()
+    assert json.loads(published.read_text(encoding="utf-8")) == documents.published_schema(HistoryEntry)
     (found,) = entries(report(make_evaluation()), HEAD)
-    validator = jsonschema.Draft202012Validator(history_schema())
+    validator = jsonschema.Draft202012Validator(documents.published_schema(HistoryEntry))
     validator.validate(json.loads(documents.dump(found)))
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**json.loads(documents.dump(found)), "more": 1})

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins import config as configuration
 from pytest_cgins.app.commands.options import (
     Subparsers,
+    add_sandbox,
     add_seed,
     command,
     flag,
@@ -306,13 +305,7 @@ def _add_ablate(kinds: Subparsers) -> None:
     )
     add_case(parser)
     add_seed(parser)
-    option(
-        parser,
-        "--cgins-sandbox  isolate variants; off: run them with all your rights",
-        dest="sandbox",
-        choices=("auto", "off"),
-        default="auto",
-    )
+    add_sandbox(parser, "isolate variants; off: run them with all your rights")
 
 
 def run_ablate(arguments: argparse.Namespace) -> int:
@@ -321,7 +314,7 @@ def run_ablate(arguments: argparse.Namespace) -> int:
     from pytest_cgins.regenerate import ablation, run_setup
     from pytest_cgins.regenerate.profiling import render, selection
 
-    config = configuration.load(arguments.config)
+    config = load(arguments.config)
     entry, implementations = selection.chosen(config, arguments.kernel, arguments.device)
     if len(implementations) != 1:
         names = ", ".join(
@@ -334,12 +327,10 @@ def run_ablate(arguments: argparse.Namespace) -> int:
     variants = [(name, _source(name, file)) for name, file in arguments.without]
     settings = ablation.Settings(
         seed=seed_of(arguments),
-        sandbox=run_setup.sandbox_of(arguments.sandbox),
+        sandbox=run_setup.sandbox_told(arguments.sandbox),
         cases=arguments.case,
         noise=Calibrations().noise,
     )
-    if settings.sandbox is None:
-        print(run_setup.UNFENCED, file=sys.stderr)
     one = implementations[0]
     made = ablation.ablate(config, (entry.name, one.name, one.device), variants, settings, say=say)
     publish(made, render.attribution(made), arguments, ATTRIBUTION)

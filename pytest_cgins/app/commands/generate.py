@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins import config as configuration
-from pytest_cgins.app.commands.options import Subparsers, add_seed, command, flag, option, seed_of
+from pytest_cgins.app.commands.options import (
+    Subparsers,
+    add_model,
+    add_sandbox,
+    add_seed,
+    command,
+    flag,
+    option,
+    seed_of,
+)
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import Config
 from pytest_cgins.core.errors import ConfigError
@@ -72,23 +81,11 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
 
 def _add_asked(parser: argparse.ArgumentParser) -> None:
     """The options of `pytest --cgins-regenerate`, under the same names."""
-    option(
-        parser,
-        "--cgins-llm PROVIDER[:PLACE]  provider of the language model (default: llm of cgins.yaml)",
-        dest="llm",
-        default="",
-    )
-    option(parser, "--cgins-model NAME  model for every role", dest="model", default="")
+    add_model(parser, "model for every role")
     option(parser, "--cgins-runs PATH  folder for journals", dest="runs", default="")
     add_seed(parser)
     flag(parser, "--cgins-no-timing  do not time kernels", dest="no_timing")
-    option(
-        parser,
-        "--cgins-sandbox  isolate candidates; off: run them with all your rights",
-        dest="sandbox",
-        choices=("auto", "off"),
-        default="auto",
-    )
+    add_sandbox(parser, "isolate candidates; off: run them with all your rights")
 
 
 def run_generate(arguments: argparse.Namespace) -> int:
@@ -149,9 +146,7 @@ def _ran(
 
     asked = run_setup.RunOptions(llm=arguments.llm, model=arguments.model, runs=arguments.runs)
     settings = run_setup.settings_of(config, asked)
-    sandbox = run_setup.sandbox_of(arguments.sandbox)
-    if sandbox is None:
-        print(run_setup.UNFENCED, file=sys.stderr)
+    sandbox = run_setup.sandbox_told(arguments.sandbox)
     record = {
         "llm": arguments.llm,
         "model": arguments.model,

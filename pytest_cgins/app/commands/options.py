@@ -74,6 +74,18 @@ def seed_of(arguments: argparse.Namespace) -> int:
     return random.SystemRandom().randrange(2**31) if arguments.seed is None else int(arguments.seed)
 
 
+def add_sandbox(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add `--cgins-sandbox` of commands that run what a model wrote."""
+    option(parser, f"--cgins-sandbox  {text}", dest="sandbox", choices=("auto", "off"), default="auto")
+
+
+def add_model(parser: argparse.ArgumentParser, asked: str) -> None:
+    """Add `--cgins-llm` and `--cgins-model`, named as `pytest --cgins-regenerate` has them."""
+    places = "--cgins-llm PROVIDER[:PLACE]  provider of the language model (default: llm of cgins.yaml)"
+    option(parser, places, dest="llm", default="")
+    option(parser, f"--cgins-model NAME  {asked}", dest="model", default="")
+
+
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
     """Type of an argument: a whole number within limits."""
     limits = f"from {least} on" if most is None else f"from {least} to {most}"

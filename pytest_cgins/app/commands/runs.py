@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.generate import settled
-from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
+from pytest_cgins.app.commands.options import Subparsers, add_sandbox, command, flag, group, option
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import new_table, print_table
@@ -162,13 +162,7 @@ def _add_resume(kinds: Subparsers) -> None:
         "including --cgins-pr.",
     )
     _add_run(parser)
-    option(
-        parser,
-        "--cgins-sandbox  auto: as the run began; a run that began in a sandbox refuses off",
-        dest="sandbox",
-        choices=("auto", "off"),
-        default="auto",
-    )
+    add_sandbox(parser, "auto: as the run began; a run that began in a sandbox refuses off")
     flag(
         parser,
         "--give-up  end the run: targets that are not yet accepted count as failed, and the project of `cgins run` is finished",
@@ -209,9 +203,7 @@ def _worked(journal: Journal, config: Config) -> RunResult | None:
     from pytest_cgins.regenerate import run_setup
 
     settings = run_setup.settings_of(config, run_setup.options_of(journal))
-    sandbox = run_setup.sandbox_of("auto" if journal.record.sandbox else "off")
-    if sandbox is None:
-        print(run_setup.UNFENCED, file=sys.stderr)
+    sandbox = run_setup.sandbox_told("auto" if journal.record.sandbox else "off")
     return run_setup.carry_out(journal, config, settings, sandbox=sandbox)
 
 

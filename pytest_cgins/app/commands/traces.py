@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.explain import add_parser as add_explain
-from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
+from pytest_cgins.app.commands.options import Subparsers, add_model, command, flag, group, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import KernelEntry, load
 from pytest_cgins.core import documents
@@ -385,13 +385,7 @@ def _add_judge(traces: Subparsers) -> None:
     )
     parser.add_argument("packs", nargs="+", type=Path, metavar="PACK")
     option(parser, "--op TEXT  only ops whose name contains this", default="")
-    option(
-        parser,
-        "--cgins-llm PROVIDER[:PLACE]  provider of the language model (default: llm of cgins.yaml)",
-        dest="llm",
-        default="",
-    )
-    option(parser, "--cgins-model NAME  model to ask", dest="model", default="")
+    add_model(parser, "model to ask")
     flag(parser, "--json  print documents instead of a table")
     add_config_option(parser)
 

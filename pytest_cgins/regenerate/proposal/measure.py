@@ -1,4 +1,4 @@
-"""The acceptance of a proposal on another base, in a process of its own that has no secrets."""
+"""The acceptance of a proposal, once more or on another base, in a process of its own that has no secrets."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class Plan(Document):
     """New sources by path, from the project's top."""
     overlay: dict[str, str]
     """New text of `cgins.yaml` by path, where the kernel is new."""
+    repeats: int | None = None
+    """Seed of an acceptance that is only repeated, on its inputs; None measures anew, without the proposal as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,9 @@ def measured(plan: Plan, folder: Path) -> Measured:
     kept = guarded()
     with ExitStack() as stack:
         gate = _candidate_gate(stack, config, target, copy)
+        if plan.repeats is not None:
+            again = _accept(gate, plan.files, replace(target, goal="repair"), seed=plan.repeats)
+            return Measured(state="accepted", message="", trial=again, guarded=kept)
         before: tuple[Evaluation, ...] = ()
         if target.goal != "generate":
             unchanged = _accept(gate, {}, replace(target, goal="repair"))
@@ -151,9 +156,9 @@ def _candidate_gate(stack: ExitStack, config: Config, target: Target, copy: Proj
     return gate
 
 
-def _accept(gate: CandidateGate, files: dict[str, str], target: Target) -> Trial:
+def _accept(gate: CandidateGate, files: dict[str, str], target: Target, *, seed: int | None = None) -> Trial:
     try:
-        return gate.accept(files, goal=target.goal)
+        return gate.accept(files, goal=target.goal, seed=seed)
     except RegenerateError as error:
         raise ProposalError(error.what, remedy="run this where its device and tools are") from error
 

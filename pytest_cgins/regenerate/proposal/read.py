@@ -157,17 +157,7 @@ def _unreadable(text: bytes, name: str, version: int, error: ValueError) -> Prop
             f"{name}: has version {found}; this pytest-cgins reads {version}",
             remedy="read it with the version of pytest-cgins that wrote it",
         )
-    return ProposalError(f"{name}: {_complaint(error)}", remedy=REMEDY)
-
-
-def _complaint(error: ValueError) -> str:
-    """The first complaint of a validation, without the input that it is about."""
-    details = getattr(error, "errors", None)
-    if details is None:
-        return str(error)[:200]
-    first = details(include_url=False, include_input=False, include_context=False)[0]
-    field = ".".join(str(part) for part in first["loc"])
-    return f"{ascii(field)[1:-1][:120]}{': ' if field else ''}{first['msg'].removeprefix('Value error, ')}"
+    return ProposalError(f"{name}: {ascii(documents.complaint(error))[1:-1][:200]}", remedy=REMEDY)
 
 
 def _check_evidence(proposal: Proposal, evidence: SessionReport) -> None:

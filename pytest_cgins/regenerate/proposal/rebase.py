@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import sys
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,16 +12,15 @@ from typing import Literal
 from pytest_cgins import __version__
 from pytest_cgins.building.revision.merge_base import LFS_POINTER, LFS_POINTER_LIMIT_NBYTES
 from pytest_cgins.config import Config, load
-from pytest_cgins.core import documents, git
+from pytest_cgins.core import git
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ProposalError
-from pytest_cgins.core.secrets import without_secrets
 from pytest_cgins.regenerate import guard, scratch
 from pytest_cgins.regenerate.journal.journal import now
-from pytest_cgins.regenerate.proposal import gate, measure
+from pytest_cgins.regenerate.proposal import gate
 from pytest_cgins.regenerate.proposal import tree as proposal_tree
 from pytest_cgins.regenerate.proposal.from_journal import NOT_SANITIZED, UNCOMMITTED, evidence
-from pytest_cgins.regenerate.proposal.measure import Measured, Plan
+from pytest_cgins.regenerate.proposal.measure import Measured
 from pytest_cgins.regenerate.proposal.proposal import command_of
 from pytest_cgins.regenerate.proposal.read import Contents, check_accepted, digest_of
 from pytest_cgins.regenerate.proposal.write import keep, require_absent, short_of
@@ -162,7 +159,8 @@ def rebase(contents: Contents, onto: str, folder: Path, root: Path) -> Rebased:
             return early
         proposal_tree.check_own_sources(contents, project)
         started = datetime.now(timezone.utc)
-        found = _measured(_plan(contents, project, top, commit), place, project, top)
+        config = config_of(project, contents.proposal.config, top)
+        found = gate.measured(gate.plan_of(contents, config, commit), place, {project: top})
     if found.state == "moot":
         return Rebased(state="unneeded", line=f"the kernel passes at {commit[:10]} without it: nothing to do")
     if found.state == "refused":
@@ -188,40 +186,6 @@ def _without_gate(contents: Contents, project: Path, commit: str) -> Rebased | N
         remedy=f"regenerate the kernel on {commit[:10]}",
     )
     return Rebased(state="stale", line=str(stale))
-
-
-def _plan(contents: Contents, project: Path, top: Path, commit: str) -> Plan:
-    about = contents.proposal
-    config = config_of(project, about.config, top)
-    texts = {path: content.decode() for path, content in contents.files.items()}
-    overlay = {about.config: texts.pop(about.config)} if about.config in texts else {}
-    return Plan(
-        config=str(project / about.config),
-        traces=tuple(map(str, config.traces)),
-        commit=commit,
-        target=replace(about.target, goal=about.goal),
-        files=texts,
-        overlay=overlay,
-    )
-
-
-def _measured(plan: Plan, folder: Path, project: Path, top: Path) -> Measured:
-    """Have the plan done by a process without secrets."""
-    (folder / measure.PLAN).write_text(documents.dump(plan), encoding="utf-8")
-    environment = without_secrets(os.environ)
-    environment.pop("PYTHONPATH", None)
-    words = [sys.executable, "-m", measure.__name__, str(folder)]
-    gate.run_apart(
-        words, folder, environment, measure.MEASURED,
-        remedy="run it again; if it ends so once more, report it with these lines",
-    )  # fmt: skip
-    # These files are gone when somebody reads of them; the clone has them.
-    here, there = (json.dumps(str(one), ensure_ascii=False)[1:-1] for one in (project, top))
-    text = (folder / measure.MEASURED).read_text(encoding="utf-8").replace(here, there)
-    found = documents.load(Measured, text)
-    if found.state == "failed":
-        raise ProposalError(f"the gate did not run: {found.message}", remedy=found.remedy)
-    return found
 
 
 def _write(folder: Path, contents: Contents, found: Measured, commit: str, started: datetime) -> None:
