@@ -1,4 +1,4 @@
-"""The process of `jit_pool`: calls kernels on zeros, while Triton compiles and launches nothing.
+"""The process of `jit_pool`: calls kernels on zeros, while Triton compiles and launches nothing, and nobody times.
 
 CuTe's `cute.compile` keeps nothing on disk, so that no process can compile for another; what a `cute.jit` function
 compiles when it is called is kept, as Triton's is, but then runs.
@@ -19,11 +19,12 @@ import torch
 from pytest_cgins.building.loading.callable import load
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.core import documents, locks
-from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE, extent
 from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.trace import TensorMeta
-from pytest_cgins.run.jit_pool import JitKernel, JitRequest
+from pytest_cgins.run.jit_pool import LIMIT_S, JitKernel, JitRequest
+from pytest_cgins.timing import lock
+from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.verify.probes.autotuner import call_once
 from pytest_cgins.verify.probes.recompiles import Compilations
 
@@ -40,8 +41,8 @@ def main() -> None:
     compilations = Compilations()
     for kernel in request.kernels:
         path = folder / kernel.key
-        lock = locks.try_lock(path.with_suffix(".lock"))
-        if lock is None:  # another session compiles it
+        claim = locks.try_lock(path.with_suffix(".lock"))
+        if claim is None:  # another session compiles it
             continue
         try:
             if not path.exists():
@@ -51,13 +52,16 @@ def main() -> None:
             print(f"{kernel.compiled.source.name}: {type(error).__name__}: {error}")
         finally:
             path.with_suffix(".lock").unlink(missing_ok=True)
-            os.close(lock)
-    print(f"compiled {compilations.counted()}")
+            os.close(claim)
+    print(f"compiled {compilations.counted()}", flush=True)
+    with _verifying(
+        request.kernels[0].cases[0].device
+    ):  # giving a GPU back disturbs timings as taking one does
+        os._exit(0)
 
 
 def _call(kernel: JitKernel, compilations: Compilations) -> None:
     """Call a kernel on its cases' sizes."""
-    device_of(kernel.cases[0].device).make_current()
     loaded = load(kernel.compiled)
     compilations.listen()  # which puts down how long each took
     if not compilations.can_hear():
@@ -66,9 +70,19 @@ def _call(kernel: JitKernel, compilations: Compilations) -> None:
         for case in kernel.cases:
             spans = _spans(case.tensors)
             if case.call is not None and sum(spans) <= MOST_NBYTES:
-                zeros = [torch.zeros(nbytes, dtype=torch.uint8) for nbytes in spans]
-                tensors = rebuild(case.tensors, zeros, case.device)
-                loaded.bind(case.call, tensors, (), case.device).run()
+                with _verifying(case.device):
+                    zeros = [torch.zeros(nbytes, dtype=torch.uint8) for nbytes in spans]
+                    tensors = rebuild(case.tensors, zeros, case.device)
+                    loaded.bind(case.call, tensors, (), case.device).run()
+
+
+@contextmanager
+def _verifying(name: str) -> Iterator[None]:
+    """Hold a device as those do who verify on it: sessions of others may time there."""
+    device = timed_device(name)
+    with lock.verifying(device.lock_key(), wait_s=LIMIT_S):
+        device.make_current()
+        yield
 
 
 def _spans(metas: Sequence[TensorMeta]) -> list[int]:
