@@ -156,7 +156,7 @@ class Attempt(Document):
     methods: tuple[str, ...] = ()
     """Of a search: ids of the methods that the answer names."""
     complaints: tuple[str, ...] = ()
-    """Of a search: what is wrong with that choice of methods, which is told and decides nothing."""
+    """What in the answer was left out and, of a search, what is wrong with that choice of methods: told, decides nothing."""
     time_ratio: float | None = None
     """Of a search: its time over the incumbent's, geometric mean over the cases; None where it is not right."""
     beats_champion: bool = False

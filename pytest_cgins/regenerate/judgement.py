@@ -62,7 +62,10 @@ class Screen:
             attempt = replace(attempt, outcome="unusable", reason=error.code, message=str(error))
             return Candidate(attempt=attempt, sources={}, is_triable=False)
         sources = {path: draft.files[path] for path in self._paths}
-        attempt = replace(attempt, digest=guard.digest(sources))
+        left_out = tuple(
+            f"`{name}` is left out: only the kernel's own sources are taken" for name in draft.left_out
+        )
+        attempt = replace(attempt, digest=guard.digest(sources), complaints=left_out)
         if attempt.digest in self._seen:
             same = self._seen[attempt.digest]
             text = f"the same source as {f'that of attempt {same}' if same else 'the one that is to be replaced'}"

@@ -185,6 +185,7 @@ class TargetLoop:
         complaints = self.prompts.complaints(
             ask, self._tree, self._sources, self._shown_evidence(ask), answer.text
         )
+        complaints = (*candidate.attempt.complaints, *complaints)
         attempt = replace(candidate.attempt, methods=methods.chosen(answer.text), complaints=complaints)
         return replace(candidate, attempt=attempt)
 

@@ -27,6 +27,15 @@ DIFF = f"""--- a/{CU}
 +{LINE}
  }}
 """
+PATCH = f"""*** Begin Patch
+*** Update File: {CU}
+@@ void rows
+   const int i = blockIdx.x;
+-  if (i < n) y[i] = x[i];
++{LINE}
+ }}
+*** End Patch
+"""
 DRESSES = {
     "info": f"```cuda {CU}\n{NEW}```",
     "info with prose": f"Here it is.\n\n```cuda {CU}\n{NEW}```\n\nIt is faster.",
@@ -126,6 +135,25 @@ DRESSES = {
     "diff wrong context": f"```diff\n{DIFF.replace('__global__ void rows', '__global__ void row')}```",
     "diff lost spaces": f"```diff\n{DIFF.replace(chr(10) + ' __global__', chr(10) + '__global__')}```",
     "diff in own fence": f"```\n{DIFF}```",
+    "patch": PATCH,
+    "patch with prose": f"Here is it.\n\n{PATCH}\nThat doubles it.",
+    "patch in fence": f"```\n{PATCH}```",
+    "patch in fence of a name": f"```patch\n{PATCH}```",
+    "patch without hunk line": PATCH.replace("@@ void rows\n", ""),
+    "patch without context": PATCH.replace("   const int i = blockIdx.x;\n", ""),
+    "patch ends the file": PATCH.replace("*** End Patch", "*** End of File\n*** End Patch"),
+    "element": f'<file path="{CU}">\n{NEW}</file>',
+    "element with prose": f'Changed:\n\n<file path="{CU}">\n{NEW}</file>\n\nIt doubles.',
+    "element with attributes": f"<file type='cuda' name='{CU}'>\n{NEW}</file>",
+    "element source": f'<source file="{CU}">\n{NEW}\n</source>',
+    "element with a fence": f'<file path="{CU}">\n```cuda\n{NEW}```\n</file>',
+    "element with CDATA": f'<file path="{CU}"><![CDATA[\n{NEW}]]></file>',
+    "element in elements": f'<answer>\n<file path="{CU}">\n{NEW}</file>\n</answer>',
+    "source alone": NEW,
+    "source with prose": f"Here is the kernel:\n\n{NEW}\nIt doubles every element.",
+    "test beside": f"```cuda {CU}\n{NEW}```\nAnd a test:\n```python test_softmax.py\nimport torch\n```",
+    "test beside, in comment": f"```cuda {CU}\n{NEW}```\n```python\n# tests/test_softmax.py\nassert True\n```",
+    "benchmark beside": f"**bench_softmax.cu**\n```cuda\nint main() {{}}\n```\n```cuda {CU}\n{NEW}```",
 }  # fmt: skip
 
 
@@ -135,6 +163,44 @@ def test_dress(dress: str) -> None:
     draft = read(answer(dress), {CU: OLD})
     assert draft.files == {CU: NEW}
     assert draft.changed == (CU,)
+
+
+@pytest.mark.parametrize(
+    "besides",
+    [
+        "```python test_softmax.py\nx = 1\n```",
+        "**tests/test_softmax.py**\n```python\nx = 1\n```",
+        "```cuda\n// bench_softmax.cu\nint main() {}\n```",
+        "```diff\n--- /dev/null\n+++ b/tests/softmax_test.cpp\n@@ -0,0 +1 @@\n+int x;\n```",
+        '<file path="benchmark.py">\nx = 1\n</file>',
+        "*** Begin Patch\n*** Add File: tests/test_softmax.py\n+x = 1\n*** End Patch",
+    ],
+)
+def test_a_test_that_comes_with_the_kernel_is_left_out_and_told(besides: str) -> None:
+    """It costs no attempt: nothing but the kernel's own sources is ever taken."""
+    for text in (f"```cuda {CU}\n{NEW}```\n{besides}", f"{besides}\n```cuda {CU}\n{NEW}```"):
+        if besides.startswith("***") and text.startswith("```"):
+            continue  # beside a fence a bare diff is an illustration
+        draft = read(answer(text), {CU: OLD})
+        assert draft.files == {CU: NEW}
+
+
+def test_what_is_left_out_is_named() -> None:
+    """Of JSON, too."""
+    files = {CU: NEW, "tests/test_softmax.py": "x = 1"}
+    for text in (
+        json.dumps({"files": files}),
+        json.dumps([{"path": path, "content": files[path]} for path in files]),
+    ):
+        assert read(answer(text), {CU: OLD}).left_out == ("tests/test_softmax.py",)
+
+
+@pytest.mark.parametrize(
+    "behind", ["", "\nIt fills the output with zeros.\n", "\n# Notes\n\nDone, and it is faster.\n"]
+)
+def test_a_python_source_without_a_fence(behind: str) -> None:
+    """Prose behind it is no part of it."""
+    assert read(answer(f"Here it is:\n\n{NEW_PY}{behind}"), {PY: OLD_PY}).files == {PY: NEW_PY}
 
 
 def test_two_files() -> None:

@@ -1,8 +1,8 @@
 """How a model's answer becomes a kernel's sources.
 
-An answer is accepted if it contains whole files, search/replace blocks, JSON or a unified diff, however they are fenced or
-introduced, and if it changes only the kernel's own sources. If it gives one file several times, `versions` chooses the text
-that counts. Edits apply to the current source, or to the whole text that the same answer gives of it.
+An answer is accepted if it contains whole files, search/replace blocks, JSON, a patch or a unified diff, however they are
+fenced or introduced, and if it changes only the kernel's own sources; a test or benchmark that comes with them is left
+out. If it gives one file several times, `versions` chooses the text that counts. Edits apply to the current source, or to the whole text that the same answer gives of it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,19 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.answers import characters, edits, fences, json_answers, own_files, versions
+from pytest_cgins.regenerate.answers import (
+    characters,
+    edits,
+    fences,
+    json_answers,
+    own_files,
+    rewritten,
+    versions,
+)
 from pytest_cgins.regenerate.answers.edits import Edit, LineEdit, apply_edit, apply_line_edits
 from pytest_cgins.regenerate.conversation import Answer
 
@@ -43,6 +51,8 @@ class Draft:
     """Path relative to the project, and whole new text, of every own source, changed or not."""
     changed: tuple[str, ...]
     """Those that differ from what they were."""
+    left_out: tuple[str, ...] = ()
+    """Tests and benchmarks that the answer gives besides."""
 
 
 @dataclass(slots=True)
@@ -53,6 +63,8 @@ class _Proposed:
     edits: list[tuple[bool, Edit]] = field(default_factory=list)
     """In order; whether it is of a diff."""
     line_edits: list[LineEdit] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    """Names of whole files that are a test or a benchmark."""
 
     unclear: AnswerError | None = None
     """What is wrong with a block that may be of several files; it matters only if there is nothing else."""
@@ -85,10 +97,11 @@ def read(answer: Answer, sources: Mapping[str, str]) -> Draft:
     if is_thought and is_cut:
         raise _truncated("while the model was still thinking")
     own = {path: _plain(source) for path, source in sources.items()}
-    pieces = fences.cut(text)
+    pieces = fences.cut(rewritten.with_fences(text))
     _refuse_open(pieces, is_cut=is_cut)
-    files = _assemble(_gather(pieces, own, is_cut=is_cut), own)
-    return _checked(files, sources)
+    proposed = _gather(pieces, own, is_cut=is_cut)
+    files = _assemble(proposed, own)
+    return replace(_checked(files, sources), left_out=tuple(dict.fromkeys(proposed.left_out)))
 
 
 def _plain(text: str) -> str:
@@ -133,7 +146,11 @@ def _gather(pieces: fences.Pieces, own: Mapping[str, str], *, is_cut: bool) -> _
                 raise _truncated("inside its JSON")
             _take_json(prose[where[0] : where[1]], paths, proposed, is_certain=True)
         elif edits.is_diff(prose):
-            proposed.edits += [(True, edit) for edit in edits.read_diff(prose, "", paths)]
+            proposed.edits += [(True, edit) for edit in edits.read_diff(prose, "", paths, proposed.left_out)]
+        elif len(paths) == 1 and not pieces.blocks and (text := rewritten.whole_source(prose, *paths)):
+            if is_cut:
+                raise _truncated("inside its source")
+            proposed.wholes[paths[0]].append(versions.Whole(text=text, is_named=True, above=""))
     return proposed
 
 
@@ -144,7 +161,9 @@ def _gather_block(block: fences.Block, own: Mapping[str, str], proposed: _Propos
         not own_files.language_of(block.info) and edits.is_diff(block.text)
     ):
         named = own_files.of_names([block.info, *[line for line in block.above if line.strip()][-1:]], paths)
-        proposed.edits += [(True, edit) for edit in edits.read_diff(block.text, named, paths)]
+        proposed.edits += [
+            (True, edit) for edit in edits.read_diff(block.text, named, paths, proposed.left_out)
+        ]
         return
     is_json = bool(words & {"json", "json5", "jsonc"})
     if json_answers.is_json(block.text, is_called_so=is_json) and (is_json or not words):
@@ -153,7 +172,13 @@ def _gather_block(block: fences.Block, own: Mapping[str, str], proposed: _Propos
             return
     if not block.text.strip():
         return
-    path, text = own_files.of_block(block, paths)
+    try:
+        path, text = own_files.of_block(block, paths)
+    except AnswerError as error:
+        if error.code != "foreign-file" or not (name := own_files.companion_of(block, paths)):
+            raise
+        proposed.left_out.append(name)
+        return
     if path and own[path].lstrip().startswith(block.text.lstrip().partition("\n")[0]):
         text = block.text
     is_named = bool(path)
@@ -183,6 +208,7 @@ def _take_json(text: str, paths: Sequence[str], proposed: _Proposed, *, is_certa
         proposed.wholes[path].append(versions.Whole(text=whole, is_named=True, above=""))
     proposed.edits += [(False, edit) for edit in said.edits]
     proposed.line_edits += said.line_edits
+    proposed.left_out += said.left_out
     return True
 
 

@@ -267,36 +267,44 @@ def is_diff(text: str) -> bool:
     return LOOKS.search(text) is not None
 
 
-def read_diff(text: str, named: str, own: Sequence[str]) -> list[Edit]:
+def read_diff(text: str, named: str, own: Sequence[str], left_out: list[str]) -> list[Edit]:
     """The edits of a diff, in order.
 
     Args:
         text: one diff, of one or several files.
         named: the file that is meant where the diff does not say it; "" for none.
         own: the kernel's own sources.
+        left_out: gets the names of tests and benchmarks that it adds.
 
     Raises:
         AnswerError: it touches another file, renames or deletes one, or has no hunks.
     """
     found: list[Edit] = []
     path, lines = named, text.split("\n")
+    is_left_out = False
     index = 0
     while index < len(lines):
         line = lines[index]
         if FORBIDDEN.match(line):
             raise own_files.foreign(line, own, what="renames, deletes or changes the mode of a file:")
         if line.startswith("--- ") and index + 1 < len(lines) and lines[index + 1].startswith("+++ "):
-            path = _target(line[4:], lines[index + 1][4:], own)
+            added = re.sub(r"^b/|\t.*$", "", lines[index + 1][4:].strip())
+            is_left_out = line.startswith("--- /dev/null") and own_files.is_companion(added, own)
+            if is_left_out:
+                left_out.append(added)
+            else:
+                path = _target(line[4:], lines[index + 1][4:], own)
             index += 2
             continue
         hunk = HUNK.match(line)
         if hunk:
             end = _end(lines, index + 1)
-            found.append(_edit(lines[index + 1 : end], hunk, path or _sole(own)))
+            if not is_left_out:
+                found.append(_edit(lines[index + 1 : end], hunk, path or _sole(own)))
             index = end
             continue
         index += 1
-    if not found:
+    if not found and not is_left_out:
         raise AnswerError(
             "a block called a diff has no hunks (`@@ … @@`)",
             code="edit-not-found",

@@ -184,6 +184,8 @@ class JsonAnswer:
     """Search/replace, in order."""
     line_edits: list[LineEdit] = field(default_factory=list)
     """By line numbers."""
+    left_out: list[str] = field(default_factory=list)
+    """Names of tests and benchmarks that it gives besides."""
 
 
 def is_json(text: str, *, is_called_so: bool) -> bool:
@@ -288,7 +290,10 @@ def _read_files(value: Any, own: Sequence[str], said: JsonAnswer) -> bool:
         text = _text(held) if not isinstance(held, dict) else _text(_first(held, TEXT_KEYS))
         if text is None:
             return False
-        said.files.append((own_files.resolve(str(path), own), text))
+        if own_files.is_companion(str(path), own):
+            said.left_out.append(str(path))
+        else:
+            said.files.append((own_files.resolve(str(path), own), text))
     return True
 
 
@@ -305,6 +310,10 @@ def _read_item(item: Mapping[str, Any], own: Sequence[str], said: JsonAnswer) ->
     new = text if text is not None else replace
     if new is None:
         return False
+    named = _first(item, PATH_KEYS)
+    if search is None and start is None and isinstance(named, str) and own_files.is_companion(named, own):
+        said.left_out.append(named)
+        return True
     path = _path(item, own)
     if search is not None and replace is not None:
         said.edits.append(Edit(path=path, search=search, replace=replace))

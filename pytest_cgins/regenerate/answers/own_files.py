@@ -31,6 +31,9 @@ HEADING = re.compile(
     re.IGNORECASE,
 )
 OF_TITLE = re.compile(r"\b(?:name|title)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s}]+)", re.IGNORECASE)
+COMPANION = re.compile(
+    r"(?:(?:test|bench|benchmark|check|demo)(?:_\w+)?|\w+_(?:test|bench|benchmark))\.(?:py|cu|cpp|cc|c|sh)"
+)
 MAXIMUM_LINE = 400
 COMMENT = re.compile(r"^[ \t]*(?://+|#+|/\*+)[ \t]*(.*?)[ \t]*(?:\*/)?[ \t]*$")
 OF_INFO = re.compile(r"\b(?:file|path|filename)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s}]+)", re.IGNORECASE)
@@ -105,6 +108,21 @@ def of_block(block: fences.Block, own: Sequence[str]) -> tuple[str, str]:
         if found:
             return found, block.text
     return "", block.text
+
+
+def companion_of(block: fences.Block, own: Sequence[str]) -> str:
+    """The name of a test or benchmark that a block says it is, beside the kernel; "" for any other file."""
+    first = COMMENT.match(block.text.lstrip("\n").partition("\n")[0])
+    above = [line for line in block.above if line.strip()][-1:]
+    claims = [*_claims_of_info(block.info), *map(claim_of, [*above, *([first[1]] if first else [])])]
+    name = next(filter(None, claims), "")
+    return name if is_companion(name, own) else ""
+
+
+def is_companion(named: str, own: Sequence[str]) -> bool:
+    """Whether a whole file that an answer gives is a test or benchmark beside the kernel: it is left out, not refused."""
+    path = _clean(named)
+    return not path.endswith(tuple(own)) and COMPANION.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def of_names(names: Sequence[str], own: Sequence[str]) -> str:
