@@ -23,7 +23,7 @@ def test_every_step_works_as_written(
     monkeypatch.setenv("CGINS_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CGINS_CUDA_ARCHS", "sm_75")
     ran = run(TEXT, capfd)
-    assert [line.split()[1] for line in ran] == ["build", "build", "cache", "cache", "build", "export"]
+    assert [line.split()[1] for line in ran] == ["build", "build", "build", "export"]
 
 
 def test_an_error_reads_as_quoted(

@@ -23,7 +23,7 @@ def test_every_step_works_as_written(
 ) -> None:
     """The commands are run, and the user's file is right."""
     monkeypatch.chdir(tmp_path)
-    assert [line.split()[2] for line in run(TEXT, capfd)] == ["ls", "show", "offer", "check", "show"]
+    assert [line.split()[2] for line in run(TEXT, capfd)] == ["ls", "show", "offer", "check"]
 
 
 def test_the_tables_are_complete() -> None:

@@ -199,7 +199,7 @@ def test_figures(tmp_path: Path) -> None:
     plain = Page(text).plain
     for said in ("FASTER", "1 us", "10 us", "2x", "0.25", "2 held, 1 excused", "42%"):
         assert said in plain, said
-    assert re.search(r"0\.7\d+x \(0\.7\d+\.\.0\.7\d+\)", plain)
+    assert re.search(r"0\.7\d+x\s*0\.7\d+\.\.0\.7\d+", plain)
 
 
 def test_columns_without_figures_are_left_out(tmp_path: Path) -> None:

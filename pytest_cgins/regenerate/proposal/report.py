@@ -9,35 +9,36 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.number_text import percent, ratio, speedup, time_ns
+from pytest_cgins.core.number_text import time_ns
 from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Status
-from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.regenerate.attempt import Goal
 from pytest_cgins.regenerate.proposal.proposal import Before, Proposal
 from pytest_cgins.regenerate.targets import is_of
-from pytest_cgins.report import times
 from pytest_cgins.report.escape import block, code, no_command, visible
+from pytest_cgins.report.markdown import row
+from pytest_cgins.report.tables import EMPTY, NOTHING, Table, figure, figures, table
 
-NOTHING = "–"
 OWN_WORDS = "Notes, messages and what a search found are the run's own words: nobody has checked them."
-COLUMNS = (
-    "case", "before", "after", "time before", "time after", "time vs base (>1 slower; 95%)", "speed vs torch (>1 faster)",
+_FIGURES = (
+    "kernel time",
+    "time vs base",
+    "95%",
+    "speed vs torch",
     "quartiles",
-    "worst error / allowed", "probes", "share of peak",
-)  # fmt: skip
+    "error / allowed",
+    "share of peak",
+)
+_COLUMNS = ("case", "before", "after", "time before", *_FIGURES, "probes")
 _GOALS: dict[Goal, str] = {
     "repair": "A kernel that the gate refused, repaired.",
     "optimise": "A kernel that was right and too slow, made faster.",
     "generate": "A kernel for an op that had none.",
 }
-
-
-Row = tuple[str, ...]
-"""One case of the acceptance: a cell for each of `COLUMNS`."""
 
 
 def goal(proposal: Proposal) -> str:
@@ -54,39 +55,26 @@ def has_own_words(proposal: Proposal) -> bool:
     return any((proposal.notes, proposal.search, proposal.sandbox_note, *messages))
 
 
-def rows(proposal: Proposal, evidence: SessionReport) -> tuple[Row, ...]:
-    """The target's cases first."""
+def cases(proposal: Proposal, evidence: SessionReport) -> Table:
+    """A row a case, the target's first. All but the name are words and figures of our own."""
     before = {one.case: one for one in proposal.before}
     order = sorted(
         evidence.evaluations, key=lambda one: (not is_of(one.case, proposal.target), one.case.name)
     )
-    return tuple(_cells(evaluation, before.get(evaluation.case.name)) for evaluation in order)
+    rows = (_case(evaluation, before.get(evaluation.case.name)) for evaluation in order)
+    found = table("Before and after", _COLUMNS, rows)
+    columns = (replace(one, optional=number > 2) for number, one in enumerate(found.columns))
+    return replace(found, columns=tuple(columns)).shown()
 
 
-def kept_columns(found: tuple[Row, ...]) -> tuple[int, ...]:
-    """Indices of columns that say something of some case."""
-    return tuple(
-        index for index in range(len(COLUMNS)) if any(row[index] != NOTHING for row in found) or index < 3
-    )
-
-
-def _cells(one: Evaluation, before: Before | None) -> tuple[str, ...]:
-    timing, test = one.measurement, times.comparison(one)
-    share = one.correctness.share if one.correctness is not None else None
-    peak = times.share_of_peak(timing)
-    was = before.kernel_ns_per_call if before is not None else None
+def _case(one: Evaluation, before: Before | None) -> tuple[object, ...]:
     return (
         one.case.name,
-        NOTHING if before is None else before.status.value,
+        EMPTY if before is None else before.status.value,
         one.verdict.status.value,
-        NOTHING if was is None else time_ns(was),
-        NOTHING if timing is None else time_ns(timing.kernel.median_ns_per_call),
-        NOTHING if test is None else interval(test),
-        NOTHING if timing is None else speedup(timing.speedup_vs_torch),
-        NOTHING if timing is None else f"{ratio(timing.speedup_low)}..{ratio(timing.speedup_high)}",
-        NOTHING if share is None else ratio(share),
+        figure(before.kernel_ns_per_call if before is not None else None, time_ns),
+        *figures(one, _FIGURES),
         _probes(one),
-        NOTHING if peak is None else percent(peak),
     )
 
 
@@ -191,7 +179,7 @@ def render(proposal: Proposal, evidence: SessionReport, patch: bytes) -> str:
         f"## {inline(proposal.title)}\n\n<p>{goal(proposal)}</p>\n{mind}",
         _listed("Mind", notes(proposal, evidence), NOTES),
         _wrong(wrong_before(proposal)),
-        _cases(rows(proposal, evidence)),
+        _cases(cases(proposal, evidence)),
         f"\n### Patch\n{fenced(patch)}",
         _facts(facts(proposal, evidence)),
         _listed("What the search found", proposal.search, SEARCH_LINES, SEARCH_LENGTH),
@@ -261,22 +249,19 @@ def _wrong(failures: Sequence[tuple[str, str]]) -> str:
     return text + (f"<p>… {counted(left_out, 'more case')} failed.</p>\n" if left_out > 0 else "")
 
 
-def _cases(rows: tuple[Row, ...]) -> str:
-    columns = kept_columns(rows)
-    head = "".join(f"<th>{COLUMNS[index]}</th>" for index in columns)
+def _cases(table: Table) -> str:
+    head = "".join(f"<th>{column.name}</th>" for column in table.columns)
     lines: list[str] = []
     room = CASES_LENGTH
-    for row in rows:
-        # All but the name are words and figures of our own.
-        texts = (row[index] if index else inline(row[index], NAME_LENGTH) for index in columns)
-        line = f"<tr>{''.join(f'<td>{text}</td>' for text in texts)}</tr>\n"
+    for name, *cells in table.rows:
+        line = row(inline(name.text, NAME_LENGTH), *(cell.text for cell in cells))
         room -= len(line)
         if room < 0:
             break
         lines.append(line)
-    left_out = len(rows) - len(lines)
+    left_out = len(table.rows) - len(lines)
     more = f"<p>… {counted(left_out, 'more case')}: evidence.json has them all.</p>\n" if left_out else ""
-    return f"\n### Before and after\n\n<table>\n<tr>{head}</tr>\n{''.join(lines)}</table>\n{more}"
+    return f"\n### {table.title}\n\n<table>\n<tr>{head}</tr>\n{''.join(lines)}</table>\n{more}"
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:

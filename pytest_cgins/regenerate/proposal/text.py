@@ -53,13 +53,12 @@ def _failure(what: str, message: str) -> str:
 
 
 def _cases(contents: Contents, *, colour: bool) -> str:
-    rows = report.rows(contents.proposal, contents.evidence)
-    columns = report.kept_columns(rows)
+    cases = report.cases(contents.proposal, contents.evidence)
     table = console.table(colour=colour)
-    for index in columns:
-        table.add_column(report.COLUMNS[index], no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(_line(row[index])) for index in columns))
+    for column in cases.columns:
+        table.add_column(column.name, no_wrap=True)
+    for row in cases.rows:
+        table.add_row(*(Text(_line(cell.text)) for cell in row))
     return console.text(table, colour=colour)
 
 
