@@ -29,7 +29,7 @@ SECRET = "hush_4711"
 CPP = "{op: torch.mul, source: k.cpp}"
 CUDA = "{op: torch.mul, source: k.cu, archs: [sm_80]}"
 DEVICE = "{op: torch.mul, contract: device, source: k.cu, archs: [sm_80, compute_80]}"
-EXTENSION = "{op: torch.mul, contract: torch-extension, source: k.cpp, entry: scale}"
+EXTENSION = "{op: torch.mul, contract: torch-extension, source: k.cpp, entry: scale, flags: [-O0]}"
 LAUNCHER = """\
 // cgins: scale(Tensor input, float other) -> Tensor
 #include <cgins.h>

@@ -54,7 +54,7 @@ def test_modules_pass_as_their_own_kernels(
         for name in ("Cell", "Last", "Wide")
     )
     (tmp_path / "cgins.yaml").write_text(f"version: 1\ntraces: [pack]\nkernels:\n{kernels}")
-    for options in (("-k", "not Wide"), ("-k", "Wide", "--cgins-no-timing")):
+    for options in (("-k", "not Wide"), ("-k", "Wide", "--cgins-no-timing", "--cgins-probes=fast")):
         found = run(tmp_path, "--cgins", "--cgins-json=report.json", *options)
         messages = {name: one["verdict"]["message"] for name, one in found.evaluations().items()}
         assert set(found.statuses().values()) == {"PASSED"}, messages

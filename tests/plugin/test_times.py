@@ -37,13 +37,16 @@ def deadly(input):
 """
 SLOW = """
 def many_times(input):
-    for _ in range(60):
+    for _ in range(10):
         answer = input.clamp_min(0)
     return answer
 
-slowed = tolerated = mended = many_times
+slowed = tolerated = many_times
 
 def kept(input):
+    return input.clamp_min(0)
+
+def mended(input):
     return input.clamp_min(0)
 
 def deadly(input):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 
 from pytest_cgins.core.verdict import Status
 from tests.demo_regenerate import BROKEN, EXAMPLE, RIGHT, SOURCE
+from tests.forked_python import CGINS, gate_python
 from tests.pull_request import twin as twins
 from tests.pull_request.twin import Twin
 from tests.pull_request.twin_api import Pull
@@ -95,27 +94,19 @@ class User:
         kept.pop("CI", None)
         self._environment = {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200", **variables}
 
-    def run(self, *words: str, expect: int = 0) -> str:
-        """Output of a command that must end with an exit status."""
-        done = subprocess.run(
-            words,
-            cwd=self.folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+    def python(self, *words: str, expect: int = 0) -> str:
+        """Output of a command of Python that must end with an exit status."""
+        done = gate_python().run(words, cwd=self.folder, env=self._environment)
         assert done.returncode == expect, f"{words}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
     def cgins(self, *words: str, expect: int = 0) -> str:
-        return self.run(str(Path(sys.executable).with_name("cgins")), *words, expect=expect)
+        return self.python(*CGINS, *words, expect=expect)
 
     def gate(self, *words: str, expect: int = 0) -> tuple[str, dict[str, Any]]:
         """What `pytest --cgins` says, and its report."""
-        command = (sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", "-p", "no:cacheprovider")
-        told = self.run(*command, "--cgins", "--cgins-json=report.json", *words, expect=expect)
+        command = ("-m", "pytest", "-p", "pytest_cgins.plugin", "-p", "no:cacheprovider")
+        told = self.python(*command, "--cgins", "--cgins-json=report.json", *words, expect=expect)
         return told, json.loads((self.folder / "report.json").read_text())
 
     def edit(self, old: str, new: str, message: str) -> None:
@@ -170,7 +161,7 @@ def record(user: User, base_url: str) -> None:
     ignored = "__pycache__/\n.cgins/\nreport.json\n"
     files = {"model.py": MODEL, "record.py": RECORD, "pytest.ini": "[pytest]\n", ".gitignore": ignored}
     write(user.folder, {"cgins.yaml": YAML.replace("URL", base_url), **files})
-    user.run(sys.executable, "record.py")
+    user.python("-m", "record")
     git(user.folder, "add", "--all")
     git(user.folder, "commit", "--quiet", "-m", "A block and its layer norm")
     git(user.folder, "push", "--quiet", "origin", "HEAD:main")

@@ -10,7 +10,7 @@ setup(
         CppExtension(
             "fused_ops._C",
             ["csrc/torch_bindings.cpp", "csrc/layernorm.cpp", "csrc/activation.cpp"],
-            extra_compile_args=["-O1"],
+            extra_compile_args=["-O0"],
             py_limited_api=True,
         )
     ],
