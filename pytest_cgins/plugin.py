@@ -76,6 +76,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_shard,
     )
     option(
+        "--cgins-durations PATH  write how long cases took to PATH; with --cgins-shard, cut parts by it that take about "
+        "as long as each other"
+    )
+    option(
         "--cgins-log-level  show the gate's own messages from this level on (default: %(default)s; -vv "
         "shows builds, -vvv everything)",
         choices=("debug", "info", "warning", "error"),

@@ -100,6 +100,7 @@ OPTIONS = {
     "--cgins-compare": "plugin/test_times.py::test_an_unchanged_kernel_is_not_timed_against_itself",
     "--cgins-compile-only": "plugin/test_compile_only.py::test_an_edit_that_spills_fails_and_its_reverse_passes",
     "--cgins-device": "plugin/test_device.py::test_a_device_that_was_asked_for_is_no_skip",
+    "--cgins-durations": "plugin/test_shard.py::test_parts_are_cut_by_how_long_cases_took",
     "--cgins-env": "plugin/test_environments.py::test_what_does_not_go_together_is_refused",
     "--cgins-history": "plugin/test_history.py::test_timed_cases_are_appended",
     "--cgins-history-always": "plugin/test_history.py::test_other_branches_are_not",

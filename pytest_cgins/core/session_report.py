@@ -184,6 +184,8 @@ class Shard(Document):
     """Number of the part, from 1."""
     count: int
     """How many parts the suite has."""
+    durations: str = ""
+    """Digest of the `--cgins-durations` that it was cut by; "" for none."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.count:

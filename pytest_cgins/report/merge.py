@@ -227,6 +227,11 @@ def _require_shards(parts: Sequence[Part]) -> None:
         "the suite was cut into different numbers of shards",
         remedy="run all with the same N",
     )
+    _one_value(
+        ((shard.durations, part.name) for part, shard in numbered),
+        "the suite was cut by different durations, so that a case may be in no shard",
+        remedy="run all with the same --cgins-durations",
+    )
     if not numbered:
         return
     count = numbered[0][1].count

@@ -225,6 +225,7 @@ def test_runs_that_look_alike_are_two(make_evaluation: Make) -> None:
         ({"cgins": "9"}, "different versions of pytest-cgins: 1 in a.json, 9 in b.json"),
         ({"base_revision": "f00 (main)"}, "compared with different revisions: .*f00"),
         ({"shard": Shard(number=1, count=3)}, "different numbers of shards: 2 in a.json, 3 in b.json"),
+        ({"shard": Shard(number=2, count=2, durations="f00")}, r"cut by different durations.*f00 in b\.json"),
     ],
 )
 def test_parts_of_different_wholes_are_refused(

@@ -133,6 +133,7 @@ def _add_merge(subparsers: Subparsers) -> None:
         type=int,
         default=0,
     )
+    option(merge, "--durations PATH  write how long cases took, for --cgins-durations", type=Path)
 
 
 def run_merge(arguments: argparse.Namespace) -> int:
@@ -146,12 +147,14 @@ def run_merge(arguments: argparse.Namespace) -> int:
         MergeError: they do not add up to one.
         OSError: the merged report cannot be written.
     """
-    from pytest_cgins.report import document, merge
+    from pytest_cgins.report import document, durations, merge
     from pytest_cgins.report.summary import counts
 
     parts = [merge.Part(name=str(path), report=document.load(path)) for path in arguments.files]
     whole = merge.merged(parts, expected=arguments.expect)
     document.write(whole, arguments.out)
+    if arguments.durations:
+        durations.write(arguments.durations, whole.evaluations)
     for part in parts:
         if merge.lost_device(part.report):
             print(f"{part.name}: exit code 5: it gated nothing, because no device of its cases was present")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.session_report import Evaluation, Shard
 from pytest_cgins.core.text import upwards
+from pytest_cgins.report.durations import Durations, parts
 
 
 def take_from_above(config: pytest.Config) -> None:
@@ -120,31 +121,39 @@ class CaseItem(LineItem):
         outcome.settle_call(self, self._evaluation, self._gate)
 
 
-def left_out(items: list[pytest.Item], shard: Shard) -> list[pytest.Item]:
+def left_out(items: list[pytest.Item], shard: Shard, durations: Durations | None) -> list[pytest.Item]:
     """Take the cases of other parts out of the items; what runs no case of `cgins.yaml` belongs to the first part."""
-    kept = set(chosen([_key(item) for item in items], shard))
+    kept = set(chosen([_key(item) for item in items], shard, durations))
     others = [item for index, item in enumerate(items) if index not in kept]
     items[:] = [item for index, item in enumerate(items) if index in kept]
     return others
 
 
-def chosen(keys: Iterable[tuple[str, str] | None], shard: Shard) -> list[int]:
-    """Indices of the items of a part. Items with the same key stay together; those without one are the first part's."""
-    places: dict[tuple[str, str], int] = {}
-    found = []
-    for index, key in enumerate(keys):
-        place = 0 if key is None else places.setdefault(key, len(places))
-        if place % shard.count == shard.number - 1:
-            found.append(index)
-    return found
+def chosen(
+    keys: Sequence[tuple[str, str] | None], shard: Shard, durations: Durations | None = None
+) -> list[int]:
+    """Indices of the items of a part. Items with the same key stay together; those without one are the first part's.
+
+    Args:
+        keys: name of each item's case, and its pack.
+        shard: the part.
+        durations: how long cases take; None for parts that have about as many cases as each other.
+    """
+    distinct = list(dict.fromkeys(key for key in keys if key is not None))
+    if durations is None:
+        own = set(distinct[shard.number - 1 :: shard.count])
+    else:
+        expected = durations.expected(name for name, _ in distinct)
+        own = set(parts({key: expected[key[0]] for key in distinct}, shard.count)[shard.number - 1])
+    return [index for index, key in enumerate(keys) if (key in own if key is not None else shard.number == 1)]
 
 
 def _key(item: pytest.Item) -> tuple[str, str] | None:
     """The case that an item evaluates: a user's test on it goes where the item of `cgins.yaml` goes."""
     if isinstance(item, CaseItem):
-        return item.case.pack_path, item.case.name
+        return item.case.name, item.case.pack_path
     callspec = getattr(item, "callspec", None)
     case = callspec.params.get("cgins_case") if callspec is not None else None
     if case is not None:
-        return case.pack_path, case.name
-    return ("", item.nodeid) if item.nodeid.partition("::")[0].endswith("cgins.yaml") else None
+        return case.name, case.pack_path
+    return (item.nodeid, "") if item.nodeid.partition("::")[0].endswith("cgins.yaml") else None

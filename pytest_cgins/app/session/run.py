@@ -26,7 +26,7 @@ from pytest_cgins.app.session.environments import PairedProcesses
 from pytest_cgins.app.session.parametrize import parametrize
 from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case
-from pytest_cgins.core.errors import InfrastructureError, SandboxUnavailable
+from pytest_cgins.core.errors import ConfigError, InfrastructureError, SandboxUnavailable
 from pytest_cgins.core.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport, Shard
 from pytest_cgins.core.text import UNLIMITED
@@ -35,7 +35,7 @@ from pytest_cgins.gate.cases import operator_checks
 from pytest_cgins.gate.elsewhere import HERE, Elsewhere
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
-from pytest_cgins.report import document, exit_code, summary, terminal
+from pytest_cgins.report import document, durations, exit_code, summary, terminal
 from pytest_cgins.run import environment
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.outside import has_gpu
@@ -76,7 +76,7 @@ class GateSession:
         self._started = time.monotonic()
         self.report: SessionReport | None = None
         """What was found; None before the end, and in xdist's workers."""
-        self._unwritten: OSError | None = None
+        self._unwritten = ""
         self._next: pytest.Item | None = None
         self.items: tuple[pytest.Item, ...] = ()
         """Those that run, once they are collected."""
@@ -86,7 +86,11 @@ class GateSession:
         self.benchmark_records = BenchmarkRecords(self)
         config.pluginmanager.register(self.benchmark_records, BenchmarkRecords.plugin_name)
         given: tuple[int, int] | None = config.getoption("--cgins-shard")
-        self._shard = None if given is None else Shard(number=given[0], count=given[1])
+        path = config.getoption("--cgins-durations")
+        self._durations_file = Path(config.invocation_params.dir, path) if path else None
+        self._durations = _durations(self._durations_file) if self._durations_file and given else None
+        digest = self._durations.digest if self._durations else ""
+        self._shard = None if given is None else Shard(number=given[0], count=given[1], durations=digest)
         self._coverage = coverage.Coverage(config)
         self._calibrations = Calibrations()
         self._environments = PairedProcesses.of_environments(self)
@@ -213,7 +217,7 @@ class GateSession:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Deselect other parts before `-k` and `--lf` look: the parts must not hang on what these leave."""
-        if self._shard is not None and (others := left_out(items, self._shard)):
+        if self._shard is not None and (others := left_out(items, self._shard, self._durations)):
             config.hook.pytest_deselected(items=others)
 
     @pytest.hookimpl(tryfirst=True)
@@ -339,20 +343,25 @@ class GateSession:
     def _write(self, session: pytest.Session) -> None:
         path = self.config.getoption("--cgins-json")
         # A collection alone has found nothing, and must not replace what a run has.
-        if path is None or self.report is None or self.config.option.collectonly:
+        if self.report is None or self.config.option.collectonly:
             return
+        option = "--cgins-json"
         try:
-            document.write(self.report, self.config.invocation_params.dir / path)
+            if path is not None:
+                document.write(self.report, self.config.invocation_params.dir / path)
+            if self._durations_file is not None and self._shard is None:
+                option = "--cgins-durations"
+                durations.write(self._durations_file, self.report.evaluations)
         except OSError as error:
             # Without its report a pipeline would read a stale one: that must not look like success.
-            self._unwritten = error
+            self._unwritten = f"{option} was not written: {error}"
             if session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show the section `cgins`."""
-        if self._unwritten is not None:
-            terminalreporter.write_line(f"cgins: --cgins-json was not written: {self._unwritten}", red=True)
+        if self._unwritten:
+            terminalreporter.write_line(f"cgins: {self._unwritten}", red=True)
         if self.report is None:
             return
         writer = self.config.get_terminal_writer()
@@ -402,6 +411,13 @@ def _sandbox(config: pytest.Config) -> Sandbox | None:
     except SandboxUnavailable as error:
         raise pytest.UsageError(str(error)) from error
     return made
+
+
+def _durations(path: Path) -> durations.Durations:
+    try:
+        return durations.read(path)
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _search_path(config: pytest.Config) -> dict[str, str]:
