@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def of_evaluations(evaluations: Sequence[Evaluation], top: Path, most: int = MOS
         top: folder that paths are relative to.
         most: characters of all groups of failures together; the first has its own bounds.
     """
-    bad = [evaluation for evaluation in evaluations if evaluation.verdict.status.outcome in ("fail", "error")]
+    bad = _failing(evaluations)
     skipped = sum(evaluation.verdict.status is Status.SKIPPED for evaluation in evaluations)
     groups = _grouped(bad)
     shown: list[str] = []
@@ -64,6 +64,12 @@ def of_evaluations(evaluations: Sequence[Evaluation], top: Path, most: int = MOS
     )
 
 
+def _failing(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
+    return tuple(
+        evaluation for evaluation in evaluations if evaluation.verdict.status.outcome in ("fail", "error")
+    )
+
+
 def _grouped(bad: Sequence[Evaluation]) -> list[Group]:
     groups: dict[tuple[str, ...], Group] = {}
     for evaluation in bad:
@@ -79,7 +85,7 @@ def _grouped(bad: Sequence[Evaluation]) -> list[Group]:
 
 
 def of_attempt(attempt: Attempt, files: Sequence[str], top: Path, most: int = MOST_CHARACTERS) -> str:
-    """All that is known of a failed attempt.
+    """All that is known of a failed attempt, each thing once: a verdict's message is told with its cases.
 
     Args:
         attempt: it.
@@ -87,19 +93,21 @@ def of_attempt(attempt: Attempt, files: Sequence[str], top: Path, most: int = MO
         top: folder that paths are relative to.
         most: characters of all groups of failures together; the first has its own bounds.
     """
-    wrong = [
-        trial
-        for trial in attempt.trials
-        if any(evaluation.verdict.status.outcome not in ("pass", "skip") for evaluation in trial.evaluations)
-    ]
-    trials = wrong or attempt.trials
+    trials = [trial for trial in attempt.trials if _failing(trial.evaluations)] or attempt.trials
+    evaluations = trials[-1].evaluations if trials else ()
+    reasons = [evaluation.verdict.reason.value for evaluation in _failing(evaluations)]
+    if attempt.log:
+        evaluations = _failing(
+            evaluation for evaluation in evaluations if evaluation.verdict.status is not Status.BUILD_ERROR
+        )
     return render(
         "attempt.md",
         attempt=attempt,
         top=top,
         log=of_log(attempt.log, files, top) if attempt.log else "",
+        message="" if attempt.findings or attempt.log or attempt.reason in reasons else attempt.message,
         trial=trials[-1] if trials else None,
-        cases=of_evaluations(trials[-1].evaluations, top, most) if trials else "",
+        cases=of_evaluations(evaluations, top, most) if evaluations else "",
     )
 
 

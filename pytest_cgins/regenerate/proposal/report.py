@@ -62,9 +62,9 @@ def cases(proposal: Proposal, evidence: SessionReport) -> Table:
         evidence.evaluations, key=lambda one: (not is_of(one.case, proposal.target), one.case.name)
     )
     rows = (_case(evaluation, before.get(evaluation.case.name)) for evaluation in order)
-    found = table("Before and after", _COLUMNS, rows)
-    columns = (replace(one, optional=number > 2) for number, one in enumerate(found.columns))
-    return replace(found, columns=tuple(columns)).shown()
+    whole = table("Before and after", _COLUMNS, rows)
+    columns = (replace(column, optional=number > 2) for number, column in enumerate(whole.columns))
+    return replace(whole, columns=tuple(columns)).shown()
 
 
 def _case(one: Evaluation, before: Before | None) -> tuple[object, ...]:

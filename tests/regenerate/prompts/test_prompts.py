@@ -320,6 +320,29 @@ def test_a_log_shows_first_errors_without_paths(tmp_path):
     assert str(tmp_path) not in text
 
 
+def test_each_reason_is_told_once():
+    """Neither a compiler's error, nor a finding, nor a verdict's message stands twice; what no case says is told too."""
+    context = context_of("layer_norm", "cpp")
+    line = "kernels/layer_norm.cpp:3:1: error: 'speed' was not declared"
+    status, reason = Status.BUILD_ERROR, Reason.COMPILER
+    verdict = Verdict(status=status, reason=reason, message=f"g++ refused it: 1 error\n{line}", numbers={})
+    unbuilt = evaluation(case_of(context), verdict=verdict, output=line)
+    wrong = evaluation(case_of(context, 1))
+    finding = Finding(code="calls-op", file="a.cpp", line=1, message="calls the op itself")
+    for sentence, attempt in {
+        line: attempt_of(context, outcome="build-error", reason="compiler", message=verdict.message, log=line,
+                         trials=(journals.trial(unbuilt, wrong),)),
+        "64 of 4096 elements differ": attempt_of(context, message=wrong.verdict.message, trials=(journals.trial(wrong),)),
+        finding.message: attempt_of(context, outcome="refused", reason=finding.code, findings=(finding,),
+                                    message=f"a.cpp:1: {finding.message}"),
+        "it changed conftest.py": attempt_of(context, outcome="tampered", reason="guarded-files",
+                                             message="it changed conftest.py", trials=(journals.trial(wrong),)),
+    }.items():  # fmt: skip
+        told = findings.of_attempt(attempt, context.sources, context.top)
+        assert told.count(sentence) == 1
+        assert ("64 of 4096 elements differ" in told) == bool(attempt.trials)
+
+
 def test_limits_are_those_of_the_gate():
     """The numbers in prompts are the derived rule's own."""
     torch = pytest.importorskip("torch")
