@@ -48,6 +48,11 @@ def visible(text: str) -> str:
     return "".join(_visible(character) for character in text)
 
 
+def one_line(text: str, *, length: int) -> str:
+    """The text on one line, cut to `length` characters, as `visible` has it."""
+    return visible(cut(" ".join(text.split()), length))
+
+
 def lines(text: str) -> str:
     """The text's own lines for a log or a terminal, each as `visible` has it and none a command to a runner."""
     shown = text.replace("\r\n", "\n").split("\n")

@@ -265,7 +265,7 @@ def _cases(table: Table) -> str:
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
-    lines = "".join(f"<tr><td>{word}</td><td>{inline(text)}</td></tr>\n" for word, text in facts)
+    lines = "".join(row(word, inline(text)) for word, text in facts)
     return f"\n### How it was made\n\n<table>\n{lines}</table>\n"
 
 
@@ -274,7 +274,7 @@ def _attempts(proposal: Proposal) -> str:
         return ""
     head = "<tr><th>attempt</th><th>outcome</th><th>why</th></tr>\n"
     lines = "".join(
-        f"<tr><td>{attempt.number}</td><td>{attempt.outcome}</td><td>{inline(f'{attempt.reason}: {attempt.message}', 300)}</td></tr>\n"
+        row(str(attempt.number), attempt.outcome, inline(f"{attempt.reason}: {attempt.message}", 300))
         for attempt in proposal.attempts[-ATTEMPTS:]
     )
     left_out = len(proposal.attempts) - ATTEMPTS

@@ -7,7 +7,7 @@ from rich.text import Text
 from pytest_cgins.regenerate.proposal import report
 from pytest_cgins.regenerate.proposal.read import Contents
 from pytest_cgins.report import console
-from pytest_cgins.report.escape import cut, no_command, visible
+from pytest_cgins.report.escape import no_command, one_line, visible
 
 MESSAGES = 5
 MESSAGE_LINES = 20
@@ -39,7 +39,7 @@ def text(contents: Contents, *, colour: bool) -> str:
 
 
 def _line(said: str) -> str:
-    return visible(cut(" ".join(said.split()), LINE_LENGTH))
+    return one_line(said, length=LINE_LENGTH)
 
 
 def _facts(facts: list[tuple[str, str]]) -> str:
@@ -54,11 +54,9 @@ def _failure(what: str, message: str) -> str:
 
 def _cases(contents: Contents, *, colour: bool) -> str:
     cases = report.cases(contents.proposal, contents.evidence)
-    table = console.table(colour=colour)
-    for column in cases.columns:
-        table.add_column(column.name, no_wrap=True)
+    table = console.table(*(column.name for column in cases.columns), colour=colour)
     for row in cases.rows:
-        table.add_row(*(Text(_line(cell.text)) for cell in row))
+        table.add_row(*(_line(cell.text) for cell in row))
     return console.text(table, colour=colour)
 
 

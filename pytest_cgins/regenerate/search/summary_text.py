@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from rich.text import Text
-
 from pytest_cgins.core.number_text import change, percent, ratio, speedup, time_ns
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.budget import Spent
@@ -23,7 +21,8 @@ from pytest_cgins.regenerate.profiling.evidence_documents import Ratio
 from pytest_cgins.regenerate.search import summary_model as model
 from pytest_cgins.regenerate.search.policy import name_of
 from pytest_cgins.report import console
-from pytest_cgins.report.escape import code, cut, visible
+from pytest_cgins.report.escape import code, one_line
+from pytest_cgins.report.markdown import row
 
 T = TypeVar("T")
 
@@ -68,9 +67,7 @@ _SHORT = {"effective": "worked", "ineffective": "no gain", "implementation-faile
 
 def markdown(summary: model.SearchSummary) -> str:
     """All of it; every figure is one of `summary.json`."""
-    lines = "".join(
-        f"<tr><td>{html.escape(label)}</td><td>{_code(text)}</td></tr>\n" for label, text in _facts(summary)
-    )
+    lines = "".join(row(html.escape(label), _code(text)) for label, text in _facts(summary))
     # Within a heading of markdown's own, even what stands in a code element is markdown.
     title = f"<h2>Search of {_code(summary.target.name)}</h2>\n\n<p>{_code(opening(summary))}</p>\n"
     parts = [title, f"\n<table>\n{lines}</table>\n", *(_section(section) for section in sections(summary))]
@@ -84,11 +81,9 @@ def terminal(summary: model.SearchSummary) -> str:
     for section in sections(summary):
         parts.append(f"\n{section.title}\n")
         if section.rows:
-            table = console.table(colour=False)
-            for column in section.columns:
-                table.add_column(column, no_wrap=True)
-            for row in section.rows:
-                table.add_row(*(Text(_line(cell)) for cell in row))
+            table = console.table(*section.columns, colour=False)
+            for cells in section.rows:
+                table.add_row(*map(_line, cells))
             parts.append(console.text(table, colour=False))
         parts += [f"{_line(note)}\n" for note in section.notes]
     return "".join(parts)
@@ -185,8 +180,7 @@ def _section(one: Section) -> str:
     if one.rows:
         head = "".join(f"<th>{html.escape(column)}</th>" for column in one.columns)
         rows = "".join(
-            f"<tr>{''.join(f'<td>{_cell(one, *pair)}</td>' for pair in zip(one.columns, row, strict=True))}</tr>\n"
-            for row in one.rows
+            row(*(_cell(one, *pair) for pair in zip(one.columns, cells, strict=True))) for cells in one.rows
         )
         text += f"\n<table>\n<tr>{head}</tr>\n{rows}</table>\n"
     return text + "".join(f"\n<p>{_code(note)}</p>\n" for note in one.notes)
@@ -201,7 +195,7 @@ def _code(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return visible(cut(" ".join(text.split()), CELL_LENGTH))
+    return one_line(text, length=CELL_LENGTH)
 
 
 # ---- the tables
