@@ -74,7 +74,6 @@ def build(
     cache: Path | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     wait_s: float | None = None,
-    plan: plans.Plan | None = None,
 ) -> CompiledKernel:
     """Build one implementation, or take it from the cache.
 
@@ -86,7 +85,6 @@ def build(
         cache: folder of built kernels, by default `default_cache()`.
         timeout_s: limit of the compilation.
         wait_s: limit of the wait for another process that compiles it, by default `timeout_s`.
-        plan: another way to build it than that of its contract, such as `op.plan`.
 
     Raises:
         BuildError: the compiler refused the source, now or when it last saw the same, or did not end in time.
@@ -102,7 +100,7 @@ def build(
             seconds = _build_inline(source, marker, timeout_s)
             return CompiledKernel(source=source, library="", key=key, build_seconds=seconds, cached=False)
         return CompiledKernel(source=source, library="", key=key, build_seconds=0.0, cached=True)
-    plan = plan or planner(source)(source)
+    plan = planner(source)(source)
     base, before = base_key(source, plan)
     store = Cache(cache or default_cache())
     entry = store.lookup(base, plan.roots)

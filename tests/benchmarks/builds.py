@@ -200,16 +200,6 @@ def hit(implementation: str) -> Callable[[Path], float]:
     return measure
 
 
-def operator(folder: Path) -> float:
-    """A launcher as `torch.ops.cgins.scale`."""
-    import pytest_cgins.building.loading.callable  # noqa: F401 (as for the others)
-    from pytest_cgins.building.builders import op
-
-    find = project(folder / "project", "launcher CUDA")
-    started = time.perf_counter()
-    return finished(started, op.load(op.build(find())), "cuda")
-
-
 def refused(implementation: str) -> Callable[[Path], float]:
     """From an edited source to the compiler's message in the caller's hands."""
 
@@ -272,7 +262,6 @@ ROWS = (
     Row(INLINE_CUDA, lambda folder: load_inline(folder, "cu")),
     Row("launcher by nvcc", cold("launcher CUDA"), INLINE_CUDA, 30),
     Row("device contract by NVRTC", cold("device"), INLINE_CUDA, 300),
-    Row("launcher as torch.ops operator", operator, INLINE_CUDA, 15),
     Row("torch extension, CUDA", cold("extension CUDA", warmed_by="extension CUDA, other"), INLINE_CUDA, 2),
     Row("torch extension, CUDA, first of a machine", cold("extension CUDA"), INLINE_CUDA, 2),
     Row(INLINE_CPP, lambda folder: load_inline(folder, "cpp")),

@@ -1,22 +1,29 @@
-"""Launchers as operators of torch: what arrives in C, what comes back, and what torch itself asks of an operator."""
+"""Exported launchers as operators of torch: what arrives in C, what comes back, and what torch itself asks of an operator."""
 
 from __future__ import annotations
 
+import importlib
+import itertools
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from pytest_cgins.building.builders import op
+from pytest_cgins.building.build import build
 from pytest_cgins.building.loading.callable import load
-from pytest_cgins.core.case import KernelSource
-from pytest_cgins.core.errors import BuildError, ContractError, InfrastructureError
-from pytest_cgins.packs.ops import trust
+from pytest_cgins.building.torch_library import package
+from pytest_cgins.building.torch_library.support import parts
+from pytest_cgins.config import load as load_config
+from pytest_cgins.core.trace import Argument, OpCall
+from pytest_cgins.packs.values import encode
 
+NUMBERS = itertools.count()
+"""Of packages: torch keeps their operators as long as the process lives."""
 OPS = """\
 import torch
 
@@ -93,33 +100,58 @@ SILENT = """\
 extern "C" int matmul(const DLTensor*, const DLTensor*, DLTensor*, cgins_stream) { return 7; }
 """
 
-SourceOf = Callable[[str, str], KernelSource]
+Export = Callable[[str, str], Path]
+Exported = Callable[[str, str], Any]
 
 
 @pytest.fixture
-def source_of(project: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SourceOf]:
-    """Function that writes a launcher for one of OPS, or for an op of torch."""
+def export(project: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Export]:
+    """Function that exports a launcher for one of OPS, or for an op of torch, as a package that is not built yet."""
     project.write("op_suite.py", OPS)
     monkeypatch.syspath_prepend(str(project.root))
+    monkeypatch.setenv("CPU_FLAGS", "-O0")
 
-    def make(name: str, text: str) -> KernelSource:
-        trust(name)
+    def make(op: str, text: str) -> Path:
+        name = text.partition("cgins: ")[2].partition("(")[0]
         project.write("kernel.cpp", text)
-        source: KernelSource = project.source(f"{{op: {name}, source: kernel.cpp}}")
-        return source
+        config = load_config(
+            project.write("cgins.yaml", f"version: 1\nkernels:\n  {name}: {{op: {op}, source: kernel.cpp}}\n")
+        )
+        folder: Path = project.root / f"exported_{next(NUMBERS)}"
+        package.write(config, config.kernels, folder=folder, namespace=folder.name)
+        return folder
 
     yield make
-    sys.modules.pop("op_suite", None)
+    for name in [name for name in sys.modules if name.startswith(("op_suite", "exported_"))]:
+        del sys.modules[name]
 
 
-def test_every_kind_of_argument(source_of: SourceOf, metas_of: Any) -> None:
+@pytest.fixture
+def exported(export: Export, monkeypatch: pytest.MonkeyPatch) -> Exported:
+    """Function that builds such a package as its users do, imports it, and gives its operator."""
+
+    def make(op: str, text: str) -> Any:
+        folder = export(op, text)
+        done = built(folder)
+        assert done.returncode == 0, done.stderr
+        monkeypatch.syspath_prepend(str(folder / "src"))
+        (name,) = importlib.import_module(folder.name).__all__
+        return getattr(getattr(torch.ops, folder.name), name).default
+
+    return make
+
+
+def built(folder: Path) -> subprocess.CompletedProcess[str]:
+    """What came of the package's own build."""
+    return subprocess.run(
+        [sys.executable, "-I", "build_kernels.py"], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_every_kind_of_argument(exported: Exported, project: Any, metas_of: Any) -> None:
     """Each schema type arrives in C as the contract says, None as null and text as UTF-8, also of an operator."""
-    from pytest_cgins.building.build import build
-    from pytest_cgins.building.torch_library.support import parts
-    from pytest_cgins.core.trace import Argument, OpCall
-    from pytest_cgins.packs.values import encode
-
-    source = source_of("op_suite.kinds", KINDS)
+    operator = exported("op_suite.kinds", KINDS)
+    source = project.source("{op: op_suite.kinds, source: kernel.cpp}")
     tensors = [torch.ones(2, 3).T, torch.ones(1), torch.ones(9)]
     x, one, nine = tensors
     values = {
@@ -136,7 +168,6 @@ def test_every_kind_of_argument(source_of: SourceOf, metas_of: Any) -> None:
     )
     outputs = metas_of([torch.zeros(25, dtype=torch.float64)])
     (want,) = load(build(source)).bind(call, kept, outputs, "cpu").run()
-    operator = op.load(op.build(source))
     passed = [
         part
         for name, value in values.items()
@@ -149,9 +180,9 @@ def test_every_kind_of_argument(source_of: SourceOf, metas_of: Any) -> None:
     assert want[:22].tolist() + want[23:].tolist() == expected[:22] + expected[23:]
 
 
-def test_several_outputs_and_scratch_memory(source_of: SourceOf) -> None:
+def test_several_outputs_and_scratch_memory(exported: Exported) -> None:
     """Outputs, lists among them, have the shapes that the op says; what torch asks of operators holds."""
-    operator = op.load(op.build(source_of("op_suite.several", SEVERAL)))
+    operator = exported("op_suite.several", SEVERAL)
     x = torch.randn(3, 4).T.requires_grad_()
     total, scaled, following = operator(x, 2, 0.5)
     torch.testing.assert_close(total, x.sum())
@@ -164,7 +195,7 @@ def test_several_outputs_and_scratch_memory(source_of: SourceOf) -> None:
     torch.library.opcheck(operator, (x, 2, 0.5))
 
 
-def test_second_derivatives(source_of: SourceOf) -> None:
+def test_second_derivatives(exported: Exported) -> None:
     """A gradient has a gradient: torch's own backward gives it."""
     text = """\
 // cgins: square(Tensor input) -> Tensor
@@ -176,25 +207,21 @@ extern "C" int square(const DLTensor* input, DLTensor* out, cgins_stream) {
   return 0;
 }
 """
-    operator = op.load(op.build(source_of("torch.square", text)))
+    operator = exported("torch.square", text)
     x = torch.randn(5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(operator, (x,))
     with torch.autocast("cpu", torch.bfloat16):
         assert operator(x).dtype == torch.float64
 
 
-def test_mutated_arguments(source_of: SourceOf) -> None:
+def test_mutated_arguments(exported: Exported) -> None:
     """An argument is written to in place, and what torch asks of such an operator holds."""
-    from pytest_cgins.building.torch_library.support import parts
-
-    library = op.build(source_of("op_suite.update", UPDATE))
-    operator = op.load(library)
+    operator = exported("op_suite.update", UPDATE)
     total = torch.ones(4, 2)[:, 0]
     wide = operator(total, [torch.full((4,), 2.0), torch.ones(4)], *parts(3), 0)
     assert total.tolist() == wide.tolist() == [10.0] * 4
     assert wide.dtype == torch.float64
     torch.library.opcheck(operator, (total, [torch.ones(4)], *parts(1), 0))
-    assert op.load(op.build(library.compiled.source)) is operator
     # A backward that needs what was overwritten is refused, not wrong.
     leaf = torch.ones(4, requires_grad=True)
     saved = leaf * 2
@@ -211,22 +238,22 @@ def test_mutated_arguments(source_of: SourceOf) -> None:
         operator(torch.ones(4), [torch.ones(4)], *parts(None), 0)
 
 
-def test_messages(source_of: SourceOf) -> None:
+def test_messages(exported: Exported) -> None:
     """The kernel's message, that of the op, and ours about devices come back as RuntimeError."""
-    operator = op.load(op.build(source_of("op_suite.several", SEVERAL)))
+    operator = exported("op_suite.several", SEVERAL)
     name = operator.name()
     with pytest.raises(RuntimeError, match=f"^{name}: float32 only, not float64$"):
         operator(torch.ones(2, dtype=torch.float64), 1, 0.5)
     with pytest.raises(RuntimeError, match="a kernel takes no tensors of this element type"):
         operator(torch.ones(2).to(torch.float8_e4m3fnuz), 1, 0.5)
-    operator = op.load(op.build(source_of("torch.matmul", SILENT)))
+    operator = exported("torch.matmul", SILENT)
     with pytest.raises(RuntimeError, match=r"::matmul: .*(2x3 and 2x3|\[2, 3\] X \[2, 3\])"):
         operator(torch.ones(2, 3), torch.ones(2, 3))
     with pytest.raises(RuntimeError, match="the kernel returned 7, without a message"):
         operator(torch.ones(2, 3), torch.ones(3, 2))
 
 
-def test_random_ops_have_no_backward_by_recomputation(source_of: SourceOf) -> None:
+def test_random_ops_have_no_backward_by_recomputation(exported: Exported) -> None:
     """An op that draws numbers is not run a second time for its gradient: it would draw others."""
     text = """\
 // cgins: dropped(Tensor input, float p=0.5, bool training=True) -> Tensor
@@ -235,47 +262,14 @@ extern "C" int dropped(const DLTensor* input, double, bool, DLTensor* out, cgins
   return 0;
 }
 """
-    operator = op.load(op.build(source_of("torch.nn.functional.dropout", text)))
+    operator = exported("torch.nn.functional.dropout", text)
     y = operator(torch.ones(3, requires_grad=True), 0.5, True)
     with pytest.raises(RuntimeError, match="draws random numbers"):
         y.sum().backward()
 
 
-def test_from_the_cache(source_of: SourceOf) -> None:
-    """An operator is built once; the plain launcher of the same source is another build."""
-    from pytest_cgins.building.build import build
-
-    source = source_of("op_suite.several", SEVERAL)
-    first = op.build(source)
-    assert op.build(source).compiled.cached
-    assert build(source).key != first.compiled.key
-
-
-def test_compile_errors_are_those_of_the_source(source_of: SourceOf) -> None:
-    """A mistake in the kernel is reported with its file, though the binding compiled."""
-    with pytest.raises(BuildError, match=r"kernel\.cpp:\d+"):
-        op.build(source_of("op_suite.several", SEVERAL.replace("double sum = 0;", "double sum = zero;")))
-
-
-def test_only_launchers(project: Any) -> None:
-    """Another contract has no generated binding, and is told so."""
-    project.write("kernel.py", "def f(x):\n    return x\n")
-    source = project.source("{op: torch.relu, device: cpu, contract: python, target: 'kernel:f'}")
-    with pytest.raises(ContractError, match="it/python: a python kernel has no generated binding"):
-        op.build(source)
-
-
-def test_torch_without_the_stable_abi(
-    source_of: SourceOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An old torch is told by its version, before anything is compiled."""
-    assert op.stable_torch() == (
-        tuple(int(part) for part in torch.__version__.split(".")[:2]),
-        Path(torch.__file__).parent / "include",
-    )
-    old = tmp_path / "torch"
-    old.mkdir()
-    (old / "version.py").write_text("__version__ = '2.9.1+cu128'\n")
-    monkeypatch.setattr(op, "torch_package", lambda: SimpleNamespace(root=old))
-    with pytest.raises(InfrastructureError, match=r"torch 2\.9 has no stable ABI .* torch 2\.10 or later"):
-        op.build(source_of("op_suite.several", SEVERAL))
+def test_compile_errors_are_those_of_the_source(export: Export) -> None:
+    """A mistake in the kernel is reported with its file."""
+    done = built(export("op_suite.several", SEVERAL.replace("double sum = 0;", "double sum = zero;")))
+    assert done.returncode != 0
+    assert re.search(r"kernel\.cpp:\d+", done.stderr)

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from pytest_cgins.building import resources
-from pytest_cgins.building.builders import op
 from pytest_cgins.building.compilers import running
 from pytest_cgins.building.loading.callable import load
 from pytest_cgins.core.errors import BuildError, LaunchError, SourceError
@@ -293,14 +292,3 @@ def test_builds_are_made_in_the_sandbox(project: Any, tell: Tell, tmp_path: Path
     finally:
         running.use(before)
     assert tell(built, torch.ones(2, 7))[0] == 70
-
-
-def test_an_operator_has_all_builds(project: Any) -> None:
-    """A launcher that is bound to torch.ops chooses among its builds as well."""
-    project.write("kernel.cpp", RELU)
-    source = project.source(
-        "{op: torch.relu, source: kernel.cpp, specialize: {macros: {COLS: input.size(-1)}, builds: [{COLS: 7}]}}"
-    )
-    operator = op.load(op.build(source))
-    assert operator(torch.zeros(2, 7)).tolist() == [[7.0] * 7] * 2
-    assert operator(torch.zeros(7, 2)).tolist() == [[0.0] * 2] * 7

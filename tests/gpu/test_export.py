@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from pytest_cgins.building.builders import op
-from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.torch_library import package
 from pytest_cgins.config import load
 
@@ -69,11 +69,18 @@ else:
 """
 
 
-def source_of(kernel: str) -> Any:
-    """The CUDA launcher of a kernel of the example."""
+@pytest.fixture(scope="module")
+def operators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """CUDA launchers of the example, exported and built, as `torch.ops.example`."""
+    folder = tmp_path_factory.mktemp("example")
     config = load(EXAMPLE / "cgins.yaml", require_traces=False)
-    entry = next(entry for entry in config.kernels if entry.name == kernel)
-    return find(config, entry, next(i for i in entry.implementations if i.name == "cuda"))
+    kernels = [entry for entry in config.kernels if entry.name in ("layer_norm", "gelu")]
+    package.write(config, kernels, folder=folder, namespace="example", implementations=("cuda",))
+    subprocess.run([sys.executable, "build_kernels.py"], cwd=folder, check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder / "src"))
+        importlib.import_module("example")
+        yield torch.ops.example
 
 
 def test_training_with_exported_kernels(tmp_path: Path) -> None:
@@ -91,9 +98,9 @@ def test_training_with_exported_kernels(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-6000:]
 
 
-def test_an_operator_runs_on_the_current_stream_and_in_a_graph() -> None:
+def test_an_operator_runs_on_the_current_stream_and_in_a_graph(operators: Any) -> None:
     """Work goes to torch's current stream: after a long kernel there, and captured in a CUDA graph."""
-    gelu = op.load(op.build(source_of("gelu")))
+    gelu = operators.gelu
     x = torch.randn(1 << 20, device="cuda")
     want = torch.nn.functional.gelu(x)
     stream = torch.cuda.Stream()
@@ -114,9 +121,9 @@ def test_an_operator_runs_on_the_current_stream_and_in_a_graph() -> None:
     torch.testing.assert_close(captured, want)
 
 
-def test_errors_and_devices() -> None:
+def test_errors_and_devices(operators: Any) -> None:
     """A launcher's message and a wrong device are RuntimeErrors that name the operator."""
-    layer_norm = op.load(op.build(source_of("layer_norm")))
+    layer_norm = operators.layer_norm
     x = torch.randn(4, 8, device="cuda")
     with pytest.raises(RuntimeError, match=r"::layer_norm: .*element types differ"):
         layer_norm(x, [8], torch.ones(8, device="cuda", dtype=torch.float64), None, 1e-5)

@@ -18,7 +18,7 @@ from pytest_cgins.core.errors import SourceError
 
 HEADER = "cgins_torch.h"
 OUTPUTS = "_outputs"
-MINIMUM_TORCH = (2, 10)
+CXX_FLAGS = ("-O1", "-std=c++17", "-fPIC")
 SCALAR_PARTS = ("kind", "integer", "real", "imaginary")
 TORCH_TYPES = {"int": "SymInt", "Generator": "int"}
 CXX_TYPES = {

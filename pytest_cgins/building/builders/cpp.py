@@ -14,12 +14,8 @@ from pytest_cgins.core.case import KernelSource
 FLAGS = ("-O3", "-std=c++17", "-fopenmp", "-fPIC", "-Wall")
 
 
-def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
+def plan(source: KernelSource) -> plans.Plan:
     """How to build a C++ launcher.
-
-    Args:
-        source: the launcher.
-        linked: whether to make the library, or an object `0.o` a source.
 
     Raises:
         SourceError: its schema line is missing or wrong.
@@ -38,16 +34,14 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
         ),
         roots=plans.header_roots(source),
         prototyped=True,
-        run=plans.commands(lambda folder: _stages(source, compiler, command, folder, linked), files=files),
+        run=plans.commands(lambda folder: _stages(source, compiler, command, folder), files=files),
     )  # fmt: skip
 
 
 def _stages(
-    source: KernelSource, compiler: tuple[str, ...], command: list[str], folder: Path, linked: bool
+    source: KernelSource, compiler: tuple[str, ...], command: list[str], folder: Path
 ) -> list[list[list[str]]]:
     stages, objects = plans.compile_stages(source, command, folder)
-    if not linked:
-        return stages
     end = [
         *link_flags(source.flags), "-Wl,-Bsymbolic", f"-Wl,--require-defined={source.entry}", "-o", plans.LIBRARY,
     ]  # fmt: skip

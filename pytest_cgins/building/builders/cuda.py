@@ -26,12 +26,8 @@ DEVICE_LINK = re.compile(
 )
 
 
-def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
+def plan(source: KernelSource) -> plans.Plan:
     """How to build a CUDA launcher.
-
-    Args:
-        source: the launcher.
-        linked: whether to make the library, or an object `0.o` a source.
 
     Raises:
         SourceError: its schema line is missing or wrong, or an architecture has no such name.
@@ -57,8 +53,7 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
         architectures.require_known(archs, compiler)
         write_files(folder, files)
         stages, objects = plans.compile_stages(source, command, folder, depfiles=False)
-        if linked:
-            stages.append([_link(source, [*compiler], flags, objects)])
+        stages.append([_link(source, [*compiler], flags, objects)])
         apart: list[Sequence[Sequence[str]]] = []
         environment: dict[str, str] = {}
         for number, stage in enumerate(stages):

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 import os
 import secrets
@@ -35,7 +34,6 @@ from pytest_cgins.building.cache import headers, holds
 from pytest_cgins.core import atomic, locks
 from pytest_cgins.core.errors import InfrastructureError, LockedError
 
-logger = logging.getLogger(__name__)
 RECORD = "build.json"
 BUILDS_A_BASE = 16
 

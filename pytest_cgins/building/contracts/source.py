@@ -129,9 +129,9 @@ def include_folders(flags: Sequence[str]) -> list[Path]:
     return [Path(flag[2:]) for flag in flags if flag.startswith("-I")]
 
 
-def link_flags(flags: Sequence[str], linker: str = "-Wl,") -> list[str]:
+def link_flags(flags: Sequence[str]) -> list[str]:
     """Flags for the link of a library: libraries, their folders, and what goes to the linker by a prefix."""
-    return [flag for flag in flags if flag.startswith(("-l", "-L", linker))]
+    return [flag for flag in flags if flag.startswith(("-l", "-L", "-Wl,"))]
 
 
 def takes_workspace(source: KernelSource, entry: str) -> bool:

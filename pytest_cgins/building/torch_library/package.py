@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins import __version__
-from pytest_cgins.building.builders import binding, cpp, cuda, cutlass, op
+from pytest_cgins.building.builders import binding, cpp, cuda, cutlass
 from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.builders.includes import scan
 from pytest_cgins.building.contracts import schema as schemas
@@ -43,10 +43,6 @@ REASONS = {
 class Package:
     """What was written."""
 
-    folder: Path
-    """The folder."""
-    namespace: str
-    """Of `torch.ops`, and the Python package's name."""
     libraries: tuple[str, ...]
     """Names of the libraries that it builds, such as `gelu_cpu`."""
     exported: tuple[Exported, ...]
@@ -99,7 +95,7 @@ def write(
     ]
     _write_python(folder, namespace, list(exported.values()), libraries)
     names = tuple(library["name"] for library in libraries)
-    return Package(folder=folder, namespace=namespace, libraries=names, exported=tuple(exported.values()))
+    return Package(libraries=names, exported=tuple(exported.values()))
 
 
 def _chosen(kernel: KernelEntry, names: Sequence[str]) -> list[Implementation]:
@@ -198,7 +194,7 @@ def _library(
     declarations = schemas.prototype(operator.schema, workspace=workspace)
     guarded = f'#ifdef __cplusplus\nextern "C" {{\n#endif\n{declarations}\n#ifdef __cplusplus\n}}\n#endif\n'
     (csrc / f"{name}.h").write_text(f"#include <cgins.h>\n{guarded}", encoding="utf-8")
-    text = op.binding_text(source, operator, define=define)
+    text = binding.binding(operator, source.device, declarations, workspace=workspace, define=define)
     (csrc / f"{name}_binding.cpp").write_text(text, encoding="utf-8")
     is_cuda = source.device == "cuda"
     own = [flag for flag in source.flags if not flag.startswith("-I")]
@@ -217,7 +213,7 @@ def _library(
         "include": list(folders),
         # The report of ptxas is for the gate.
         "flags": [flag for flag in (*(cuda.FLAGS if is_cuda else cpp.FLAGS), *own) if flag != "-Xptxas=-v"],
-        "binding_flags": [*op.CXX_FLAGS, "-fopenmp"],
+        "binding_flags": [*binding.CXX_FLAGS, "-fopenmp"],
         "link_flags": ["-Xlinker=-Bsymbolic", "-lgomp"]
         if is_cuda
         else ["-fopenmp", "-Wl,-Bsymbolic", *link_flags(own)],

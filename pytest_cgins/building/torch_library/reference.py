@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from pytest_cgins.building.builders.binding import names_of
 from pytest_cgins.building.contracts import schema as schemas
@@ -54,17 +52,6 @@ class ReferenceCall:
     def _value(self, name: str) -> str:
         names = names_of(next(argument for argument in self.schema.arguments if argument.name == name))
         return name if names == [name] else f"_number({', '.join(names)})"
-
-    def function(self) -> Callable[..., Any]:
-        """The call as a function of the operator's arguments, in their order."""
-        import torch
-
-        from pytest_cgins.building.torch_library.support import number
-
-        code = f"lambda {', '.join(self.parameters)}: {self.expression('_op')}"
-        scope = {"_op": None if self.gradients else resolve(self.op), "_number": number, "torch": torch}
-        made: Callable[..., Any] = eval(code, scope)  # noqa: S307 - of names that the schema's parser checked
-        return made
 
 
 def call_of(op: str, schema: Schema, where: str) -> ReferenceCall:
