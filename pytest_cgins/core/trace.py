@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.text import counted
 
 TRACE_PACK_VERSION = 2
@@ -126,6 +127,22 @@ class TensorMeta(Document):
     def numel(self) -> int:
         """Number of elements: the product of `shape`."""
         return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel * ITEMSIZE[self.dtype]
+
+    @property
+    def unique_nbytes(self) -> int:
+        """Bytes of its elements, what is expanded by a stride of 0 counted once."""
+        sizes = (size for size, step in zip(self.shape, self.stride, strict=True) if step)
+        return math.prod(sizes) * ITEMSIZE[self.dtype] if self.numel else 0
+
+    @property
+    def is_expanded(self) -> bool:
+        """Whether some elements are the same memory, by a stride of 0."""
+        return any(step == 0 and size > 1 for size, step in zip(self.shape, self.stride, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from pytest_cgins.building.loading.launcher import put_nothing_around
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.tensors import pack
 from pytest_cgins.core.text import counted
@@ -353,9 +352,7 @@ def _bind(
 
 def _moved_nbytes(inputs: PackedInputs) -> int:
     """Bytes of a set's inputs and outputs."""
-    return int(sum(inputs.tensors["spans"])) + sum(
-        meta.numel * ITEMSIZE[meta.dtype] for meta in inputs.outputs
-    )
+    return int(sum(inputs.tensors["spans"])) + sum(meta.nbytes for meta in inputs.outputs)
 
 
 def _deviation(deviation: Deviation) -> _Deviant:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.trace import OpCall, TensorMeta, Value
 
 _ELEMENTWISE = frozenset(
@@ -67,8 +66,11 @@ def least(call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[TensorM
 
 
 def _product_flops(factors: Sequence[TensorMeta], outputs: Sequence[TensorMeta]) -> int:
-    """Operations of a matrix product, less what algorithms like Strassen's save: at no size in use a half."""
-    if not outputs or any(not factor.shape or _repeats(factor) for factor in factors):
+    """Operations of a matrix product, less what algorithms like Strassen's save: at no size in use a half.
+
+    Equal rows of an expanded factor have equal products, which need not be computed twice.
+    """
+    if not outputs or any(not factor.shape or factor.is_expanded for factor in factors):
         return 0
     return outputs[0].numel * factors[0].shape[-1]
 
@@ -80,7 +82,12 @@ def _convolution_flops(tensors: Sequence[TensorMeta], output: TensorMeta) -> int
     many as there are inputs may be of the padding alone.
     """
     data, weight = tensors[:2]
-    if len(weight.shape) < 3 or len(data.shape) < len(weight.shape) - 1 or _repeats(data) or _repeats(weight):
+    if (
+        len(weight.shape) < 3
+        or len(data.shape) < len(weight.shape) - 1
+        or data.is_expanded
+        or weight.is_expanded
+    ):
         return 0
     window = len(weight.shape) - 2
     places = min(math.prod(output.shape[-window:]), math.prod(data.shape[-window:]))
@@ -93,15 +100,10 @@ def _attention_flops(call: OpCall, tensors: Sequence[TensorMeta]) -> int:
     query, key, value = tensors[:3]
     if _is_given(given.get("attn_mask")) or min(len(meta.shape) for meta in tensors[:3]) < 2:
         return 0
-    if any(map(_repeats, tensors[:3])):
+    if any(meta.is_expanded for meta in tensors[:3]):
         return 0
     keys = min(query.shape[-2], key.shape[-2])  # with a causal mask a query sees no more than come before it
     return math.prod(query.shape[:-1]) * keys * (query.shape[-1] + value.shape[-1])
-
-
-def _repeats(meta: TensorMeta) -> bool:
-    """Whether a tensor is expanded: equal rows have equal products, which need not be computed twice."""
-    return any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
 
 
 def _is_given(value: Value | None) -> bool:
@@ -109,15 +111,4 @@ def _is_given(value: Value | None) -> bool:
 
 
 def _touched(tensors: Sequence[TensorMeta]) -> int:
-    """Bytes of tensors, those that are expanded by a stride of 0 counted once."""
-    return sum(
-        math.prod(size for size, step in zip(meta.shape, meta.stride, strict=True) if step)
-        * ITEMSIZE[meta.dtype]
-        for meta in tensors
-        if meta.numel
-    )
-
-
-def nbytes(meta: TensorMeta) -> int:
-    """Bytes of all elements of a tensor."""
-    return meta.numel * ITEMSIZE[meta.dtype]
+    return sum(meta.unique_nbytes for meta in tensors)

@@ -155,14 +155,14 @@ def _nbytes(
         same = next((one for one in returned if (one.dtype, one.shape) == (meta.dtype, meta.shape)), None)
         if same is not None:
             returned.remove(same)
-    written = sum(map(_all_nbytes, returned))
+    written = sum(meta.nbytes for meta in returned)
     unread = _not_read(called, changed)
     partly = _PARTLY_WRITTEN.get(called.word, 0) if called.in_place and changed else 0
     if partly:
         unread = [*unread, *changed]
-        written += partly * sum(min(_coming_in(called, meta), unique_nbytes(meta)) for meta in changed)
+        written += partly * sum(min(_coming_in(called, meta), meta.unique_nbytes) for meta in changed)
     else:
-        written += sum(map(unique_nbytes, changed))
+        written += sum(meta.unique_nbytes for meta in changed)
     used = {index for argument in call.arguments for index in _leaves(argument.value) if index < len(tensors)}
     kept = {_place(tensors[index]): tensors[index] for index in used}
     read = sum(_read_nbytes(called, meta) for meta in kept.values() if meta not in unread)
@@ -181,7 +181,7 @@ def _not_read(called: _Called, changed: Sequence[TensorMeta]) -> list[TensorMeta
 
 def _read_nbytes(called: _Called, meta: TensorMeta) -> int:
     """Bytes read of a tensor; of one that is looked up by index, no more than what is taken from it."""
-    whole = unique_nbytes(meta)
+    whole = meta.unique_nbytes
     if called.word not in _LOOKUPS or called.wanted or not called.operands:
         return whole
     table = called.named("weight") or called.operands[0][1]
@@ -190,7 +190,7 @@ def _read_nbytes(called: _Called, meta: TensorMeta) -> int:
     if called.word == "embeddingbag":
         rows = sum(one.numel for name, one in called.operands if name in ("input", "indices"))
         return min(whole, rows * math.prod(meta.shape[1:]) * ITEMSIZE[meta.dtype])
-    return min(whole, sum(map(_all_nbytes, called.results[:1])))
+    return min(whole, sum(meta.nbytes for meta in called.results[:1]))
 
 
 def _coming_in(called: _Called, meta: TensorMeta) -> int:
@@ -200,23 +200,11 @@ def _coming_in(called: _Called, meta: TensorMeta) -> int:
         if source is not None:
             return source.numel * ITEMSIZE[meta.dtype]
     index = called.named("index")
-    return index.numel * ITEMSIZE[meta.dtype] if index is not None else unique_nbytes(meta)
+    return index.numel * ITEMSIZE[meta.dtype] if index is not None else meta.unique_nbytes
 
 
 def _place(meta: TensorMeta) -> tuple[object, ...]:
     return meta.storage, meta.offset, meta.shape, meta.stride, meta.dtype
-
-
-def unique_nbytes(meta: TensorMeta) -> int:
-    """Bytes of a tensor's elements, what is expanded by a stride of 0 counted once."""
-    if not meta.numel:
-        return 0
-    sizes = (size for size, step in zip(meta.shape, meta.stride, strict=True) if step)
-    return math.prod(sizes) * ITEMSIZE[meta.dtype]
-
-
-def _all_nbytes(meta: TensorMeta) -> int:
-    return meta.numel * ITEMSIZE[meta.dtype]
 
 
 # ---- operations

@@ -217,8 +217,7 @@ def data(semantics: Semantics, tensors: Sequence[Tensor]) -> list[tuple[int, Ten
     layout = lay_out(tensors, copy=False)
     first: dict[int, int] = {}
     for index, meta in enumerate(layout.metas):
-        overlapping = any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
-        if semantics.role(index, meta) == "data" and not overlapping and not is_mask(tensors[index]):
+        if semantics.role(index, meta) == "data" and not meta.is_expanded and not is_mask(tensors[index]):
             first.setdefault(meta.storage, index)
     return [(index, tensors[index]) for index in first.values()]
 

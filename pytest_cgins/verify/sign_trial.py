@@ -78,7 +78,7 @@ def _of_one_sign(builder: InputSetBuilder, semantics: Semantics, tensors: Sequen
         and semantics.role(index, metas[index]) in ("data", "parameter")
         and semantics.domain(index) is None
         and storages.count(metas[index].storage) == 1
-        and not any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+        and not metas[index].is_expanded
         and tensor.is_floating_point()
         and tensor.numel()
         and not is_mask(tensor)

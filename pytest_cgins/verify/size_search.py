@@ -447,7 +447,7 @@ def _switched_on(call: OpCall) -> Iterator[OpCall]:
 
 
 def _nbytes(metas: Sequence[TensorMeta]) -> int:
-    return sum(meta.numel * ITEMSIZE[meta.dtype] for meta in metas)
+    return sum(meta.nbytes for meta in metas)
 
 
 def _is_doubtful(input_set: InputSet) -> bool:

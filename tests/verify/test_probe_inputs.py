@@ -53,7 +53,7 @@ class Gate:
         self._service = JudgeService({})
         case = record(folder / "pack", run, op)
         self._params = {**parameters(case), "probes": sorted(PREPARED), **entry}
-        self._params["semantics"] = documents.dump_python(declared(semantics))
+        self._params["declared"] = documents.dump_python(declared(semantics))
         prepared, self._buffers = self._service.prepare(self._params, [])
         self._sets = prepared["sets"]
 

@@ -150,10 +150,9 @@ def _other(argument: Argument) -> Value | None:
 
 def _masks(semantics: Semantics, reference_set: InputSet) -> Iterator[int]:
     for index, meta in enumerate(reference_set.layout.metas):
-        overlapping = any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
         numbers = meta.dtype == "bool" or "float" in meta.dtype
         masks = index in semantics.names and numbers and semantics.kept(index, meta) == "mask"
-        if masks and meta.shape and meta.numel > 1 and not overlapping:
+        if masks and meta.shape and meta.numel > 1 and not meta.is_expanded:
             yield index
 
 

@@ -102,8 +102,7 @@ def _movable(original: InputSet) -> Iterator[int]:
     storages = [meta.storage for meta in original.layout.metas]
     for index, meta in enumerate(original.layout.metas):
         alone = storages.count(meta.storage) == 1 and index not in original.mutated
-        expanded = any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
-        if alone and not expanded and meta.shape and meta.numel:
+        if alone and not meta.is_expanded and meta.shape and meta.numel:
             yield index
 
 

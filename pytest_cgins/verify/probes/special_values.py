@@ -153,9 +153,8 @@ def _fully_masked(builder: InputSetBuilder, semantics: Semantics, reference_set:
 
 def _masks(semantics: Semantics, reference_set: InputSet) -> Iterator[int]:
     for index, meta in enumerate(reference_set.layout.metas):
-        expanded = any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
         known = semantics.entry.kept.get(semantics.names.get(index, "")) == "mask"
-        if known and len(meta.shape) > 1 and meta.shape[-2] > 1 and meta.numel and not expanded:
+        if known and len(meta.shape) > 1 and meta.shape[-2] > 1 and meta.numel and not meta.is_expanded:
             yield index
 
 
