@@ -36,7 +36,6 @@ from pytest_cgins.core import atomic, documents, errors
 from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import BuildError, CginsError, ConfigError, InfrastructureError
-from pytest_cgins.core.session_report import Environment
 
 OLDEST_PYTHON = (3, 10)
 THIS = "."
@@ -92,11 +91,11 @@ class OtherEnvironment:
         """
         if source.contract == "python":
             return build(self._with_libraries(source))
-        answer = self._run(
-            "from pytest_cgins.building.other_environment import answer_build; "
-            f"answer_build({documents.dump(source)!r})",
-            limit_s=2 * DEFAULT_TIMEOUT_S,
+        program = (
+            f"{self.path}from pytest_cgins.building.other_environment import answer_build; "
+            f"answer_build({documents.dump(source)!r})"
         )
+        answer = _printed(self.command, program, self.environ(), self.text, 2 * DEFAULT_TIMEOUT_S)
         told = documents.load(_Built, answer)
         if told.compiled is not None:
             return told.compiled
@@ -117,27 +116,6 @@ class OtherEnvironment:
         contents = [source.digest, *here, *(file_digest(name) or "" for name in load if name in own.values())]
         digest = hashlib.sha256("\0".join(contents).encode()).hexdigest()
         return replace(source, load=load, files=files, digest=digest)
-
-    def describe(self, device: str) -> Environment:
-        """What kernels run on there.
-
-        Args:
-            device: `cpu` or `cuda`.
-
-        Raises:
-            InfrastructureError: its Python fails, or torch there.
-        """
-        return documents.load(
-            Environment,
-            self._run(
-                "from pytest_cgins.core.documents import dump; from pytest_cgins.timing.environment import describe; "
-                f"print('cgins-answer ' + dump(describe({device!r})))"
-            ),
-        )
-
-    def _run(self, program: str, *, limit_s: float = ASK_LIMIT_S) -> str:
-        """The last line that a program prints there."""
-        return _printed(self.command, self.path + program, self.environ(), self.text, limit_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
@@ -260,6 +261,11 @@ class Correctness(Document):
     def tripped(self) -> tuple[Probe, ...]:
         """The probes that the kernel fails."""
         return tuple(probe for probe in self.probes if probe.outcome == "tripped")
+
+    def with_probes(self, probes: Iterable[Probe]) -> Correctness:
+        """The same with these probes' results in the place of what stood for them."""
+        results = {probe.name: probe for probe in probes}
+        return replace(self, probes=tuple(results.get(probe.name, probe) for probe in self.probes))
 
     @property
     def share(self) -> float | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 
 from pytest_cgins import __version__
@@ -32,7 +31,6 @@ from pytest_cgins.run.kernel_run import Pair
 from pytest_cgins.run.kernel_timing import seed_for
 from pytest_cgins.timing.process_noise import ALARMING, LEAST_BLOCKS, Levels, estimate
 
-logger = logging.getLogger(__name__)
 MOST_TRIED = 48
 """So many cases are timed shortly, at most, to find some of each size class."""
 _NO_BASE = BaseKernel(state="none")
@@ -162,7 +160,7 @@ class CalibrationRun:
             except EndedError as end:
                 self._say(f"{case.name} is left out: {_first(end)}")
                 return None
-            twin = self._evaluator.stage.twin(compiled)
+            twin = self._evaluator.stage.bases.twin(compiled)
             if twin.compiled is None:
                 self._say(f"{case.name} is left out: {twin.note}")
                 return None
@@ -206,7 +204,7 @@ class CalibrationRun:
                 f"process {process + 1} of {self._plan.processes}: {counted(len(subjects) - len(failed), 'kernel')}"
             )
             for role in {subject.role for subject, _ in subjects}:
-                self._evaluator.stage.renew(role)
+                self._evaluator.pool.discard(role)
             first = process % len(subjects)
             for subject, longer in (*subjects[first:], *subjects[:first]):
                 if subject.case.name in failed:
@@ -237,25 +235,19 @@ class CalibrationRun:
 
     def _class(self, name: str, subjects: Sequence[_Subject], longer: float) -> SizeClass:
         levels: list[Levels] = [subject.rows for subject in subjects]
-        noise = estimate(levels)
         return SizeClass(
             name=name,
             cases=tuple(subject.case.name for subject in subjects),
             processes=self._plan.processes,
             blocks=max(len(row) for subject in subjects for row in subject.rows),
             longer=longer,
-            spread=noise.spread,
-            spread_upper=noise.spread_upper,
-            sigma=noise.sigma,
-            rho=noise.rho,
-            rho_error=noise.rho_error,
-            offset=noise.offset,
+            **asdict(estimate(levels)),
         )
 
 
 def longer_batches(found: SizeClass) -> float:
     """Factor for the length of batches that is tried next; the present one where it will do, or is the longest."""
-    if not found.noise.alarming:
+    if not found.alarming:
         return found.longer
     factor = next(factor for least, factor in _STEPS if found.rho >= least)
     return min(LONGER[-1], found.longer * factor)

@@ -35,7 +35,7 @@ COMMAND = "cgins calibrate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizeClass(Document):
+class SizeClass(ProcessNoise, Document):
     """Noise of calls of about one length. Log ratios: 0.01 is 1%."""
 
     name: str
@@ -48,18 +48,6 @@ class SizeClass(Document):
     """Most blocks of a case in a process."""
     longer: float
     """Factor for the length of batches, at which all of this was measured and is to be: 1, 2, 4 or 8."""
-    spread: float
-    """τ̂: standard deviation between processes of the median log ratio of a kernel to itself."""
-    spread_upper: float
-    """Upper bound of τ at 95%, for normal noise. Slowdowns of 2.5 times this pass, beyond `tolerate`."""
-    sigma: float
-    """σ: standard deviation of a block's log ratio within a process, 1.4826 times the median absolute deviation."""
-    rho: float
-    """ρ: correlation of a block with the next one, from that of signs about the process' median."""
-    rho_error: float
-    """Standard error of `rho`, where blocks are independent."""
-    offset: float
-    """Greatest distance from 0 of a case's mean over processes: what two builds of the same sources differ by."""
 
     def __post_init__(self) -> None:
         if self.name not in BOUNDS_NS:
@@ -71,18 +59,6 @@ class SizeClass(Document):
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be finite and at least 0")
         if not -1 <= self.rho <= 1:
             raise ValueError(f"rho is {self.rho}: it must lie between -1 and 1")
-
-    @property
-    def noise(self) -> ProcessNoise:
-        """The numbers alone."""
-        return ProcessNoise(
-            spread=self.spread,
-            spread_upper=self.spread_upper,
-            sigma=self.sigma,
-            rho=self.rho,
-            rho_error=self.rho_error,
-            offset=self.offset,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

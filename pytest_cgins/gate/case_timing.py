@@ -90,8 +90,6 @@ class TimingTask:
     """How many tests the suite makes."""
     revision: str
     """Commit of the base arm; "" without one."""
-    timeout_s: float
-    """For one request."""
     kernel: str = ""
     """What a process is for, if that is another kernel than the one that is timed."""
 
@@ -168,9 +166,9 @@ class CaseTiming:
     def _afresh(self, task: TimingTask, before: Timed) -> Timed:
         """Time the kernel again in a fresh process."""
         logger.info("slower, or told falsely: timed again in a fresh process")
-        self._runs.renew(task.role)
+        self._runs.pool.discard(task.role)
         if before.disputed:
-            self._runs.renew(task.role + BASE_ONLY)
+            self._runs.pool.discard(task.role + BASE_ONLY)
         try:
             return self._without_a_base_that_kills(task)
         finally:
@@ -218,7 +216,7 @@ class CaseTiming:
         except EndedError as end:
             if task.request.base is None or end.verdict.status not in _DEATHS:
                 raise
-            self._runs.renew(task.role)
+            self._runs.pool.discard(task.role)
             try:
                 timed = self._once(replace(task, revision="", request=replace(task.request, base=None)))
             except EndedError:
@@ -276,7 +274,7 @@ class CaseTiming:
         )
         try:
             other = OutsideClock(self._opened(alone, 1.0), lambda arm, calls: self._repeat(alone, arm, calls))
-            return clock.slowdown(other, lambda: self._runs.stopped(task.role))
+            return clock.slowdown(other, lambda: self._runs.pool.stopped(task.role))
         except EndedError as end:
             if end.verdict.status in _DEATHS:
                 return ""  # no doing of the kernel: the base dies by itself
@@ -332,7 +330,7 @@ class CaseTiming:
     def _make_ready(self, task: TimingTask) -> None:
         request = task.request
         kernel = task.kernel or request.kernel.key
-        self._runs.make_ready(task.role, request.device, timeout_s=task.timeout_s, kernel=kernel)
+        self._runs.make_ready(task.role, request.device, timeout_s=self._runs.timeout_s, kernel=kernel)
 
     def _ask(
         self,
@@ -349,20 +347,12 @@ class CaseTiming:
             request,
             read_answer,
             buffers,
-            timeout_s=task.timeout_s + (COMPILE_LIMIT_S if compiles else 0.0),
+            timeout_s=self._runs.timeout_s + (COMPILE_LIMIT_S if compiles else 0.0),
             kernel=task.kernel or task.request.kernel.key,
         )
 
     def _rule(self, task: TimingTask, prepared: Prepared) -> Rule:
-        gate = task.gate
-        rule = Rule(
-            tolerate=gate.tolerate,
-            catch=gate.catch,
-            alpha=gate.alpha,
-            beta=gate.beta,
-            tests=task.tests,
-            most_blocks=gate.max_blocks,
-        )
+        rule = Rule.of_gate(task.gate, task.tests)
         return rule.beside_spread(self._noise(_ns_per_call(prepared)).spread_upper)
 
 

@@ -188,14 +188,14 @@ class Compiler:
             verdict = gate.decide_resources(
                 found.functions,
                 base,
-                revision=self._label,
+                revision=self._base.label,
                 limits=target.kernel.limits,
             )
         return replace(
             _compilation(target, verdict),
             resources=found.functions,
             base=base or (),
-            base_revision=self._commit if base is not None else "",
+            base_revision=self._base.commit if base is not None else "",
             build_seconds=compiled.build_seconds,
             notes=found.notes,
         )
@@ -204,16 +204,6 @@ class Compiler:
         return replace(find(self.config, target.kernel, target.implementation), archs=(target.arch,))
 
     # ---- the base revision
-
-    @property
-    def _label(self) -> str:
-        found = self.revision()
-        return found.label if found is not None else ""
-
-    @property
-    def _commit(self) -> str:
-        found = self.revision()
-        return found.commit if found is not None else ""
 
     def _base_resources(
         self, target: Target, compiled: CompiledKernel, functions: tuple[KernelResources, ...]
@@ -231,7 +221,7 @@ class Compiler:
             return resources.of(base, target.arch, instructions=self._instructions).functions, ""
         except (CginsError, OSError) as error:
             first = str(error).partition("\n")[0]
-            return None, f"cannot be built at {self._label}: {first}"
+            return None, f"cannot be built at {self._base.label}: {first}"
 
     def _build_more_at_base(self, target: Target) -> None:
         """Begin with those that come next.

@@ -46,35 +46,22 @@ def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict
     tripped.sort(
         key=lambda probe: (probe.reason is not Reason.TAMPERING, not PROBE_SPECS[probe.name].explains)
     )
-    if tripped:
-        return Verdict(
-            status=_TRIPPED.get(tripped[0].reason, Status.INCORRECT),
-            reason=tripped[0].reason,
-            message="\n".join(
-                [tripped[0].message, *(f"also {probe.name}: {probe.message}" for probe in tripped[1:])]
-            ),
-            numbers=numbers,
-        )
-    if failed:
-        return Verdict(
-            status=Status.INCORRECT, reason=failed[0].reason, message=failed[0].message, numbers=numbers
-        )
-    if not any(check.compared for check in correctness.checks):
-        return Verdict(
-            status=Status.SKIPPED,
-            reason=Reason.EMPTY,
-            message="nothing could be compared: the op's outputs have no elements in this call",
-            numbers=numbers,
-        )
     accepted = [power.forgery for power in correctness.power if not power.caught]
-    if accepted:
-        return Verdict(
-            status=Status.WEAK,
-            reason=Reason.NO_POWER,
-            message=f"right, but the case would also accept {', '.join(accepted)} as the answer",
-            numbers=numbers,
-        )
-    return Verdict(status=Status.PASSED, reason=Reason.OK, message="", numbers=numbers)
+    if tripped:
+        status, reason = _TRIPPED.get(tripped[0].reason, Status.INCORRECT), tripped[0].reason
+        others = (f"also {probe.name}: {probe.message}" for probe in tripped[1:])
+        message = "\n".join([tripped[0].message, *others])
+    elif failed:
+        status, reason, message = Status.INCORRECT, failed[0].reason, failed[0].message
+    elif not any(check.compared for check in correctness.checks):
+        status, reason = Status.SKIPPED, Reason.EMPTY
+        message = "nothing could be compared: the op's outputs have no elements in this call"
+    elif accepted:
+        status, reason = Status.WEAK, Reason.NO_POWER
+        message = f"right, but the case would also accept {', '.join(accepted)} as the answer"
+    else:
+        status, reason, message = Status.PASSED, Reason.OK, ""
+    return Verdict(status=status, reason=reason, message=message, numbers=numbers)
 
 
 def _numbers(correctness: Correctness, measurement: Measurement | None) -> dict[str, float]:

@@ -194,8 +194,11 @@ class EnvironmentPairs:
             same_sources=builds[0].source.digest == builds[1].source.digest,
             library_nbytes=_both(*map(_size, builds)),
         )
-        prepared, core = kernel.side.core(case, buffers)
-        answers = [buffers.enter_context(closing(one.side.answers(case, core))) for one in (base, kernel)]
+        prepared = buffers.enter_context(closing(kernel.prepared(case)))
+        answers = [
+            buffers.enter_context(closing(one.compared_answers(case, prepared.core)))
+            for one in (base, kernel)
+        ]
         jits = [reply.result.jit or _of_build(build) for reply, build in zip(answers, builds, strict=True)]
         if jits[0] is not None and jits[1] is not None:
             environments = replace(
@@ -204,15 +207,15 @@ class EnvironmentPairs:
                 registers_per_thread=_both(jits[0].registers_per_thread, jits[1].registers_per_thread),
                 spill_nbytes=_both(jits[0].spill_nbytes, jits[1].spill_nbytes),
             )
-        if failed := kernel.side.reference.first_failure(prepared.case_request, answers[0]):
+        if failed := kernel.reference.first_failure(prepared.case_request, answers[0]):
             status = Status.INCORRECT.value
             wrong = f"{self._there} the base is {status} ({failed.reason.value}): {failed.message}"
             return replace(environments, base_status=status), wrong.partition("\n")[0]
-        drift = kernel.side.reference.drift(*answers)
+        drift = kernel.reference.drift(*answers)
         text = SAME_BITS
         if drift.differing:
-            again = buffers.enter_context(closing(kernel.side.answers(case, core)))
-            text = _drift_text(drift, kernel.side.reference.drift(answers[1], again))
+            again = buffers.enter_context(closing(kernel.compared_answers(case, prepared.core)))
+            text = _drift_text(drift, kernel.reference.drift(answers[1], again))
         return replace(environments, base_status=Status.PASSED.value, drift=text), ""
 
     # ---- times
@@ -240,20 +243,14 @@ class EnvironmentPairs:
     ) -> Iterator[_Pairing]:
         for case in cases:
             evaluation = evaluations[case.name]
-            gate = self._evaluators["kernel"].side.requests.entry(case).timing
-            rule = Rule(
-                tolerate=gate.tolerate,
-                catch=gate.catch,
-                alpha=gate.alpha,
-                beta=gate.beta,
-                tests=max(1, self._tests()),
-                most_blocks=gate.max_blocks,
-            )
+            gate = self._evaluators["kernel"].requests.entry(case).timing
+            rule = Rule.of_gate(gate, max(1, self._tests()))
             try:
-                inputs = self._evaluators["kernel"].side.inputs(case, buffers)
+                prepared = self._evaluators["kernel"].prepared(case, probes=False)
             except EndedError as end:
                 yield _Pairing(evaluation, [], SequentialTest(rule, unit="pair"), ended=("kernel", end))
                 continue
+            inputs = buffers.enter_context(closing(prepared)).timeable
             yield _Pairing(evaluation, inputs, SequentialTest(rule, unit="pair"))
 
     def _time(self, pairings: Sequence[_Pairing]) -> None:
@@ -281,7 +278,7 @@ class EnvironmentPairs:
         started = time.monotonic()
         with ThreadPoolExecutor(2 * count) as starts:
             ready = [
-                starts.submit(evaluator.side.fresh_process, role, case.device)
+                starts.submit(evaluator.fresh_process, role, case.device)
                 for role in roles
                 for evaluator in self._evaluators.values()
             ]
@@ -334,7 +331,7 @@ class EnvironmentPairs:
             )
         except EndedError as end:
             pairing.ended = side, end
-            evaluator.side.fresh_process(role, case.device)
+            evaluator.fresh_process(role, case.device)
             return None
         pairing.opened[side] = opened
         if reports and side == "kernel":
@@ -363,7 +360,7 @@ class EnvironmentPairs:
         measurement = replace(_measurement(pairing), base_revision=revision)
         if evaluation.correctness is not None:
             measurement = with_tuning_notes(measurement, evaluation.correctness.tuned)
-        entry = self._evaluators["kernel"].side.requests.entry(pairing.case)
+        entry = self._evaluators["kernel"].requests.entry(pairing.case)
         verdict = decide_timing(
             evaluation.verdict,
             measurement,

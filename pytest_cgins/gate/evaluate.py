@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -20,7 +20,6 @@ from pytest_cgins.building.build import jit_environment
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.cache.space import JIT
 from pytest_cgins.building.cache.store import default_cache
-from pytest_cgins.building.compilers.running import Fence
 from pytest_cgins.building.kernel_builds import KernelBuilds, has_driver
 from pytest_cgins.building.progress import Progress
 from pytest_cgins.building.revision.base_kernels import BaseKernels
@@ -28,7 +27,6 @@ from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
 from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.core.session_report import Environment, Evaluation
@@ -38,7 +36,6 @@ from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate import input_digests
 from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.gate.elsewhere import HERE, Elsewhere
-from pytest_cgins.gate.pair_side import PairSide
 from pytest_cgins.gate.reference_requests import ReferenceRequests
 from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.gate.timing_stage import (
@@ -56,16 +53,17 @@ from pytest_cgins.gate.verification_stage import (
     kernel_of,
     role_of,
 )
-from pytest_cgins.run import jit_pool, kernel_timing
+from pytest_cgins.run import jit_pool
 from pytest_cgins.run.device_peaks import DevicePeaks
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import BASE_ONLY, UNGATED, Isolation, WorkerPool
-from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
+from pytest_cgins.run.process import Reply
+from pytest_cgins.run.sandbox.builds import BuildFence, around_kernels, show_compilers
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
-from pytest_cgins.verify.probes.registry import WORTH_BYTES
+from pytest_cgins.verify.messages import KernelAnswers
 
 logger = logging.getLogger(__name__)
 
@@ -127,14 +125,14 @@ class Evaluator:
         self._device = device
         self._timing = timing
         self._timeout_s = timeout_s
-        self._requests = ReferenceRequests(
+        self.requests = ReferenceRequests(
             config=config,
             seed=seed,
             level=probes,
             sanitize=sanitize,
             import_root=trusted_root or config.root,
             timing=timing,
-            smallest=self._smallest,
+            cases=self.cases,
         )
         workers = {
             **worker_environment(),
@@ -157,9 +155,11 @@ class Evaluator:
             cache=cache,
             alone=elsewhere != HERE,
         )
-        fence = _fence(sandbox, config, cache or default_cache(), self._bases) if sandbox else None
-        if fence is not None:
-            _show_compilers(self.kernel_builds.builds.fence, config, fence)
+        fence = None
+        if sandbox is not None:
+            base = (self._bases.root,) if self._bases.root is not None else ()
+            fence = around_kernels(sandbox, config, (cache or default_cache(), *base))
+            show_compilers(self.kernel_builds.builds.fence, config, fence)
         import_root = config.root
         inherited = workers.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         if elsewhere.at_base and (folders := self._bases.import_folders(inherited)):
@@ -170,50 +170,35 @@ class Evaluator:
         self._workers = workers
         own = sandbox is None and elsewhere == HERE and isolation == "process"
         self._jit_folder = (cache or default_cache()) / JIT / "ahead" if own else None
-        self._pool = WorkerPool(
+        self.pool = WorkerPool(
             env=workers,
             isolation=isolation,
             wrap=fence.wrap if fence else None,
             interpreter=elsewhere.interpreter,
         )
         self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s, sandbox=fence)
-        self._reference = ReferenceWorker(reference or self._pool)
+        self.reference = ReferenceWorker(reference or self.pool)
         self._cases: tuple[Case, ...] | None = None
-        self._smallest_cases: dict[tuple[str, str, str, str], Case] = {}
         self._hung: dict[str, list[str]] = {}
-        self._runs = KernelRuns(self._pool, seed=seed, timeout_s=timeout_s)
+        self._runs = KernelRuns(self.pool, seed=seed, timeout_s=timeout_s)
         self._verification = VerificationStage(
             self._runs,
-            self._reference,
+            self.reference,
             self._sanitizers,
             self._bases,
             import_root=import_root,
-            isolated=not self._pool.is_local,
         )
         self.stage = TimingStage(
-            config,
+            self.requests,
             self._runs,
+            self.reference,
             timing_options or TimingOptions(),
             self._bases,
-            seed=seed,
-            timeout_s=timeout_s,
             builds=self.kernel_builds.builds,
-            device_key=self._reference.lock_key,
-            environment=self._reference.environment_of,
             own_tests=self.tests,
-            import_root=self._import_root,
-            fresh=isolation == "process",
+            import_root=str(import_root),
         )
-        self.side = PairSide(
-            compiled=self.compiled,
-            requests=self._requests,
-            reference=self._reference,
-            runs=self._runs,
-            pool=self._pool,
-            import_root=self._import_root,
-            timeout_s=timeout_s,
-        )
-        self._peaks = DevicePeaks(self._reference.environment_of, self._reference.peaks, self.stage.alone_on)
+        self._peaks = DevicePeaks(self.reference.environment_of, self.reference.peaks, self.stage.alone_on)
 
     def cases(self) -> tuple[Case, ...]:
         """All cases, kernel by kernel in the order of the file; errors are those of `cases_of`."""
@@ -221,16 +206,9 @@ class Evaluator:
             self._cases = cases_of(self.config, device=self._device)
         return self._cases
 
-    def _smallest(self, case: Case) -> str:
-        """See `ReferenceRequests.smallest`."""
-        if not self._smallest_cases:
-            for each in sorted(self.cases(), key=_worth_large_calls):
-                self._smallest_cases.setdefault((*kernel_of(each), each.dtype), each)
-        return self._smallest_cases.get((*kernel_of(case), case.dtype), case).name
-
     def is_timed_apart(self, case: Case) -> bool:
         """Whether the kernel's base revision is to be timed, and cannot be loaded beside it."""
-        if not self._requests.is_timed(case) or not self._bases.is_touched(*kernel_of(case)):
+        if not self.requests.is_timed(case) or not self._bases.is_touched(*kernel_of(case)):
             return False
         with suppress(EndedError, CginsError):
             self._require_device(case)
@@ -256,19 +234,14 @@ class Evaluator:
         floors = {entry.name: entry.timing.floor_vs_torch is not None for entry in self.config.kernels}
         return sum(2 + 2 * floors[case.kernel] for case in self.cases())
 
-    @property
-    def pool(self) -> WorkerPool:
-        """The worker processes, for callers that run a kernel themselves."""
-        return self._pool
-
     def environments(self) -> tuple[Environment, ...]:
         """What the workers run on; empty if none was started."""
-        return tuple(self._reference.known.values())
+        return tuple(self.reference.known.values())
 
     def close(self) -> None:
         """End the worker processes, and builds that are its own."""
-        self._pool.close()
-        self._reference.close()
+        self.pool.close()
+        self.reference.close()
         self._sanitizers.close()
         self._bases.close()
         self.kernel_builds.close()
@@ -291,7 +264,7 @@ class Evaluator:
         cases = list(cases)
         wanted = [kernel_of(case) for case in cases]
         if self._timing and any(self._bases.is_touched(*name) for name in dict.fromkeys(wanted)):
-            self._pool.warm(["timing", f"timing{BASE_ONLY}"])
+            self.pool.warm(["timing", f"timing{BASE_ONLY}"])
         self.kernel_builds.build_ahead(wanted)
         self._bases.build_ahead(wanted)
         if self._jit_folder is not None and has_driver():
@@ -350,9 +323,7 @@ class Evaluator:
             self._describe()
             self._require_device(right.case)
             compiled = self.compiled(right.case)
-            with ExitStack() as open_buffers:
-                with self._reference.verification_lock(right.case.device):
-                    prepared = open_buffers.enter_context(closing(self._prepared(right.case)))
+            with closing(self.prepared(right.case)) as prepared:
                 result = self._timed(result, compiled, prepared)
         except EndedError as end:
             result = replace(result, verdict=end.verdict, output=end.output)
@@ -371,13 +342,13 @@ class Evaluator:
             role: `verification` or `timing`.
         """
         with suppress(CginsError, EndedError), self.verification_lock():
-            self._pool.warm(self._roles_of_cases(role))
+            self.pool.warm(self._roles_of_cases(role))
 
     def wait_until_ready(self, role: str) -> None:
         """Wait until the processes of a role are ready for a case, while nothing is being timed; errors as in `start`."""
         with suppress(CginsError, EndedError), self.verification_lock():
             for name in self._roles_of_cases(role):
-                self._pool.start(name)
+                self.pool.start(name)
                 if role == "timing":
                     self._runs.make_ready(name, self.cases()[0].device, timeout_s=self._timeout_s)
 
@@ -391,11 +362,11 @@ class Evaluator:
         self._describe()
         with ExitStack() as stack:
             for device in sorted({case.device for case in self.cases()}):
-                stack.enter_context(self._reference.verification_lock(device))
+                stack.enter_context(self.reference.verification_lock(device))
             yield
 
     def _roles_of_cases(self, role: str) -> list[str]:
-        suffix = "/interpret" if any(map(self._requests.is_interpreted, self.cases())) else ""
+        suffix = "/interpret" if any(map(self.requests.is_interpreted, self.cases())) else ""
         if role != "timing":
             return [role + suffix]
         return self._roles_after_verification(self.cases()[0], f"verification{suffix}", f"timing{suffix}")
@@ -403,11 +374,11 @@ class Evaluator:
     def _roles_after_verification(self, case: Case, verification: str, timing: str) -> list[str]:
         """Whose processes are asked about a right kernel, the one that times it first."""
         is_compared = self._bases.is_touched(*kernel_of(case))
-        is_tested = is_compared or self._requests.entry(case).timing.floor_vs_torch
+        is_tested = is_compared or self.requests.entry(case).timing.floor_vs_torch
         roles = [timing if is_tested else timing + UNGATED]
         if is_compared:
             roles.append(timing + BASE_ONLY)
-        if AFTER_TIMING in self._requests.probes(case):
+        if AFTER_TIMING in self.requests.probes(case):
             roles.append(verification + UNINSTRUMENTED)
         return roles
 
@@ -420,8 +391,8 @@ class Evaluator:
         """
         self._require_device(case)
         compiled = self.compiled(case)
-        with ExitStack() as buffers:
-            yield compiled, role_of("timing", compiled), self.side.inputs(case, buffers)
+        with closing(self.prepared(case, probes=False)) as prepared:
+            yield compiled, role_of("timing", compiled), prepared.timeable
 
     def peaks(self, device: str) -> MeasuredPeaks | None:
         """What a device reaches, as it is stored or measured now; None if it is not there, or busy all the while."""
@@ -447,14 +418,14 @@ class Evaluator:
         Args:
             warms: start the other workers meanwhile; they are not needed where nothing is verified.
         """
-        if warms and not self._reference.known:
+        if warms and not self.reference.known:
             self.warm()
         return self._describe()
 
     def _describe(self) -> Mapping[str, Environment]:
-        if not self._reference.known:
-            self.kernel_builds.found_devices(self._reference.describe())
-        return self._reference.known
+        if not self.reference.known:
+            self.kernel_builds.found_devices(self.reference.describe())
+        return self.reference.known
 
     def _require_device(self, case: Case) -> None:
         device = case.device.split(":")[0]
@@ -463,7 +434,7 @@ class Evaluator:
         if self._device == "auto":
             raise EndedError(Status.SKIPPED, Reason.DEVICE_ABSENT, f"no {device} device on this machine")
         # Asked for by name: a skip would make a pipeline green that gated nothing.
-        raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_ABSENT, self._reference.absence(device))
+        raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_ABSENT, self.reference.absence(device))
 
     def _require_no_hangs(self, compiled: CompiledKernel) -> None:
         """Raise EndedError for a build that has hung too often: the rest of its cases would most likely, too."""
@@ -478,8 +449,8 @@ class Evaluator:
 
     def warm(self) -> None:
         """Have all workers import torch at the same time, while something else is awaited."""
-        self._reference.warm()
-        self._pool.warm(["verification"])
+        self.reference.warm()
+        self.pool.warm(["verification"])
 
     def compiled(self, case: Case) -> CompiledKernel:
         """The built kernel; its build time is reported with the first case only."""
@@ -499,15 +470,15 @@ class Evaluator:
         case = result.case
         with ExitStack() as open_buffers:
             # Nothing is timed on the device meanwhile, so no timing is disturbed.
-            with self._reference.verification_lock(case.device), self._processes(case, compiled):
-                prepared = open_buffers.enter_context(closing(self._prepared(case)))
+            with self.reference.verification_lock(case.device), self._processes(case, compiled):
+                prepared = open_buffers.enter_context(closing(self.prepared(case)))
                 with self._preparing(upcoming, beside=case):
                     correctness, output = self._verification.run(prepared, compiled)
                 if correctness.passed and self._timing and self._elsewhere == HERE:
                     self._verification.compile_base(prepared, compiled)
             verdict = gate.decide(correctness, None)
             verified = replace(result, correctness=correctness, verdict=verdict, output=output)
-            if not (correctness.passed and self._requests.is_timed(case)):
+            if not (correctness.passed and self.requests.is_timed(case)):
                 return verified
             return self._timed(verified, compiled, prepared)
 
@@ -515,27 +486,27 @@ class Evaluator:
         """What one check of `--cgins-opcheck` finds of a kernel that is a torch operator."""
         case = result.case
         with ExitStack() as opened:
-            opened.enter_context(self._reference.verification_lock(case.device))
-            prepared = opened.enter_context(closing(self._prepared(case)))
+            opened.enter_context(self.reference.verification_lock(case.device))
+            prepared = opened.enter_context(closing(self.prepared(case)))
             verdict, output = self._verification.check_operator(prepared, compiled)
         return replace(result, verdict=verdict, output=output)
 
     def _preparing(self, upcoming: Case | None, *, beside: Case) -> AbstractContextManager[None]:
         """Not on a GPU, where the memory that another process takes would be noticed as the kernel's."""
-        if upcoming is None or self._pool.is_local or {upcoming.device, beside.device} != {"cpu"}:
+        if upcoming is None or self.pool.is_local or {upcoming.device, beside.device} != {"cpu"}:
             return nullcontext()
-        return self._reference.preparing(self._requests.for_case(upcoming))
+        return self.reference.preparing(self.requests.for_case(upcoming))
 
     @contextmanager
     def _processes(self, case: Case, compiled: CompiledKernel) -> Iterator[None]:
         """Start what a case needs; meanwhile they take hold of its GPU, which takes each about a second."""
         roles = [role_of("verification", compiled)]
-        if self._requests.is_timed(case):
+        if self.requests.is_timed(case):
             roles += self._roles_after_verification(case, roles[0], role_of("timing", compiled))
-        fresh = [role for role in roles if not self._runs.has_run(role, compiled.key)]
+        fresh = [role for role in roles if not self.pool.has_run(role, compiled.key)]
         for role in fresh:
-            self._pool.start_for(role, compiled.key)
-        if not fresh or self._pool.is_local or not device_of(case.device).is_accelerator:
+            self.pool.start_for(role, compiled.key)
+        if not fresh or self.pool.is_local or not device_of(case.device).is_accelerator:
             yield
             return
         with ThreadPoolExecutor(len(fresh)) as pool:
@@ -547,72 +518,67 @@ class Evaluator:
         """The evaluation with timings; the verification's results stay if the kernel fails while it is timed."""
         assert verified.correctness is not None
         case = verified.case
-        pairs = kernel_timing.timeable(prepared.reply.result.sets, prepared.reply.buffers)
+        pairs = prepared.timeable
         try:
             outcome = self.stage.run(
-                case,
-                compiled,
-                role=role_of("timing", compiled),
-                probes=prepared.case_request.probes,
-                pairs=pairs,
-                judge=partial(self._reference.judge_timing, prepared.case_request),
+                prepared.case_request, compiled, role=role_of("timing", compiled), pairs=pairs
             )
         except EndedError as end:
             verdict = replace(end.verdict, message=f"right, but while it was timed: {end.verdict.message}")
             return replace(verified, verdict=verdict, output=end.output)
         except InfrastructureError as error:
             raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}") from error
-        entry, measured = self._requests.entry(case), outcome.timing.measurement
+        entry, measured = self.requests.entry(case), outcome.measurement
         draw = partial(with_roofline, measured, pairs[0][0], entry, case)
         measured = self._peaks.roofline(case.device, measured, draw)
         measured = with_tuning_notes(measured, verified.correctness.tuned)
-        outcome = replace(outcome, timing=replace(outcome.timing, measurement=measured))
-        correctness = outcome.timing.merged(verified.correctness)
+        outcome = replace(outcome, measurement=measured)
+        correctness = verified.correctness.with_probes(outcome.judged.probes)
         correctness = self._verification.called_elsewhere(correctness, prepared, compiled)
-        answers = gate.decide(correctness, outcome.timing.measurement)
+        answers = gate.decide(correctness, measured)
         verdict = self.stage.decide(answers, case, outcome)
         if verdict.status is Status.SLOWER and outcome.base.compiled is not None:
             why = self._verification.wrong_at_base(prepared, outcome.base.compiled)
             verdict = self.stage.decide_without_base(answers, case, outcome, why) if why else verdict
+        numbers = {**verdict.numbers, **compile_numbers(measured)}
+        if outcome.judged.floor_ns_per_call:
+            numbers["floor_ns_per_call"] = outcome.judged.floor_ns_per_call
         return replace(
             verified,
             correctness=correctness,
-            measurement=outcome.timing.measurement,
-            verdict=replace(
-                verdict, numbers={**verdict.numbers, **outcome.timing.numbers, **compile_numbers(measured)}
-            ),
+            measurement=measured,
+            verdict=replace(verdict, numbers=numbers),
             fail_on=entry.timing.fail_on,
         )
 
-    def _prepared(self, case: Case) -> Prepared:
-        case_request = self._requests.for_case(case)
-        return Prepared(case_request, self._reference.prepare(case_request))
+    def prepared(self, case: Case, *, probes: bool = True) -> Prepared:
+        """A case's inputs, which the caller closes; without those of probes where nothing but times is wanted.
 
+        Raises:
+            EndedError: it cannot be prepared.
+        """
+        case_request = self.requests.for_case(case)
+        if not probes:
+            case_request = replace(case_request, probes=())
+        with self.reference.verification_lock(case.device):
+            return Prepared(case_request, self.reference.prepare(case_request))
 
-def _worth_large_calls(case: Case) -> tuple[bool, int]:
-    """Sorts the case first that makes the large calls of `large_indices`."""
-    nbytes = sum(meta.numel * ITEMSIZE[meta.dtype] for meta in case.tensors)
-    return nbytes < WORTH_BYTES, nbytes
+    def compared_answers(self, case: Case, pairs: Sequence[Pair]) -> Reply[KernelAnswers]:
+        """What a case's kernel answers to some sets of inputs, in a process that runs nothing else; the caller closes it.
 
+        Raises:
+            EndedError: it fails.
+        """
+        compiled = self.compiled(case)
+        with self.reference.verification_lock(case.device):
+            return self._verification.answers(
+                f"{role_of('verification', compiled)}/compared", case, compiled, pairs
+            )
 
-def _fence(sandbox: Sandbox, config: Config, builds: Path, bases: BaseKernels) -> Sandbox:
-    """The sandbox, showing what a project's kernels need and hiding what they are judged by."""
-    base = (bases.root,) if bases.root is not None else ()
-    builds.mkdir(parents=True, exist_ok=True)  # what is not there when a worker starts, it will never see
-    implementations = (made for entry in config.kernels for made in entry.implementations)
-    sources = (
-        file
-        for made in implementations
-        for file in (*made.sources, *(Path(name) for name in made.load if "/" in name))
-    )
-    return sandbox.around(visible=(config.root, builds, *base, *sources), hidden=config.traces)
-
-
-def _show_compilers(around: Fence | None, config: Config, fence: Sandbox) -> None:
-    """Have compilers see what the kernels see, and what else is included or linked."""
-    if not isinstance(around, BuildFence):
-        raise TypeError("an evaluator with a sandbox was given builds whose compilers run outside of it")
-    around.show(visible=(*fence.visible, *sources_of(config)), hidden=fence.hidden)
+    def fresh_process(self, role: str, device: str) -> None:
+        """Have a role served by a process without a past, with its imports and the context of a GPU behind it."""
+        self.pool.discard(role)
+        self._runs.make_ready(role, device, timeout_s=self._timeout_s)
 
 
 def worker_environment() -> dict[str, str]:

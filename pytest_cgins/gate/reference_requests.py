@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core.case import Case
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.verify.messages import CaseRequest
-from pytest_cgins.verify.probes.registry import switched_on
+from pytest_cgins.verify.probes.registry import WORTH_BYTES, switched_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,10 @@ class ReferenceRequests:
     """Folder that the trusted worker imports ops from."""
     timing: bool
     """Whether right kernels are timed."""
-    smallest: Callable[[Case], str] = lambda case: case.name
-    """Name of the smallest case of a case's implementation, device and dtype."""
+    cases: Callable[[], Sequence[Case]] = tuple
+    """All cases of the file, among which are those of the requests."""
+    _smallest: dict[tuple[str, str, str, str], str] = field(default_factory=dict)
+    """Which case makes the large calls, by implementation, device and dtype."""
 
     def for_case(self, case: Case) -> CaseRequest:
         """The request that prepares and judges a case."""
@@ -44,14 +46,22 @@ class ReferenceRequests:
             exceptions=kernel.exceptions,
             repeatability=kernel.repeatability,
             claims=kernel.claims,
-            semantics=kernel.semantics,
+            declared=kernel.semantics,
             allow_tf32=kernel.allow_tf32,
             interpreted=self.is_interpreted(case),
             reference=kernel.reference and kernel.judged_by,
             gold_alone=not kernel.judged_by,
-            large_case="" if (smallest := self.smallest(case)) == case.name else smallest,
+            large_case=self.large_case(case),
             untimed=kernel_timing.UNTIMED if self.is_timed(case) else kernel_timing.NO_TIMING,
         )
+
+    def large_case(self, case: Case) -> str:
+        """The case that makes the large calls of `large_indices` instead, the smallest that is worth it; "" for this one."""
+        if not self._smallest:
+            for each in sorted(self.cases(), key=_worth_large_calls):
+                self._smallest.setdefault(_kind_of(each), each.name)
+        smallest = self._smallest.get(_kind_of(case), case.name)
+        return "" if smallest == case.name else smallest
 
     def is_timed(self, case: Case) -> bool:
         """Whether the kernel is timed once it is right: without a reference there is nothing to time it beside."""
@@ -75,3 +85,13 @@ class ReferenceRequests:
         """Whether the kernel runs in Triton's interpreter."""
         implementations = self.entry(case).implementations
         return any(made.interpret for made in implementations if made.name == case.implementation)
+
+
+def _kind_of(case: Case) -> tuple[str, str, str, str]:
+    return case.kernel, case.implementation, case.device, case.dtype
+
+
+def _worth_large_calls(case: Case) -> tuple[bool, int]:
+    """Sorts the case first that makes the large calls of `large_indices`."""
+    nbytes = sum(meta.nbytes for meta in case.tensors)
+    return nbytes < WORTH_BYTES, nbytes

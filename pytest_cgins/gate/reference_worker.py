@@ -16,7 +16,6 @@ from pytest_cgins.core.failure_kinds import DEVICE_FAULTS, cause_of
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.verdict import Check, Correctness, Reason, Status
 from pytest_cgins.gate.case_timing import Timed
-from pytest_cgins.gate.timing_stage import LOCK_WAIT_S
 from pytest_cgins.run.early_verdict import EndedError, forged, not_the_kernels
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
@@ -88,7 +87,7 @@ class ReferenceWorker:
         """
         with ExitStack() as stack:
             try:
-                stack.enter_context(lock.verifying(self.lock_key(device), wait_s=LOCK_WAIT_S))
+                stack.enter_context(lock.verifying(self.lock_key(device), wait_s=lock.WAIT_S))
             except InfrastructureError as error:
                 raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, str(error)) from error
             yield

@@ -9,26 +9,25 @@ from dataclasses import dataclass, replace
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.building.revision.merge_base import NONE
-from pytest_cgins.config import Config, KernelEntry
+from pytest_cgins.config import KernelEntry
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.measurement import Measurement, TunedConfig
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.verdict import Reason, Status, Verdict
-from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, Timed, TimingTask
+from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, TimingTask
+from pytest_cgins.gate.reference_requests import ReferenceRequests
+from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import UNGATED
+from pytest_cgins.timing import lock
 from pytest_cgins.timing.block import Block
-from pytest_cgins.timing.lock import timing as timing_lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.roofline import factors_dtype, roofline
-from pytest_cgins.verify.messages import Opened, OpenTiming, PackedInputs, TimingJudgement
-
-LOCK_WAIT_S = 600.0
-"""How long a case waits for other processes that use its device; each holds it for a case."""
+from pytest_cgins.verify.messages import CaseRequest, Opened, OpenTiming, PackedInputs, TimingJudgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +50,10 @@ class TimingOptions:
 class Outcome:
     """What came of the stage."""
 
-    timing: kernel_timing.Timing
-    """The measurement, with what probes saw."""
+    measurement: Measurement
+    """The timings."""
+    judged: TimingJudgement
+    """What probes saw meanwhile."""
     base: BaseKernel
     """What it was compared with."""
     died_beside_base: bool = False
@@ -97,93 +98,78 @@ class TimingStage:
 
     def __init__(
         self,
-        config: Config,
+        requests: ReferenceRequests,
         runs: KernelRuns,
+        reference: ReferenceWorker,
         options: TimingOptions,
         bases: BaseKernels,
         *,
-        seed: int,
-        timeout_s: float,
         builds: BuildQueue,
-        device_key: Callable[[str], str],
-        environment: Callable[[str], Environment],
         own_tests: Callable[[], int],
         import_root: str,
-        fresh: bool = True,
     ) -> None:
         """Nothing is read or built yet.
 
         Args:
-            config: the loaded file.
+            requests: of the run.
             runs: asks workers.
+            reference: judges what was seen.
             options: of the run.
             bases: what kernels are compared with; closed by their owner.
-            seed: of the run.
-            timeout_s: limit for one request to a worker.
             builds: compilers rest while anything is timed.
-            device_key: what processes that use the same hardware agree on, by device.
-            environment: of a device.
             own_tests: how many tests the file alone makes.
             import_root: folder that ops are imported from beside kernels.
-            fresh: whether there are fresh processes to confirm in.
         """
-        self._config = config
+        self._requests = requests
+        self.bases = bases
         self._runs = runs
+        self._reference = reference
         self._options = options
-        self._seed = seed
-        self._timeout_s = timeout_s
         self._builds = builds
-        self._device_key = device_key
-        self._environment = environment
         self._own_tests = own_tests
         self._import_root = import_root
-        self._fresh = fresh
-        self._bases = bases
+        self._fresh = not runs.pool.is_local
 
     def run(
         self,
-        case: Case,
+        case_request: CaseRequest,
         compiled: CompiledKernel,
         *,
         role: str,
-        probes: tuple[str, ...],
         pairs: list[Pair],
-        judge: Callable[[Timed], TimingJudgement],
     ) -> Outcome:
         """Time one case.
 
         Args:
-            case: which.
+            case_request: that it was prepared for.
             compiled: its kernel, which was found right.
             role: of the worker, or of its fork where the kernel is compared with nothing.
-            probes: names of those that are switched on.
             pairs: sets of inputs that it is timed on.
-            judge: has the reference worker judge what was seen.
 
         Raises:
             EndedError: the kernel failed meanwhile, or its base revision could not be built for what is missing here.
             InfrastructureError: the device was not to be had.
         """
+        case = case_request.case
         base = self._base(case, compiled)
-        task = self._task(case, compiled, base, role=role, probes=probes, pairs=pairs)
+        task = self._task(case, compiled, base, role=role, probes=case_request.probes, pairs=pairs)
         request = replace(task.request, compile=self._options.compile)
         role = role if base.compiled is not None or task.gate.floor_vs_torch else role + UNGATED
         task = replace(task, role=role, tests=self._tests(), request=request)
-        noise = self._options.noise(self._environment(case.device))
+        noise = self._options.noise(self._reference.environment_of(case.device))
         timer = CaseTiming(
             self._runs, noise=noise, lock=lambda: self.alone_on(case.device), fresh=self._fresh
         )
         timed = timer.time(task)
         with closing(timed.reply):
-            judged = judge(timed)
-        timing = kernel_timing.timing_of(timed.measurement, judged, timed.refused)
+            judged = self._reference.judge_timing(case_request, timed)
+        measurement = timed.measurement
         if "base" in timed.refused:
             base = replace(base, state="refused", compiled=None, note=timed.refused["base"])
         if "compile" in timed.refused:
             note = f"torch.compile was not timed: {timed.refused['compile']}"
-            measurement = replace(timing.measurement, notes=(*timing.measurement.notes, note))
-            timing = replace(timing, measurement=measurement)
-        return Outcome(timing, base, timed.died_beside_base)
+            measurement = replace(measurement, notes=(*measurement.notes, note))
+        return Outcome(measurement, judged, base, timed.died_beside_base)
 
     def sample(
         self,
@@ -251,14 +237,6 @@ class TimingStage:
         )
         return CaseTiming(self._runs, lock=nullcontext).alone(task, orders)
 
-    def renew(self, role: str) -> None:
-        """End a worker: what is timed next is timed in a process without a past."""
-        self._runs.renew(role)
-
-    def twin(self, compiled: CompiledKernel) -> BaseKernel:
-        """A second build of a kernel: see `BaseKernels.twin`."""
-        return self._bases.twin(compiled)
-
     def _task(
         self,
         case: Case,
@@ -269,7 +247,7 @@ class TimingStage:
         probes: tuple[str, ...],
         pairs: list[Pair],
     ) -> TimingTask:
-        entry = next(entry for entry in self._config.kernels if entry.name == case.kernel)
+        entry = self._requests.entry(case)
         request = OpenTiming(
             kernel=compiled,
             base=base.compiled,
@@ -282,23 +260,21 @@ class TimingStage:
             role=role,
             request=request,
             pairs=pairs,
-            seed=kernel_timing.seed_for(self._seed, case),
+            seed=kernel_timing.seed_for(self._requests.seed, case),
             gate=entry.timing,
             tests=1,
             revision=base.revision,
-            timeout_s=self._timeout_s,
         )
 
     def decide(self, verdict: Verdict, case: Case, outcome: Outcome) -> Verdict:
         """The verdict on answers, with that on the time."""
-        entry: KernelEntry = next(entry for entry in self._config.kernels if entry.name == case.kernel)
         decided = decide_timing(
             verdict,
-            outcome.timing.measurement,
+            outcome.measurement,
             base_state=outcome.base.state,
             base_note=outcome.base.note,
-            gate=entry.timing,
-            base_label=self._bases.label,
+            gate=self._requests.entry(case).timing,
+            base_label=self.bases.label,
             kernel=case.kernel,
         )
         if outcome.died_beside_base and decided.status is Status.PASSED:
@@ -308,12 +284,12 @@ class TimingStage:
 
     def decide_without_base(self, verdict: Verdict, case: Case, outcome: Outcome, why: str) -> Verdict:
         """Judge a kernel without its base, because it is slower than a base whose answers are wrong."""
-        measured = outcome.timing.measurement
+        measured = outcome.measurement
         others = tuple(test for test in measured.comparisons if test.against != "base")
-        stripped = replace(outcome.timing, measurement=replace(measured, comparisons=others))
         note = f"slower than it, but its answers are wrong: {why}"
         base = replace(outcome.base, state="refused", note=note)
-        decided = self.decide(verdict, case, Outcome(stripped, base))
+        without = Outcome(replace(measured, comparisons=others), outcome.judged, base)
+        decided = self.decide(verdict, case, without)
         if decided.status is Status.PASSED:
             return replace(decided, reason=Reason.NOT_COMPARABLE)
         return decided
@@ -321,13 +297,13 @@ class TimingStage:
     def _base(self, case: Case, compiled: CompiledKernel) -> BaseKernel:
         device = case.device.partition(":")[0]
         try:
-            base = self._bases.of(case.kernel, case.implementation, device, compiled)
+            base = self.bases.of(case.kernel, case.implementation, device, compiled)
         except InfrastructureError as error:
             # Not "compared with nothing", which passes: the next run may well find it slower.
             what = f"its base revision could not be built: {error}"
             raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, what) from error
         if base.state == "unchanged" and self._options.unchanged:
-            return self._bases.twin(compiled)
+            return self.bases.twin(compiled)
         return base
 
     def _tests(self) -> int:
@@ -340,5 +316,5 @@ class TimingStage:
         Raises:
             InfrastructureError: it was not to be had in time.
         """
-        with timing_lock(self._device_key(device), wait_s=LOCK_WAIT_S), self._builds.quiet():
+        with lock.timing(self._reference.lock_key(device), wait_s=lock.WAIT_S), self._builds.quiet():
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.verify.messages import (
     CaseRequest,
     CheckOperator,
+    KernelAnswers,
     OperatorFinding,
     PreparedCase,
     RunKernel,
@@ -69,6 +71,16 @@ class Prepared:
         return [pair for pair in self._all_pairs if pair[0].probe == LARGE_INDICES]
 
     @property
+    def core(self) -> list[Pair]:
+        """Those that decide whether a kernel is right: those of no probe."""
+        return [pair for pair in self._all_pairs if not pair[0].probe]
+
+    @property
+    def timeable(self) -> list[Pair]:
+        """Those that a kernel may be timed on."""
+        return kernel_timing.timeable(self._all_pairs)
+
+    @property
     def _all_pairs(self) -> list[Pair]:
         return list(zip(self.reply.result.sets, self.reply.buffers, strict=True))
 
@@ -86,7 +98,6 @@ class VerificationStage:
         sanitizers: that CUDA kernels are run under.
         bases: kernels of the base revision; closed by their owner.
         import_root: folder that ops are imported from beside kernels.
-        isolated: whether kernels run in processes of their own.
     """
 
     def __init__(
@@ -97,14 +108,13 @@ class VerificationStage:
         bases: BaseKernels,
         *,
         import_root: Path,
-        isolated: bool,
     ) -> None:
         self._runs = runs
         self._reference = reference
         self._sanitizers = sanitizers
         self._bases = bases
         self._import_root = str(import_root)
-        self._isolated = isolated
+        self._isolated = not runs.pool.is_local
 
     def run(self, prepared: Prepared, compiled: CompiledKernel) -> tuple[Correctness, str]:
         """What is found of a kernel, and what it printed.
@@ -115,11 +125,11 @@ class VerificationStage:
         device, request = prepared.case.device, self._request(prepared, compiled)
         role = role_of("verification", compiled)
         try:
-            has_past = self._runs.has_run(role, compiled.key)
+            has_past = self._runs.pool.has_run(role, compiled.key)
             correctness, output = self._judged(prepared, compiled)
             if not correctness.passed:
                 # Neither the second try nor the next case finds what this one may have left behind.
-                self._runs.renew(role)
+                self._runs.pool.discard(role)
             if has_past and not correctness.passed:
                 again, output = self._judged(prepared, compiled)
                 correctness = _told_again(correctness, again)
@@ -139,7 +149,7 @@ class VerificationStage:
         Raises:
             EndedError: the operator failed or died before anything was found.
         """
-        core = kernel_timing.timeable(prepared.reply.result.sets, prepared.reply.buffers)
+        core = prepared.timeable
         request = CheckOperator(
             kernel=compiled,
             device=prepared.case.device,
@@ -180,10 +190,8 @@ class VerificationStage:
         with suppress(EndedError, InfrastructureError):  # timing tells what is wrong with it
             base = self._bases.of(*kernel_of(prepared.case), compiled).compiled
             if base is not None:
-                request = replace(self._request(prepared, base), probes=())
                 role = role_of("verification", base) + BASE_ONLY
-                answers, _ = self._runs.run(role, request, prepared.pairs[:1])
-                answers.close()
+                self.answers(role, prepared.case, base, prepared.pairs[:1]).close()
 
     def called_elsewhere(
         self, correctness: Correctness, prepared: Prepared, compiled: CompiledKernel
@@ -196,9 +204,7 @@ class VerificationStage:
             if not (wrong := self._wrong_elsewhere(prepared, compiled)):
                 return correctness
         tripped = replace(held, outcome="tripped", reason=PROBE_SPECS[held.name].reason, message=wrong)
-        return replace(
-            correctness, probes=tuple(tripped if probe is held else probe for probe in correctness.probes)
-        )
+        return correctness.with_probes([tripped])
 
     def _judged(self, prepared: Prepared, compiled: CompiledKernel) -> tuple[Correctness, str]:
         """What the reference worker says of a kernel's answers on all sets of inputs, and what it printed."""
@@ -222,12 +228,10 @@ class VerificationStage:
             elif base.state != "unchanged":
                 return correctness
             older = f"\nbase revision {base.revision[:10]} fails this on the same inputs, too: the fault is older than the change"
-            return replace(
-                correctness,
-                probes=tuple(
-                    replace(probe, message=probe.message + older) if probe.name in tripped else probe
-                    for probe in correctness.probes
-                ),
+            return correctness.with_probes(
+                replace(probe, message=probe.message + older)
+                for probe in correctness.probes
+                if probe.name in tripped
             )
         return correctness
 
@@ -238,10 +242,8 @@ class VerificationStage:
         if not (correctness.passed and prepared.large_pairs and self._isolated):
             return correctness
         role = f"{role_of('verification', compiled)}/{LARGE_INDICES}"
-        request = replace(self._request(prepared, compiled), probes=())
         try:
-            answers, _ = self._runs.run(role, request, prepared.large_pairs)
-            with closing(answers):
+            with closing(self.answers(role, prepared.case, compiled, prepared.large_pairs)) as answers:
                 large = self._reference.judge_large(prepared.case_request, answers)
         except EndedError as end:
             if end.verdict.status is Status.INFRASTRUCTURE:
@@ -250,13 +252,8 @@ class VerificationStage:
                 correctness, notes=(*correctness.notes, f"probe {LARGE_INDICES}: {end.verdict.message}")
             )
         finally:
-            self._runs.renew(role)  # what was mapped there stays
-        found = {probe.name: probe for probe in large.probes}
-        return replace(
-            correctness,
-            probes=tuple(found.get(probe.name, probe) for probe in correctness.probes),
-            notes=(*correctness.notes, *large.notes),
-        )
+            self._runs.pool.discard(role)  # what was mapped there stays
+        return replace(correctness.with_probes(large.probes), notes=(*correctness.notes, *large.notes))
 
     def _wrong_elsewhere(self, prepared: Prepared, compiled: CompiledKernel) -> str:
         role = role_of("verification", compiled) + UNINSTRUMENTED
@@ -269,7 +266,7 @@ class VerificationStage:
         else:
             wrong = wrong_when("ordinary", failed.inputs, failed.message) if failed else ""
         if wrong:
-            self._runs.renew(role)
+            self._runs.pool.discard(role)
         return wrong
 
     def _first_failure(
@@ -280,12 +277,29 @@ class VerificationStage:
         Raises:
             EndedError: it gave no answers.
         """
-        core = [pair for pair in prepared.pairs if not pair[0].probe]
-        request = replace(self._request(prepared, compiled), probes=(), ordinary=ordinary)
         with self._reference.verification_lock(prepared.case.device):
-            answers, _ = self._runs.run(role, request, core)
+            answers = self.answers(role, prepared.case, compiled, prepared.core, ordinary=ordinary)
             with closing(answers):
                 return self._reference.first_failure(prepared.case_request, answers)
+
+    def answers(
+        self,
+        role: str,
+        case: Case,
+        compiled: CompiledKernel,
+        pairs: Sequence[Pair],
+        *,
+        ordinary: bool = False,
+    ) -> Reply[KernelAnswers]:
+        """What a kernel answers to some sets of inputs without probes, in the process of a role; the caller closes it.
+
+        Raises:
+            EndedError: it fails.
+        """
+        request = RunKernel(
+            kernel=compiled, device=case.device, import_root=self._import_root, ordinary=ordinary
+        )
+        return self._runs.run(role, request, pairs)[0]
 
     def _request(self, prepared: Prepared, compiled: CompiledKernel) -> RunKernel:
         return RunKernel(
@@ -309,14 +323,10 @@ def role_of(role: str, compiled: CompiledKernel) -> str:
 def _with_lines(correctness: Correctness, compiled: CompiledKernel) -> Correctness:
     """The correctness with the source lines that probably take a kernel off its stream, if a probe saw that."""
     lines = stream_lines.suspect(compiled.source.files)
-    return replace(
-        correctness,
-        probes=tuple(
-            replace(probe, message="\n".join([probe.message, *(f"  {line}" for line in lines)]))
-            if probe.reason is Reason.NOT_ON_STREAM
-            else probe
-            for probe in correctness.probes
-        ),
+    return correctness.with_probes(
+        replace(probe, message="\n".join([probe.message, *(f"  {line}" for line in lines)]))
+        for probe in correctness.probes
+        if probe.reason is Reason.NOT_ON_STREAM
     )
 
 

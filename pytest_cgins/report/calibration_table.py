@@ -51,7 +51,7 @@ def remarks(calibration: Calibration) -> Iterator[str]:
 
 
 def _warnings(one: SizeClass) -> Iterator[str]:
-    if one.noise.alarming:
+    if one.alarming:
         yield (
             f"WARNING {one.name}: blocks are correlated even at {one.longer:g} times their length: rho = "
             f"{one.rho:.2f}, and false alarms are bounded only below 0.05 (if something else uses the device, "

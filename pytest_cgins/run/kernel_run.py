@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -44,9 +43,9 @@ class KernelRuns:
     """Requests to workers that run kernels. Whatever a kernel does there becomes an `EndedError`."""
 
     def __init__(self, pool: WorkerPool, *, seed: int, timeout_s: float) -> None:
-        self._pool = pool
+        self.pool = pool
         self._seed = seed
-        self._timeout_s = self.timeout_s = timeout_s
+        self.timeout_s = timeout_s
 
     def run(
         self,
@@ -109,14 +108,14 @@ class KernelRuns:
         """
         params = documents.dump_python(request)
         try:
-            reply = self._pool.call(role, method, params, buffers, timeout_s=timeout_s, kernel=kernel)
+            reply = self.pool.call(role, method, params, buffers, timeout_s=timeout_s, kernel=kernel)
         except WorkerError as error:
             raise lost_by(error) from error
         try:
             return replace(reply, result=read_answer(reply.result))
         except ValueError as error:
             reply.close()
-            self._pool.discard(role)
+            self.pool.discard(role)
             raise forged(role, str(error), reply.output) from error
 
     def make_ready(self, role: str, device: str, *, timeout_s: float, kernel: str = "") -> None:
@@ -124,18 +123,6 @@ class KernelRuns:
         self.ask(
             role, "ready", Ready(device), partial(read, EmptyMessage), timeout_s=timeout_s, kernel=kernel
         )
-
-    def has_run(self, role: str, kernel: str) -> bool:
-        """Whether a kernel runs next in a process that has run it before."""
-        return self._pool.has_run(role, kernel)
-
-    def stopped(self, role: str) -> AbstractContextManager[None]:
-        """Keep a worker from running meanwhile."""
-        return self._pool.stopped(role)
-
-    def renew(self, role: str) -> None:
-        """End a worker, so that what is asked next runs in a process without a past."""
-        self._pool.discard(role)
 
     def together(
         self,
@@ -158,7 +145,7 @@ class KernelRuns:
             replace(request, sets=blinding.sets),
             lambda result: blinding.take_off(read(KernelAnswers, result)),
             blinding.buffers,
-            timeout_s=share * self._timeout_s,
+            timeout_s=share * self.timeout_s,
             kernel=kernel,
         )
 
@@ -245,7 +232,7 @@ class KernelRuns:
         ended = ended_by(error, request.kernel.source.contract, name, reply.output)
         if ended.verdict.reason in (Reason.OUT_OF_MEMORY, Reason.EXITED):
             # What it still holds, or has taken down on its way out, the next kernel would miss.
-            self._pool.discard(role)
+            self.pool.discard(role)
         raise ended
 
 

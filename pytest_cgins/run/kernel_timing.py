@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case
-from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.core.text import counted
-from pytest_cgins.core.verdict import Correctness, Probe
 from pytest_cgins.timing.block import Block
 from pytest_cgins.verify.messages import (
     FinishedTiming,
     PackedInputs,
     TimedBlocks,
-    TimingJudgement,
     read,
 )
 
@@ -26,36 +23,15 @@ UNTIMED = "the kernel was not timed"
 _TIMED_ON = ("recorded", "fresh")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """A measurement, and what probes saw meanwhile."""
-
-    measurement: Measurement
-    """The timings."""
-    probes: tuple[Probe, ...]
-    """Results of the probes that look at a kernel while it is timed."""
-    numbers: dict[str, float]
-    """For the verdict: `floor_ns_per_call`, if a floor is known."""
-    refused: Mapping[ArmName, str]
-    """Why arms that were wanted are not there, by arm."""
-
-    def merged(self, correctness: Correctness) -> Correctness:
-        """What was found before, with these probes' results in the place of what stood for them."""
-        results = {probe.name: probe for probe in self.probes}
-        return replace(
-            correctness, probes=tuple(results.get(probe.name, probe) for probe in correctness.probes)
-        )
-
-
 def seed_for(seed: int, case: Case) -> int:
     """A seed for the timing worker, from which nobody finds that of the run."""
     made = hashlib.sha256(f"timing/{seed}/{case.name}".encode()).digest()
     return int.from_bytes(made[:7], "big")
 
 
-def timeable(sets: Sequence[PackedInputs], buffers: Sequence[Buffer]) -> list[tuple[PackedInputs, Buffer]]:
+def timeable(pairs: Sequence[tuple[PackedInputs, Buffer]]) -> list[tuple[PackedInputs, Buffer]]:
     """The sets of inputs that a kernel is timed on: the first, and a fresh one that differs in its numbers alone."""
-    first, *others = zip(sets, buffers, strict=True)
+    first, *others = pairs
     return [
         first,
         *(pair for pair in others if pair[0].name in _TIMED_ON and _as_timed(pair[0]) == _as_timed(first[0])),
@@ -96,15 +72,4 @@ def read_finished(result: Any, names: Sequence[str]) -> FinishedTiming:
         raise ValueError("an answer is to a set that was not sent")
     return replace(
         finished, answers=tuple(replace(answer, name=real[answer.name]) for answer in finished.answers)
-    )
-
-
-def timing_of(measurement: Measurement, judged: TimingJudgement, refused: Mapping[ArmName, str]) -> Timing:
-    """What was measured, and how the reference worker judged it."""
-    floor = judged.floor_ns_per_call
-    return Timing(
-        measurement=measurement,
-        probes=judged.probes,
-        numbers={"floor_ns_per_call": floor} if floor else {},
-        refused=refused,
     )

@@ -23,7 +23,6 @@ from pytest_cgins.core.bitwise import all_same, snapshot
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.measurement import ArmName, TunedConfig
 from pytest_cgins.core.tensors import Kept, pack
@@ -105,22 +104,20 @@ class TimingService:
         import_from(request.import_root)
         with self._fatal_if_raised(device):
             self._opened = _Opened(request, buffers, self._kernels)
-            return self._opened.made_ready(), []
+            return self._opened.made_ready, []
 
     @serves(RunBlocks)
     def blocks(self, request: RunBlocks, buffers: list[Buffer]) -> tuple[TimedBlocks, list[Buffer]]:
         """Run blocks, on a GPU with its clock."""
         del buffers
-        opened = self._require_open()
-        with self._fatal_if_raised(opened.device.case_name):
+        with self._measurement() as opened:
             return TimedBlocks(tuple(opened.blocks(request.orders))), []
 
     @serves(RepeatCalls)
     def repeat(self, request: RepeatCalls, buffers: list[Buffer]) -> tuple[EmptyMessage, list[Buffer]]:
         """Call an arm so many times, for whoever times it from outside."""
         del buffers
-        opened = self._require_open()
-        with self._fatal_if_raised(opened.device.case_name):
+        with self._measurement() as opened:
             opened.repeat(request.arm, request.calls)
         return EmptyMessage(), []
 
@@ -128,8 +125,7 @@ class TimingService:
     def look(self, request: EmptyMessage, buffers: list[Buffer]) -> tuple[EmptyMessage, list[Buffer]]:
         """Look at the answers of the kernel's last calls, after which no other arm was called."""
         del request, buffers
-        opened = self._require_open()
-        with self._fatal_if_raised(opened.device.case_name):
+        with self._measurement() as opened:
             opened.look()
         return EmptyMessage(), []
 
@@ -137,8 +133,7 @@ class TimingService:
     def finish(self, request: EmptyMessage, buffers: list[Buffer]) -> tuple[FinishedTiming, list[Buffer]]:
         """Have the kernel run on exchanged numbers, and the probes look; gives one buffer an answer."""
         del request, buffers
-        opened = self._require_open()
-        with self._fatal_if_raised(opened.device.case_name):
+        with self._measurement() as opened:
             answers, observed = opened.finished()
         # A capture that failed leaves torch's allocator waiting for its end, and later ones would fail too.
         self.fatal = opened.spent
@@ -146,10 +141,12 @@ class TimingService:
         told = FinishedTiming(answers=tuple(answer for answer, _ in answers), observed=observed)
         return told, [buffer for _, buffer in answers]
 
-    def _require_open(self) -> _Opened:
+    @contextmanager
+    def _measurement(self) -> Iterator[_Opened]:
         if self._opened is None:
             raise ProtocolError("no measurement is open")
-        return self._opened
+        with self._fatal_if_raised(self._opened.device.case_name):
+            yield self._opened
 
     def _close(self) -> None:
         opened, self._opened = self._opened, None
@@ -181,14 +178,12 @@ class _Opened:
         self._runs_forward = request.kernel.source.runs_forward
         self._is_direct = request.kernel.source.contract in on_stream.DIRECT
         self._carve_out = CarveOut(request.device, on=l2_carve_out.NAME in self._probes)
-        self._launch_ns = self.device.launch_ns()  # before a kernel is loaded
+        launch_ns = self.device.launch_ns()  # before a kernel is loaded
         # Before the watch begins: what the base does as it is loaded is no doing of the kernel.
         base = self._base(request.base, kernels)
         # A recorded context may have torch import Triton, which has to know before whether it interprets.
         self._watch = Watch(self._probes & {integrity.NAME, snooping.NAME}, request)
         self._ended = False
-        self._tuned: tuple[TunedConfig, ...] = ()
-        self._base_tuned: tuple[TunedConfig, ...] = ()
         try:
             with self._watch.loading():
                 kernel = kernels.load(request.kernel)
@@ -210,12 +205,12 @@ class _Opened:
                 with self._watch.timing():
                     self._held = self._hold(self._copies[0])
                     self._carve_out.settle(self._copies[0].once_more)
-                    self._peak_nbytes = self._peak()
+                    peak_nbytes = self._peak()
                     self._copies[0].take(self._copies[0].content)
-                    tuning_notes = self._tune(request.tuned)
+                    tuned, base_tuned, tuning_notes = self._tune(request.tuned)
                     # Before anything is captured: results of calls outside of the graphs would take their place.
-                    self._host_ns = self._host_times(arms, rotation.copies)
-                    self._timer, self._notes = self.device.make_timer(
+                    host_ns = self._host_times(arms, rotation.copies)
+                    self._timer, notes = self.device.make_timer(
                         arms,
                         copies=rotation.copies,
                         limit_s=request.limit_s,
@@ -223,37 +218,31 @@ class _Opened:
                         fenced=request.fenced,
                         require_replays=lambda: self._require_replays(arms, contents),
                     )
-            self._notes = (*self._notes, *tuning_notes)
             namespace = self._namespace
-            self._jit = _compilations.counted("" if namespace else None)
-            self._base_jit = _compilations.counted(namespace) if namespace else None
+            self.made_ready = Opened(
+                arms=tuple(self._timer.calls),
+                method=self._timer.method,
+                calls=dict(self._timer.calls),
+                batch_seconds=dict(self._timer.batch_seconds),
+                host_ns_per_call=host_ns,
+                launch_ns=launch_ns,
+                cold=rotation.is_cold(self._timer.distinct_calls),
+                notes=(*notes, *tuning_notes),
+                refused=self._refused,
+                tuned=tuned,
+                base_tuned=base_tuned,
+                jit=_compilations.counted("" if namespace else None),
+                base_jit=_compilations.counted(namespace) if namespace else None,
+                peak_nbytes=peak_nbytes,
+            )
+            """See `TimingService.open`."""
             self._compiled = _compilations.mark()
             self._repeats = after_timing.Repeats()
             self._looked = time.monotonic()
-            self._cold = rotation.is_cold(self._timer.distinct_calls)
             self._clock = ClockWatch(self.device.clocks())
         except BaseException:
             self.close()
             raise
-
-    def made_ready(self) -> Opened:
-        """See `TimingService.open`."""
-        return Opened(
-            arms=tuple(self._timer.calls),
-            method=self._timer.method,
-            calls=dict(self._timer.calls),
-            batch_seconds=dict(self._timer.batch_seconds),
-            host_ns_per_call=self._host_ns,
-            launch_ns=self._launch_ns,
-            cold=self._cold,
-            notes=tuple(self._notes),
-            refused=self._refused,
-            tuned=self._tuned,
-            base_tuned=self._base_tuned,
-            jit=self._jit,
-            base_jit=self._base_jit,
-            peak_nbytes=self._peak_nbytes,
-        )
 
     def blocks(self, orders: Sequence[str]) -> list[TimedBlock]:
         """See `TimingService.blocks`."""
@@ -361,15 +350,17 @@ class _Opened:
             self._add("compile", arms, lambda: self._compile_arm(turns))
         return arms
 
-    def _tune(self, given: Sequence[TunedConfig]) -> tuple[str, ...]:
-        """Have autotuners choose before anything is timed, kernel and base alike, or as in another process; notes."""
-        namespace = self._namespace
+    def _tune(
+        self, given: Sequence[TunedConfig]
+    ) -> tuple[tuple[TunedConfig, ...], tuple[TunedConfig, ...], tuple[str, ...]]:
+        """Have autotuners choose before anything is timed, kernel and base alike, or as in another process; their choices, and notes."""
         tuners = Autotuners()
         tuners.give(given)
-        self._tuned = tuners.chosen("" if namespace else None)
-        notes = tuners.give(self._tuned, namespace) if namespace else ()
-        self._base_tuned = tuners.chosen(namespace) if namespace else ()
-        return notes
+        if not self._namespace:
+            return tuners.chosen(), (), ()
+        tuned = tuners.chosen("")
+        notes = tuners.give(tuned, self._namespace)
+        return tuned, tuners.chosen(self._namespace), notes
 
     def _hold(self, copy: TimedCopy) -> list[tuple[ObservedAnswer, list[torch.Tensor]]]:
         """Two answers in memory of the kernel's own, whose tensors stay its user's, and what they are now.
@@ -494,11 +485,10 @@ def _packed(given: ObservedAnswer) -> Answer:
 
 
 def _plan_rotation(contents: Sequence[Content], request: OpenTiming) -> Rotation:
-    first, device = request.sets[0], timed_device(request.device)
-    outputs = contents[0].outputs
-    touched = sum(first.tensors["spans"]) + sum(meta.numel * ITEMSIZE[meta.dtype] for meta in outputs)
+    device = timed_device(request.device)
+    outputs = sum(meta.nbytes for meta in contents[0].outputs)
     return plan(
-        touched,
+        sum(request.sets[0].tensors["spans"]) + outputs,
         device.last_level_cache_nbytes(),
         memory_bytes=device.free_nbytes() // 2 // (2 + request.compile),  # the base runs on the kernel's
         contents=len(contents),

@@ -30,6 +30,8 @@ from pytest_cgins.core.waiting import Wait
 
 FOLDER_VARIABLE = "CGINS_LOCK_DIR"
 """Where lock files lie; for containers that share a GPU."""
+WAIT_S = 600.0
+"""How long a case waits for other processes that use its device; each holds it for a case."""
 POLL_S = 0.005
 """About how often a process that waits looks again: often enough for measurements of 20 ms, seldom enough to disturb
 none on a CPU."""

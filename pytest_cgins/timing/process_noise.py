@@ -35,11 +35,11 @@ class ProcessNoise:
     spread: float
     """τ̂: standard deviation between processes of a case's level."""
     spread_upper: float
-    """Upper bound of it at 95%, for normal levels."""
+    """Upper bound of it at 95%, for normal levels. Slowdowns of 2.5 times this pass, beyond `tolerate`."""
     sigma: float
     """σ: standard deviation of a block within its process, 1.4826 times the median absolute deviation."""
     rho: float
-    """ρ: correlation of a block with the next one."""
+    """ρ: correlation of a block with the next one, from that of signs about the process' median."""
     rho_error: float
     """Standard error of `rho` where blocks are independent."""
     offset: float

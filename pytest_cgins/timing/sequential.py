@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
+from pytest_cgins.config import TimingGate
 from pytest_cgins.core.measurement import Comparison, Power
 from pytest_cgins.core.text import counted
 
@@ -68,6 +69,18 @@ class Rule:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: at least 1 is needed")
 
+    @classmethod
+    def of_gate(cls, gate: TimingGate, tests: int) -> Rule:
+        """What a kernel's settings ask for."""
+        return cls(
+            tolerate=gate.tolerate,
+            catch=gate.catch,
+            alpha=gate.alpha,
+            beta=gate.beta,
+            tests=tests,
+            most_blocks=gate.max_blocks,
+        )
+
     @property
     def slower_bound(self) -> float:
         """Log ratio above which a block counts for "slower"."""
@@ -96,10 +109,6 @@ class Rule:
         """
         more = slack(spread_upper)
         return replace(self, tolerate=self.tolerate + more, catch=self.catch + more)
-
-    def alone(self) -> Rule:
-        """For a test that shares `alpha` with no other: a confirmation comes on top of what was proven."""
-        return replace(self, tests=1)
 
 
 def slack(spread_upper: float) -> float:

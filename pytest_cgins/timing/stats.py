@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,31 +37,6 @@ def quartiles(samples: Sequence[float]) -> Quartiles:
     if len(samples) == 1:
         return Quartiles(samples[0], samples[0], samples[0])
     return Quartiles(*statistics.quantiles(samples, n=4, method="inclusive"))
-
-
-def block_log_ratios(numerator: Sequence[float], denominator: Sequence[float]) -> tuple[float, ...]:
-    """One value a block: ½(ln n₁ + ln n₂ − ln d₁ − ln d₂).
-
-    A block takes two samples of every arm in a palindromic order, so that a drift which is linear in time
-    cancels. Samples 2j and 2j+1 are those of block j.
-
-    Raises:
-        ValueError: if the arms differ in length, hold half a block, or hold a sample that is not above 0.
-    """
-    if len(numerator) != len(denominator) or len(numerator) % 2:
-        raise ValueError(
-            f"blocks hold two samples of each arm: there are {len(numerator)} and {len(denominator)}"
-        )
-    if not all(0 < sample < math.inf for sample in (*numerator, *denominator)):
-        raise ValueError("a time must be finite and above 0")
-    logs = [math.log(n) - math.log(d) for n, d in zip(numerator, denominator, strict=True)]
-    return tuple((logs[j] + logs[j + 1]) / 2 for j in range(0, len(logs), 2))
-
-
-def speedup(times: Sequence[float], reference_times: Sequence[float]) -> Quartiles:
-    """How many times faster `times` are than `reference_times`: exp of the block log ratios' quartiles."""
-    logs = quartiles(block_log_ratios(reference_times, times))
-    return Quartiles(math.exp(logs.low), math.exp(logs.median), math.exp(logs.high))
 
 
 def chance_of_so_few_runs(signs: Sequence[bool]) -> float:

@@ -105,7 +105,7 @@ class JudgeService:
         devices = [timed_device(name) for name in names]
         environments: dict[str, Environment] = {kind: describe(kind) for kind in kinds}
         locks = {device.case_name: device.lock_key() for device in devices}
-        return Machine(environments=environments, devices=tuple(locks), locks=locks), []
+        return Machine(environments=environments, locks=locks), []
 
     @serves(Ready)
     def peaks(self, request: Ready, buffers: list[Buffer]) -> tuple[DevicePeak, list[Buffer]]:
@@ -539,7 +539,7 @@ def _floor_ns_per_call(prepared: Preparation, device: str, *, cold: bool, launch
         least = replace(least, dtype="bfloat16")
     changed = any(first.layout.metas[index].numel for index in first.mutated)
     # An argument that is only partly read, such as a table, makes a copy larger than what a call moves.
-    touched = sum(span.numel() for span in first.layout.spans) + sum(map(least_work.nbytes, first.outputs))
+    touched = sum(span.numel() for span in first.layout.spans) + sum(meta.nbytes for meta in first.outputs)
     limits = timed_device(device).peaks()
     if limits is None:
         return 0.0

@@ -192,29 +192,27 @@ def code_range(semantics: Semantics, index: int, recorded: Tensor) -> tuple[int,
         info, domain = torch.iinfo(recorded.dtype), semantics.domain(index) or (-math.inf, math.inf)
         return int(max(domain[0], info.min)), int(min(domain[1], info.max))
     low, high = int(recorded.min()), int(recorded.max())
-    words = name.rpartition(".")[2].lower().split("_")
-    if recorded.dtype == torch.uint8 and set(_WORDS) & set(words):
+    if recorded.dtype == torch.uint8 and _is_called(name, _WORDS):
         return _widened(recorded)
     if recorded.ndim > 1 and recorded.dtype == torch.int32 and low < -_SIGNED and high > _SIGNED:
         return -(2**31), 2**31 - 1
-    is_named = bool(set(_CODE_WORDS) & set(words))
     is_filled = (
         recorded.ndim > 1
         and recorded.element_size() == 1
         and high - low >= _FILLED
         and 4 * len(set(recorded.reshape(-1)[:_LOOKED_AT].tolist())) >= min(recorded.numel(), _FILLED)
     )
-    return (low, high) if low < high and (is_named or is_filled) else None
+    return (low, high) if low < high and (is_filled or _is_called(name, _CODE_WORDS)) else None
 
 
 def is_scale(semantics: Semantics, index: int, recorded: Tensor) -> bool:
     """Whether an argument is called one, and all that was recorded of it is greater than 0."""
-    words = semantics.names.get(index, "").rpartition(".")[2].lower().split("_")
-    known = dict(semantics.declared.roles).get(semantics.names.get(index, ""))
+    name = semantics.names.get(index, "")
+    known = dict(semantics.declared.roles).get(name)
     plain = (
         recorded.is_floating_point() and recorded.dtype != E8M0 and recorded.ndim > 0 and recorded.numel() > 0
     )
-    if not plain or known or not set(_WORDS) & set(words) or _overlaps(recorded):
+    if not plain or known or not _is_called(name, _WORDS) or _overlaps(recorded):
         return False
     numbers = readable(recorded)
     return bool((torch.isfinite(numbers) & (numbers > 0)).all())
@@ -222,9 +220,13 @@ def is_scale(semantics: Semantics, index: int, recorded: Tensor) -> bool:
 
 def has_nan_code(semantics: Semantics, index: int, tensor: Tensor) -> bool:
     """Whether NaN is a code of an argument: it holds exponents of scales."""
-    words = semantics.names.get(index, "").rpartition(".")[2].lower().split("_")
-    as_bytes = tensor.dtype == torch.uint8 and bool(set(_WORDS) & set(words))
+    as_bytes = tensor.dtype == torch.uint8 and _is_called(semantics.names.get(index, ""), _WORDS)
     return tensor.numel() > 0 and (tensor.dtype == E8M0 or as_bytes) and not _overlaps(tensor)
+
+
+def _is_called(name: str, words: Sequence[str]) -> bool:
+    """Whether one of these is a word of an argument's name."""
+    return not set(words).isdisjoint(name.rpartition(".")[2].lower().split("_"))
 
 
 def put_nan(tensor: Tensor) -> None:

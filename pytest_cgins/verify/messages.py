@@ -8,7 +8,7 @@ by whoever can: `Header`, which only means something beside its buffer, and `Fac
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import wraps
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -403,9 +403,9 @@ class FinishedTiming(Document):
 class PrepareOptions:
     """What a kernel's entry in cgins.yaml asks of the preparation of a trace; kernels with equal ones share it."""
 
-    probes: frozenset[str] = frozenset()
-    """Probes of `PREPARED` that are switched on."""
-    claims: tuple[str, ...] = ()
+    probes: tuple[str, ...] = ()
+    """Probes that are switched on."""
+    claims: tuple[Claim, ...] = ()
     """What the kernel is said to take beyond what was recorded."""
     declared: Declared = field(default_factory=Declared)
     """What the user says of the op."""
@@ -422,7 +422,7 @@ class PrepareOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseRequest(Document):
+class CaseRequest(PrepareOptions, Document):
     """What the reference worker must know to prepare and to judge a case."""
 
     case: Case
@@ -439,20 +439,6 @@ class CaseRequest(Document):
     """What the kernel is excused from."""
     repeatability: Repeatability = field(default_factory=Repeatability)
     """How far its answers may differ from each other."""
-    claims: tuple[Claim, ...] = ()
-    """What it is said to take beyond what was recorded."""
-    semantics: Declared = field(default_factory=Declared)
-    """What the user says of the op."""
-    allow_tf32: bool = False
-    """Whether fp32 products of inputs rounded to TF32 are right."""
-    interpreted: bool = False
-    """Whether the kernel runs in Triton's interpreter."""
-    reference: str = ""
-    """Qualified name of the function that stands for the op; "" for the op itself."""
-    gold_alone: bool = False
-    """Whether nothing but the recorded gold tells what is right."""
-    stopping: tuple[str, ...] = ()
-    """Sets that are left out since torch's own code stops the device on them."""
     large_case: str = ""
     """The case that makes the large calls of `large_indices` instead; "" for this one."""
     untimed: str = "the kernel was not timed"
@@ -460,17 +446,10 @@ class CaseRequest(Document):
 
     @property
     def options(self) -> PrepareOptions:
-        """What it asks of the preparation."""
-        return PrepareOptions(
-            probes=(frozenset(self.probes) & PREPARED) - ({"large_indices"} if self.large_case else set()),
-            claims=self.claims,
-            declared=self.semantics,
-            allow_tf32=self.allow_tf32,
-            interpreted=self.interpreted,
-            reference=self.reference,
-            gold_alone=self.gold_alone,
-            stopping=self.stopping,
-        )
+        """What it asks of the preparation: of its probes those that have sets of inputs."""
+        options = {field.name: getattr(self, field.name) for field in fields(PrepareOptions)}
+        own = PREPARED - ({"large_indices"} if self.large_case else set())
+        return PrepareOptions(**{**options, "probes": tuple(name for name in self.probes if name in own)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -579,10 +558,8 @@ class Machine(Document):
 
     environments: dict[str, Environment]
     """Environments by `cpu` and `cuda`."""
-    devices: tuple[str, ...]
-    """`cpu`, `cuda:0`, …"""
     locks: dict[str, str]
-    """Each device's name for `timing.lock`."""
+    """The name of each device, `cpu`, `cuda:0`, …, for `timing.lock`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -44,10 +44,10 @@ from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions, TimingStage
 from pytest_cgins.gate.timing_verdict import confirmation
 from pytest_cgins.gate.verification_stage import Prepared, role_of
-from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.sequential import robust_sigma
+from pytest_cgins.verify.messages import CaseRequest
 
 PROJECT = Path(__file__).resolve().parents[2] / "example_project"
 SPIN = """
@@ -71,7 +71,7 @@ class Ready:
 
     case: Case
     compiled: CompiledKernel
-    probes: tuple[str, ...]
+    case_request: CaseRequest
     pairs: list[tuple[Any, Buffer]]
 
 
@@ -83,19 +83,18 @@ class Verifier(Evaluator):
         self.ready: list[Ready] = []
 
     def _timed(self, verified: Evaluation, compiled: CompiledKernel, prepared: Prepared) -> Evaluation:
-        timeable = kernel_timing.timeable(prepared.reply.result.sets, prepared.reply.buffers)
-        pairs = [(one, Buffer.adopt(os.dup(buffer.fileno()))) for one, buffer in timeable]
+        pairs = [(one, Buffer.adopt(os.dup(buffer.fileno()))) for one, buffer in prepared.timeable]
         self.ready.append(
-            Ready(case=verified.case, compiled=compiled, probes=prepared.case_request.probes, pairs=pairs)
+            Ready(case=verified.case, compiled=compiled, case_request=prepared.case_request, pairs=pairs)
         )
         return verified
 
     def fresh_stage(self, seed: int) -> TimingStage:
         """The evaluator's own with another seed, its workers ended."""
         for role in {role_of("timing", one.compiled) for one in self.ready}:
-            self.stage.renew(role)
+            self.pool.discard(role)
         stage = copy.copy(self.stage)
-        stage._seed = seed
+        stage._requests = replace(self.requests, seed=seed)
         return stage
 
 
@@ -146,7 +145,7 @@ def _measure(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         verdicts = {case.name: verifier.evaluate(case).verdict for case in chosen}
         # Built now, that no compiler is part of a repeat's time.
         for one in verifier.ready:
-            verifier.stage.twin(one.compiled)
+            verifier.stage.bases.twin(one.compiled)
         print(
             f"{len(verifier.ready)} of {len(chosen)} cases right after {time.monotonic() - begun:.0f} s",
             flush=True,
@@ -234,16 +233,14 @@ def _run(stage: TimingStage, ready: Ready) -> dict[str, Any]:
     }
     try:
         outcome = stage.run(
-            case,
+            ready.case_request,
             ready.compiled,
             role=role_of("timing", ready.compiled),
-            probes=ready.probes,
             pairs=ready.pairs,
-            judge=lambda told, buffers, output: {"floor_ns_per_call": 0.0, "probes": []},
         )
     except EndedError as end:
         return {**run, "ended": end.verdict.message, "wall_ms": 1e3 * (time.monotonic() - started)}
-    measurement = outcome.timing.measurement
+    measurement = outcome.measurement
     comparison = measurement.against("base")
     if comparison is None:
         return {**run, "ended": outcome.base.note, "wall_ms": 1e3 * (time.monotonic() - started)}
@@ -308,7 +305,7 @@ def _whole(verifier: Verifier, every: int) -> dict[str, Any]:
         sample = stage.sample(
             one.case,
             one.compiled,
-            stage.twin(one.compiled),
+            stage.bases.twin(one.compiled),
             role=role_of("timing", one.compiled),
             pairs=one.pairs,
             blocks=WHOLE_BLOCKS,

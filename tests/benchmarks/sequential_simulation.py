@@ -413,7 +413,7 @@ class Simulation:
                 second = np.zeros(rows, dtype=bool)
                 if len(again):
                     second[again] = (
-                        self.one_process(rule.alone(), slowdown, sigma, tau, tolerated[again]) == 2
+                        self.one_process(replace(rule, tests=1), slowdown, sigma, tau, tolerated[again]) == 2
                     )
                 counts += np.bincount(codes, minlength=4)
                 confirmed += int(second.sum())

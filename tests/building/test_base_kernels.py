@@ -176,7 +176,6 @@ def test_where_nothing_differs_nothing_is_written_or_built(
     kernels.build_ahead([("scale", "cpp", "cpu")])
     assert kernels.root is None
     assert kernels.label == f"{git(project, 'rev-parse', 'HEAD')[:10]} (merge-base with main)"
-    assert kernels.note == ""
 
 
 def test_nothing_is_asked_before_it_is_needed(

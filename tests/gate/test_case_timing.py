@@ -210,7 +210,6 @@ def wanted(*, base: bool = True, compiles: bool = False, **changes: Any) -> Timi
         gate=GATE,
         tests=200,
         revision="1a2b3c" if base else "",
-        timeout_s=60.0,
     )
     return replace(default, **changes)
 

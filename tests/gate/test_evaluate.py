@@ -444,7 +444,7 @@ def test_a_device_that_is_held_by_others_is_no_fault_of_the_kernel(
     project: Path, evaluators: Evaluators, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A case whose device is not to be had ends as an infrastructure error: one that nobody timed must not pass."""
-    monkeypatch.setattr("pytest_cgins.gate.reference_worker.LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr("pytest_cgins.timing.lock.WAIT_S", 0.2)
     with timing_elsewhere():
         found = evaluate(project, evaluators, python("right"), timing=True)
     assert (found.verdict.status, found.verdict.reason) == (Status.INFRASTRUCTURE, Reason.DEVICE_BUSY)

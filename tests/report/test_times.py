@@ -198,7 +198,7 @@ def test_a_fresh_process_that_denies_it_counts(make_evaluation: Make) -> None:
     """What a fresh process found not slower is not listed; where that one is undecided, both count."""
     evaluations = suite(make_evaluation, *[(Status.SLOWER, PROVEN)] * 3, (Status.INCONCLUSIVE, UNCONFIRMED))
     assert times.probably_slower(evaluations) == ()
-    undecided = measured(base(SLOW), again=[compared("base", blocks(SLOW)[:6], rule=RULE.alone())])
+    undecided = measured(base(SLOW), again=[compared("base", blocks(SLOW)[:6], rule=replace(RULE, tests=1))])
     evaluations[-1] = replace(evaluations[-1], measurement=undecided)
     assert times.probably_slower(evaluations) == (evaluations[-1],)
     unasked = suite(make_evaluation, (Status.INCONCLUSIVE, measured(base(SLOW))))

@@ -13,23 +13,16 @@ from hypothesis import strategies as st
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case
-from pytest_cgins.core.measurement import Arm, Measurement
+from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import Correctness, Probe, Reason
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.block_sampler import BlockSampler
-from pytest_cgins.verify.messages import Opened, PackedInputs, TimedAnswer, TimingJudgement, read
+from pytest_cgins.verify.messages import Opened, PackedInputs, TimedAnswer, read
 from tests.whole_timing import RULE
 
 CALL = OpCall(op="torch.relu", arguments=())
-ARM = Arm(
-    name="kernel", samples_ns_per_call=(1.0, 1.0), calls_per_batch=5, median_ns_per_call=1.0, iqr_ns_per_call=0.0
-)  # fmt: skip
-MEASUREMENT = Measurement(
-    method="perf-counter", cache="warm", orders="KTTK", kernel=ARM,
-    torch=replace(ARM, name="torch"), speedup_vs_torch=1.0, speedup_low=1.0, speedup_high=1.0,
-)  # fmt: skip
 
 
 CASE = Case(
@@ -48,11 +41,13 @@ def test_only_a_fresh_set_of_the_same_form_is_timed_besides() -> None:
     """Edge rows and sets of probes may take another time, and other shapes are another call."""
     sets = [one_set("recorded"), one_set("fresh"), one_set("edge"), one_set("sizes-1", probe="sizes")]
     buffers = [Buffer.from_chunks([]) for _ in sets]
-    pairs = kernel_timing.timeable(sets, buffers)
+    pairs = kernel_timing.timeable(list(zip(sets, buffers, strict=True)))
     assert [one.name for one, _ in pairs] == ["recorded", "fresh"]
     assert [buffer for _, buffer in pairs] == buffers[:2]
     sets[1] = replace(sets[1], tensors={"spans": [8]})
-    assert [one.name for one, _ in kernel_timing.timeable(sets, buffers)] == ["recorded"]
+    assert [one.name for one, _ in kernel_timing.timeable(list(zip(sets, buffers, strict=True)))] == [
+        "recorded"
+    ]
 
 
 def test_the_worker_learns_no_names() -> None:
@@ -97,14 +92,7 @@ def test_results_take_the_place_of_what_stood_for_them() -> None:
     waiting = Probe(name="after_timing", outcome="not-run", reason=Reason.OK, message="not timed")
     tripped = replace(waiting, outcome="tripped", reason=Reason.WRONG_AFTER_TIMING)
     correctness = Correctness(checks=(), power=(), probes=(waiting, held))
-    judged = TimingJudgement((tripped,), 12.5)
-    timing = kernel_timing.timing_of(MEASUREMENT, judged, {"base": "it does not run"})
-    assert timing.merged(correctness).probes == (tripped, held)
-    assert timing.numbers == {"floor_ns_per_call": 12.5}
-    assert timing.refused == {"base": "it does not run"}
-    assert timing.measurement is MEASUREMENT
-    unknown = TimingJudgement((), 0.0)
-    assert kernel_timing.timing_of(MEASUREMENT, unknown, {}).numbers == {}
+    assert correctness.with_probes([tripped]).probes == (tripped, held)
 
 
 # ---- what a worker makes ready

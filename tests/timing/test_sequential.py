@@ -382,7 +382,6 @@ def test_a_spread_between_processes_moves_both_bounds() -> None:
     moved = DEFAULT.beside_spread(0.01)
     assert (moved.tolerate, moved.catch) == (pytest.approx(0.045), pytest.approx(0.075))
     assert DEFAULT.beside_spread(0.0) == DEFAULT
-    assert DEFAULT.alone().log_proof == pytest.approx(math.log(100))
 
 
 @given(tolerate=st.floats(0, 0.5), gap=st.floats(0.001, 0.5))

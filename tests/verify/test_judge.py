@@ -104,7 +104,7 @@ def softmax(tmp_path: Path) -> Case:
 def test_describe_names_the_cpu(service: JudgeService) -> None:
     """The CPU is always there."""
     reply, _ = service.describe({}, [])
-    assert reply["devices"][0] == "cpu"
+    assert next(iter(reply["locks"])) == "cpu"
     assert reply["environments"]["cpu"]["torch"] == str(torch.__version__)
 
 

@@ -87,7 +87,7 @@ def _allowances(config: Config, case: Case, seed: int) -> list[Allowance]:
     device = case.device if device_of(case.device).count() else "cpu"
     reader = open_pack(case.pack_path)
     trace = next(trace for trace in reader.pack.traces if trace.id == case.trace_id)
-    preparation = prepare(trace, reader, device, seed, replace(request.options, probes=frozenset()))
+    preparation = prepare(trace, reader, device, seed, replace(request.options, probes=()))
     return list(explained(preparation, device, request.tolerance))
 
 

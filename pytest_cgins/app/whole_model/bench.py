@@ -18,7 +18,6 @@ from pytest_cgins.app.whole_model.workload import Workload
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core.errors import CginsError, ConfigError
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.gate.timing_stage import LOCK_WAIT_S
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.recording.intercept import Interceptor, marked
 from pytest_cgins.timing import lock
@@ -111,7 +110,7 @@ class Pair:
         with ExitStack() as stack:
             if not self._device.is_accelerator:
                 stack.enter_context(narrowed(torch.get_num_threads()))
-            stack.enter_context(lock.timing(self._device.lock_key(), wait_s=LOCK_WAIT_S))
+            stack.enter_context(lock.timing(self._device.lock_key(), wait_s=lock.WAIT_S))
             timer, notes = self._device.make_timer(
                 {"kernel": self.swapped, "torch": self.plain},
                 copies=1,

@@ -90,19 +90,12 @@ class BaseKernels:
         Raises:
             RevisionError: a commit was named, and git does not know it. So does each method below.
         """
-        found = self._sources.revision()
-        return found.label if found is not None else ""
+        return self._sources.label
 
     @property
     def commit(self) -> str:
         """The revision's commit; "" if there is none."""
-        found = self._sources.revision()
-        return found.commit if found is not None else ""
-
-    @property
-    def note(self) -> str:
-        """Why there is no base revision; "" if there is one."""
-        return self._sources.note
+        return self._sources.commit
 
     @property
     def root(self) -> Path | None:

@@ -70,6 +70,18 @@ class BaseSources:
         return self._resolved[0]
 
     @property
+    def label(self) -> str:
+        """The revision for messages, as `Revision.label`; "" if there is none. Errors as of `revision`."""
+        found = self.revision()
+        return found.label if found is not None else ""
+
+    @property
+    def commit(self) -> str:
+        """The revision's commit; "" if there is none. Errors as of `revision`."""
+        found = self.revision()
+        return found.commit if found is not None else ""
+
+    @property
     def note(self) -> str:
         """Why nothing is compared with; "" if something is.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_cgins.building.builders import cutlass
 from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.compilers import toolchain
+from pytest_cgins.building.compilers.running import Fence
 from pytest_cgins.config import Config
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.run.sandbox.sandbox import Sandbox, quickest_way
@@ -59,6 +60,25 @@ class BuildFence:
                 made = self._sandbox.around(visible=self._visible, hidden=self._hidden).opening(parent=0)
                 self._known = (known, made)
             return self._known[1]
+
+
+def around_kernels(sandbox: Sandbox, config: Config, folders: Sequence[Path]) -> Sandbox:
+    """The sandbox, showing what a project's kernels need, folders among it, and hiding what they are judged by."""
+    folders[0].mkdir(parents=True, exist_ok=True)  # what is not there when a worker starts, it will never see
+    implementations = (made for entry in config.kernels for made in entry.implementations)
+    sources = (
+        file
+        for made in implementations
+        for file in (*made.sources, *(Path(name) for name in made.load if "/" in name))
+    )
+    return sandbox.around(visible=(config.root, *folders, *sources), hidden=config.traces)
+
+
+def show_compilers(around: Fence | None, config: Config, fence: Sandbox) -> None:
+    """Have compilers see what the kernels see, and what else is included or linked."""
+    if not isinstance(around, BuildFence):
+        raise TypeError("an evaluator with a sandbox was given builds whose compilers run outside of it")
+    around.show(visible=(*fence.visible, *sources_of(config)), hidden=fence.hidden)
 
 
 def sources_of(config: Config) -> Iterator[Path]:

@@ -12,8 +12,6 @@ import torch
 
 from pytest_cgins.building.loading.returned import unlike_plain
 
-NAME = "plain_outputs"
-
 
 def unlike(tensors: Iterable[torch.Tensor], inputs: Iterable[torch.Tensor]) -> list[str]:
     """What those are that are not plain: class names, or words. Inputs may have attributes of the caller's."""
