@@ -15,16 +15,46 @@ from pathlib import Path
 
 from pytest_cgins.building.compilers.process import Outcome, run_stages
 from pytest_cgins.core import locks
-from pytest_cgins.core.errors import BuildError, InfrastructureError
+from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
 from pytest_cgins.core.text import counted
 
 logger = logging.getLogger(__name__)
 RUN = "PYTEST_XDIST_TESTRUNUID"
 """Variable by which the processes of one run of pytest-xdist know each other."""
 SHOWN_LINES = 12
+TIMEOUT_S = 600.0
 
 
-def run(command: str, root: Path, name: str, *, folder: Path, timeout_s: float, fenced: bool) -> None:
+class Commands:
+    """The commands of one project: each runs once, whichever of its kernels name it, and what it raises is raised again.
+
+    Args:
+        root: folder of its cgins.yaml.
+        cache: folder of built kernels, beside which the runs of commands are locked.
+        fenced: whether what builds kernels is in the sandbox.
+    """
+
+    def __init__(self, root: Path, cache: Path, *, fenced: bool = False) -> None:
+        self._root = root
+        self._folder = cache.parent / "commands"
+        self._fenced = fenced
+        self._ended: dict[str, CginsError | None] = {}
+
+    def run(self, command: str, name: str) -> None:
+        """Have a kernel's command run if it has one; errors are those of `run`."""
+        if command and command not in self._ended:
+            self._ended[command] = None
+            try:
+                run(command, self._root, name, folder=self._folder, fenced=self._fenced)
+            except CginsError as error:
+                self._ended[command] = error
+        if failed := self._ended.get(command):
+            raise failed
+
+
+def run(
+    command: str, root: Path, name: str, *, folder: Path, fenced: bool, timeout_s: float = TIMEOUT_S
+) -> None:
     """Run a command in the folder of cgins.yaml, unless this run has.
 
     Args:
@@ -32,8 +62,8 @@ def run(command: str, root: Path, name: str, *, folder: Path, timeout_s: float, 
         root: that folder.
         name: of the kernel, for messages.
         folder: where the runs of commands are locked.
-        timeout_s: limit of the command, and of waiting for another process that runs it.
         fenced: whether what builds kernels is in the sandbox.
+        timeout_s: limit of the command, and of waiting for another process that runs it.
 
     Raises:
         BuildError: it failed, or did not end in time.

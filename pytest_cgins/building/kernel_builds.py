@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_cgins.building import build_command
-from pytest_cgins.building.build import DEFAULT_TIMEOUT_S
+from pytest_cgins.building.build_command import Commands
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.building.cache.store import default_cache
@@ -48,30 +47,20 @@ class KernelBuilds:
         fence: Fence | None = None,
     ) -> None:
         self._config = config
-        self._given = builds
-        self._own: BuildQueue | None = None
         self._cache = cache or default_cache()
         self._on_wait = on_wait
-        self._fence = fence
+        self.builds = builds or BuildQueue(cache=self._cache, fence=fence)
+        """The builds of the run."""
+        self._closes = builds is None
         self._sources: dict[Name, KernelSource | CginsError] = {}
         self._withheld: list[KernelSource] = []
         self._told: set[KernelSource] = set()
-        self._commands: dict[str, CginsError | None] = {}
-
-    @property
-    def builds(self) -> BuildQueue:
-        """The builds of the run."""
-        if self._given is not None:
-            return self._given
-        if self._own is None:
-            self._own = BuildQueue(cache=self._cache, fence=self._fence)
-        return self._own
+        self._commands = Commands(config.root, self._cache, fenced=self.builds.fence is not None)
 
     def close(self) -> None:
-        """End builds of its own; it can be used again afterwards."""
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        """End builds of its own."""
+        if self._closes:
+            self.builds.close()
 
     def build_ahead(self, names: Iterable[Name]) -> None:
         """Begin to build, and wait for nothing; errors are those of `kernel`.
@@ -139,29 +128,11 @@ class KernelBuilds:
         if name not in self._sources:
             try:
                 entry, implementation = self._entry(name)
-                self._run_command(f"{entry.name}/{implementation.name}", implementation.build)
+                self._commands.run(implementation.build, f"{entry.name}/{implementation.name}")
                 self._sources[name] = find(self._config, entry, implementation)
             except CginsError as error:
                 self._sources[name] = error
         return self._sources[name]
-
-    def _run_command(self, name: str, command: str) -> None:
-        """Have a project's own command build what kernels load; several kernels may name the same."""
-        if command and command not in self._commands:
-            self._commands[command] = None
-            try:
-                build_command.run(
-                    command,
-                    self._config.root,
-                    name,
-                    folder=self._cache.parent / "commands",
-                    timeout_s=DEFAULT_TIMEOUT_S,
-                    fenced=self.builds.fence is not None,
-                )
-            except CginsError as error:
-                self._commands[command] = error
-        if failed := self._commands.get(command):
-            raise failed
 
     def _entry(self, name: Name) -> tuple[KernelEntry, Implementation]:
         if name in self._config.implementations:

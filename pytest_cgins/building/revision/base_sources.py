@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins import config as configuration
-from pytest_cgins.building import build_command
-from pytest_cgins.building.build import DEFAULT_TIMEOUT_S
+from pytest_cgins.building.build_command import Commands
 from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.contracts.source import find
@@ -59,7 +58,6 @@ class BaseSources:
         self._lock = threading.RLock()
         self._checkout: revisions.Checkout | None = None
         self._base: Config | Absent | None = None
-        self._ran: dict[str, BuildError | None] = {}
 
     def revision(self) -> revisions.Revision | None:
         """The commit that is compared with; None if there is none, for whatever reason.
@@ -136,26 +134,16 @@ class BaseSources:
             if found[1].load and not self._alone:
                 return self._why_not_loaded(*found, label)
             try:
-                if found[1].build:
-                    self._run_command(f"{kernel}/{implementation}", found[1].build)
+                self._commands.run(found[1].build, f"{kernel}/{implementation}")
                 return self._find(base, *found)
             except (BuildError, SourceError) as error:
                 return Absent("refused", f"cannot be built at {label}: {self.short(error.what)}")
 
-    def _run_command(self, name: str, command: str) -> None:
-        """Have the project's own command build the base revision's libraries in its own folder, once for all kernels."""
+    @cached_property
+    def _commands(self) -> Commands:
+        """The project's own commands, which build the base revision's libraries in its own folder."""
         assert self._checkout is not None
-        root, folder = self._checkout.root, default_cache().parent / "commands"
-        if command not in self._ran:
-            self._ran[command] = None
-            try:
-                build_command.run(
-                    command, root, name, folder=folder, timeout_s=DEFAULT_TIMEOUT_S, fenced=False
-                )
-            except BuildError as error:
-                self._ran[command] = error
-        if failed := self._ran[command]:
-            raise failed
+        return Commands(self._checkout.root, default_cache())
 
     def import_folders(self, inherited: str) -> tuple[str, ...]:
         """PYTHONPATH of a process in which all of the project is the base's: its cgins.yaml's folder first; () without files.
