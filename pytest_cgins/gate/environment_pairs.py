@@ -28,7 +28,7 @@ from pytest_cgins.building import resources
 from pytest_cgins.building.cache.store import RECORD
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.measurement import Arm, ArmName, JitCompilations, Measurement, TunedConfig
+from pytest_cgins.core.measurement import ArmName, JitCompilations, Measurement, TunedConfig
 from pytest_cgins.core.number_text import percent
 from pytest_cgins.core.session_report import SAME_BITS, Environments, Evaluation
 from pytest_cgins.core.text import counted
@@ -39,6 +39,7 @@ from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import Pair
 from pytest_cgins.timing.block import Block
+from pytest_cgins.timing.block_sampler import times_of
 from pytest_cgins.timing.sequential import Rule, SequentialTest
 from pytest_cgins.timing.stats import quartiles
 from pytest_cgins.verify.messages import Drift, Opened
@@ -336,7 +337,7 @@ class EnvironmentPairs:
         pairing.opened[side] = opened
         if reports and side == "kernel":
             pairing.reported, pairing.blocks = opened, blocks[:REPORTS]
-        return median(time for block in blocks for time in block.times("kernel"))
+        return median(times_of("kernel", blocks))
 
     # ---- verdicts
 
@@ -390,19 +391,18 @@ def _end(pairings: Sequence[_Pairing], end: EndedError) -> None:
 
 
 def _measurement(pairing: _Pairing) -> Measurement:
-    opened = pairing.opened["kernel"]
+    opened, base = pairing.opened["kernel"], pairing.opened["base"]
     gain = quartiles(
         [-ratio for block in pairing.blocks if (ratio := block.log_ratio("kernel", "torch")) is not None]
     )
-    torch_times = [time for block in pairing.blocks for time in block.times("torch")]
     assert pairing.reported is not None  # the first pair that gave times has torch's arm
     return Measurement(
         method=opened.method,
         cache="cold" if opened.cold else "warm",
         orders=" ".join(pairing.orders),
-        kernel=_arm("kernel", pairing.times["kernel"], opened, "kernel"),
-        base=_arm("base", pairing.times["base"], pairing.opened["base"], "kernel"),
-        torch=_arm("torch", torch_times, pairing.reported, "torch"),
+        kernel=opened.arm("kernel", pairing.times["kernel"]),
+        base=replace(base.arm("kernel", pairing.times["base"]), name="base"),
+        torch=pairing.reported.arm("torch", times_of("torch", pairing.blocks)),
         speedup_vs_torch=math.exp(gain.median),
         speedup_low=math.exp(gain.low),
         speedup_high=math.exp(gain.high),
@@ -412,11 +412,11 @@ def _measurement(pairing: _Pairing) -> Measurement:
             for side in ("kernel", "base")
             for ns in pairing.times[side]
         ),
-        notes=(*opened.notes, *_own_choices(opened.tuned, pairing.opened["base"].tuned)),
+        notes=(*opened.notes, *_own_choices(opened.tuned, base.tuned)),
         tuned=opened.tuned,
-        base_tuned=pairing.opened["base"].tuned,
+        base_tuned=base.tuned,
         jit=opened.jit,
-        base_jit=pairing.opened["base"].jit,
+        base_jit=base.jit,
     )
 
 
@@ -427,18 +427,6 @@ def _own_choices(kernel: Sequence[TunedConfig], base: Sequence[TunedConfig]) -> 
         other = there.get((choice.kernel, choice.key), choice.config)
         if other != choice.config:
             yield f"the autotuner of {choice.kernel} chose {choice.config} for the kernel and {other} for the base; each was timed with its own"
-
-
-def _arm(name: ArmName, samples: Sequence[float], opened: Opened, own: ArmName) -> Arm:
-    spread = quartiles(samples)
-    return Arm(
-        name=name,
-        samples_ns_per_call=tuple(samples),
-        calls_per_batch=opened.calls[own],
-        median_ns_per_call=spread.median,
-        iqr_ns_per_call=spread.range,
-        host_ns_per_call=opened.host_ns_per_call.get(own),
-    )
 
 
 def _is_right(status: str) -> bool:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_cgins.building.cache.space import parse_size
-from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.building.cache.space import named_size
 
 MEMORY_VARIABLE = "CGINS_WORKER_MEMORY"
 """Environment variable with the limit of one worker's resident memory, as `8GiB` or `500MB`."""
@@ -27,15 +25,8 @@ def memory_limit() -> int:
     Raises:
         ConfigError: the variable is not a size.
     """
-    named = os.environ.get(MEMORY_VARIABLE, "").strip()
-    if not named:
-        return max(_LEAST_BYTES, int(_SHARE * available_bytes()))
-    try:
-        return parse_size(named)
-    except ValueError as error:
-        raise ConfigError(
-            f"{MEMORY_VARIABLE}: {error}", remedy="write bytes, or a number with a unit: 500MB, 8GiB"
-        ) from None
+    named = named_size(MEMORY_VARIABLE)
+    return max(_LEAST_BYTES, int(_SHARE * available_bytes())) if named is None else named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

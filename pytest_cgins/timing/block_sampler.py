@@ -71,6 +71,18 @@ class Prepared:
         """How long a block of these arms takes, about."""
         return 2 * sum(self.batch_seconds[arm] for arm in arms)
 
+    def arm(self, name: ArmName, samples: Sequence[float]) -> Arm:
+        """An arm's nanoseconds a call, as data."""
+        spread = quartiles(samples)
+        return Arm(
+            name=name,
+            samples_ns_per_call=tuple(samples),
+            calls_per_batch=self.calls[name],
+            median_ns_per_call=spread.median,
+            iqr_ns_per_call=spread.range,
+            host_ns_per_call=self.host_ns_per_call.get(name),
+        )
+
 
 class BlockSampler:
     """Takes blocks until every test has ended, and enough are there to report."""
@@ -155,7 +167,7 @@ class BlockSampler:
             ValueError: before `run`.
         """
         prepared = self._prepared
-        arms = {name: self._arm(name) for name in prepared.arms}
+        arms = {name: prepared.arm(name, times_of(name, self._blocks)) for name in prepared.arms}
         gain = quartiles([-log_ratio for log_ratio in self.log_ratios("torch")])
         compiled = self.log_ratios("compile")
         return Measurement(
@@ -296,20 +308,6 @@ class BlockSampler:
         for superblocks in self._sums.values():
             superblocks.add(block)
 
-    # ---- what came out
-
-    def _arm(self, name: ArmName) -> Arm:
-        samples = [time for block in self._blocks for time in block.times(name)]
-        spread = quartiles(samples)
-        return Arm(
-            name=name,
-            samples_ns_per_call=tuple(samples),
-            calls_per_batch=self._prepared.calls[name],
-            median_ns_per_call=spread.median,
-            iqr_ns_per_call=spread.range,
-            host_ns_per_call=self._prepared.host_ns_per_call.get(name),
-        )
-
 
 class _Superblocks:
     """Blocks in a row that have an arm, until their sums are worth a look."""
@@ -336,6 +334,11 @@ class _Superblocks:
             )
             self._blocks.clear()
             self.test.add(math.log(kernel / other))
+
+
+def times_of(arm: ArmName, blocks: Sequence[Block]) -> list[float]:
+    """All times of an arm."""
+    return [time for block in blocks for time in block.times(arm)]
 
 
 def _reading(block: Block) -> Reading:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -209,12 +209,7 @@ class SequentialTest:
             unit=self.unit,
             log_ratios=tuple(self._log_ratios),
             shift=self.shift,
-            tolerate=self.rule.tolerate,
-            catch=self.rule.catch,
-            alpha=self.rule.alpha,
-            beta=self.rule.beta,
-            tests=self.rule.tests,
-            most_blocks=self.rule.most_blocks,
+            **asdict(self.rule),
             log_e_slower=self._slower.log_e,
             log_e_clean=self._clean.log_e,
             log_e_faster=self._faster.log_e,

@@ -66,14 +66,22 @@ def limit_nbytes() -> int:
     Raises:
         ConfigError: the variable is no size.
     """
-    named = os.environ.get("CGINS_CACHE_SIZE", "").strip()
-    if not named:
-        return DEFAULT_NBYTES
+    named = named_size("CGINS_CACHE_SIZE")
+    return DEFAULT_NBYTES if named is None else named
+
+
+def named_size(variable: str) -> int | None:
+    """Bytes that an environment variable names; None if it is not set.
+
+    Raises:
+        ConfigError: it is no size.
+    """
+    named = os.environ.get(variable, "").strip()
     try:
-        return parse_size(named)
+        return parse_size(named) if named else None
     except ValueError as error:
         raise ConfigError(
-            f"CGINS_CACHE_SIZE: {error}", remedy="write bytes, or a number with a unit: 500MB, 5GiB"
+            f"{variable}: {error}", remedy="write bytes, or a number with a unit: 500MB, 8GiB"
         ) from None
 
 
