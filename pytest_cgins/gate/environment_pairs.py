@@ -151,7 +151,11 @@ class EnvironmentPairs:
 
     @property
     def _there(self) -> str:
-        return f"in {self._environment}" if self._environment else f"at {self._evaluators['base'].base_label}"
+        return (
+            f"in {self._environment}"
+            if self._environment
+            else f"at {self._evaluators['base'].stage.bases.label}"
+        )
 
     # ---- answers and builds
 
@@ -357,7 +361,7 @@ class EnvironmentPairs:
             )
         if not pairing.times["kernel"]:
             return evaluation
-        revision = "" if self._environment else self._evaluators["base"].base_commit
+        revision = "" if self._environment else self._evaluators["base"].stage.bases.commit
         measurement = replace(_measurement(pairing), base_revision=revision)
         if evaluation.correctness is not None:
             measurement = with_tuning_notes(measurement, evaluation.correctness.tuned)
@@ -368,7 +372,7 @@ class EnvironmentPairs:
             base_state="changed",
             base_note="",
             gate=entry.timing,
-            base_label=self._environment or self._evaluators["base"].base_label,
+            base_label=self._environment or self._evaluators["base"].stage.bases.label,
             kernel=pairing.case.kernel,
         )
         environments = evaluation.environments

@@ -215,16 +215,6 @@ class Evaluator:
             return self._bases.of(*kernel_of(case), self.compiled(case)).state == "apart"
         return False
 
-    @property
-    def base_label(self) -> str:
-        """The base revision, for messages."""
-        return self._bases.label
-
-    @property
-    def base_commit(self) -> str:
-        """Its commit; "" without one."""
-        return self._bases.commit
-
     def require_base(self) -> None:
         """Raise RevisionError if a base revision was named that git does not know."""
         self._bases.label  # noqa: B018

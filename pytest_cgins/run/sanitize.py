@@ -64,7 +64,7 @@ class Sanitizers:
         self._timeout_s = timeout_s
         self._sandbox = sandbox
         self._folder = tempfile.TemporaryDirectory(prefix="cgins-sanitizer-") if tools else None
-        self._workers: dict[str, tuple[WorkerPool, KernelRuns]] = {}
+        self._workers: dict[str, KernelRuns] = {}
         self._reports: dict[str, int] = {}
         """Number of reports that each tool's present worker has logged."""
         self._read: dict[Path, int] = {}
@@ -116,14 +116,14 @@ class Sanitizers:
 
     def close(self) -> None:
         """End the workers and remove the logs."""
-        for pool, _ in self._workers.values():
-            pool.close()
+        for runs in self._workers.values():
+            runs.pool.close()
         self._workers.clear()
         if self._folder is not None:
             self._folder.cleanup()
 
     def _probe(self, tool: str, request: RunKernel, pairs: Sequence[Pair]) -> Probe:
-        pool, runs = self._worker(tool)
+        runs = self._worker(tool)
         died: EndedError | None = None
         unfinished = ""
         try:
@@ -138,7 +138,7 @@ class Sanitizers:
             reply.close()
         text = self._logged(tool)
         if why := sanitizer.trouble(text):
-            pool.close()
+            runs.pool.close()
             raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, f"compute-sanitizer ({tool}): {why}")
         if died is not None and died.verdict.status is Status.INFRASTRUCTURE:
             raise died
@@ -169,10 +169,10 @@ class Sanitizers:
                 self._read[log] = file.tell()
         self._reports[tool] += sanitizer.logged(text)
         if self._reports[tool] > sanitizer.MOST_LOGGED // 5:
-            self._workers.pop(tool)[0].close()
+            self._workers.pop(tool).pool.close()
         return text
 
-    def _worker(self, tool: str) -> tuple[WorkerPool, KernelRuns]:
+    def _worker(self, tool: str) -> KernelRuns:
         if tool not in self._workers:
             program = sanitizer.find()
             if not program:
@@ -189,8 +189,7 @@ class Sanitizers:
                 wrap=self._wrap(program, tool),
                 start_timeout_s=START_SLOWDOWN * START_TIMEOUT_S,
             )
-            runs = KernelRuns(pool, seed=self._seed, timeout_s=SLOWDOWN * self._timeout_s)
-            self._workers[tool] = pool, runs
+            self._workers[tool] = KernelRuns(pool, seed=self._seed, timeout_s=SLOWDOWN * self._timeout_s)
         return self._workers[tool]
 
     def _wrap(self, program: str, tool: str) -> Wrap:
