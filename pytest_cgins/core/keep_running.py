@@ -13,8 +13,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-PARENT = "parent_pid"
-"""Setting of a trusted service: the process that waits for it."""
 LOOK_S = 1.0
 LOOKS = 4
 """Looks in a row that must find the process stopped before it is continued: a debugger may stop it for a moment."""

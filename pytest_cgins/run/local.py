@@ -22,9 +22,9 @@ class LocalWorker:
     alive = True
     """The service always lives: it ends only with pytest."""
 
-    def __init__(self, service: str, *, name: str, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, service: str, *, name: str) -> None:
         self.name = name
-        self._params = {"service": service, "settings": dict(settings or {})}
+        self._made_of = service
         self._service: Any = None
 
     @property
@@ -44,7 +44,7 @@ class LocalWorker:
         del timeout_s
         try:
             if self._service is None:
-                self._service = make_service(self._params)
+                self._service = make_service(self._made_of)
             result, answered = method_of(self._service, method)(_plain(params), list(buffers))
             return Reply(_plain(result), tuple(answered))
         except KeyboardInterrupt:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +12,6 @@ from typing import Any, Literal
 
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import WorkerCrashed
-from pytest_cgins.core.keep_running import PARENT
 from pytest_cgins.core.verdict import Reason
 from pytest_cgins.run.forking import OWN, Interpreter
 from pytest_cgins.run.launch import Wrap
@@ -54,7 +52,6 @@ class WorkerPool:
 
     def __init__(
         self,
-        settings: Mapping[str, Any] | None = None,
         *,
         services: Mapping[str, str] = SERVICES,
         env: Mapping[str, str] | None = None,
@@ -67,7 +64,6 @@ class WorkerPool:
         """A pool without workers as yet.
 
         Args:
-            settings: go to every service's constructor.
             services: service of each role.
             env: added to every worker's environment.
             limits: what each worker may take of the machine.
@@ -76,7 +72,6 @@ class WorkerPool:
             isolation: with `none`, what runs kernels is called in this process; trusted roles keep their own.
             start_timeout_s: limit of a worker's imports.
         """
-        self._settings = dict(settings or {})
         self._services = services
         self._env = env
         self._limits = limits
@@ -207,12 +202,11 @@ class WorkerPool:
         service_name = role.partition("/")[0]
         trusted = service_name in TRUSTED
         if self._isolation == "none" and not trusted:
-            return LocalWorker(self._services[service_name], name=role, settings=self._settings)
+            return LocalWorker(self._services[service_name], name=role)
         return WorkerProcess.start(
             self._services[service_name],
             name=role,
             env=self._env,
-            settings={**self._settings, PARENT: os.getpid()} if trusted else self._settings,
             limits=self._limits,
             wrap=None if trusted else self._wrap,
             shielded=trusted,

@@ -112,7 +112,6 @@ class WorkerProcess:
         *,
         name: str,
         env: Mapping[str, str] | None = None,
-        settings: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         wrap: Wrap | None = None,
         shielded: bool = False,
@@ -127,10 +126,9 @@ class WorkerProcess:
             service: what to serve.
             name: for messages.
             env: variables to add to the inherited environment, of which secrets are left out.
-            settings: JSON values for the service's constructor.
             limits: what it may take of the machine.
             wrap: puts another program around it, a sandbox or a checker.
-            shielded: let no other process of this user look into it.
+            shielded: let no other process of this user look into it; it sees to it that this one goes on.
             fork: let it be forked by a process that has its imports behind it, see `forkserver`; what is put around
                 it, and what times, is started as a program.
             imports: the module that this process has imported; that of the service if "".
@@ -158,7 +156,7 @@ class WorkerProcess:
                 output,
                 name=name,
                 mark=mark,
-                first={"service": service, "settings": dict(settings or {})},
+                first={"service": service, "keep_running": os.getpid() if shielded else 0},
                 limits=limits or Limits(),
                 wrapped=wrap is not None,
                 start_timeout_s=start_timeout_s,

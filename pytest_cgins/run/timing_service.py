@@ -9,7 +9,7 @@ is not in the process that the kernel shares.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -80,8 +80,7 @@ Answer = tuple[TimedAnswer, Buffer]
 class TimingService:
     """Times kernels, in a process that never verified one."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        del settings
+    def __init__(self) -> None:
         self.fatal = False
         self._kernels = KernelCache()
         self._opened: _Opened | None = None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 
@@ -84,8 +83,7 @@ _Deviant = tuple[DeviantAnswer, Buffer]
 class VerificationService:
     """Runs a kernel on sets of inputs and hands its outputs back, bit by bit as they lie."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        del settings
+    def __init__(self) -> None:
         self.fatal = False
         self._kernels = KernelCache()
         self._compilations = recompiles.Compilations()

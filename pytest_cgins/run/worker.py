@@ -1,7 +1,7 @@
 """The child: serves one service object, a request at a time, until its parent closes the connection.
 
 Run as `python -c 'from pytest_cgins.run.worker import main; main(…)'` by `process.WorkerProcess`.
-A service is a plain class, `Service(settings: dict)`, whose public methods take `(params, buffers)` and
+A service is a plain class, made without arguments, whose public methods take `(params, buffers)` and
 return `(result, buffers)`. Whatever a method raises is an answer too. A service whose process must not be
 used again (a CUDA error is sticky) sets its attribute `fatal`. How an answer is given is in `protocol`.
 """
@@ -36,6 +36,7 @@ from pytest_cgins.building.loading.exceptions import (
 from pytest_cgins.core import errors
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import CginsError, ProtocolError
+from pytest_cgins.core.keep_running import keep_running
 from pytest_cgins.run.environment import shield
 from pytest_cgins.run.protocol import CONNECTION_CUT, DONE, START, Channel
 from pytest_cgins.run.sandbox.init import enclose_in_scratch
@@ -95,7 +96,9 @@ def _serve(channel: Channel) -> None:
         try:
             if request["method"] == START:
                 with _imports_are_kept():
-                    service = make_service(request["params"])
+                    service = make_service(request["params"]["service"])
+                if pid := request["params"]["keep_running"]:
+                    keep_running(pid)
                 answer["result"] = os.getpid()
             else:
                 answer["result"], results = method_of(service, request["method"])(request["params"], buffers)
@@ -131,10 +134,10 @@ def _imports_are_kept() -> Iterator[None]:
         gc.enable()
 
 
-def make_service(params: dict[str, Any]) -> Any:
-    """The service object that the parameters of `START` name."""
-    module, _, name = params["service"].partition(":")
-    return getattr(importlib.import_module(module), name)(params["settings"])
+def make_service(service: str) -> Any:
+    """The object of a service, "module:Class"."""
+    module, _, name = service.partition(":")
+    return getattr(importlib.import_module(module), name)()
 
 
 def method_of(service: Any, name: str) -> Any:

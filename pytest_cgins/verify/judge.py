@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -21,7 +20,6 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.device import DEVICES, device_of, torch_device
 from pytest_cgins.core.errors import ProtocolError, TraceError
-from pytest_cgins.core.keep_running import PARENT, keep_running
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.tensors import pack, unpack
@@ -87,10 +85,7 @@ CACHE_BYTES = 1 << 30
 class JudgeService:
     """Methods take and give messages, and buffers."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        if settings.get(PARENT):
-            keep_running(int(settings[PARENT]))
-        self._cache_bytes = int(settings.get("cache_bytes", CACHE_BYTES))
+    def __init__(self) -> None:
         self._prepared: OrderedDict[tuple[str, str, str, int, PrepareOptions], Preparation] = OrderedDict()
         self._held = 0  # bytes of all that is prepared
         self._packs: dict[str, _OpenPack] = {}
@@ -365,7 +360,7 @@ class JudgeService:
             self._held += preparation.nbytes
             # The case that comes next is prepared before this one is judged, unless on a GPU, whose memory is dear.
             keep = 2 if case.device == "cpu" else 1
-            while len(self._prepared) > keep and self._held > self._cache_bytes:
+            while len(self._prepared) > keep and self._held > CACHE_BYTES:
                 _, oldest = self._prepared.popitem(last=False)
                 self._held -= oldest.nbytes
         self._prepared.move_to_end(key)

@@ -197,7 +197,7 @@ HONEST_IN_PYTHON = {
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_launcher_is_not_accused(launcher: Callable[[str], Any], name: str) -> None:
     """Whether it can be captured or not; and the next kernel of the process runs as if nothing had been."""
-    service = VerificationService({})
+    service = VerificationService()
     seen, right = late(service, launcher(LAUNCHER.format(body=HONEST[name])))
     assert (seen["deviations"], right, service.fatal) == ([], True, False)
     assert on_stream.judge(seen["facts"]) == ""
@@ -213,7 +213,7 @@ def test_a_launcher_that_leaves_its_stream_is_found(
     """Each time, however fast it is, and whether or not it waits for itself."""
     kernel = launcher(LAUNCHER.format(body=LEAVES[name]))
     for _ in range(3):
-        seen, _ = late(VerificationService({}), kernel, numel)
+        seen, _ = late(VerificationService(), kernel, numel)
         assert "another stream than the one it is given" in on_stream.judge(seen["facts"])
 
 
@@ -229,14 +229,14 @@ def test_python_may_count_on_the_default_stream(
     python: Callable[..., Any], body: str, accused: bool, told: bool
 ) -> None:
     """It is told so; a stream that waits not even for that one is a fault."""
-    seen, _ = late(VerificationService({}), python(PYTHON + body))
+    seen, _ = late(VerificationService(), python(PYTHON + body))
     assert (bool(on_stream.judge(seen["facts"])), bool(on_stream.notes(seen["facts"]))) == (accused, told)
 
 
 @pytest.mark.parametrize("name", HONEST_IN_PYTHON)
 def test_an_honest_kernel_in_python_is_not_accused(python: Callable[..., Any], name: str) -> None:
     """It is not captured: torch's allocator would not know."""
-    service = VerificationService({})
+    service = VerificationService()
     seen, right = late(service, python(PYTHON + HONEST_IN_PYTHON[name]))
     facts = {"direct": False, "early": False}
     assert (seen, right, service.fatal) == ({"facts": facts, "deviations": []}, True, False)
@@ -249,13 +249,13 @@ def test_fast_work_that_waits_for_the_caller_is_found(launcher: Callable[[str], 
     """Each time, whether or not it was done before anyone looked."""
     kernel = launcher(LAUNCHER.format(body=FORKED))
     for _ in range(5):
-        seen, _ = late(VerificationService({}), kernel, numel)
+        seen, _ = late(VerificationService(), kernel, numel)
         assert seen["facts"] == {"direct": True, "early": False, "late": False, "unjoined": True}
 
 
 def test_a_copy_first_and_the_answer_later_is_found(launcher: Callable[[str], Any]) -> None:
     """The collected kernel; afterwards the same process runs others, or says that it will not."""
-    service = VerificationService({})
+    service = VerificationService()
     seen, _ = late(service, launcher((ADVERSARIAL / "w09_copy_then_stream.cu").read_text()))
     assert "does not wait for" in on_stream.judge(seen["facts"])
     if not service.fatal:
@@ -264,7 +264,7 @@ def test_a_copy_first_and_the_answer_later_is_found(launcher: Callable[[str], An
 
 def test_work_that_waits_for_nobody_is_found_by_its_length(launcher: Callable[[str], Any]) -> None:
     """It is in no capture: the answer changes after the call."""
-    seen, right = late(VerificationService({}), launcher((ADVERSARIAL / "w09_side_stream.cu").read_text()))
+    seen, right = late(VerificationService(), launcher((ADVERSARIAL / "w09_side_stream.cu").read_text()))
     assert [one["probe"] for one in seen["deviations"]] == ["late_work"]
     assert not right
 
@@ -272,7 +272,7 @@ def test_work_that_waits_for_nobody_is_found_by_its_length(launcher: Callable[[s
 def test_triton_on_a_side_stream_is_found(python: Callable[..., Any]) -> None:
     """The same for a Triton kernel that sleeps first; while it is compiled, the sleep ends."""
     pytest.importorskip("triton")
-    service = VerificationService({})
+    service = VerificationService()
     kernel = python((ADVERSARIAL / "w09_triton_stream.py").read_text(), "kernel")
     late(service, kernel, numel=160_000)
     # A size of its own: in memory that holds an earlier test's right answer nothing would change.

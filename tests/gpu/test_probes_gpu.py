@@ -160,13 +160,13 @@ def timed(kernel: Any, probes: list[str], sets: list[Any]) -> Whole:
     params = {
         "kernel": kernel, "device": DEVICE, "import_root": "", "sets": [one for one, _ in sets], "probes": probes,
     }  # fmt: skip
-    return measured(here(TimingService({})), params, [buffer for _, buffer in sets])
+    return measured(here(TimingService()), params, [buffer for _, buffer in sets])
 
 
 def observed(kernel: Any) -> dict[str, Any]:
     one, buffer = a_set(torch.randn(1000), "recorded")
     params = {"kernel": kernel, "device": DEVICE, "sets": [one], "probes": ["memory_use", "memory_leak"]}
-    result, _ = VerificationService({}).run(params, [buffer])
+    result, _ = VerificationService().run(params, [buffer])
     assert result["sets"][0]["error"] is None
     facts: dict[str, Any] = result["observed"]
     return facts

@@ -53,7 +53,7 @@ def _run(folder: Path, text: str) -> tuple[dict[str, Any], torch.Tensor]:
         "probes": WATCHED,
         "sets": [one],
     }
-    result, buffers = VerificationService({}).run(params, [buffer])
+    result, buffers = VerificationService().run(params, [buffer])
     assert result["sets"][0]["error"] is None, result["sets"][0]["error"]
     return result, unpack(result["sets"][0]["tensors"], buffers[0], "cpu")[0]
 

@@ -50,7 +50,7 @@ class Sample:
 
 def samples(evaluator: Evaluator, seed: int, device: str, cache: Path) -> list[Sample]:
     """Run every case of the evaluator's configuration once more, and keep z instead of a verdict."""
-    pool, prepared = WorkerPool({}), dict[str, Preparation]()
+    pool, prepared = WorkerPool(), dict[str, Preparation]()
     taken: list[Sample] = []
     sys.path.insert(0, str(evaluator.config.root))
     try:

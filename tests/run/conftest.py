@@ -21,7 +21,7 @@ TOYS = {
 
 @pytest.fixture
 def pool(toy_path: dict[str, str]) -> Iterator[WorkerPool]:
-    with WorkerPool({"colour": "red"}, services=TOYS, env=toy_path) as pool:
+    with WorkerPool(services=TOYS, env=toy_path) as pool:
         yield pool
 
 

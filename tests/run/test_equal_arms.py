@@ -82,7 +82,7 @@ def test_torch_against_itself_reads_one(case: str, tmp_path: Path) -> None:
         "outputs": [documents.dump_python(meta) for meta in metas],
         "context": documents.dump_python(trace.context), "mutated": [0] if case == "in place" else [],
     }  # fmt: skip
-    service = TimingService({})
+    service = TimingService()
     service.open(
         {"kernel": documents.dump_python(kernel), "device": "cpu", "import_root": str(tmp_path), "limit_s": 0.05, "sets": [one]},
         [buffer],

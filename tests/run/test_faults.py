@@ -141,7 +141,7 @@ def test_another_program_can_be_put_around_a_worker(toy_path: dict[str, str], wr
     """Only what runs kernels is wrapped; it answers, its crash is named, and it is replaced."""
     services = {"toy": "toys:Toy", "reference": "toys:Toy"}
     with WorkerPool(services=services, env=toy_path, wrap=WRAPPERS[wrapper]) as pool:
-        variables = {role: ask(pool, "settings_and_variable", role)[1] for role in services}
+        variables = {role: ask(pool, "variable", role) for role in services}
         assert variables == {"toy": "wrapped", "reference": "blue"}
         with pytest.raises(WorkerCrashed, match=r"killed by SIGSEGV \(segmentation fault\)") as caught:
             ask(pool, "segfault")

@@ -66,7 +66,7 @@ def test_another_environment_has_another_server(pool: WorkerPool, toy_path: dict
     """A variable more, and the worker has another parent, and the variable."""
     with WorkerPool(services=SERVICES, env={**toy_path, "CGINS_TOY": "green"}) as second:
         assert parent_of(ask(pool, "pid")) != parent_of(ask(second, "pid"))
-        assert [ask(one, "settings_and_variable")[1] for one in (pool, second)] == ["blue", "green"]
+        assert [ask(one, "variable") for one in (pool, second)] == ["blue", "green"]
 
 
 def test_what_knows_the_answers_has_the_same_server_and_is_shielded(pool: WorkerPool) -> None:

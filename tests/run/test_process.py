@@ -22,9 +22,9 @@ def test_a_call_brings_back_result_and_buffers(pool: WorkerPool) -> None:
     assert [bytes(received.view()) for received in reply.buffers] == [b"abc" * 1000]
 
 
-def test_settings_and_variables_reach_the_service(pool: WorkerPool) -> None:
-    """The constructor gets the settings, the process the environment."""
-    assert ask(pool, "settings_and_variable") == [{"colour": "red"}, "blue"]
+def test_variables_reach_the_service(pool: WorkerPool) -> None:
+    """The process gets the environment."""
+    assert ask(pool, "variable") == "blue"
 
 
 def test_the_collector_is_on_and_leaves_imports_alone(pool: WorkerPool) -> None:
@@ -81,7 +81,7 @@ def test_programs_that_a_kernel_starts_inherit_no_connection(pool: WorkerPool) -
         ("_private", "ProtocolError", "Toy has no method '_private'"),
         ("__init__", "ProtocolError", "Toy has no method '__init__'"),
         ("absent", "ProtocolError", "Toy has no method 'absent'"),
-        ("settings", "ProtocolError", "Toy has no method 'settings'"),
+        ("fatal", "ProtocolError", "Toy has no method 'fatal'"),
     ],
 )
 def test_what_a_service_raises_is_an_answer(pool: WorkerPool, method: str, kind: str, words: str) -> None:

@@ -33,7 +33,7 @@ def request_for(
 
 @pytest.fixture
 def service() -> TimingService:
-    return TimingService({})
+    return TimingService()
 
 
 # ---- what comes out

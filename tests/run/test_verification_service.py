@@ -22,7 +22,7 @@ INPUT = torch.tensor([[-1.0, 2.0, -3.0], [4.0, -5.0, float("nan")]])
 def run(kernel: Any, *sets: Any) -> list[tuple[dict[str, Any], list[torch.Tensor]]]:
     """Answers of the service, each with its tensors."""
     params = {"kernel": kernel, "device": "cpu", "sets": [one for one, _ in sets]}
-    result, buffers = VerificationService({}).run(params, [buffer for _, buffer in sets])
+    result, buffers = VerificationService().run(params, [buffer for _, buffer in sets])
     return [
         (answer, unpack(answer["tensors"], buffer, "cpu"))
         for answer, buffer in zip(result["sets"], buffers, strict=True)
@@ -140,7 +140,7 @@ def test_sets_and_buffers_must_agree() -> None:
     """A set without a buffer is the caller's error."""
     one, _ = relu_set(INPUT)
     with pytest.raises(ProtocolError, match="1 set came with 0 buffers"):
-        VerificationService({}).run({"kernel": zoo_kernel("relu"), "device": "cpu", "sets": [one]}, [])
+        VerificationService().run({"kernel": zoo_kernel("relu"), "device": "cpu", "sets": [one]}, [])
 
 
 def test_a_launcher_is_run(tmp_path: Path) -> None:

@@ -33,8 +33,7 @@ def _frame(**fields: Any) -> bytes:
 class Toy:
     """Every public method is one test's kernel."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.settings = settings
+    def __init__(self) -> None:
         self.fatal = False
 
     def echo(self, params: Any, buffers: list[Buffer]) -> Answer:
@@ -56,8 +55,11 @@ class Toy:
         print("aside", file=sys.stderr)
         return None, []
 
-    def settings_and_variable(self, params: Any, buffers: list[Buffer]) -> Answer:
-        return [self.settings, os.environ.get("CGINS_TOY")], []
+    def variable(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return os.environ.get("CGINS_TOY"), []
+
+    def thread_names(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return [thread.name for thread in threading.enumerate()], []
 
     def descriptors(self, params: Any, buffers: list[Buffer]) -> Answer:
         """What a child process of the kernel has open beyond the standard three."""
@@ -294,12 +296,12 @@ def _write_frames(*bodies: bytes) -> None:
 
 
 class BrokenAtStart:
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self) -> None:
         raise ValueError("no device for me")
 
 
 class LeavesAtStart:
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self) -> None:
         print("leaving")
         os._exit(0)
 
@@ -307,6 +309,6 @@ class LeavesAtStart:
 class LoudAtStart(Toy):
     """Prints more than a pipe holds before it reads its first request."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        super().__init__(settings)
+    def __init__(self) -> None:
+        super().__init__()
         print("loud " * 100_000)

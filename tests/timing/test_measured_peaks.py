@@ -128,7 +128,7 @@ def test_an_emulated_type_reaches_what_float32_does() -> None:
 def test_a_cpu_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """The service measures this machine: copies slower than its caches, float32 within 10 GFLOP/s and 100 TFLOP/s."""
     monkeypatch.setattr(peak_measurement, "CPU_BUDGET_S", 0.01)
-    answer, buffers = JudgeService({}).peaks({"device": "cpu"}, [])
+    answer, buffers = JudgeService().peaks({"device": "cpu"}, [])
     found = documents.load_python(MeasuredPeaks, answer["peaks"])
     assert buffers == []
     assert found.key == key(describe("cpu"))
@@ -156,7 +156,7 @@ def test_without_memory_there_are_no_peaks(monkeypatch: pytest.MonkeyPatch) -> N
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(peak_measurement, "_copy_nbytes", full)
-    assert JudgeService({}).peaks({"device": "cpu"}, []) == ({"peaks": None}, [])
+    assert JudgeService().peaks({"device": "cpu"}, []) == ({"peaks": None}, [])
 
 
 def test_a_product_that_a_library_has_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def watched(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     def run(text: str, *probes: str) -> dict[str, Any]:
         one, buffer = relu_set(torch.tensor([[-1.0, 2.0], [3.0, -4.0]]))
         one["op_calls"] = {"relu": 4}
-        service = VerificationService({})
+        service = VerificationService()
         params = {
             "kernel": text_kernel(tmp_path, text), "device": "cpu", "import_root": str(tmp_path),
             "probes": list(probes), "sets": [one],

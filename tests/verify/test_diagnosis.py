@@ -240,7 +240,7 @@ def run(
         single = [tensor if tensor.dtype == torch.bool else tensor.float() for tensor in tensors]
         return [planted.kernel(*single).to(dtype)]
 
-    return judged(JudgeService({}), case, kernel, seed=seed, further={"allow_tf32": allow_tf32})[1]
+    return judged(JudgeService(), case, kernel, seed=seed, further={"allow_tf32": allow_tf32})[1]
 
 
 def failed(found: Correctness) -> list[Check]:

@@ -23,6 +23,7 @@ from pytest_cgins.core.trace import OpCall, TensorMeta
 from pytest_cgins.core.verdict import PROBES, Check, Correctness, Reason
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.store import MANIFEST, open_pack
+from pytest_cgins.verify import judge
 from pytest_cgins.verify.judge import JudgeService
 from pytest_cgins.verify.messages import CaseRequest, read
 from pytest_cgins.verify.probes import memory_use
@@ -93,7 +94,7 @@ def first_failed(correctness: Correctness) -> Check:
 
 @pytest.fixture
 def service() -> JudgeService:
-    return JudgeService({})
+    return JudgeService()
 
 
 @pytest.fixture
@@ -297,13 +298,16 @@ def test_explicit_tolerance_that_torch_misses_is_drift(service: JudgeService, so
     assert prepared["drift"] is None
 
 
-def test_preparation_is_shared_and_bounded(softmax: Case, tmp_path: Path) -> None:
+def test_preparation_is_shared_and_bounded(
+    softmax: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A trace is prepared once for several implementations; all but the last two are forgotten when memory is short."""
     others = [
         record(tmp_path / f"other{rows}", lambda rows=rows: functional.softmax(normal(rows, 20), dim=-1))
         for rows in (10, 11)
     ]
-    service = JudgeService({"cache_bytes": 1})
+    monkeypatch.setattr(judge, "CACHE_BYTES", 1)
+    service = JudgeService()
     service.prepare(parameters(softmax), [])
     first = service._preparation(read(CaseRequest, parameters(softmax)))
     assert (
@@ -373,7 +377,7 @@ def logsumexp(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, A
     x = torch.randn(1, 8).expand(2**22, 8)  # exp of it is made
     case = record(tmp_path_factory.mktemp("pack"), lambda: torch.logsumexp(x, (0, 1)), op="torch.logsumexp")
     case_request = {**parameters(case), "probes": [memory_use.NAME]}
-    service = JudgeService({})
+    service = JudgeService()
     prepared, buffers = service.prepare(case_request, [])
     answers, contents = answered(prepared["sets"], buffers, None)
 

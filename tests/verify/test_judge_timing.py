@@ -24,7 +24,7 @@ class Timed:
 
     def __init__(self, folder: Path) -> None:
         case = record(folder, lambda: torch.nn.functional.relu(torch.randn(40, 60)), RELU)
-        self.service = JudgeService({})
+        self.service = JudgeService()
         self.params = {**parameters(case), "probes": [*TIMED, "integrity", "snooping"]}
         prepared, buffers = self.service.prepare(self.params, [])
         self.inputs = {

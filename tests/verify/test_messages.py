@@ -63,4 +63,4 @@ def test_a_kernel_s_words_need_not_be_text() -> None:
 def test_a_service_says_what_was_wrong_with_its_request() -> None:
     """By the method's name and the field."""
     with pytest.raises(ProtocolError, match=r"'prepare' was asked is malformed: CaseRequest case\.kernel"):
-        JudgeService({}).prepare({"case": {}, "tolerance": {}, "seed": "one"}, [])
+        JudgeService().prepare({"case": {}, "tolerance": {}, "seed": "one"}, [])

@@ -50,7 +50,7 @@ class Gate:
         semantics: Mapping[str, Any] = MappingProxyType({}),
         **entry: Any,
     ) -> None:
-        self._service = JudgeService({})
+        self._service = JudgeService()
         case = record(folder / "pack", run, op)
         self._params = {**parameters(case), "probes": sorted(PREPARED), **entry}
         self._params["declared"] = documents.dump_python(declared(semantics))

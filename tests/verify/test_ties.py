@@ -154,7 +154,7 @@ class Gate:
     def __init__(self, folder: Path, name: str, x: Tensor, seed: int = 1) -> None:
         op, call, _ = OPS[name]
         self._case = record(folder, lambda: call(x), op, tier="full")
-        self._service, self._seed = JudgeService({}), seed
+        self._service, self._seed = JudgeService(), seed
 
     def __call__(self, kernel: Callable[[Tensor], Sequence[Tensor]]) -> Correctness:
         def dense(tensors: list[Tensor]) -> list[Tensor]:
@@ -280,7 +280,7 @@ def test_an_order_that_is_promised_is_kept(tmp_path: Path) -> None:
     case = record(tmp_path / "pack", lambda: torch.sort(x, stable=True, dim=1), "torch.sort", tier="full")
     for priority, reason in ((torch.arange, None), (shuffled, Reason.UNSTABLE_ORDER)):
         _, told = judged(
-            JudgeService({}), case, lambda t: [one.contiguous() for one in ordered(t[0], priority)]  # noqa: B023
+            JudgeService(), case, lambda t: [one.contiguous() for one in ordered(t[0], priority)]  # noqa: B023
         )  # fmt: skip
         assert {check.reason for check in told.checks if not check.passed} == ({reason} if reason else set())
 
@@ -296,7 +296,7 @@ def test_a_pool_points_into_its_own_window(tmp_path: Path) -> None:
             tier="full",
         )
         for priority in DISGUISES.values():
-            _, told = judged(JudgeService({}), case, lambda t: pooled(t[0], priority))  # noqa: B023
+            _, told = judged(JudgeService(), case, lambda t: pooled(t[0], priority))  # noqa: B023
             assert not wrong(told)
 
         def elsewhere(tensors: list[Tensor]) -> list[Tensor]:
@@ -307,7 +307,7 @@ def test_a_pool_points_into_its_own_window(tmp_path: Path) -> None:
                 (plane[:, :, None] == values.flatten(2)[..., None]).int().argmax(-1).reshape(values.shape),
             ]
 
-        check = first_failed(judged(JudgeService({}), case, elsewhere)[1])
+        check = first_failed(judged(JudgeService(), case, elsewhere)[1])
         assert check.reason is Reason.INDEX_MISMATCH
         assert "where the op does not look" in check.message
 
@@ -327,8 +327,8 @@ def test_an_adaptive_pool_points_into_its_own_window(tmp_path: Path, size: tuple
         values, index = functional.adaptive_max_pool2d(tensors[0].flip(2, 3), size, return_indices=True)
         return [values.flip(2, 3), (tensors[0][0, 0].numel() - 1 - index).flip(2, 3)]
 
-    assert not wrong(judged(JudgeService({}), case, last)[1])
-    check = first_failed(judged(JudgeService({}), case, lambda t: [last(t)[0], last(t)[1].flip(2)])[1])
+    assert not wrong(judged(JudgeService(), case, last)[1])
+    check = first_failed(judged(JudgeService(), case, lambda t: [last(t)[0], last(t)[1].flip(2)])[1])
     assert check.reason is Reason.INDEX_MISMATCH
 
 
@@ -345,8 +345,8 @@ def test_a_search_has_one_answer_and_keeps_its_order(tmp_path: Path, right: bool
         less = tensors[0] <= tensors[1][:, None] if right else tensors[0] < tensors[1][:, None]
         return [less.sum(1)]
 
-    assert not wrong(judged(JudgeService({}), case, counted)[1])
-    other = judged(JudgeService({}), case, lambda t: [(t[0] <= t[1][:, None]).sum(1)])[1]
+    assert not wrong(judged(JudgeService(), case, counted)[1])
+    other = judged(JudgeService(), case, lambda t: [(t[0] <= t[1][:, None]).sum(1)])[1]
     assert bool(wrong(other)) is not right
 
 
@@ -407,15 +407,15 @@ def test_an_op_of_a_user_says_what_it_points_into(
     def kernel(tensors: list[Tensor]) -> list[Tensor]:
         return [one.contiguous() for one in right(tensors[0], shuffled)]
 
-    unsaid = first_failed(judged(JudgeService({}), case, kernel)[1])
+    unsaid = first_failed(judged(JudgeService(), case, kernel)[1])
     assert unsaid.message.endswith(f"write in cgins.yaml: semantics: {{outputs: {said}}}")
     semantics = documents.dump_python(declared({"outputs": yaml.safe_load(said)}))
-    prepared, told = judged(JudgeService({}), case, kernel, further={"semantics": semantics})
+    prepared, told = judged(JudgeService(), case, kernel, further={"semantics": semantics})
     assert not wrong(told)
     assert [one["name"] for one in prepared["sets"]] == ["recorded", "fresh", "edge"]
     assert first_failed(
         judged(
-            JudgeService({}),
+            JudgeService(),
             case,
             lambda t: [-1 - one for one in kernel(t)],
             further={"semantics": semantics},
@@ -440,4 +440,4 @@ def test_what_cannot_be_so_is_told(tmp_path: Path, marked: ModuleType, said: str
     case = record(tmp_path / "pack", lambda: marked.strongest(x), f"{marked.__name__}.strongest", tier="full")
     semantics = documents.dump_python(declared({"outputs": yaml.safe_load(said)}))
     with pytest.raises(ConfigError, match=message):
-        judged(JudgeService({}), case, further={"semantics": semantics})
+        judged(JudgeService(), case, further={"semantics": semantics})

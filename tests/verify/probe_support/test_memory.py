@@ -94,7 +94,7 @@ def observe(kernel: dict[str, Any]) -> dict[str, Any]:
     one, buffer = relu_set(torch.randn(1000))
     probes = ["memory_use", "memory_leak", "repeat"]
     params = {"kernel": kernel, "device": "cpu", "sets": [one], "probes": probes}
-    result, _ = VerificationService({}).run(params, [buffer])
+    result, _ = VerificationService().run(params, [buffer])
     assert result["sets"][0]["error"] is None
     return result
 

@@ -54,7 +54,7 @@ def one(op, arguments, tensor, own):
 tensor = torch.randn(3, 70)
 first = Argument(name="input", value=Value(kind="tensor", value=0), passed="positional")
 dim = Argument(name="dim", value=Value(kind="int", value=-1), passed="keyword")
-service = VerificationService({})
+service = VerificationService()
 for name, arguments, right in (("relu", (first,), tensor.relu()), ("softmax", (first, dim), tensor.softmax(-1))):
     op = f"torch.nn.functional.{name}"
     asked, buffer = one(op, arguments, tensor, {name: tensor.numel()})

@@ -62,7 +62,7 @@ def measure(
         "kernel": kernel, "device": "cpu", "import_root": "", "sets": [one for one, _ in sets],
         "probes": ["after_timing"], **changes,
     }  # fmt: skip
-    whole = measured(here(TimingService({})), params, [buffer for _, buffer in sets])
+    whole = measured(here(TimingService()), params, [buffer for _, buffer in sets])
     return {
         (one["name"], one["when"]): one["error"] or unpack(one["tensors"], buffer, "cpu")
         for one, buffer in zip(whole.answers, whole.buffers, strict=True)

@@ -73,7 +73,7 @@ def deviations(kernel: dict[str, Any], *inputs: torch.Tensor) -> list[dict[str, 
     """What the probe alone sees of a kernel."""
     sets = [relu_set(tensor, f"set {index}") for index, tensor in enumerate(inputs)]
     params = {"kernel": kernel, "device": "cpu", "sets": [one for one, _ in sets], "probes": ["fresh_memory"]}
-    result, _ = VerificationService({}).run(params, [buffer for _, buffer in sets])
+    result, _ = VerificationService().run(params, [buffer for _, buffer in sets])
     found: list[dict[str, Any]] = result["deviations"]
     return found
 

@@ -30,7 +30,7 @@ def relu(input):
 def observe(kernel: dict[str, Any], sets: list[Any], *probes: str) -> tuple[dict[str, Any], list[Any]]:
     """What the service tells of a kernel, and the tensors of each deviation."""
     params = {"kernel": kernel, "device": "cpu", "sets": [one for one, _ in sets], "probes": list(probes)}
-    result, buffers = VerificationService({}).run(params, [buffer for _, buffer in sets])
+    result, buffers = VerificationService().run(params, [buffer for _, buffer in sets])
     later = buffers[len(sets) :]
     tensors = [
         unpack(one["tensors"], buffer, "cpu") for one, buffer in zip(result["deviations"], later, strict=True)
