@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from tables import document, rows, sections
 from timings import RULE, blocks, compared, measured
@@ -38,7 +38,7 @@ def test_the_failure_is_what_the_gate_prints() -> None:
     from pytest_cgins.gate.timing_verdict import decide_timing
 
     slow = compared("base", blocks(0.08))
-    again = compared("base", blocks(0.08, seed=2), rule=RULE.alone())
+    again = compared("base", blocks(0.08, seed=2), rule=replace(RULE, tests=1))
     verdict = decide_timing(
         Verdict(status=Status.PASSED, reason=Reason.OK, message="", numbers={}),
         measured(slow, kernel_ns=12_345.0, base_ns=11_400.0, again=[again]),

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,7 @@ def _confirmations(subjects: list[dict[str, Any]], pending: list[dict[str, Any]]
             "confirms": profile,
             "profile": profile,
             "runs": count,
-            "rule": asdict(_rule(profile).alone()),
+            "rule": asdict(replace(_rule(profile), tests=1)),
         }
         for (name, slowdown, profile), count in counts.items()
     ]
