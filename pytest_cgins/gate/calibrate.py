@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from pytest_cgins import __version__
 from pytest_cgins.building.revision.base_kernels import BaseKernel
-from pytest_cgins.core.case import Case, CompiledKernel
+from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Status
@@ -26,14 +26,13 @@ from pytest_cgins.gate.calibration import (
 )
 from pytest_cgins.gate.case_timing import Sample
 from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.gate.timing_stage import NO_BASE, ReadyCase
 from pytest_cgins.run.early_verdict import EndedError
-from pytest_cgins.run.kernel_run import Pair
 from pytest_cgins.run.kernel_timing import seed_for
 from pytest_cgins.timing.process_noise import ALARMING, LEAST_BLOCKS, Levels, estimate
 
 MOST_TRIED = 48
 """So many cases are timed shortly, at most, to find some of each size class."""
-_NO_BASE = BaseKernel(state="none")
 _STEPS = ((0.3, 8.0), (0.1, 4.0), (ALARMING, 2.0))
 """Correlation of blocks, and what makes batches so much longer."""
 
@@ -54,11 +53,8 @@ class Plan:
 class _Subject:
     """A case that is timed against a second build of its kernel."""
 
-    case: Case
-    compiled: CompiledKernel
+    ready: ReadyCase
     twin: BaseKernel
-    role: str
-    pairs: list[Pair]
     rows: list[tuple[float, ...]] = field(default_factory=list)
     """Log ratios by process."""
 
@@ -133,10 +129,8 @@ class CalibrationRun:
                 continue
             self._say(f"looking for calls of each length: {number} of at most {len(tried)}")
             try:
-                with self._evaluator.made_ready(case) as (compiled, role, pairs):
-                    sample = self._evaluator.stage.sample(
-                        case, compiled, _NO_BASE, role=role, pairs=pairs, blocks=LEAST_BLOCKS, longer=1.0, seed=0
-                    )  # fmt: skip
+                with self._evaluator.made_ready(case) as ready:
+                    sample = self._evaluator.stage.sample(ready, NO_BASE, blocks=LEAST_BLOCKS)
             except EndedError as end:
                 self._say(f"{case.name} is left out: {_first(end)}")
                 if end.verdict.status is Status.BUILD_ERROR:
@@ -156,16 +150,16 @@ class CalibrationRun:
     def _subject(self, stack: ExitStack, case: Case) -> _Subject | None:
         with ExitStack() as own:
             try:
-                compiled, role, pairs = own.enter_context(self._evaluator.made_ready(case))
+                ready = own.enter_context(self._evaluator.made_ready(case))
             except EndedError as end:
                 self._say(f"{case.name} is left out: {_first(end)}")
                 return None
-            twin = self._evaluator.stage.bases.twin(compiled)
+            twin = self._evaluator.stage.bases.twin(ready.compiled)
             if twin.compiled is None:
                 self._say(f"{case.name} is left out: {twin.note}")
                 return None
             stack.enter_context(own.pop_all())
-        return _Subject(case=case, compiled=compiled, twin=twin, role=role, pairs=pairs)
+        return _Subject(ready=ready, twin=twin)
 
     # ---- what is measured
 
@@ -203,11 +197,11 @@ class CalibrationRun:
             self._say(
                 f"process {process + 1} of {self._plan.processes}: {counted(len(subjects) - len(failed), 'kernel')}"
             )
-            for role in {subject.role for subject, _ in subjects}:
+            for role in {subject.ready.role for subject, _ in subjects}:
                 self._evaluator.pool.discard(role)
             first = process % len(subjects)
             for subject, longer in (*subjects[first:], *subjects[:first]):
-                if subject.case.name in failed:
+                if subject.ready.case.name in failed:
                     continue
                 try:
                     sample = self._sample(subject, longer, process)
@@ -217,27 +211,24 @@ class CalibrationRun:
                     subject.rows.append(sample.log_ratios)
                     why = sample.refused.get("base", "")
                 if why:
-                    failed.add(subject.case.name)
+                    failed.add(subject.ready.case.name)
                     subject.rows.clear()
-                    self._say(f"{subject.case.name} is left out: {why}")
+                    self._say(f"{subject.ready.case.name} is left out: {why}")
 
     def _sample(self, subject: _Subject, longer: float, process: int) -> Sample:
         return self._evaluator.stage.sample(
-            subject.case,
-            subject.compiled,
+            subject.ready,
             subject.twin,
-            role=subject.role,
-            pairs=subject.pairs,
             blocks=self._plan.blocks,
             longer=longer,
-            seed=seed_for(process, subject.case),
+            seed=seed_for(process, subject.ready.case),
         )
 
     def _class(self, name: str, subjects: Sequence[_Subject], longer: float) -> SizeClass:
         levels: list[Levels] = [subject.rows for subject in subjects]
         return SizeClass(
             name=name,
-            cases=tuple(subject.case.name for subject in subjects),
+            cases=tuple(subject.ready.case.name for subject in subjects),
             processes=self._plan.processes,
             blocks=max(len(row) for subject in subjects for row in subject.rows),
             longer=longer,

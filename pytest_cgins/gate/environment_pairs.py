@@ -34,7 +34,7 @@ from pytest_cgins.core.session_report import SAME_BITS, Environments, Evaluation
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
-from pytest_cgins.gate.timing_stage import with_tuning_notes
+from pytest_cgins.gate.timing_stage import ReadyCase, with_tuning_notes
 from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import Pair
@@ -323,13 +323,10 @@ class EnvironmentPairs:
         orders = ["KTTK"] * REPORTS if reports else []
         orders += ["KK"] * (BATCHES // 2 - len(orders))
         try:
-            compiled = evaluator.compiled(case)
+            ready = ReadyCase(case=case, compiled=evaluator.compiled(case), role=role, pairs=pairing.inputs)
             opened, blocks = evaluator.stage.alone(
-                case,
-                compiled,
-                role=role,
-                pairs=pairing.inputs,
-                orders=orders,
+                ready,
+                orders,
                 fenced=pairing.fenced,
                 torch=reports,
                 tuned=pairing.opened[side].tuned if side in pairing.opened else (),

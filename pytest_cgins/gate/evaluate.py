@@ -39,6 +39,7 @@ from pytest_cgins.gate.elsewhere import HERE, Elsewhere
 from pytest_cgins.gate.reference_requests import ReferenceRequests
 from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.gate.timing_stage import (
+    ReadyCase,
     TimingOptions,
     TimingStage,
     compile_numbers,
@@ -373,8 +374,8 @@ class Evaluator:
         return roles
 
     @contextmanager
-    def made_ready(self, case: Case) -> Iterator[tuple[CompiledKernel, str, list[Pair]]]:
-        """A case ready to be timed by `stage`, unverified: its kernel, the role of its worker, its sets of inputs.
+    def made_ready(self, case: Case) -> Iterator[ReadyCase]:
+        """A case ready to be timed by `stage`, unverified.
 
         Raises:
             EndedError: it cannot be built or prepared.
@@ -382,7 +383,7 @@ class Evaluator:
         self._require_device(case)
         compiled = self.compiled(case)
         with closing(self.prepared(case, probes=False)) as prepared:
-            yield compiled, role_of("timing", compiled), prepared.timeable
+            yield _ready(compiled, prepared)
 
     def peaks(self, device: str) -> MeasuredPeaks | None:
         """What a device reaches, as it is stored or measured now; None if it is not there, or busy all the while."""
@@ -508,18 +509,16 @@ class Evaluator:
         """The evaluation with timings; the verification's results stay if the kernel fails while it is timed."""
         assert verified.correctness is not None
         case = verified.case
-        pairs = prepared.timeable
+        ready = _ready(compiled, prepared)
         try:
-            outcome = self.stage.run(
-                prepared.case_request, compiled, role=role_of("timing", compiled), pairs=pairs
-            )
+            outcome = self.stage.run(ready, prepared.case_request)
         except EndedError as end:
             verdict = replace(end.verdict, message=f"right, but while it was timed: {end.verdict.message}")
             return replace(verified, verdict=verdict, output=end.output)
         except InfrastructureError as error:
             raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}") from error
         entry, measured = self.requests.entry(case), outcome.measurement
-        draw = partial(with_roofline, measured, pairs[0][0], entry, case)
+        draw = partial(with_roofline, measured, ready.pairs[0][0], entry, case)
         measured = self._peaks.roofline(case.device, measured, draw)
         measured = with_tuning_notes(measured, verified.correctness.tuned)
         outcome = replace(outcome, measurement=measured)
@@ -569,6 +568,15 @@ class Evaluator:
         """Have a role served by a process without a past, with its imports and the context of a GPU behind it."""
         self.pool.discard(role)
         self._runs.make_ready(role, device, timeout_s=self._timeout_s)
+
+
+def _ready(compiled: CompiledKernel, prepared: Prepared) -> ReadyCase:
+    return ReadyCase(
+        case=prepared.case,
+        compiled=compiled,
+        role=role_of("timing", compiled),
+        pairs=prepared.timeable,
+    )
 
 
 def worker_environment() -> dict[str, str]:

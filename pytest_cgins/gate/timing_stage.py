@@ -29,6 +29,8 @@ from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.roofline import factors_dtype, roofline
 from pytest_cgins.verify.messages import CaseRequest, Opened, OpenTiming, PackedInputs, TimingJudgement
 
+NO_BASE = BaseKernel(state="none")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingOptions:
@@ -44,6 +46,20 @@ class TimingOptions:
     """Whether torch.compile is an arm."""
     noise: Callable[[Environment], NoiseOf] = lambda _: lambda _: Noise()
     """What is known of the noise of a device, as the reference worker describes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyCase:
+    """A case that can be timed."""
+
+    case: Case
+    """Which."""
+    compiled: CompiledKernel
+    """Its kernel."""
+    role: str
+    """Of the worker that times it."""
+    pairs: list[Pair]
+    """Sets of inputs that it is timed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,30 +146,22 @@ class TimingStage:
         self._import_root = import_root
         self._fresh = not runs.pool.is_local
 
-    def run(
-        self,
-        case_request: CaseRequest,
-        compiled: CompiledKernel,
-        *,
-        role: str,
-        pairs: list[Pair],
-    ) -> Outcome:
+    def run(self, ready: ReadyCase, case_request: CaseRequest) -> Outcome:
         """Time one case.
 
         Args:
+            ready: the case, whose kernel was found right; its worker forks another where it is compared with nothing.
             case_request: that it was prepared for.
-            compiled: its kernel, which was found right.
-            role: of the worker, or of its fork where the kernel is compared with nothing.
-            pairs: sets of inputs that it is timed on.
 
         Raises:
             EndedError: the kernel failed meanwhile, or its base revision could not be built for what is missing here.
             InfrastructureError: the device was not to be had.
         """
-        case = case_request.case
-        base = self._base(case, compiled)
-        task = self._task(case, compiled, base, role=role, probes=case_request.probes, pairs=pairs)
-        request = replace(task.request, compile=self._options.compile)
+        case = ready.case
+        base = self._base(case, ready.compiled)
+        task = self._task(ready, base)
+        request = replace(task.request, probes=case_request.probes, compile=self._options.compile)
+        role = ready.role
         role = role if base.compiled is not None or task.gate.floor_vs_torch else role + UNGATED
         task = replace(task, role=role, tests=self._tests(), request=request)
         noise = self._options.noise(self._reference.environment_of(case.device))
@@ -172,25 +180,13 @@ class TimingStage:
         return Outcome(measurement, judged, base, timed.died_beside_base)
 
     def sample(
-        self,
-        case: Case,
-        compiled: CompiledKernel,
-        base: BaseKernel,
-        *,
-        role: str,
-        pairs: list[Pair],
-        blocks: int,
-        longer: float,
-        seed: int,
+        self, ready: ReadyCase, base: BaseKernel, *, blocks: int, longer: float = 1.0, seed: int = 0
     ) -> Sample:
         """A fixed number of blocks of a case, in the worker of its role as it is; nothing is judged.
 
         Args:
-            case: which.
-            compiled: its kernel.
+            ready: the case.
             base: what it is compared with, if that has a build.
-            role: of the worker.
-            pairs: sets of inputs that it is timed on.
             blocks: how many.
             longer: factor for the length of batches.
             seed: of the orders.
@@ -199,19 +195,15 @@ class TimingStage:
             EndedError: the kernel failed meanwhile.
             InfrastructureError: the device was not to be had.
         """
-        task = self._task(case, compiled, base, role=role, probes=(), pairs=pairs)
-        task = replace(task, seed=seed)
-        timer = CaseTiming(self._runs, lock=lambda: self.alone_on(case.device), fresh=self._fresh)
+        task = replace(self._task(ready, base), seed=seed)
+        timer = CaseTiming(self._runs, lock=lambda: self.alone_on(ready.case.device), fresh=self._fresh)
         return timer.sample(task, blocks, longer=longer)
 
     def alone(
         self,
-        case: Case,
-        compiled: CompiledKernel,
-        *,
-        role: str,
-        pairs: list[Pair],
+        ready: ReadyCase,
         orders: Sequence[str],
+        *,
         fenced: bool,
         torch: bool,
         tuned: tuple[TunedConfig, ...],
@@ -219,10 +211,7 @@ class TimingStage:
         """Blocks of a case in a process that may have run other kernels; whoever asks holds the device.
 
         Args:
-            case: which.
-            compiled: its kernel.
-            role: of the worker.
-            pairs: sets of inputs that it is timed on.
+            ready: the case.
             orders: of the blocks: the kernel, and torch.
             fenced: whether a GPU is timed by loops between fences.
             torch: whether torch has blocks of its own.
@@ -231,37 +220,27 @@ class TimingStage:
         Raises:
             EndedError: the kernel failed.
         """
-        task = self._task(case, compiled, BaseKernel(state="none"), role=role, probes=(), pairs=pairs)
-        task = replace(
-            task, kernel=role, request=replace(task.request, fenced=fenced, torch=torch, tuned=tuned)
-        )
+        task = self._task(ready, NO_BASE)
+        request = replace(task.request, fenced=fenced, torch=torch, tuned=tuned)
+        task = replace(task, kernel=ready.role, request=request)
         return CaseTiming(self._runs, lock=nullcontext).alone(task, orders)
 
-    def _task(
-        self,
-        case: Case,
-        compiled: CompiledKernel,
-        base: BaseKernel,
-        *,
-        role: str,
-        probes: tuple[str, ...],
-        pairs: list[Pair],
-    ) -> TimingTask:
-        entry = self._requests.entry(case)
+    def _task(self, ready: ReadyCase, base: BaseKernel) -> TimingTask:
+        """Without probes, for a suite of one test."""
+        gate = self._requests.entry(ready.case).timing
         request = OpenTiming(
-            kernel=compiled,
+            kernel=ready.compiled,
             base=base.compiled,
-            device=case.device,
+            device=ready.case.device,
             import_root=self._import_root,
-            probes=probes,
-            cache=entry.timing.cache,
+            cache=gate.cache,
         )
         return TimingTask(
-            role=role,
+            role=ready.role,
             request=request,
-            pairs=pairs,
-            seed=kernel_timing.seed_for(self._requests.seed, case),
-            gate=entry.timing,
+            pairs=ready.pairs,
+            seed=kernel_timing.seed_for(self._requests.seed, ready.case),
+            gate=gate,
             tests=1,
             revision=base.revision,
         )

@@ -41,7 +41,7 @@ from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate.case_timing import Sample
 from pytest_cgins.gate.evaluate import Evaluator
-from pytest_cgins.gate.timing_stage import TimingOptions, TimingStage
+from pytest_cgins.gate.timing_stage import ReadyCase, TimingOptions, TimingStage
 from pytest_cgins.gate.timing_verdict import confirmation
 from pytest_cgins.gate.verification_stage import Prepared, role_of
 from pytest_cgins.run.early_verdict import EndedError
@@ -69,10 +69,12 @@ OUTCOMES = ("same", "faster", "noise", "not_confirmed", "slower")
 class Ready:
     """A right kernel with what it is timed on."""
 
-    case: Case
-    compiled: CompiledKernel
+    ready: ReadyCase
     case_request: CaseRequest
-    pairs: list[tuple[Any, Buffer]]
+
+    @property
+    def case(self) -> Case:
+        return self.ready.case
 
 
 class Verifier(Evaluator):
@@ -84,14 +86,15 @@ class Verifier(Evaluator):
 
     def _timed(self, verified: Evaluation, compiled: CompiledKernel, prepared: Prepared) -> Evaluation:
         pairs = [(one, Buffer.adopt(os.dup(buffer.fileno()))) for one, buffer in prepared.timeable]
-        self.ready.append(
-            Ready(case=verified.case, compiled=compiled, case_request=prepared.case_request, pairs=pairs)
+        ready = ReadyCase(
+            case=verified.case, compiled=compiled, role=role_of("timing", compiled), pairs=pairs
         )
+        self.ready.append(Ready(ready=ready, case_request=prepared.case_request))
         return verified
 
     def fresh_stage(self, seed: int) -> TimingStage:
         """The evaluator's own with another seed, its workers ended."""
-        for role in {role_of("timing", one.compiled) for one in self.ready}:
+        for role in {one.ready.role for one in self.ready}:
             self.pool.discard(role)
         stage = copy.copy(self.stage)
         stage._requests = replace(self.requests, seed=seed)
@@ -145,7 +148,7 @@ def _measure(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         verdicts = {case.name: verifier.evaluate(case).verdict for case in chosen}
         # Built now, that no compiler is part of a repeat's time.
         for one in verifier.ready:
-            verifier.stage.bases.twin(one.compiled)
+            verifier.stage.bases.twin(one.ready.compiled)
         print(
             f"{len(verifier.ready)} of {len(chosen)} cases right after {time.monotonic() - begun:.0f} s",
             flush=True,
@@ -232,12 +235,7 @@ def _run(stage: TimingStage, ready: Ready) -> dict[str, Any]:
         "log_ratios": (),
     }
     try:
-        outcome = stage.run(
-            ready.case_request,
-            ready.compiled,
-            role=role_of("timing", ready.compiled),
-            pairs=ready.pairs,
-        )
+        outcome = stage.run(ready.ready, ready.case_request)
     except EndedError as end:
         return {**run, "ended": end.verdict.message, "wall_ms": 1e3 * (time.monotonic() - started)}
     measurement = outcome.measurement
@@ -302,16 +300,8 @@ def _whole(verifier: Verifier, every: int) -> dict[str, Any]:
     stage = verifier.fresh_stage(0)
     runs: list[tuple[str, Sample]] = []
     for one in verifier.ready[::every]:
-        sample = stage.sample(
-            one.case,
-            one.compiled,
-            stage.bases.twin(one.compiled),
-            role=role_of("timing", one.compiled),
-            pairs=one.pairs,
-            blocks=WHOLE_BLOCKS,
-            longer=1.0,
-            seed=len(runs),
-        )
+        twin = stage.bases.twin(one.ready.compiled)
+        sample = stage.sample(one.ready, twin, blocks=WHOLE_BLOCKS, seed=len(runs))
         runs.append((one.case.name, sample))
     return {
         "signs": signs([sample.log_ratios for _, sample in runs]),

@@ -252,10 +252,10 @@ class Disassembler:
         try:
             with (
                 tempfile.TemporaryDirectory(prefix="cgins-sass-") as name,
-                evaluator.made_ready(case) as (compiled, _, pairs),
+                evaluator.made_ready(case) as ready,
             ):
                 child = Child(
-                    Path(name), case, compiled, pairs[0], import_root=self._config.root, timeout_s=CALL_LIMIT_S,
+                    Path(name), case, ready.compiled, ready.pairs[0], import_root=self._config.root, timeout_s=CALL_LIMIT_S,
                     sandbox=self._sandbox,
                 )  # fmt: skip
                 begun = child.begin("call")
@@ -264,7 +264,7 @@ class Disassembler:
                     told = begun.go()
                 if not child.cubins:
                     why = told.trouble or "the module left none where Triton does"
-                    return replace(empty, key=compiled.key, degraded=(f"machine code: {why}",))
+                    return replace(empty, key=ready.compiled.key, degraded=(f"machine code: {why}",))
                 functions: list[evidence_documents.DisassembledFunction] = []
                 text = ""
                 for cubin in child.cubins:
@@ -275,7 +275,7 @@ class Disassembler:
             return replace(empty, degraded=(f"machine code: {end.verdict.message.partition(chr(10))[0]}",))
         except CginsError as error:
             return replace(empty, degraded=(f"machine code: {error.what} → {error.remedy}",))
-        return self._checked(replace(empty, key=compiled.key, functions=tuple(functions)), text)
+        return self._checked(replace(empty, key=ready.compiled.key, functions=tuple(functions)), text)
 
     def _checked(self, row: evidence_documents.SassRow, text: str) -> evidence_documents.SassRow:
         if not row.functions:

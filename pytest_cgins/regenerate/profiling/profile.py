@@ -91,19 +91,19 @@ class Profiler:
         try:
             with (
                 tempfile.TemporaryDirectory(prefix="cgins-profile-") as folder,
-                self.evaluator.made_ready(case) as (compiled, _, pairs),
+                self.evaluator.made_ready(case) as ready,
             ):
                 found = _Findings()
                 if device == "cuda":
                     child = Child(
-                        Path(folder), case, compiled, pairs[0], import_root=self.evaluator.config.root,
+                        Path(folder), case, ready.compiled, ready.pairs[0], import_root=self.evaluator.config.root,
                         timeout_s=TIMEOUT_S, sandbox=self._sandbox,
                     )  # fmt: skip
                     self._on_the_device(child, case, found)
                     found.cubins = child.cubins
                 else:
                     found.degraded.append(NO_GPU)
-                return self._profile(case, compiled, found)
+                return self._profile(case, ready.compiled, found)
         except EndedError as end:
             return _nothing(case, f"{end.verdict.status.value}: {end.verdict.message}")
         except InfrastructureError as error:

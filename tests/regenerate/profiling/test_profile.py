@@ -65,9 +65,9 @@ def test_a_kernel_runs_in_a_process_of_its_own(
     root = evaluator.config.root
     fence = Sandbox(devices=False).around(visible=(root, default_cache()), hidden=())
     case = case_of(evaluator, implementation)
-    with evaluator.made_ready(case) as (compiled, _, pairs):
+    with evaluator.made_ready(case) as ready:
         child = Child(
-            tmp_path, case, compiled, pairs[0], import_root=root, timeout_s=120, sandbox=fence if fenced else None
+            tmp_path, case, ready.compiled, ready.pairs[0], import_root=root, timeout_s=120, sandbox=fence if fenced else None
         )  # fmt: skip
         told = child.begin("call").go()
     assert trouble in f"{told.trouble}\n" if trouble else told.trouble == "", told
@@ -88,9 +88,14 @@ def counted(evaluator: Evaluator, folder: Path, program: Ncu | None) -> profile.
     profiler = profile.Profiler(evaluator, folder / "out", program=program)
     found = profile._Findings()
     (folder / "child").mkdir()
-    with evaluator.made_ready(case) as (compiled, _, pairs):
+    with evaluator.made_ready(case) as ready:
         child = Child(
-            folder / "child", case, compiled, pairs[0], import_root=evaluator.config.root, timeout_s=60.0
+            folder / "child",
+            case,
+            ready.compiled,
+            ready.pairs[0],
+            import_root=evaluator.config.root,
+            timeout_s=60.0,
         )
         profiler._counters(child, case, profiler._begin_counters(child, profile.EXTRAS[0]), found)
     return found
