@@ -410,7 +410,7 @@ def test_an_op_of_a_user_says_what_it_points_into(
     unsaid = first_failed(judged(JudgeService(), case, kernel)[1])
     assert unsaid.message.endswith(f"write in cgins.yaml: semantics: {{outputs: {said}}}")
     semantics = documents.dump_python(declared({"outputs": yaml.safe_load(said)}))
-    prepared, told = judged(JudgeService(), case, kernel, further={"semantics": semantics})
+    prepared, told = judged(JudgeService(), case, kernel, further={"declared": semantics})
     assert not wrong(told)
     assert [one["name"] for one in prepared["sets"]] == ["recorded", "fresh", "edge"]
     assert first_failed(
@@ -418,7 +418,7 @@ def test_an_op_of_a_user_says_what_it_points_into(
             JudgeService(),
             case,
             lambda t: [-1 - one for one in kernel(t)],
-            further={"semantics": semantics},
+            further={"declared": semantics},
         )[1]
     )
 
@@ -440,4 +440,4 @@ def test_what_cannot_be_so_is_told(tmp_path: Path, marked: ModuleType, said: str
     case = record(tmp_path / "pack", lambda: marked.strongest(x), f"{marked.__name__}.strongest", tier="full")
     semantics = documents.dump_python(declared({"outputs": yaml.safe_load(said)}))
     with pytest.raises(ConfigError, match=message):
-        judged(JudgeService(), case, further={"semantics": semantics})
+        judged(JudgeService(), case, further={"declared": semantics})
