@@ -24,7 +24,7 @@ Wrong = tuple[str, str] | None
 """What is wrong and the remedy; None if nothing is."""
 
 MAX_NBYTES = 1 << 20
-MAX_NODES = 20_000
+MAX_NODES = 100_000
 MAX_DEPTH = 32
 MAX_DIGITS = 18
 SCALARS = {

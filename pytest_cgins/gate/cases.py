@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,11 @@ from pytest_cgins.core.case import OPERATOR_CHECKS, Case
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ConfigError, SourceError
 from pytest_cgins.core.text import counted, nearest
-from pytest_cgins.core.trace import OPERATORS, TracePack
+from pytest_cgins.core.trace import OPERATORS, Trace, TracePack
 from pytest_cgins.packs.store import open_pack
+
+_Recorded = tuple[int, Path, str, Trace]
+"""A trace with its place among all, and the folder and name of its pack."""
 
 
 def _opened(folder: Path) -> TracePack:
@@ -37,25 +43,31 @@ def cases_of(
     """
     packs = [(path, read(path)) for path in config.traces]
     _require_distinct_names(config, packs)
-    recorded = sorted({trace.call.op for _, pack in packs for trace in pack.traces})
+    by_op: defaultdict[str, list[_Recorded]] = defaultdict(list)
+    places = itertools.count()
+    for path, pack in packs:
+        for trace in pack.traces:
+            by_op[trace.call.op].append((next(places), path, pack.name, trace))
+    recorded = sorted(by_op)
     cases: list[Case] = []
     for kernel in config.kernels:
         _require_reference(config, kernel)
-        if not any(is_call_of(op, kernel.op) for op in recorded):
+        # Operators alone stand for others: a scan of all names for each kernel would take minutes for thousands.
+        ops = recorded if kernel.op.startswith(OPERATORS) else [kernel.op]
+        own = sorted(
+            (record for op in ops if op in by_op and is_call_of(op, kernel.op) for record in by_op[op]),
+            key=itemgetter(0),
+        )
+        if not own:
             raise ConfigError(
                 f'{config.file}:{kernel.line}: kernel "{kernel.name}" replaces {kernel.op}, of which there is no '
                 f"record in {counted(len(packs), 'trace pack')}",
                 remedy=_how_to_have_traces(kernel.op, recorded),
             )
         for implementation in kernel.implementations:
-            _require_calls(config, kernel, implementation, [pack for _, pack in packs])
+            _require_calls(config, kernel, implementation, [trace for *_, trace in own])
             if device in ("auto", implementation.device):
-                cases += [
-                    _case(kernel, implementation, path, pack.name, trace)
-                    for path, pack in packs
-                    for trace in pack.traces
-                    if is_call_of(trace.call.op, kernel.op)
-                ]
+                cases += [_case(kernel, implementation, path, name, trace) for _, path, name, trace in own]
     return tuple(cases)
 
 
@@ -104,19 +116,13 @@ def _require_reference(config: Config, kernel: KernelEntry) -> None:
 
 
 def _require_calls(
-    config: Config, kernel: KernelEntry, implementation: Implementation, packs: list[TracePack]
+    config: Config, kernel: KernelEntry, implementation: Implementation, traces: Sequence[Trace]
 ) -> None:
     """Refuse a build for sizes that no recorded call has: it would be shipped unchecked."""
     it = implementation.specialized
     if it is None:
         return
-    calls = [
-        (trace.call, trace.tensors)
-        for pack in packs
-        for trace in pack.traces
-        if is_call_of(trace.call.op, kernel.op)
-    ]
-    missing = specialize.unmet(it, calls)
+    missing = specialize.unmet(it, [(trace.call, trace.tensors) for trace in traces])
     if missing:
         shown = ", ".join(f"{name} {value}" for name, value in it.named(missing[0]).items())
         raise ConfigError(

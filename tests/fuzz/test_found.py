@@ -54,7 +54,7 @@ F = "// cgins: f(Tensor x) -> Tensor\n// cgins-launch: "
         ("version: 1\ntraces: !!seq a\nkernels: {}", "cgins.yaml:2: the tag tag:yaml.org,2002:seq does not fit", "remove"),
         ("version: 1\nkernels: !!map a", "cgins.yaml:2: the tag tag:yaml.org,2002:map does not fit", "remove"),
         ('version: 1\ntraces: ["\\ud800"]\nkernels: {}', "cgins.yaml:2: '\\ud800' has an unpaired", "itself"),
-        ("a: [" + "b," * 30_000 + "]", "cgins.yaml:1: more than 20000 values", "fewer values"),
+        ("a: [" + "b," * 130_000 + "]", "cgins.yaml:1: more than 100000 values", "fewer values"),
     ],
 )  # fmt: skip
 def test_configurations(text: str, what: str, remedy: str, tmp_path: Path) -> None:
