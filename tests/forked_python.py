@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import runpy
 import select
 import signal
@@ -37,9 +38,13 @@ TORCH = ("torch", "pytest_cgins.app.cli")
 AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "OPENBLAS_", "MKL_")
 """Variables that are read when the interpreter or a library starts, which a fork is too late for."""
 OF_RUN = (
-    "BITBUCKET_", "BRANCH_", "CHANGE_", "CI_", "COLUMNS", "CXX", "GIT_CONFIG_", "OLDPWD", "PWD", "SHLVL", "TERM", "_"
+    "BITBUCKET_", "BRANCH_", "CHANGE_", "CI_", "COLUMNS", "CXX", "GIT_CONFIG_", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "_"
 )  # fmt: skip
 """Variables that no worker reads, such as those that bash sets: runs that differ in no others share a server of workers."""
+OF_KERNELS = ("TRITON_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR")
+"""Variables for kernels that are compiled as they run, of which the action's tests have none."""
+SANDBOXED = re.compile("^--cgins-(regenerate|sandbox)")
+"""Options of runs that have a sandbox."""
 REQUEST_BYTES = 2**17
 _STANDARD = 3
 # Imports no `site`, and so takes a hundredth of a second.
@@ -159,7 +164,7 @@ def serve(listening: socket.socket, client: str, imports: Sequence[str]) -> tupl
     AssertionRewritingHook._warn_already_imported = lambda *_: None  # type: ignore[method-assign]
     key_of, own = forking._key, at_start(os.environ)
     forking._key = lambda module, env: key_of(
-        module, {name: value for name, value in env.items() if not name.startswith(OF_RUN)}
+        module, {name: value for name, value in env.items() if not name.startswith(_ignored())}
     )
     # Each run has a judge: its imports are behind what forks workers, too.
     forking._BOOT = f"import pytest_cgins.verify.judge; {forking._BOOT}"
@@ -188,7 +193,7 @@ def serve(listening: socket.socket, client: str, imports: Sequence[str]) -> tupl
             os.environ.clear()
             os.environ.update(request["env"])
             if request["words"][:2] == ["-m", "pytest"]:
-                _have_server()
+                _have_server(is_sandboxed=any(map(SANDBOXED.search, request["words"])))
             pid = os.fork()
             if pid == 0:
                 return _become(request, ends, client)
@@ -210,14 +215,26 @@ def at_start(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(AT_START)}
 
 
-def _have_server() -> None:
-    """Have torch imported for the workers of a run with these variables, by a process that all such runs share."""
+def _ignored() -> tuple[str, ...]:
+    """Beginnings of the variables in which runs that share a server may differ."""
+    return OF_RUN + OF_KERNELS if "GITHUB_ACTIONS" in os.environ else OF_RUN
+
+
+def _have_server(*, is_sandboxed: bool) -> None:
+    """Have torch imported for the workers of a run with these variables, by a process that all such runs share.
+
+    A sandboxed run has its kernels' caches in the sandbox, so its trusted worker gets no variables for them.
+    """
+    from pytest_cgins.building.build import jit_environment
+    from pytest_cgins.building.cache.store import default_cache
     from pytest_cgins.gate.evaluate import worker_environment as added
     from pytest_cgins.run.environment import worker_environment
     from pytest_cgins.run.forking import server_for
 
-    server = server_for("pytest_cgins.run.verification_service", worker_environment("0" * 32, added()))
-    if server is not None:
+    caches = [jit_environment(default_cache())] + [{}] * is_sandboxed
+    module = "pytest_cgins.run.verification_service"
+    servers = [server_for(module, worker_environment("0" * 32, added() | own)) for own in caches]
+    for server in filter(None, servers):
         server.wait_until_ready()
 
 

@@ -19,6 +19,8 @@ from pytest_cgins.report.durations import Durations, parts
 if TYPE_CHECKING:
     from .conftest import Run
 
+FAST = ("--cgins", "--cgins-no-timing", "--cgins-probes=off")
+
 
 def test_each_case_is_in_one_part_with_all_that_runs_it() -> None:
     """Parts differ by one case at most; a user's test on a case goes with it; what runs none is the first part's."""
@@ -95,7 +97,7 @@ def test_reports_of_parts_merge_to_that_of_the_whole(
     """Statuses and exit code of two parts, one of them over xdist's workers, are those of one run; a part alone is refused by its number."""
     from pytest_cgins.app import cli
 
-    options = ("--cgins", "--cgins-seed=7", "--cgins-no-timing", "-k", "right or wrong")
+    options = (*FAST, "--cgins-seed=7", "-k", "right or wrong")
     whole = run(project, *options, "--cgins-json=report.json")
     expected = whole.statuses()
     for number in (1, 2):
@@ -133,7 +135,7 @@ def test_failures_that_no_case_stands_for_are_counted(
     """A test of the user's own and a file that cannot be collected, and not the kernel that is wrong."""
     (project / "test_own.py").write_text("def test_wrong_own():\n    assert 0\n")
     (project / "test_broken.py").write_text("import no_such_module_of_ours\n")
-    options = ("--cgins", "--cgins-no-timing", "--cgins-json=report.json", "--continue-on-collection-errors")
+    options = (*FAST, "--cgins-json=report.json", "--continue-on-collection-errors")
     places = ("cgins.yaml", "test_own.py", "test_broken.py")
     found = run(project, *options, *workers, "-k", "wrong", *places)
     document = found.document()
@@ -143,6 +145,6 @@ def test_failures_that_no_case_stands_for_are_counted(
 
 def test_a_run_that_was_stopped_says_so(project: Path, run: Callable[..., Run]) -> None:
     """With `-x` the exit code is 1, as if all had run."""
-    options = ("--cgins", "--cgins-no-timing", "--cgins-json=report.json", "-k", "wrong", "cgins.yaml")
+    options = (*FAST, "--cgins-json=report.json", "-k", "wrong", "cgins.yaml")
     found = run(project, *options, "-x")
     assert (found.code, found.document()["stopped"], found.document()["other_failures"]) == (1, True, 0)
