@@ -179,6 +179,11 @@ class Case(Document):
     """What is looked at; "" for the gate's own case."""
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """The implementation that it is of: kernel, implementation and device type, as of `Config.implementations`."""
+        return self.kernel, self.implementation, self.device.partition(":")[0]
+
+    @property
     def name(self) -> str:
         """Node name: `layer_norm/cuda-triton/distilbert/f32-8x128x768-1b9c`; a check follows as `/opcheck-fake`."""
         where = _on_device(self.implementation, self.device.split(":")[0])

@@ -328,9 +328,8 @@ class CaseTiming:
         return self._ask(task, "finish", EmptyMessage(), partial(kernel_timing.read_finished, names=names))
 
     def _make_ready(self, task: TimingTask) -> None:
-        request = task.request
-        kernel = task.kernel or request.kernel.key
-        self._runs.make_ready(task.role, request.device, timeout_s=self._runs.timeout_s, kernel=kernel)
+        kernel = task.kernel or task.request.kernel.key
+        self._runs.make_ready(task.role, task.request.device, kernel=kernel)
 
     def _ask(
         self,

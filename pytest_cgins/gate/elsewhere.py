@@ -12,7 +12,6 @@ from pytest_cgins.config import Config
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.verdict import Reason, Status
-from pytest_cgins.gate.verification_stage import kernel_of
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.forking import OWN, Interpreter
 
@@ -65,14 +64,14 @@ class Elsewhere:
         Raises:
             EndedError: it is not there, or cannot be built.
         """
-        other, (_, implementation) = self.environment, config.implementations[kernel_of(case)]
+        other, (_, implementation) = self.environment, config.implementations[case.key]
         if other is not None and implementation.build and not {*other.libraries} & {*compiled.source.load}:
             made = f"`{implementation.build}` makes one library for all environments"
             remedy = f"name that of {other.text} beside it: a path that ends in .so"
             raise EndedError(Status.SKIPPED, Reason.NO_BASELINE, f"{made}\n→ {remedy}")
         if not self.at_base or (other is not None and not bases.may_differ()):
             return compiled
-        base = bases.of(*kernel_of(case), compiled)
+        base = bases.of(*case.key, compiled)
         if base.state in ("new", "refused", "apart"):
             absent = base.note or "the base revision does not have it"
             raise EndedError(Status.SKIPPED, Reason.NO_BASELINE, absent)

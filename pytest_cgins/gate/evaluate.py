@@ -51,7 +51,6 @@ from pytest_cgins.gate.verification_stage import (
     UNINSTRUMENTED,
     Prepared,
     VerificationStage,
-    kernel_of,
     role_of,
 )
 from pytest_cgins.run import jit_pool
@@ -125,7 +124,6 @@ class Evaluator:
         self.seed = seed
         self._device = device
         self._timing = timing
-        self._timeout_s = timeout_s
         self.requests = ReferenceRequests(
             config=config,
             seed=seed,
@@ -209,11 +207,11 @@ class Evaluator:
 
     def is_timed_apart(self, case: Case) -> bool:
         """Whether the kernel's base revision is to be timed, and cannot be loaded beside it."""
-        if not self.requests.is_timed(case) or not self._bases.is_touched(*kernel_of(case)):
+        if not self.requests.is_timed(case) or not self._bases.is_touched(*case.key):
             return False
         with suppress(EndedError, CginsError):
             self._require_device(case)
-            return self._bases.of(*kernel_of(case), self.compiled(case)).state == "apart"
+            return self._bases.of(*case.key, self.compiled(case)).state == "apart"
         return False
 
     def require_base(self) -> None:
@@ -253,7 +251,7 @@ class Evaluator:
         """
         self.warm()
         cases = list(cases)
-        wanted = [kernel_of(case) for case in cases]
+        wanted = [case.key for case in cases]
         if self._timing and any(self._bases.is_touched(*name) for name in dict.fromkeys(wanted)):
             self.pool.warm(["timing", f"timing{BASE_ONLY}"])
         self.kernel_builds.build_ahead(wanted)
@@ -324,7 +322,7 @@ class Evaluator:
         """Whether a case's kernel can be built, once that is known; starts no worker that would run it."""
         with suppress(EndedError):
             self._describe()
-        return self.kernel_builds.can_build(kernel_of(case))
+        return self.kernel_builds.can_build(case.key)
 
     def start(self, role: str) -> None:
         """Start the imports of a role's processes while nothing is being timed; errors are raised when they are used.
@@ -341,7 +339,7 @@ class Evaluator:
             for name in self._roles_of_cases(role):
                 self.pool.start(name)
                 if role == "timing":
-                    self._runs.make_ready(name, self.cases()[0].device, timeout_s=self._timeout_s)
+                    self._runs.make_ready(name, self.cases()[0].device)
 
     @contextmanager
     def verification_lock(self) -> Iterator[None]:
@@ -364,7 +362,7 @@ class Evaluator:
 
     def _roles_after_verification(self, case: Case, verification: str, timing: str) -> list[str]:
         """Whose processes are asked about a right kernel, the one that times it first."""
-        is_compared = self._bases.is_touched(*kernel_of(case))
+        is_compared = self._bases.is_touched(*case.key)
         is_tested = is_compared or self.requests.entry(case).timing.floor_vs_torch
         roles = [timing if is_tested else timing + UNGATED]
         if is_compared:
@@ -434,7 +432,7 @@ class Evaluator:
             raise EndedError(
                 Status.SKIPPED,
                 Reason.TIMED_OUT,
-                f"it hung in {counted(len(hung), 'case')} ({', '.join(hung)}), each for {self._timeout_s:g} s: not run in its others\n"
+                f"it hung in {counted(len(hung), 'case')} ({', '.join(hung)}), each for {self._runs.timeout_s:g} s: not run in its others\n"
                 "→ fix the loop or the deadlock, or raise the time limit with --cgins-timeout",
             )
 
@@ -446,7 +444,7 @@ class Evaluator:
     def compiled(self, case: Case) -> CompiledKernel:
         """The built kernel; its build time is reported with the first case only."""
         try:
-            compiled = self.kernel_builds.kernel(*kernel_of(case))
+            compiled = self.kernel_builds.kernel(*case.key)
             return self._elsewhere.in_place_of(compiled, case, self.config, self._bases)
         except BuildError as error:
             raise EndedError(Status.BUILD_ERROR, Reason.COMPILER, str(error), error.log) from error
@@ -502,7 +500,7 @@ class Evaluator:
             return
         with ThreadPoolExecutor(len(fresh)) as pool:
             for role in fresh:
-                pool.submit(self._runs.make_ready, role, case.device, timeout_s=self._timeout_s)
+                pool.submit(self._runs.make_ready, role, case.device)
             yield
 
     def _timed(self, verified: Evaluation, compiled: CompiledKernel, prepared: Prepared) -> Evaluation:
@@ -567,7 +565,7 @@ class Evaluator:
     def fresh_process(self, role: str, device: str) -> None:
         """Have a role served by a process without a past, with its imports and the context of a GPU behind it."""
         self.pool.discard(role)
-        self._runs.make_ready(role, device, timeout_s=self._timeout_s)
+        self._runs.make_ready(role, device)
 
 
 def _ready(compiled: CompiledKernel, prepared: Prepared) -> ReadyCase:

@@ -38,7 +38,7 @@ def tested(config: Config, case: Case, compiled: CompiledKernel, *, seed: int) -
         library=compiled.sha256,
         trace=case.trace_id,
         pack=_pack_digest(case.pack_path),
-        config=_settings_digest(config.root, *config.implementations[_key(case)]),
+        config=_settings_digest(config.root, *config.implementations[case.key]),
         cgins=__version__,
         seed=seed,
     )
@@ -56,7 +56,7 @@ def stale(file: Path, evaluations: Iterable[Evaluation]) -> tuple[str, ...]:
     for evaluation in evaluations:
         if evaluation.tested is None:
             continue
-        first.setdefault(_key(evaluation.case), evaluation)
+        first.setdefault(evaluation.case.key, evaluation)
         if _pack_digest(evaluation.case.pack_path) != evaluation.tested.pack:
             told[f"trace pack {evaluation.case.pack}: its manifest.json changed"] = None
     if first:
@@ -92,10 +92,6 @@ def _change(config: Config, entry: Entry | None, was: Tested | None) -> str:
     except CginsError as error:
         return f"its sources can no longer be read: {error.what}"
     return f"what it includes changed ({', '.join(Path(name).name for name in headers)})" if headers else ""
-
-
-def _key(case: Case) -> tuple[str, str, str]:
-    return case.kernel, case.implementation, case.device.partition(":")[0]
 
 
 def _settings_digest(root: Path, kernel: KernelEntry, implementation: Implementation) -> str:

@@ -274,9 +274,8 @@ class TimingStage:
         return decided
 
     def _base(self, case: Case, compiled: CompiledKernel) -> BaseKernel:
-        device = case.device.partition(":")[0]
         try:
-            base = self.bases.of(case.kernel, case.implementation, device, compiled)
+            base = self.bases.of(*case.key, compiled)
         except InfrastructureError as error:
             # Not "compared with nothing", which passes: the next run may well find it slower.
             what = f"its base revision could not be built: {error}"

@@ -188,7 +188,7 @@ class VerificationStage:
         if source.contract != "python" or not device_of(device).is_accelerator or not self._isolated:
             return
         with suppress(EndedError, InfrastructureError):  # timing tells what is wrong with it
-            base = self._bases.of(*kernel_of(prepared.case), compiled).compiled
+            base = self._bases.of(*prepared.case.key, compiled).compiled
             if base is not None:
                 role = role_of("verification", base) + BASE_ONLY
                 self.answers(role, prepared.case, base, prepared.pairs[:1]).close()
@@ -221,7 +221,7 @@ class VerificationStage:
         if not tripped or not all(check.passed for check in correctness.checks):
             return correctness
         with suppress(EndedError, InfrastructureError):
-            base = self._bases.of(*kernel_of(prepared.case), compiled)
+            base = self._bases.of(*prepared.case.key, compiled)
             if base.compiled is not None:
                 at_base, _ = self._judged(prepared, base.compiled)
                 tripped &= {probe.name for probe in at_base.probes if probe.outcome == "tripped"}
@@ -308,11 +308,6 @@ class VerificationStage:
             import_root=self._import_root,
             probes=prepared.case_request.probes,
         )
-
-
-def kernel_of(case: Case) -> tuple[str, str, str]:
-    """Names of kernel and implementation, and device type."""
-    return case.kernel, case.implementation, case.device.split(":")[0]
 
 
 def role_of(role: str, compiled: CompiledKernel) -> str:

@@ -20,7 +20,6 @@ from pytest_cgins.building.build_queue import BuildQueue, default_jobs
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.targets import key_of
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.sandbox.builds import BuildFence
 from pytest_cgins.run.sandbox.sandbox import Sandbox
@@ -178,7 +177,7 @@ class ConcurrentCandidates:
             slot.files, slot.champion = dict(files), champion
             slot.checker = slot.checker or self.evaluator(slot.copy, builds, None, False)
             # The builds alone: a worker starts when it is its candidate's turn.
-            slot.checker.kernel_builds.build_ahead(map(key_of, slot.checker.cases()))
+            slot.checker.kernel_builds.build_ahead(case.key for case in slot.checker.cases())
         for slot in self._under_way:
             slot.checked = self.pool.submit(self._tried, slot, builds, timed)
 

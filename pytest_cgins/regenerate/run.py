@@ -38,7 +38,7 @@ from pytest_cgins.regenerate.run_status import RunResult
 from pytest_cgins.regenerate.scheduler import Scheduler
 from pytest_cgins.regenerate.search import policies, policy
 from pytest_cgins.regenerate.target_loop import TargetLoop
-from pytest_cgins.regenerate.targets import is_of, key_of
+from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.run.pool import WorkerPool
 
 
@@ -343,7 +343,7 @@ def _copy(
 def _concerning(found: Iterable[Evaluation], target: Target, copy: ProjectCopy) -> tuple[Evaluation, ...]:
     """Evaluations of the target's cases, and of kernels that share a source with it."""
     sharing = copy.with_implementation(alone=False).implementations
-    kept = [evaluation for evaluation in found if key_of(evaluation.case) in sharing]
+    kept = [evaluation for evaluation in found if evaluation.case.key in sharing]
     return tuple(sorted(kept, key=lambda evaluation: not is_of(evaluation.case, target)))
 
 

@@ -43,7 +43,7 @@ def choose(config: Config, evaluations: Iterable[Evaluation], wanted: Sequence[s
             )
     found: dict[tuple[str, str, str], list[Status]] = {}
     for evaluation in evaluations:
-        found.setdefault(key_of(evaluation.case), []).append(evaluation.verdict.status)
+        found.setdefault(evaluation.case.key, []).append(evaluation.verdict.status)
     targets = []
     for entry in config.kernels:
         for implementation in entry.implementations:
@@ -87,14 +87,9 @@ def only(config: Config, keep: Callable[[tuple[str, str, str], Implementation], 
     return replace(config, kernels=tuple(kernels))
 
 
-def key_of(case: Case) -> tuple[str, str, str]:
-    """The implementation that a case is of, as of `Config.implementations`."""
-    return case.kernel, case.implementation, case.device.partition(":")[0]
-
-
 def is_of(case: Case, target: Target) -> bool:
     """Whether a case is one of the target's."""
-    return key_of(case) == target.key
+    return case.key == target.key
 
 
 def _goal(statuses: Sequence[Status], *, named: bool) -> Goal | None:

@@ -85,7 +85,7 @@ def compile_ahead(
     """
     wanted: dict[KernelSource, list[Case]] = {}
     for case in cases:
-        source = kernels.source((case.kernel, case.implementation, case.device.partition(":")[0]))
+        source = kernels.source(case.key)
         if source is not None and source.contract == "python" and not source.interpret:
             wanted.setdefault(source, []).append(case)
     ahead = list(wanted.items())[1:]  # the session itself calls the first at once

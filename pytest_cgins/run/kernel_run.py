@@ -118,11 +118,10 @@ class KernelRuns:
             self.pool.discard(role)
             raise forged(role, str(error), reply.output) from error
 
-    def make_ready(self, role: str, device: str, *, timeout_s: float, kernel: str = "") -> None:
+    def make_ready(self, role: str, device: str, *, kernel: str = "") -> None:
         """Have a worker import what it needs, and make the context of a GPU."""
-        self.ask(
-            role, "ready", Ready(device), partial(read, EmptyMessage), timeout_s=timeout_s, kernel=kernel
-        )
+        answer = partial(read, EmptyMessage)
+        self.ask(role, "ready", Ready(device), answer, timeout_s=self.timeout_s, kernel=kernel)
 
     def together(
         self,

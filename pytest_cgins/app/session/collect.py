@@ -60,7 +60,7 @@ class CginsFile(pytest.File):
             raise self.CollectError(str(error)) from error
         known = self._gate.evaluator(self.path).config.implementations
         for case in cases:
-            _, implementation = known[case.kernel, case.implementation, case.device.split(":")[0]]
+            _, implementation = known[case.key]
             for member in (case, *self._gate.operator_checks(self.path, case)):
                 yield CaseItem.from_parent(
                     self, name=member.name, case=member, line=implementation.line, gate=self._gate

@@ -11,7 +11,6 @@ from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest
 from pytest_cgins.packs.store import read_manifest
 from pytest_cgins.regenerate.prompts import calls
-from pytest_cgins.regenerate.targets import key_of
 
 Chosen = tuple[KernelEntry, tuple[Implementation, ...]]
 
@@ -59,7 +58,7 @@ def cases_of(cases: Iterable[Case], found: Chosen, text: str) -> list[Case]:
     """
     entry, implementations = found
     own = {(entry.name, implementation.name, implementation.device) for implementation in implementations}
-    all_of = [case for case in cases if key_of(case) in own]
+    all_of = [case for case in cases if case.key in own]
     fitting = [case for case in all_of if text in case.name]
     if not fitting:
         names = ", ".join(case.name for case in all_of[:5])
