@@ -111,8 +111,11 @@ class Contents:
         for place, kept, turn in zip(self._places, self._kept, self._turns, strict=True):
             _copy(place, _roll(kept, number * turn))
             if number:
-                # Sums and other marks that do not know the order change, too.
-                place[number % place.numel()] = kept[(number + 1) % place.numel()]
+                # Sums and other marks that do not know the order change, too: another number, never the one that is there.
+                count = place.numel()
+                there = number * (1 - turn) % count
+                others = (index % count for index in (number + 1, number + 2))
+                place[number % count] = kept[next(other for other in others if other != there)]
 
 
 def observe(
