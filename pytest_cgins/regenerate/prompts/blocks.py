@@ -23,6 +23,12 @@ _CONTROL = re.compile(
 _RUN = re.compile(r"`+|~+")
 # A path from the root, of two parts at least: not `a / b`, not `//`, not the rest of a relative one.
 _ABSOLUTE = re.compile(r"(?<![\w.…/:<*)\]])/(?:[\w.+@%=~-]+/)+([\w.+@%=~-]*)")
+_WITHIN = r"(?:`[^`\n]*`|\([^()\n]*\)|(?![;:(]|, or\b).)*"
+_ADVISES = r"\b(?:set|say|write|allow|declare|add|claim|record)\b"
+_SETTING = re.compile(
+    rf"(?:\s?[;:(]|, or\b|^\s*→)(?={_WITHIN}(?:{_ADVISES}{_WITHIN}\bcgins\.yaml|--cgins-)).*$"
+)
+"""From the mark before it to the end of its line."""
 _LEAST_FENCE = 4
 _OPENING = re.compile(r"`{3,}")
 
@@ -31,6 +37,20 @@ def clean(text: str) -> str:
     """Text without escapes, control characters and invisible ones; lines and tabs stay."""
     text = _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _CONTROL.sub("", text)
+
+
+def without_settings(text: str) -> str:
+    """A verdict's message without remedies in files or options that a model may not touch: cgins.yaml, `--cgins-…`."""
+    return "\n".join(line for line in map(_without_settings, text.split("\n")) if line is not None)
+
+
+def _without_settings(line: str) -> str | None:
+    """A line up to such a remedy; None if it is nothing else."""
+    remedy = _SETTING.search(line)
+    if remedy is None:
+        return line
+    kept = line[: remedy.start()]
+    return kept if kept.strip(" →") else None
 
 
 def one_line(text: str, most: int = 200) -> str:

@@ -41,6 +41,7 @@ def environment() -> Environment:
         short_dtype=lambda dtype: dtypes.SHORT.get(dtype, dtype),
         tail=blocks.tail,
         without_paths=blocks.without_paths,
+        without_settings=blocks.without_settings,
     )
     jinja.globals.update(data_rule=blocks.DATA_RULE, text=text)
     return jinja

@@ -33,6 +33,39 @@ def test_advice_is_read_in_any_dress(answer):
     assert found.avoid == ("unrolling",)
 
 
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        (
+            "the bits change\n→ read no other row; if it is intended, set `repeatable: tolerance` in cgins.yaml",
+            "the bits change\n→ read no other row",
+        ),
+        (
+            "→ the second is right as well: if it is intended (atomics), set `repeatable: tolerance` in cgins.yaml",
+            "→ the second is right as well",
+        ),
+        (
+            "a race\n→ look for races in shared memory: --cgins-sanitize=racecheck",
+            "a race\n→ look for races in shared memory",
+        ),
+        (
+            "compute in fp32, or allow it in cgins.yaml, with which this passes: precision: {x: y}",
+            "compute in fp32",
+        ),
+        (
+            "torch takes them: x, y (if not, say so in cgins.yaml: semantics: {domain: {x: [0, null]}})",
+            "torch takes them: x, y",
+        ),
+        ("too slow\n→ run again with --cgins-timeout=600", "too slow"),
+        ("it refuses what its claims in cgins.yaml say it takes: [4, 5]", None),
+        ("a plain line: with (brackets); and more, or less", None),
+    ],
+)
+def test_a_model_is_told_no_remedy_in_files_that_it_may_not_touch(message, kept):
+    """A verdict's message ends where it would have cgins.yaml or an option changed; all else of it stays."""
+    assert blocks.without_settings(message) == (message if kept is None else kept)
+
+
 def test_advice_of_garbage_is_the_text():
     """Broken JSON is taken as words; nothing gives empty advice."""
     assert read_advice('{"advice": "Mask').text == '{"advice": "Mask'
