@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from tests.forked_python import CGINS, ForkedPython
 from tests.repository import commit
 
 if TYPE_CHECKING:
@@ -151,13 +150,11 @@ def test_an_operator_is_timed_against_its_base_in_processes_of_their_own(
         assert one["environments"] is None
 
 
-def test_the_command_compares_with_the_same_sources(project: Path) -> None:
+def test_the_command_compares_with_the_same_sources(project: Path, forked_python: ForkedPython) -> None:
     """`cgins compare-env BASE ENV` hands on folders and options, and pytest's exit code."""
     write(project, "slowed")
-    program = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
-    words = ["compare-env", "KERNELS=old", ".", "--", *OPTIONS[1:], "-q"]
-    command = [sys.executable, "-c", program, *words]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    words = ("compare-env", "KERNELS=old", ".", "--", *OPTIONS[1:], "-q")
+    done = forked_python.run([*CGINS, *words], cwd=project)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "SLOWER (slower-than-base)" in done.stdout
     assert "--cgins-base-env=KERNELS=old" in done.stdout  # of the command that repeats it

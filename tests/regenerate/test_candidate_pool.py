@@ -19,12 +19,14 @@ from pytest_cgins.config import Config
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Reason, Status
+from pytest_cgins.gate import evaluate
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate import targets
 from pytest_cgins.regenerate.candidate_gate import CandidateGate, TrialSettings
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
 from pytest_cgins.regenerate.project_copy import INCUMBENT, ProjectCopy
 from pytest_cgins.run.pool import WorkerPool
+from tests.adversarial.project import workers_are_forked
 from tests.regenerate import scripted
 from tests.regenerate.projects import committed, git
 
@@ -46,6 +48,14 @@ def relu(name: str, expression: str = "EACH < 0 ? 0 : EACH") -> dict[str, str]:
     """A candidate, the only one whose variable has this name."""
     text = scripted.draft("relu", 3).replace("x[i] < 0 ? 0 : x[i]", expression.replace("EACH", f"{name}[i]"))
     return {MAIN: text.replace("const float* x =", f"const float* {name} =")}
+
+
+@pytest.fixture(autouse=True)
+def _workers_share_a_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No folder of a test's own for kernels that are compiled as they run, of which there are none; what times is forked."""
+    monkeypatch.setattr(evaluate, "jit_environment", lambda _: {})
+    with workers_are_forked():
+        yield
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from pytest_cgins.config import load
 from pytest_cgins.regenerate import run_status
 from pytest_cgins.regenerate.journal.journal import Journal, runs_in
 from pytest_cgins.run.sandbox.sandbox import Sandbox
+from tests.forked_python import gate_python
 from tests.regenerate import journals
 
 ROOT = Path(__file__).parents[2]
@@ -40,8 +40,8 @@ def ended(cgins: Callable[..., subprocess.CompletedProcess[str]]) -> Ended:
 
 def gated(project: str, folder: Path) -> str:
     """What `pytest --cgins` says of a project all of whose cases pass."""
-    gate = [sys.executable, "-m", "pytest", "-p", "no:randomly", "--cgins", "--cgins-no-timing", project]
-    done = subprocess.run(gate, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
+    gate = ["-m", "pytest", "-p", "no:randomly", "--cgins", "--cgins-no-timing", project]
+    done = gate_python().run(gate, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from pytest_cgins.core.session_report import SessionReport
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 from tests.evaluations import make_evaluation
+from tests.forked_python import gate_python
 from tests.regenerate import proposals
 from tests.regenerate.proposals import NEW, OLD, PATH, YAML
 
@@ -250,10 +249,10 @@ def test_only_names_that_differ_in_more_than_case(
 def gated(folder: Path) -> SessionReport:
     """The gate's report on the kernel `relu/right`."""
     report = folder.parent / "report.json"
-    command = [sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", "--cgins", "--cgins-seed=5"]
+    command = ["-m", "pytest", "-p", "pytest_cgins.plugin", "--cgins", "--cgins-seed=5"]
     options = ["--cgins-no-timing", f"--cgins-json={report}", "-k", "right", "-q"]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    subprocess.run([*command, *options], cwd=folder, env=environment, check=False, capture_output=True)
+    gate_python().run([*command, *options], cwd=folder, env=environment)
     return documents.load(SessionReport, report.read_bytes())
 
 
