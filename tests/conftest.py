@@ -34,15 +34,15 @@ settings.load_profile("same examples")
 
 
 LONGEST = (
-    "adversarial/test_adversarial.py", "planted/test_planted.py", "honest/test_honest.py",
-    "building/test_torch_extension.py", "action/test_events.py", "regenerate/test_candidate_pool.py",
-    "action/test_run.py", "plugin/test_outcomes.py", "test_demo_regenerate.py",
-    "regenerate/test_proposal_rebase.py", "pull_request/test_emulator.py", "gate/test_calibrate.py",
-    "regenerate/test_whole_loop.py", "report/test_html_browser.py", "plugin/test_times.py",
-    "building/test_base_kernels.py", "pull_request/test_faults.py", "regenerate/test_commands.py",
-    "report/test_markdown.py", "pull_request/test_published.py", "plugin/test_compile_only.py",
-    "plugin/test_own_reference.py", "verify/probe_support/test_memory.py", "plugin/test_regenerate.py",
-    "gate/test_evaluate.py", "plugin/test_benchmark.py",
+    "adversarial/test_adversarial.py", "honest/test_honest.py", "planted/test_low_bits.py", "test_demo_regenerate.py",
+    "planted/test_planted.py", "planted/coupled/test_coupled.py", "regenerate/test_proposal_rebase.py",
+    "building/test_torch_extension.py", "regenerate/test_whole_loop.py", "regenerate/test_proposal_commands.py",
+    "regenerate/test_commands.py", "plugin/test_operator_project.py", "verify/test_probe_inputs.py",
+    "planted/test_large_indices.py", "action/test_events.py", "action/test_run.py", "docs/test_extending.py",
+    "gate/test_evaluate.py", "planted/test_unread.py", "building/test_base_kernels.py", "building/test_export.py",
+    "regenerate/test_goalposts.py", "regenerate/test_candidate_pool.py", "plugin/test_regenerate.py",
+    "pull_request/test_pull_request.py", "pull_request/test_upkeep.py", "fuzz/test_parsers.py",
+    "report/test_html_browser.py", "plugin/test_environments.py", "plugin/test_times.py", "docs/test_tutorial.py",
 )  # fmt: skip
 """Files that take 20 s and more, which begin first: the last one would leave the other process alone."""
 
