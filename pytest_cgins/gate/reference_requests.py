@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core.case import Case
-from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.verify.messages import CaseRequest
 from pytest_cgins.verify.probes.registry import WORTH_BYTES, switched_on
@@ -32,8 +31,8 @@ class ReferenceRequests:
     """Whether right kernels are timed."""
     cases: Callable[[], Sequence[Case]] = tuple
     """All cases of the file, among which are those of the requests."""
-    _smallest: dict[tuple[str, str, str, int], str] = field(default_factory=dict)
-    """Which case makes the large calls, by implementation, device and size of an element."""
+    _smallest: dict[tuple[str, str, str, str], str] = field(default_factory=dict)
+    """Which case makes the large calls, by implementation, device and dtype."""
 
     def for_case(self, case: Case) -> CaseRequest:
         """The request that prepares and judges a case."""
@@ -88,9 +87,8 @@ class ReferenceRequests:
         return any(made.interpret for made in implementations if made.name == case.implementation)
 
 
-def _kind_of(case: Case) -> tuple[str, str, str, int]:
-    """Types of one size have the same offsets in bytes."""
-    return case.kernel, case.implementation, case.device, ITEMSIZE.get(case.dtype, 0)
+def _kind_of(case: Case) -> tuple[str, str, str, str]:
+    return case.kernel, case.implementation, case.device, case.dtype
 
 
 def _worth_large_calls(case: Case) -> tuple[bool, int]:
