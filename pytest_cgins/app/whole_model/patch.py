@@ -178,12 +178,15 @@ class _Site:
     """A call of an op in a graph."""
 
     swap: Swap
+    """Of the patch, which answers and counts."""
     func: Callable[..., Any]
+    """The op."""
     constants: list[Any]
     """Leaves of its arguments that are no tensors; None where one is."""
     places: list[int]
     """Of its tensors among the leaves."""
     spec: TreeSpec
+    """How the leaves make its arguments."""
 
     def answer(self, tensors: Sequence[torch.Tensor], answered_by: Callable[..., Any]) -> list[torch.Tensor]:
         """Tensors of the result, none of which lies on an argument: an operator must not give one of those."""
