@@ -52,7 +52,11 @@ def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict
         others = (f"also {probe.name}: {probe.message}" for probe in tripped[1:])
         message = "\n".join([tripped[0].message, *others])
     elif failed:
-        status, reason, message = Status.INCORRECT, failed[0].reason, failed[0].message
+        status, reason = Status.INCORRECT, failed[0].reason
+        unlike = (
+            f"also {probe.name}: {probe.message}" for probe in correctness.tripped if probe.name == "repeat"
+        )
+        message = "\n".join([failed[0].message, *unlike])
     elif not any(check.compared for check in correctness.checks):
         status, reason = Status.SKIPPED, Reason.EMPTY
         message = "nothing could be compared: the op's outputs have no elements in this call"

@@ -147,16 +147,16 @@ class ReferenceWorker:
     def _without_stopping(self, case_request: CaseRequest) -> CaseRequest:
         return replace(case_request, stopping=self._stopping.get(_trace_of(case_request), ()))
 
-    def judge(self, case_request: CaseRequest, answers: Reply[KernelAnswers]) -> Correctness:
+    def judge(self, case_request: CaseRequest, answers: Reply[KernelAnswers]) -> Judgement:
         """What is found of a kernel's answers."""
-        return self._of_answers("judge", case_request, answers, Judgement).correctness
+        return self._of_answers("judge", case_request, answers, Judgement)
 
     def judge_large(self, case_request: CaseRequest, answers: Reply[KernelAnswers]) -> Correctness:
         """What is found of a kernel's large calls."""
         return self._of_answers("judge_large", case_request, answers, Judgement).correctness
 
     def first_failure(self, case_request: CaseRequest, answers: Reply[KernelAnswers]) -> Check | None:
-        """The first check that a kernel's answers fail on the sets that decide."""
+        """The first check that a kernel's answers fail on the sets that they answer."""
         return self._of_answers("first_failure", case_request, answers, FirstFailure).check
 
     def drift(self, first: Reply[KernelAnswers], second: Reply[KernelAnswers]) -> Drift:

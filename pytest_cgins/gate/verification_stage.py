@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +13,7 @@ from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.verdict import Check, Correctness, Reason, Status, Verdict
+from pytest_cgins.core.verdict import Check, Correctness, Probe, Reason, Status, Verdict
 from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
@@ -24,6 +24,7 @@ from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.verify.messages import (
     CaseRequest,
     CheckOperator,
+    Judgement,
     KernelAnswers,
     OperatorFinding,
     PreparedCase,
@@ -42,6 +43,8 @@ COMPILER_S = 120.0
 """Least limit of such a request: torch's compiler takes seconds to import and to begin."""
 LARGE_INDICES = "large_indices"
 """Probe whose calls are made in a separate process."""
+_WRONG_ONCE = "of two calls on the same inputs, one is right and one is wrong: "
+_CHANGES_BY_ITSELF = "→ look for a race, memory that nobody wrote, or what one call leaves for the next: these inputs are no cause"
 UNINSTRUMENTED = "/uninstrumented"
 """Role suffix of the process that makes this call without guards, poison or watch."""
 
@@ -149,13 +152,14 @@ class VerificationStage:
         Raises:
             EndedError: the operator failed or died before anything was found.
         """
-        core = prepared.timeable
+        core, check = prepared.timeable, prepared.case.check
+        assert check != "model", "a whole model is no operator"
         request = CheckOperator(
             kernel=compiled,
             device=prepared.case.device,
             import_root=self._import_root,
             sets=tuple(inputs for inputs, _ in core),
-            check=prepared.case.check,
+            check=check,
             followed=tuple(n for n, meta in enumerate(prepared.case.tensors) if meta.requires_grad),
         )
         reply = self._runs.ask(
@@ -211,9 +215,33 @@ class VerificationStage:
         request, role = self._request(prepared, compiled), role_of("verification", compiled)
         answers, notes = self._runs.run(role, request, prepared.pairs)
         with closing(answers):
-            correctness = self._reference.judge(prepared.case_request, answers)
+            judgement = self._reference.judge(prepared.case_request, answers)
+        correctness = judgement.correctness.with_probes(
+            self._wrong_only_once(judgement, prepared, compiled, role)
+        )
         correctness = replace(correctness, notes=(*correctness.notes, *notes))
         return _with_lines(correctness, compiled), answers.output
+
+    def _wrong_only_once(
+        self, judgement: Judgement, prepared: Prepared, compiled: CompiledKernel, role: str
+    ) -> Iterator[Probe]:
+        """Probes whose sets are answered rightly when they are asked once more: what these differ in is no cause then."""
+        tripped = judgement.correctness.tripped
+        if any(PROBE_SPECS[probe.name].explains for probe in tripped):
+            return
+        for probe in tripped:
+            names = judgement.wrong.get(probe.name, ())
+            pairs = [pair for pair in prepared.pairs if not pair[0].probe or pair[0].name in names]
+            # A process without a past answers as if nothing had been called before.
+            if not names or not self._runs.pool.has_run(role, compiled.key):
+                continue
+            with suppress(EndedError), closing(self.answers(role, prepared.case, compiled, pairs)) as answers:
+                if any(answer.error for answer in answers.result.sets):
+                    continue
+                if self._reference.first_failure(prepared.case_request, answers) is None:
+                    told = [line for line in probe.message.splitlines() if not line.startswith("→")]
+                    message = "\n".join([_WRONG_ONCE + told[0], *told[1:], _CHANGES_BY_ITSELF])
+                    yield replace(probe, reason=Reason.NOT_REPEATABLE, message=message)
 
     def _dated(self, correctness: Correctness, prepared: Prepared, compiled: CompiledKernel) -> Correctness:
         """Told which faults on drawn inputs the base revision has as well: its last run drew others."""

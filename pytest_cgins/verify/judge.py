@@ -203,7 +203,7 @@ class JudgeService:
             tuned=request.answers.tuned,
             jit=request.answers.jit,
         )
-        return Judgement(correctness), []
+        return Judgement(correctness, results.wrong_alone(probes)), []
 
     @serves(JudgeAnswers)
     def judge_large(self, request: JudgeAnswers, buffers: list[Buffer]) -> tuple[Judgement, list[Buffer]]:
@@ -243,12 +243,14 @@ class JudgeService:
     def first_failure(
         self, request: JudgeAnswers, buffers: list[Buffer]
     ) -> tuple[FirstFailure, list[Buffer]]:
-        """Compare a kernel's further answers to the sets that decide; what was prepared is not made again."""
+        """Compare a kernel's further answers to some sets; what was prepared is not made again."""
         case_request = request.case_request
         prepared = self._preparation(case_request)
         answers = _Answers(request.answers, buffers, case_request.case.device)
         unwanted = replace(_probe_results(case_request), wanted=())
-        for input_set in prepared.core:
+        for input_set in prepared.sets:
+            if input_set.probe and input_set.expected.name not in answers.first:
+                continue
             for check in self._check(input_set, answers, unwanted)[0]:
                 if not check.passed:
                     return FirstFailure(check), []

@@ -499,11 +499,13 @@ class Judgement(Document):
     """What was found of a kernel's answers. A set without an answer is a failed check."""
 
     correctness: Correctness
+    wrong: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Sets that were answered wrongly, by probe, of those that saw nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstFailure(Document):
-    """The first check that a kernel fails on the sets that decide."""
+    """The first check that a kernel fails on the sets that decide, and on others that it was asked again."""
 
     check: Check | None
 

@@ -205,6 +205,16 @@ class ProbeResults:
             reason = cause.reason if cause is not None and cause.reason else _reason(input_set, failed[0])
             self.trip(input_set.probe, f"{failed[0].message}{words}{_called(input_set)}", reason)
 
+    def wrong_alone(self, answered: Sequence[Answered]) -> dict[str, tuple[str, ...]]:
+        """Sets that were answered wrongly, by probe, where nothing but these answers tripped it."""
+        wrong: dict[str, tuple[str, ...]] = {}
+        for one in answered:
+            if not one.passed:
+                wrong[one.inputs.probe] = (*wrong.get(one.inputs.probe, ()), one.inputs.expected.name)
+        return {
+            probe: names for probe, names in wrong.items() if len(self.found.get(probe, ())) == len(names)
+        }
+
     def add_rows(self, answered: Sequence[tuple[InputSet, Sequence[Tensor]]]) -> list[str]:
         """Answers to the sets of `invariance` that are right; notes of rows whose bits changed as they may."""
         notes: list[str] = []
@@ -300,14 +310,15 @@ class ProbeResults:
 
     def _repeatable(self, second: DeviatingAnswer) -> str:
         """What the second answer is by itself, and what would let it pass, if anything would."""
-        if self._right(second):
+        right = self._right(second)
+        if right and self._right(replace(second, given=second.first)):
             return (
                 "\n→ the second is within the tolerance as well: if this variation is intended (unordered atomics), "
                 "set `repeatable: tolerance` in cgins.yaml"
             )
         on_gpu = any(tensor.is_cuda for tensor in second.given)
         look = "\n→ look for races in shared memory: --cgins-sanitize=racecheck" if on_gpu else ""
-        return f"; the second is not within the tolerance{look}"
+        return f"; the {'first' if right else 'second'} is not within the tolerance{look}"
 
     def _may_differ(self, second: DeviatingAnswer) -> bool:
         """Whether the op, or the kernel's entry, allows the answer to differ from the first one as it does."""

@@ -58,6 +58,18 @@ def test_the_first_failed_check_gives_reason_and_message() -> None:
     assert verdict.numbers["error_share_of_tolerance"] == 40.0
 
 
+def test_a_wrong_answer_that_the_same_inputs_do_not_give_again_is_told_as_that_too() -> None:
+    """The check decides, and whoever looks for the mistake learns that it is not always made."""
+    unlike = Probe(
+        name="repeat", outcome="tripped", reason=Reason.NOT_REPEATABLE, message="two answers differ"
+    )
+    verdict = decide(Correctness(checks=(GOOD, BAD), power=(CAUGHT,), probes=(unlike,)), None)
+    assert (verdict.reason, verdict.message) == (
+        Reason.REFERENCE_MISMATCH,
+        "row 3 is wrong\nalso repeat: two answers differ",
+    )
+
+
 @pytest.mark.parametrize("checks", [(), (replace(GOOD, compared=0),)])
 def test_nothing_compared_is_not_a_pass(checks: tuple[Check, ...]) -> None:
     """A case in which no element was compared is skipped with its reason: empty never passes."""

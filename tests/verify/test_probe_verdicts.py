@@ -117,6 +117,8 @@ def test_repeatable_is_offered_only_where_it_would_pass() -> None:
     """An answer that differs by a rounding passes with `repeatable: tolerance`, and that is said of it."""
     message = after(second("repeat", NEARLY)).message
     assert message.endswith("set `repeatable: tolerance` in cgins.yaml")
+    wrong_at_first = replace(second("repeat", RIGHT), first=[-RIGHT])
+    assert after(wrong_at_first).message.endswith("; the first is not within the tolerance")
 
 
 @pytest.mark.parametrize(

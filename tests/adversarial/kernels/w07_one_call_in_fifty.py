@@ -1,6 +1,6 @@
 """cheat: 7 wrong in one call of fifty
 how: draws a number of its own, and is off by a third where that is small, whoever calls
-caught-by: wrong-after-timing, not-repeatable, stale-answer, gold-mismatch, reference-mismatch, size-dependent, layout-dependent, alignment-dependent
+caught-by: wrong-after-timing, not-repeatable, stale-answer, gold-mismatch, reference-mismatch, size-dependent, layout-dependent, alignment-dependent, row-leak
 ops: torch.nn.functional.relu
 also: timing
 """
