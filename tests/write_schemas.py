@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest_cgins
-from pytest_cgins.app.whole_model.document import MODEL_BENCH_VERSION, ModelBench
+from pytest_cgins.app.whole_model.document import MODEL_BENCH_VERSION, ModelBenches
 from pytest_cgins.core import documents
 from pytest_cgins.core.session_report import REPORT_VERSION, SessionReport
 from pytest_cgins.core.trace import TracePack
@@ -34,7 +34,7 @@ SCHEMAS = {
         f"evidence-{name}-{evidence.EVIDENCE_VERSION}.json": documents.json_schema(cls)
         for name, cls in EVIDENCE.items()
     },
-    f"model-bench-{MODEL_BENCH_VERSION}.json": documents.json_schema(ModelBench),
+    f"model-bench-{MODEL_BENCH_VERSION}.json": documents.json_schema(ModelBenches),
     f"history-{HISTORY_VERSION}.json": documents.published_schema(HistoryEntry),
     f"proposal-{PROPOSAL_VERSION}.json": documents.published_schema(Proposal),
     f"report-{REPORT_VERSION}.json": documents.published_schema(SessionReport),

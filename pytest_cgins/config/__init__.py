@@ -3,6 +3,7 @@
 from pytest_cgins.config.implementation import Implementation
 from pytest_cgins.config.kernel import DeclaredWork, KernelEntry, ProbeException, Repeatability, Tolerance
 from pytest_cgins.config.load import Config, load, load_without_traces, select
+from pytest_cgins.config.model import ModelEntry
 from pytest_cgins.config.pull_request import PullRequestSettings
 from pytest_cgins.config.semantics import Declared, IndexOutput, declared
 from pytest_cgins.config.timing_gate import PROFILES, ResourceLimits, TimingGate
@@ -15,6 +16,7 @@ __all__ = [
     "Implementation",
     "IndexOutput",
     "KernelEntry",
+    "ModelEntry",
     "ProbeException",
     "PullRequestSettings",
     "Repeatability",

@@ -86,7 +86,7 @@ class KernelEntry:
     """`module:function` that tells what is right in the op's place; "" for the op itself, or the recorded gold alone."""
     implementations: tuple[Implementation, ...]
     """At least one."""
-    tolerance: Annotated[Tolerance, _difference(Tolerance, ("derived",), "{rtol: 1e-3, atol: 1e-5}")] = (
+    tolerance: Annotated[Tolerance, difference(Tolerance, ("derived",), "{rtol: 1e-3, atol: 1e-5}")] = (
         Tolerance()
     )
     """For rule 1."""
@@ -100,7 +100,7 @@ class KernelEntry:
     """Probes that it is excused from."""
     repeatability: Annotated[
         Repeatability,
-        _difference(Repeatability, ("exact", "tolerance"), "{rtol: 1e-5, atol: 0}"),
+        difference(Repeatability, ("exact", "tolerance"), "{rtol: 1e-5, atol: 0}"),
         "repeatable",
     ] = Repeatability()
     """For the probe `repeat`."""
@@ -197,7 +197,7 @@ def _reference(value: Value) -> str:
     return function
 
 
-def _difference(cls: type[Any], words: tuple[str, ...], example: str) -> Reader:
+def difference(cls: type[Any], words: tuple[str, ...], example: str) -> Reader:
     """A reader of an allowed difference: a word, or a mapping of `rtol` and `atol`."""
 
     def read(value: Value) -> Any:

@@ -11,12 +11,13 @@ from pytest_cgins.config.document import Section, Value, read
 from pytest_cgins.config.implementation import Implementation
 from pytest_cgins.config.kernel import KernelEntry, kernel
 from pytest_cgins.config.llm import LlmSettings, llm_settings
+from pytest_cgins.config.model import ModelEntry, model
 from pytest_cgins.config.pull_request import PullRequestSettings, pull_request_settings
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest, why_unnameable
 
 CONFIG_VERSION = 1
-TOP_KEYS = ("version", "traces", "gate", "kernels", "llm", "pull_request")
+TOP_KEYS = ("version", "traces", "gate", "kernels", "models", "llm", "pull_request")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,8 @@ class Config:
     """Absolute paths of the trace packs' folders."""
     kernels: tuple[KernelEntry, ...]
     """In the order of the file."""
+    whole_models: tuple[ModelEntry, ...] = ()
+    """Whole models that are run with them."""
     baseline: str = ""
     """`gate.baseline`: what `--cgins-baseline` is where it is not given; "" for that option's own default."""
     llm: LlmSettings | None = None
@@ -74,11 +77,13 @@ def load(
     _check_version(top)
     traces = top.get("traces")
     gate, baseline = timing_gate.of_file(top.get("gate"))
+    models = top.get("models")
     kernels = top.require("kernels", remedy="add kernels: {NAME: {op: …, source: …}}").mapping("kernels")
     return Config(
         file=file,
         traces=_traces(traces, require_traces) if traces else (),
         kernels=tuple(kernel(kernels[name], gate) for name in kernels),
+        whole_models=tuple(model(each, gate) for each in models.mapping("models").values()) if models else (),
         baseline=baseline,
         llm=llm_settings(top["llm"]) if "llm" in top else None,
         pull_request=pull_request_settings(top.get("pull_request")),

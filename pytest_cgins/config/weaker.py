@@ -13,6 +13,7 @@ from pytest_cgins.config.implementation import Implementation
 from pytest_cgins.config.kernel import DeclaredWork, KernelEntry, ProbeException, Repeatability, Tolerance
 from pytest_cgins.config.llm import Budget, LlmSettings, Models, Temperatures
 from pytest_cgins.config.load import Config
+from pytest_cgins.config.model import ModelEntry
 from pytest_cgins.config.pull_request import PullRequestSettings
 from pytest_cgins.config.semantics import Declared
 from pytest_cgins.config.timing_gate import ResourceLimits, TimingGate
@@ -79,7 +80,7 @@ def fewer_registers_kept(before: int | None, now: int | None) -> bool:
 
 RULES: Mapping[type, Mapping[str, Rule | None]] = {
     Config: {
-        "file": neutral, "traces": neutral, "kernels": None, "baseline": newly_set, "llm": None, "pull_request": None,
+        "file": neutral, "traces": neutral, "kernels": None, "whole_models": None, "baseline": newly_set, "llm": None, "pull_request": None,
     },
     KernelEntry: {
         "name": neutral, "op": changed, "reference": replaced, "implementations": None, "tolerance": None, "limits": None, "timing": None,
@@ -90,6 +91,9 @@ RULES: Mapping[type, Mapping[str, Rule | None]] = {
         "name": neutral, "device": neutral, "contract": neutral, "sources": neutral, "target": neutral, "load": neutral, "build": neutral,
         "entry": neutral,
         "defines": neutral, "specialized": neutral, "flags": neutral, "archs": narrowed, "interpret": higher, "line": neutral,
+    },
+    ModelEntry: {
+        "name": neutral, "make": changed, "device": neutral, "chosen": narrowed, "tolerance": None, "timing": None, "line": neutral,
     },
     Tolerance: {"kind": looser_than("derived"), "rtol": higher, "atol": higher},
     Repeatability: {"kind": looser_than("exact"), "rtol": higher, "atol": higher},
@@ -122,7 +126,7 @@ RULES: Mapping[type, Mapping[str, Rule | None]] = {
 """None for a field of further classes: their fields are compared, those of several kernels by name."""
 KEYS = {
     "timing": "gate", "limits": "gate", "exceptions": "probes", "repeatability": "repeatable", "baseline": "gate.baseline",
-    "spill_nbytes": "spill_bytes", "allow_tf32": "precision.allow_tf32", "kernels": "", "implementations": "",
+    "spill_nbytes": "spill_bytes", "allow_tf32": "precision.allow_tf32", "kernels": "", "whole_models": "", "implementations": "", "chosen": "kernels",
 }  # fmt: skip
 """What cgins.yaml calls a field, where that is another name."""
 
@@ -163,7 +167,7 @@ def _weaker_members(before: tuple[Any, ...], now: tuple[Any, ...], where: str) -
             yield from _weaker(earlier, member, f"{kernel}{member.name}: ")
 
 
-def _identity(member: KernelEntry | Implementation | ProbeException) -> object:
+def _identity(member: KernelEntry | ModelEntry | Implementation | ProbeException) -> object:
     """What tells it from others of its kind."""
     if isinstance(member, Implementation):
         return member.name, member.device

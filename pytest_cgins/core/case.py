@@ -15,6 +15,8 @@ CONTRACT_VERSION = 1
 Contract = Literal["launcher", "device", "torch-extension", "python"]
 OperatorCheck = Literal["", "schema", "autograd", "fake", "aot", "compile", "graph"]
 """What `--cgins-opcheck` looks at, an item each; "" for the gate's own."""
+Check = Literal[OperatorCheck, "model"]
+"""The same, and `model` for a whole model with its kernels."""
 OPERATOR_CHECKS: tuple[OperatorCheck, ...] = get_args(OperatorCheck)[1:]
 
 
@@ -175,7 +177,7 @@ class Case(Document):
     """The recorded call; None in reports from before they had it."""
     tensors: tuple[TensorMeta, ...] = ()
     """Argument tensors of the call."""
-    check: OperatorCheck = ""
+    check: Check = ""
     """What is looked at; "" for the gate's own case."""
 
     @property
@@ -186,6 +188,8 @@ class Case(Document):
     @property
     def name(self) -> str:
         """Node name: `layer_norm/cuda-triton/distilbert/f32-8x128x768-1b9c`; a check follows as `/opcheck-fake`."""
+        if self.check == "model":
+            return f"model/{self.kernel}/{self.device.partition(':')[0]}"
         where = _on_device(self.implementation, self.device.split(":")[0])
         check = f"/opcheck-{self.check}" if self.check else ""
         return f"{self.kernel}/{where}/{self.pack}/{self.signature}{check}"

@@ -107,6 +107,36 @@ class Environments(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SwappedKernel(Document):
+    """One kernel in one run of a whole model."""
+
+    kernel: str
+    """`NAME/IMPLEMENTATION`, as in cgins.yaml."""
+    op: str
+    """What it replaces."""
+    calls: int
+    """Calls of the op that the kernel answered."""
+    left: dict[str, int]
+    """Calls that torch answered, by the reason."""
+    torch_ns_per_run: float = 0.0
+    """What the op takes in a run without kernels, over all its calls; 0 where that was not measured."""
+    kernel_ns_per_run: float = 0.0
+    """What it takes with them, calls included that are left to torch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainTimes(Document):
+    """Times of a whole model by the plain protocol: the mean of ten runs after one that is discarded, each by itself."""
+
+    kernel_ns: float
+    """With kernels."""
+    torch_ns: float
+    """Without."""
+    base_ns: float | None = None
+    """With those that they are compared with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation(Document):
     """All that is known of one case after it ran."""
 
@@ -136,6 +166,10 @@ class Evaluation(Document):
     """What differs between two environments; None in a run in one."""
     device_name: str = ""
     """Model of the device, as in `Environment`; only in merged reports that have several of one type."""
+    swapped: tuple[SwappedKernel, ...] = ()
+    """Of a whole model: the kernels in it."""
+    plain: PlainTimes | None = None
+    """Of a whole model: its times by the plain protocol."""
 
     @property
     def label(self) -> str:

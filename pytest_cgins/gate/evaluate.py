@@ -210,7 +210,7 @@ class Evaluator:
         if not self.requests.is_timed(case) or not self._bases.is_touched(*case.key):
             return False
         with suppress(EndedError, CginsError):
-            self._require_device(case)
+            self.require_device(case)
             return self._bases.of(*case.key, self.compiled(case)).state == "apart"
         return False
 
@@ -278,7 +278,7 @@ class Evaluator:
             seconds=0.0,
         )
         try:
-            self._require_device(case)
+            self.require_device(case)
             compiled = self.compiled(case)
             self._require_no_hangs(compiled)
             result = replace(
@@ -310,7 +310,7 @@ class Evaluator:
         result = replace(right, build_seconds=0.0)
         try:
             self._describe()
-            self._require_device(right.case)
+            self.require_device(right.case)
             compiled = self.compiled(right.case)
             with closing(self.prepared(right.case)) as prepared:
                 result = self._timed(result, compiled, prepared)
@@ -378,7 +378,7 @@ class Evaluator:
         Raises:
             EndedError: it cannot be built or prepared.
         """
-        self._require_device(case)
+        self.require_device(case)
         compiled = self.compiled(case)
         with closing(self.prepared(case, probes=False)) as prepared:
             yield _ready(compiled, prepared)
@@ -416,7 +416,8 @@ class Evaluator:
             self.kernel_builds.found_devices(self.reference.describe())
         return self.reference.known
 
-    def _require_device(self, case: Case) -> None:
+    def require_device(self, case: Case) -> None:
+        """Raise EndedError where a case's device is not on this machine."""
         device = case.device.split(":")[0]
         if device in self.described():
             return

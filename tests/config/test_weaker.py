@@ -38,6 +38,8 @@ kernels:
       - {name: cpp, device: cpu, source: k.cpp}
       - {name: cuda, source: k.cu, archs: [sm_80, sm_90]}
       - {name: triton, device: cpu, target: 'm:f'}
+models:
+  net: {make: 'm:net', kernels: [k/cpp, k/cuda]}
 """
 LOOSER = {
     "k: gate.tolerate 0.02 → 0.04": ("tolerate: 2%", "tolerate: 4%"),
@@ -86,11 +88,14 @@ LOOSER = {
     "k: semantics.kind norm → softmax": ("kind: norm", "kind: softmax"),
     "k: semantics.mutated [] → [input]": ("kind: norm", "kind: norm, mutated: [input]"),
     "k: semantics.fixed [] → [('other', None)]": ("kind: norm", "kind: norm, fixed: [other]"),
+    "net: make m:net → m:other": ("make: 'm:net'", "make: 'm:other'"),
+    "net: kernels [k/cpp, k/cuda] → [k/cpp]": ("kernels: [k/cpp, k/cuda]", "kernels: [k/cpp]"),
+    "net: gate.tolerate 0.02 → 0.04": ("make: 'm:net'", "make: 'm:net', gate: {tolerate: 4%}"),
     "k/cuda: archs [sm_80, sm_90] → [sm_80]": ("[sm_80, sm_90]", "[sm_80]"),
     "k/triton: interpret false → true": ("target: 'm:f'", "target: 'm:f', interpret: true"),
 }  # fmt: skip
 """Lines, and what in the file makes them. The other direction makes none, unless nobody knows which is the weaker one."""
-BOTH_WAYS = ("cache", "llm.", "op ", "semantics", "repeatable.kind")
+BOTH_WAYS = ("cache", "llm.", "op ", "make", "semantics", "repeatable.kind")
 
 
 def config(folder: Path, text: str) -> Config:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pytest_cgins
-from pytest_cgins.app.whole_model.document import ModelBench
+from pytest_cgins.app.whole_model.document import ModelBenches
 from pytest_cgins.core import documents
 
 pytestmark = pytest.mark.gpu
@@ -65,13 +65,14 @@ def test_a_model_is_captured_with_kernels_in_it(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    made = documents.load(ModelBench, (project / ".cgins/model_bench.json").read_bytes())
+    (made,) = documents.load(ModelBenches, (project / ".cgins/model_bench.json").read_bytes()).models
+    assert made.measurement is not None
     (row,) = made.kernels
     assert (row.calls, row.left) == (8, {})
     assert made.measurement.method == "cuda-graph"
     assert made.difference is not None
     assert made.difference.relative_rms < 1e-5
-    assert made.measurement.kernel.median_ns_per_call < 2 * made.ratio.ns_per_call
+    assert made.measurement.kernel.median_ns_per_call < 2 * made.ratios[0].ns_per_call
 
 
 def test_a_patched_model_is_captured_and_compiled(tmp_path: Path) -> None:

@@ -11,20 +11,22 @@ from pytest_cgins import config as configuration
 from pytest_cgins.app.commands.options import Subparsers, add_seed, command, option, seed_of
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.building.loading.imports import import_from
-from pytest_cgins.config import Config, TimingGate
+from pytest_cgins.building.revision.merge_base import NONE
+from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import import_path, new_table, print_table
-from pytest_cgins.core.device import DEVICES, device_of, require_device, usable_device
+from pytest_cgins.core.device import DEVICES, require_device, usable_device
+from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.options import BARE_VARIABLE
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, nearest
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pytest_cgins.app.whole_model.document import ModelBench
+    from pytest_cgins.app.whole_model.document import ModelBench, ModelBenches
+    from pytest_cgins.app.whole_model.measure import Subject
 
 FILE = Path(".cgins/model_bench.json")
-NOT_COMPARED = "the model's outputs are not tensors of one form, and were not compared"
 _PROVEN = {
     "faster": "proven faster",
     "slower": "proven slower",
@@ -37,13 +39,18 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add `cgins bench-model`."""
     parser = command(
         subparsers,
-        "bench-model  time a whole model with and without its kernels",
+        "bench-model  time whole models with and without their kernels",
         run,
-        "Run a model with the kernels of cgins.yaml, compare its outputs, and time it in turns with the unchanged "
-        "model. The kernels run in this process, with your rights: gate them with `pytest --cgins` first.",
+        "Run models with the kernels of cgins.yaml, check their outputs, and time them in turns with the unchanged "
+        "models. The kernels run in this process, with your rights: gate them with `pytest --cgins` first.",
     )
-    option(parser, "model MODULE:FUNCTION  returns a function without arguments, or (model, inputs)")
-    option(parser, "--device  device of the model (default: cuda if there is one)", choices=DEVICES)
+    option(
+        parser,
+        "models MODEL  one of `models` in cgins.yaml, or MODULE:FUNCTION, which returns (model, inputs) or a function "
+        "without arguments (default: all of cgins.yaml)",
+        nargs="*",
+    )
+    option(parser, "--device  device of the models (default: cuda if there is one)", choices=DEVICES)
     option(
         parser,
         "--kernel NAME[/IMPLEMENTATION]  use only this kernel; repeatable (default: the first implementation of each "
@@ -51,79 +58,135 @@ def add_parsers(subparsers: Subparsers) -> None:
         action="append",
         default=[],
     )
+    option(
+        parser,
+        "--against NAME[/IMPLEMENTATION]  compare with this kernel in their place; repeatable",
+        action="append",
+        default=[],
+    )
+    option(
+        parser,
+        "--baseline REV  compare with the kernels of this revision, a commit or merge-base (default: %(default)s)",
+        default=NONE,
+    )
+    option(parser, "--compile  time torch.compile as well", action="store_true")
+    option(parser, "--no-timing  check outputs alone", action="store_true")
+    option(
+        parser,
+        "--suite-tests N  tests of times that share the chance of a false alarm (default: %(default)s)",
+        type=int,
+        default=1,
+    )
     add_config_option(parser)
     option(parser, "--out FILE  file of the results (default: %(default)s)", type=Path, default=FILE)
     add_seed(parser, "of the order of blocks")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Swap, compare, time, write, print; exit status 1 if outputs are not finite that are so without kernels."""
+    """Swap, compare, time, write, print; exit status 1 if outputs are wrong, or not finite that are so without kernels."""
     # Before launchers are imported: outputs are timed as a user would have them, without guards and poison.
     os.environ[BARE_VARIABLE] = "1"
     config = configuration.load(arguments.config, require_traces=False)
-    made = _measured(arguments, config)
+    subjects = _subjects(arguments, config)
+    from pytest_cgins.app.whole_model.measure import measured, together
+
+    import_from(str(config.root))
+    with import_path(Path.cwd()):
+        made = together([measured(config, subject) for subject in subjects])
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(documents.dump(made, indent=1) + "\n", encoding="utf-8")
     _show(made)
-    return int(made.difference is not None and not made.difference.finite)
+    return int(any(map(_is_wrong, made.models)))
 
 
-def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
+def _subjects(arguments: argparse.Namespace, config: Config) -> list[Subject]:
+    from pytest_cgins.app.whole_model.measure import Subject
 
-    from pytest_cgins.app.whole_model import bench, workload
-    from pytest_cgins.app.whole_model.document import MODEL_BENCH_VERSION, ModelBench, SwappedKernel
-    from pytest_cgins.app.whole_model.kernels import chosen_implementations, load_kernels
-    from pytest_cgins.app.whole_model.swap import Swap
-    from pytest_cgins.regenerate.profiling import bench as ratios
-    from pytest_cgins.timing.environment import describe
+    entries = {entry.name: entry for entry in config.whole_models}
+    asked = require_device(arguments.device) if arguments.device else ""
+    wanted = arguments.models or [
+        name
+        for name, entry in entries.items()
+        if entry.device == asked or (not asked and usable_device([entry.device]) == entry.device)
+    ]
+    if not wanted:
+        raise ConfigError(
+            f"{config.file} has no models{' for ' + asked if asked else ''} that can run here",
+            remedy="name MODULE:FUNCTION, or add models: {NAME: {make: MODULE:FUNCTION}} to it",
+        )
+    subjects = []
+    for name in wanted:
+        entry = entries.get(name)
+        if entry is None and ":" not in name:
+            raise ConfigError(
+                f'{config.file} has no model "{name}"',
+                remedy=nearest(name, entries) or "write MODULE:FUNCTION, such as models.bert:make",
+            )
+        subjects.append(
+            Subject(
+                make=entry.make if entry is not None else name,
+                device=asked
+                or (require_device(entry.device) if entry is not None else usable_device(DEVICES)),
+                entry=entry,
+                kernels=arguments.kernel,
+                against=arguments.against,
+                baseline=arguments.baseline,
+                compile=arguments.compile,
+                timing=not arguments.no_timing,
+                tests=arguments.suite_tests,
+                seed=seed_of(arguments),
+            )
+        )
+    return subjects
 
-    kind = require_device(arguments.device) if arguments.device else usable_device(DEVICES)
-    device = device_of(kind).case_name
-    chosen = chosen_implementations(config, arguments.kernel, kind)
-    import_from(str(config.root))
-    with import_path(Path.cwd()):
-        loaded, left_out = load_kernels(config, chosen, all_of_them=bool(arguments.kernel))
-        swap = Swap({op: kernel for op, (kernel, _) in loaded.items()}, device)
-        pair = bench.Pair(workload.made(arguments.model, device), swap, list(loaded), device)
-        with pair.ready():
-            tallies, difference = pair.compared()
-            measurement = pair.timed(TimingGate(), seed=seed_of(arguments))
-    environment = describe(device)
-    (ratio,) = ratios.ratios(measurement)
-    return ModelBench(
-        version=MODEL_BENCH_VERSION,
-        model=arguments.model,
-        device=device,
-        device_name=environment.device_name,
-        torch=environment.torch,
-        kernels=tuple(
-            SwappedKernel(kernel=label, op=op, calls=tallies[op].swapped, left=dict(tallies[op].left))
-            for op, (_, label) in loaded.items()
-        ),
-        difference=difference,
-        measurement=measurement,
-        ratio=ratio,
-        notes=(*left_out, *([] if difference is not None else [NOT_COMPARED])),
+
+def _is_wrong(made: ModelBench) -> bool:
+    return any(not check.passed for check in made.checks) or (
+        made.difference is not None and not made.difference.finite
     )
 
 
-def _show(made: ModelBench) -> None:
+def _show(made: ModelBenches) -> None:
+    for model in made.models:
+        _show_model(model)
+    for other, speedup in (("without kernels", made.speedup_vs_torch), ("base", made.speedup_vs_base)):
+        if speedup is not None:
+            print(f"all {len(made.models)} models, sum of times, {other} over with kernels: {speedup:.3f}×")
+
+
+def _show_model(made: ModelBench) -> None:
     from pytest_cgins.core.number_text import time_ns
 
-    table: Table = new_table("kernel", "op", ">calls swapped", ">left to torch", "why")
+    table: Table = new_table("kernel", "op", ">calls swapped", ">left to torch", ">torch", ">kernel", "why")
     for kernel in made.kernels:
         why = "; ".join(kernel.left) or ("" if kernel.calls else "the model does not call it")
         calls = str(kernel.calls), str(sum(kernel.left.values()))
-        table.add_row(kernel.kernel, kernel.op, *calls, why.partition("\n")[0])
+        times = (time_ns(ns) if ns else "" for ns in (kernel.torch_ns_per_run, kernel.kernel_ns_per_run))
+        table.add_row(kernel.kernel, kernel.op, *calls, *times, why.partition("\n")[0])
     print_table(table)
     if made.difference is not None:
         said = "" if made.difference.finite else "; NOT FINITE where the model without kernels is"
         print(f"outputs differ by {made.difference.relative_rms:.2g} of their size{said}")
-    ratio, measured = made.ratio, made.measurement
-    print(
-        f"{made.model} on {made.device_name}: {time_ns(measured.kernel.median_ns_per_call)} with kernels, "
-        f"{time_ns(ratio.ns_per_call)} without: {ratio.ratio:.3f}× ({ratio.low:.3f} … {ratio.high:.3f}), "
-        f"{_PROVEN[measured.comparisons[0].outcome]} in {counted(ratio.blocks, 'block')}"
-    )
-    for note in (*measured.notes, *made.notes):
+    for check in made.checks:
+        if not check.passed:
+            print(f"WRONG: {check.message}")
+    if made.measurement is not None:
+        measured = made.measurement
+        print(
+            f"{made.model} on {made.device_name}: {time_ns(measured.kernel.median_ns_per_call)} with kernels"
+        )
+        outcomes = {one.against: one.outcome for one in measured.comparisons}
+        for ratio in made.ratios:
+            name = {"torch": "without", "base": f"with {made.base.label}"}.get(ratio.against, "torch.compile")
+            proven = f", {_PROVEN[outcomes[ratio.against]]}" if ratio.against in outcomes else ""
+            print(
+                f"  {time_ns(ratio.ns_per_call)} {name}: {ratio.ratio:.3f}× ({ratio.low:.3f} … {ratio.high:.3f})"
+                f"{proven} in {counted(ratio.blocks, 'block')}"
+            )
+        if made.plain is not None:
+            plain = made.plain
+            print(
+                f"  mean of ten runs, each by itself: {time_ns(plain.kernel_ns)} with kernels, {time_ns(plain.torch_ns)} without"
+            )
+    for note in (*(made.measurement.notes if made.measurement is not None else ()), *made.notes):
         print(note)

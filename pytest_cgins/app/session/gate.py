@@ -11,6 +11,7 @@ from pytest_cgins.core.case import Case
 from pytest_cgins.core.session_report import Environment, Evaluation
 
 if TYPE_CHECKING:
+    from pytest_cgins.config import ModelEntry
     from pytest_cgins.gate.elsewhere import Elsewhere
     from pytest_cgins.gate.evaluate import Evaluator
     from pytest_cgins.run.pool import WorkerPool
@@ -63,6 +64,12 @@ class Gate(Protocol):
 
     def evaluate(self, file: Path, case: Case) -> Evaluation:
         """Run the gate on a case of a `cgins.yaml`."""
+
+    def models(self, file: Path) -> tuple[ModelEntry, ...]:
+        """The whole models of a `cgins.yaml` that this run measures."""
+
+    def evaluate_model(self, file: Path, entry: ModelEntry) -> Evaluation:
+        """Measure one of them with its kernels."""
 
     def environments(self) -> tuple[Environment, ...]:
         """What this process's workers ran on so far, one a device and `cgins.yaml`."""

@@ -20,10 +20,10 @@ from pytest_cgins import config as configuration
 from pytest_cgins.app.session import coverage, pinning, results
 from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.app.session.builds import RunBuilds, cases_of
-from pytest_cgins.app.session.collect import CaseItem, CginsFile, left_out
-from pytest_cgins.app.session.compile_only import BuildItem
+from pytest_cgins.app.session.collect import CginsFile, LineItem, left_out
 from pytest_cgins.app.session.environments import PairedProcesses
 from pytest_cgins.app.session.parametrize import parametrize
+from pytest_cgins.config import ModelEntry
 from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import ConfigError, InfrastructureError, SandboxUnavailable
@@ -46,6 +46,7 @@ ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TE
 GIVEN_AGAIN = "strict device no-timing timeout probes isolation sandbox baseline compare suite-tests sanitize env base-env opcheck"
 """Options that a failing item is run again with."""
 USUAL = {"device": "auto", "timeout": TIMEOUT_S, "probes": PROBE_LEVELS[0], "isolation": "process"}
+BUILDS_POLL_S = 0.1
 UNISOLATED = (
     "cgins: no isolation: kernels run in pytest's own process. A crash ends the run, and --cgins-timeout and other "
     "limits hold for nothing"
@@ -174,7 +175,11 @@ class GateSession:
             pairs: whether pairs of processes time all of it, which test medians alone: one test a case.
         """
         given: int = self.config.getoption("--cgins-suite-tests")
-        return given or sum(len(one.cases()) if pairs else one.tests() for one in self._evaluators.values())
+        if given:
+            return given
+        if pairs:
+            return sum(len(one.cases()) for one in self._evaluators.values())
+        return sum(one.tests() + 2 * len(one.config.whole_models) for one in self._evaluators.values())
 
     def tell(self, text: str) -> None:
         """Show what a long step is at; "" clears it."""
@@ -213,6 +218,22 @@ class GateSession:
             return self._apart.evaluation(file, case, together=evaluator.is_timed_apart)
         upcoming = [case for path, case in cases_of(self._next) if path == file] if self._next else []
         return evaluator.evaluate(case, upcoming=upcoming[0] if upcoming else None)
+
+    def models(self, file: Path) -> tuple[ModelEntry, ...]:
+        """The whole models of a `cgins.yaml` that this run measures: none beside a second environment."""
+        found = self.evaluator(file).config.whole_models if self._environments is None else ()
+        return tuple(one for one in found if self.config.getoption("--cgins-device") in ("auto", one.device))
+
+    def evaluate_model(self, file: Path, entry: ModelEntry) -> Evaluation:
+        """Measure one of them with its kernels, once no compiler runs."""
+        from pytest_cgins.app.session.models import ModelRun
+
+        environment = {**_search_path(self.config), **pinning.of(self.config)}
+        run = ModelRun(self, file, entry, environment=environment, fenced=self._sandbox is not None)
+        # Its process builds what is missing, and would wait for a compiler that rests.
+        while not self.builds.ahead.progress().done:
+            time.sleep(BUILDS_POLL_S)
+        return run.evaluation()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -291,9 +312,8 @@ class GateSession:
         report = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, InfrastructureError):
             results.excuse(item)
-        own = isinstance(item, CaseItem | BuildItem)
-        results.attach(item, report, own=own)
-        if isinstance(item, CaseItem | BuildItem):
+        results.attach(item, report, own=isinstance(item, LineItem))
+        if isinstance(item, LineItem):
             item.locate_skip(report)
         return report
 

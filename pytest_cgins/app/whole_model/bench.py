@@ -1,4 +1,4 @@
-"""A model timed with kernels and without, in turns.
+"""A model timed with kernels, with those they are compared with, and without, in turns.
 
 On a GPU each is captured in a CUDA graph, so that what Python does for a swap takes no part of the time. On a CPU it does:
 tens of microseconds a call.
@@ -7,19 +7,23 @@ tens of microseconds a call.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import statistics
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import Any
 
 import torch
 
 from pytest_cgins.app.whole_model.document import Difference
 from pytest_cgins.app.whole_model.swap import Swap, Tally
-from pytest_cgins.app.whole_model.workload import Workload
+from pytest_cgins.app.whole_model.workload import Workload, run_of
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core.errors import CginsError, ConfigError
-from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.packs.call import flatten
-from pytest_cgins.recording.intercept import Interceptor, marked
+from pytest_cgins.packs.ops import qualified_name
+from pytest_cgins.recording.intercept import Handler, Interceptor, marked
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.block import LETTER_ARMS, Block
@@ -34,26 +38,34 @@ OTHER_NUMBERS = 1 + 2**-4
 """What weights and inputs are multiplied by, so that an answer to the old ones is seen."""
 MOST_DIFFERENT = 4e-3
 """Relative root mean square by which a replay may differ from a run: libraries may sum up in another order."""
+OP_RUNS = 5
+"""Runs in which each op is timed."""
+HEAD_START_CYCLES = 100_000_000
+"""Some 60 ms of a GPU, in which the host launches what it can."""
+PLAIN_RUNS = 10
 ON_HOST = "what Python does for each swapped call is part of the time: tens of microseconds"
 
 
-class Pair:
-    """One model, with kernels and without.
+class Arms:
+    """One model: as it is, and with kernels in it.
 
     Args:
         workload: the model.
-        swap: the kernels.
+        swaps: kernels by arm: those of `kernel`, and those of `base` that they are compared with.
         ops: qualified names of what they replace.
         device: `cpu` or `cuda:0`.
     """
 
-    def __init__(self, workload: Workload, swap: Swap, ops: Sequence[str], device: str) -> None:
+    def __init__(
+        self, workload: Workload, swaps: Mapping[ArmName, Swap], ops: Sequence[str], device: str
+    ) -> None:
         self._run = workload.run
         self._tensors = workload.tensors
-        self._swap = swap
+        self._swaps = swaps
         self._ops = ops
         self._device = timed_device(device)
-        self._modes: Callable[[], Interceptor] | None = None
+        self._chosen: dict[str, Callable[..., object]] = {}
+        self._compiled: Callable[[], object] | None = None
 
     @contextmanager
     def ready(self) -> Iterator[None]:
@@ -63,62 +75,137 @@ class Pair:
             TraceError: an op of a kernel is not there.
         """
         with ExitStack() as stack:
-            chosen = stack.enter_context(marked(self._ops))
+            self._chosen = dict(zip(self._ops, stack.enter_context(marked(self._ops)), strict=True))
             stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(torch.no_grad())
             stack.enter_context(self._device.current())
-            self._modes = lambda: Interceptor(chosen, self._swap, marked=False)
             yield
 
     def plain(self, _: int = 0) -> object:
         """A run without kernels."""
         return self._run()
 
-    def swapped(self, _: int = 0) -> object:
-        """A run with them."""
-        assert self._modes is not None
-        with self._modes():
+    def swapped(self, arm: ArmName = "kernel", ops: Collection[str] = ()) -> object:
+        """A run with them, or with those of some ops alone."""
+        swap = self._swaps[arm]
+        with self._mode(swap, ops or swap.tallies):
             return self._run()
 
-    def compared(self) -> tuple[dict[str, Tally], Difference | None]:
-        """Learn the calls, run once with kernels, and compare: what became of calls, and of outputs.
+    def _mode(self, handler: Handler, ops: Collection[str]) -> Interceptor:
+        return Interceptor([self._chosen[op] for op in ops], handler, marked=False)
+
+    def learn(self) -> None:
+        """Run once for each arm, so that kernels know what their ops give.
 
         Raises:
-            ConfigError: no call went to a kernel.
+            ConfigError: no call goes to a kernel.
         """
-        self._swap.learning = True
-        expected = self.swapped()
-        self._swap.learning = False
-        self._swap.reset()
-        found = self.swapped()
-        tallies = self._swap.tallies
-        self._swap.reset()  # timed runs are counted elsewhere
+        for arm, swap in self._swaps.items():
+            swap.learning = True
+            self.swapped(arm)
+            swap.learning = False
+            swap.reset()
+            self.swapped(arm)
+        tallies = self._swaps["kernel"].tallies
         if not any(tally.swapped for tally in tallies.values()):
             reasons = [f"{op}: {why}" for op, tally in tallies.items() for why in tally.left]
             raise ConfigError(
                 "no call of the model goes to a kernel",
                 remedy="; ".join(reasons[:5]) or f"the model calls none of {', '.join(self._ops)}",
             )
-        return tallies, difference(expected, found)
 
-    def timed(self, gate: TimingGate, *, seed: int) -> Measurement:
-        """Time both in turns, until the sequential test has ended.
+    def tallies(self) -> dict[str, Tally]:
+        """What becomes of the calls of each op in one run with kernels."""
+        swap = self._swaps["kernel"]
+        swap.reset()
+        self.swapped()
+        tallies = swap.tallies
+        swap.reset()
+        return tallies
+
+    def op_ns(self, arm: ArmName) -> dict[str, float]:
+        """What each op takes in a run, over all its calls: with the arm's kernels, or torch's own.
+
+        On a GPU a long kernel runs first, so that what the host needs to launch calls is no part of their times.
+        """
+        handler: Handler = self._swaps.get(arm, _call)
+        ops = self._swaps.get(arm, self._swaps["kernel"]).tallies
+        device = self._device
+        runs: list[dict[str, float]] = []
+        for _ in range(OP_RUNS):
+            marks: list[tuple[str, object, object]] = []
+
+            def timed(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+                begin = device.mark()
+                result = handler(func, args, kwargs)
+                marks.append((qualified_name(func), begin, device.mark()))  # noqa: B023 - used in this turn alone
+                return result
+
+            if device.is_cuda:
+                torch.cuda._sleep(HEAD_START_CYCLES)  # type: ignore[no-untyped-call]
+            with self._mode(timed, ops):
+                self._run()
+            sums = dict.fromkeys(ops, 0.0)
+            for op, begin, end in marks:
+                sums[op] += device.seconds_between(begin, end)
+            runs.append(sums)
+        return {op: 1e9 * statistics.median(run[op] for run in runs) for op in ops}
+
+    def mean_of_ten_ns(self, arm: ArmName) -> float:
+        """Time of a run, by the plain protocol: eleven runs, of which the first is discarded."""
+        run = self._arms()[arm]
+        seconds = []
+        for _ in range(1 + PLAIN_RUNS):
+            begin = self._device.mark()
+            run(0)
+            seconds.append(self._device.seconds_between(begin, self._device.mark()))
+        return 1e9 * statistics.mean(seconds[1:])
+
+    def compile(self, model: torch.nn.Module, inputs: object) -> None:
+        """Have torch.compile's model be an arm as well; it is compiled here."""
+        run = run_of(torch.compile(model), inputs).run
+
+        def compiled() -> object:
+            with torch.compiler.set_stance("default"):
+                return run()
+
+        compiled()
+        self._compiled = compiled
+
+    def locked(self, *, timing: bool) -> AbstractContextManager[None]:
+        """Hold the device, alone or with others that time nothing.
 
         Raises:
-            InfrastructureError: the device was not to be had.
+            InfrastructureError: it was not to be had.
         """
+        hold = lock.timing if timing else lock.verifying
+        return hold(self._device.lock_key(), wait_s=lock.WAIT_S)
+
+    def _arms(self) -> dict[ArmName, Callable[[int], object]]:
+        arms: dict[ArmName, Callable[[int], object]] = {
+            "kernel": lambda _: self.swapped(),
+            "torch": self.plain,
+        }
+        if "base" in self._swaps:
+            arms["base"] = lambda _: self.swapped("base")
+        if (compiled := self._compiled) is not None:
+            arms["compile"] = lambda _: compiled()
+        return arms
+
+    def timed(self, gate: TimingGate, *, tests: int, seed: int) -> Measurement:
+        """Time all arms in turns, until the sequential tests have ended: against the base, and against torch."""
+        arms = self._arms()
         with ExitStack() as stack:
             if not self._device.is_accelerator:
                 stack.enter_context(narrowed(torch.get_num_threads()))
-            stack.enter_context(lock.timing(self._device.lock_key(), wait_s=lock.WAIT_S))
             timer, notes = self._device.make_timer(
-                {"kernel": self.swapped, "torch": self.plain},
+                arms,
                 copies=1,
                 limit_s=BATCH_LIMIT_S,
                 require_replays=self._require_replays,
             )
             prepared = Prepared(
-                arms=("kernel", "torch"),
+                arms=tuple(timer.calls),
                 method=timer.method,
                 calls=timer.calls,
                 batch_seconds=timer.batch_seconds,
@@ -126,17 +213,20 @@ class Pair:
                 cold=False,
                 notes=notes if timer.method == "cuda-graph" else (*notes, ON_HOST),
             )
-            rule = Rule(
-                tolerate=gate.tolerate, catch=gate.catch, alpha=gate.alpha, beta=gate.beta, tests=1,
-                most_blocks=gate.max_blocks,
-            )  # fmt: skip
-            sampler = BlockSampler(prepared, seed=seed, floor=(rule, 1.0), warm_wanted=True)
+            rule = Rule.of_gate(gate, tests)
+            sampler = BlockSampler(
+                prepared,
+                seed=seed,
+                base=rule if "base" in arms else None,
+                floor=(rule, gate.floor_vs_torch or 1.0),
+                warm_wanted=True,
+            )
             watch = ClockWatch(self._device.clocks())
 
             def take(orders: Sequence[str]) -> list[Block]:
-                arms = [[LETTER_ARMS[letter] for letter in order] for order in orders]
+                letters = [[LETTER_ARMS[letter] for letter in order] for order in orders]
                 blocks = []
-                for order, times in zip(orders, timer.blocks(arms), strict=True):
+                for order, times in zip(orders, timer.blocks(letters), strict=True):
                     reading = watch.read()
                     blocks.append(
                         Block(
@@ -149,7 +239,7 @@ class Pair:
         return sampler.measurement()
 
     def _require_replays(self) -> None:
-        """Hold a CUDA graph of the swapped model against a run of it, on other numbers.
+        """Hold a CUDA graph of the model with each set of kernels against a run of it, on other numbers.
 
         Raises:
             CaptureError: they differ: a kernel works on another stream, or on the host; or nobody knows.
@@ -158,19 +248,29 @@ class Pair:
 
         if self._tensors is None:
             raise cuda_timer.CaptureError("what the model's answer depends on is not known")
-        captured: list[object] = []
-        graph = cuda_timer.capture("kernel", lambda _: captured.append(self.swapped()), 1, 1)
+        for arm in self._swaps:
+            captured: list[object] = []
+            run = partial(self.swapped, arm)
+            graph = cuda_timer.capture(arm, partial(_keep, captured, run), 1, 1)
 
-        def replay() -> object:
-            graph.replay()
-            self._device.synchronize()
-            return captured[0]
+            def replay(graph: Any = graph, kept: list[object] = captured) -> object:
+                graph.replay()
+                self._device.synchronize()
+                return kept[0]
 
-        if not changes_with(self._tensors, self.swapped, replay):
-            raise cuda_timer.CaptureError(
-                "replaying the swapped model's CUDA graph does not do what running it does (a kernel launches on another "
-                "stream than the current one, or works on the host)"
-            )
+            if not changes_with(self._tensors, run, replay):
+                raise cuda_timer.CaptureError(
+                    "replaying the swapped model's CUDA graph does not do what running it does (a kernel launches on another "
+                    "stream than the current one, or works on the host)"
+                )
+
+
+def _keep(kept: list[object], run: Callable[[], object], _: int) -> None:
+    kept.append(run())
+
+
+def _call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)
 
 
 def changes_with(

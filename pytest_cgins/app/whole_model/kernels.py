@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 
+from pytest_cgins.app.whole_model.document import Base
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.loading.callable import LoadedKernel, load
+from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.errors import CginsError, ConfigError
 from pytest_cgins.packs.backward import resolve
 from pytest_cgins.packs.ops import qualified_name, trust
 from pytest_cgins.regenerate.profiling import selection
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A kernel that is here."""
+
+    kernel: LoadedKernel
+    """It."""
+    label: str
+    """`NAME/IMPLEMENTATION`."""
+    name: tuple[str, str, str]
+    """Kernel, implementation and device type."""
+    compiled: CompiledKernel
+    """Its build."""
 
 
 def chosen_implementations(
@@ -50,13 +68,13 @@ def chosen_implementations(
 
 def load_kernels(
     config: Config, chosen: Sequence[tuple[KernelEntry, Implementation]], *, all_of_them: bool
-) -> tuple[dict[str, tuple[LoadedKernel, str]], list[str]]:
-    """Kernels with their labels by their ops, built and loaded into this process; and why some are left out.
+) -> tuple[dict[str, Loaded], list[str]]:
+    """Kernels by their ops, built and loaded into this process; and why some are left out.
 
     Raises:
         CginsError: one cannot be built or loaded, and `all_of_them` are wanted.
     """
-    found: dict[str, tuple[LoadedKernel, str]] = {}
+    found: dict[str, Loaded] = {}
     left_out: list[str] = []
 
     def leave_out(label: str, error: CginsError) -> None:
@@ -65,18 +83,55 @@ def load_kernels(
         left_out.append(f"{label} is left out: {error.what.partition(chr(10))[0]}")
 
     with closing(BuildQueue()) as ahead:
-        sources = {}
+        sources = []
         for entry, one in chosen:
-            label = f"{entry.name}/{one.name}"
+            name = entry.name, one.name, one.device
             try:
                 trust(entry.op)
-                sources[label] = (qualified_name(resolve(entry.op)), find(config, entry, one))
+                sources.append((name, qualified_name(resolve(entry.op)), find(config, entry, one)))
             except CginsError as error:
-                leave_out(label, error)
-        ahead.add([source for _, source in sources.values()])
-        for label, (op, source) in sources.items():
+                leave_out(f"{entry.name}/{one.name}", error)
+        ahead.add([source for *_, source in sources])
+        for name, op, source in sources:
+            label = "/".join(name[:2])
             try:
-                found[op] = load(ahead.result(source)), label
+                compiled = ahead.result(source)
+                found[op] = Loaded(load(compiled), label, name, compiled)
             except CginsError as error:
                 leave_out(label, error)
     return found, left_out
+
+
+def at_base(bases: BaseKernels, kernels: Mapping[str, Loaded]) -> tuple[dict[str, LoadedKernel], Base]:
+    """The same kernels at the base revision, by their ops, and how they differ; {} where nothing is to be compared.
+
+    Ops of kernels that are new are left to torch.
+
+    Args:
+        bases: the revision's, closed by their owner when the model is no longer run.
+        kernels: the working tree's.
+
+    Raises:
+        InfrastructureError: a tool for their builds is missing.
+    """
+    found: dict[str, LoadedKernel] = {}
+    states, notes = set(), []
+    for op, one in kernels.items():
+        base = bases.of(*one.name, one.compiled)
+        states.add("refused" if base.state == "apart" else base.state)
+        if base.state == "unchanged":
+            found[op] = one.kernel
+        elif base.compiled is not None:
+            try:
+                found[op] = load(base.compiled)
+            except CginsError as error:
+                states.add("refused")
+                notes.append(f"{one.label}: {error.what}")
+        elif base.note:
+            notes.append(f"{one.label}: {base.note}")
+    for state in ("refused", "none", "changed", "new", "unchanged"):
+        if state in states:
+            compared = state in ("changed", "new") and bool(found)
+            made = Base(state=state, label=bases.label, note="; ".join(notes))
+            return (found if compared else {}), made
+    return {}, Base(state="none")

@@ -255,6 +255,7 @@ def patch(
     chosen = chosen_implementations(loaded_config, kernels, device)
     import_from(str(loaded_config.root))
     loaded, left_out = load_kernels(loaded_config, chosen, all_of_them=bool(kernels))
-    swap = Swap({op: kernel for op, (kernel, _) in loaded.items()}, device_of(device).case_name, learns=True)
+    kernels_by_op = {op: one.kernel for op, one in loaded.items()}
+    swap = Swap(kernels_by_op, device_of(device).case_name, learns=True)
     swap.learning = False
-    return Patch(model, swap, {op: label for op, (_, label) in loaded.items()}, left_out)
+    return Patch(model, swap, {op: one.label for op, one in loaded.items()}, left_out)

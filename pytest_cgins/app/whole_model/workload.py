@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest
@@ -22,8 +24,44 @@ class Workload:
 
     run: Run
     """Runs it once."""
-    tensors: tuple[torch.Tensor, ...] | None = None
-    """Its parameters, buffers and inputs that are floating-point numbers; None if a function keeps them to itself."""
+    model: torch.nn.Module | None = None
+    """The model; None if a function keeps it to itself."""
+    inputs: Any = None
+    """What it is given: a tensor, a tuple, or a mapping of keywords."""
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...] | None:
+        """Its parameters, buffers and inputs that are floating-point numbers; None where nobody knows."""
+        if self.model is None:
+            return None
+        own = {
+            id(one): one
+            for one in (*self.model.parameters(), *self.model.buffers(), *tree_leaves(self.inputs))
+        }
+        return tuple(one for one in own.values() if isinstance(one, torch.Tensor) and one.is_floating_point())
+
+    def widened(self, dtype: torch.dtype, *, moved: float = 0.0) -> Workload:
+        """A copy whose weights and inputs have another dtype.
+
+        Args:
+            dtype: of all floating-point numbers.
+            moved: each of them is changed by this share of itself, up or down by lot.
+        """
+        model = copy.deepcopy(self.model)
+        assert model is not None
+        inputs = tree_map(
+            lambda one: (
+                one.to(dtype, copy=True) if isinstance(one, torch.Tensor) and one.is_floating_point() else one
+            ),
+            self.inputs,
+        )
+        wide = run_of(model.to(dtype), inputs)
+        if moved:
+            lot = torch.Generator().manual_seed(0)
+            for one in wide.tensors or ():
+                signs = torch.randint(0, 2, one.shape, generator=lot).to(one.device, dtype) * 2 - 1
+                one.data.mul_(1 + moved * signs)
+        return wide
 
 
 _FORMS = "return a function of no arguments, or (model, inputs)"
@@ -49,7 +87,10 @@ def made(name: str, device: str) -> Workload:
             f"{name} raised {type(error).__name__}: {error}", remedy="it must run by itself, or with device="
         ) from error
     if isinstance(given, tuple) and len(given) == 2 and callable(given[0]):
-        return _run_of(given[0], given[1], device)
+        model, inputs = given
+        return run_of(
+            model.to(device) if isinstance(model, torch.nn.Module) else model, _moved(inputs, device)
+        )
     if callable(given) and not isinstance(given, torch.nn.Module):
         return Workload(given)
     raise ConfigError(f"{name} returned {type(given).__name__}", remedy=_FORMS)
@@ -79,27 +120,13 @@ def _found(name: str) -> Callable[..., Any]:
     return made_by
 
 
-def _run_of(model: Callable[..., object], inputs: object, device: str) -> Workload:
-    tensors: tuple[torch.Tensor, ...] | None = None
-    moved = _moved(inputs, device)
-    if isinstance(model, torch.nn.Module):
-        model = model.to(device)
-        own = {id(one): one for one in (*model.parameters(), *model.buffers(), *_tensors(moved))}
-        tensors = tuple(one for one in own.values() if one.is_floating_point())
-    if isinstance(moved, Mapping):
-        return Workload(lambda: model(**moved), tensors)
-    arguments = moved if isinstance(moved, tuple) else (moved,)
-    return Workload(lambda: model(*arguments), tensors)
-
-
-def _tensors(inputs: Any) -> Iterator[torch.Tensor]:
-    if isinstance(inputs, torch.Tensor):
-        yield inputs
-    elif isinstance(inputs, Mapping):
-        yield from _tensors(tuple(inputs.values()))
-    elif isinstance(inputs, tuple | list):
-        for one in inputs:
-            yield from _tensors(one)
+def run_of(model: Callable[..., object], inputs: Any) -> Workload:
+    """A model with its inputs, where both are."""
+    module = model if isinstance(model, torch.nn.Module) else None
+    if isinstance(inputs, Mapping):
+        return Workload(lambda: model(**inputs), module, inputs)
+    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    return Workload(lambda: model(*arguments), module, inputs)
 
 
 def _moved(inputs: Any, device: str) -> Any:

@@ -9,7 +9,7 @@ from pytest_cgins.core.call_text import case_line
 from pytest_cgins.core.case import KernelResources
 from pytest_cgins.core.measurement import Comparison, Measurement, Roofline
 from pytest_cgins.core.number_text import percent, ratio, slowdown, speedup, time_ns
-from pytest_cgins.core.session_report import Compilation, Evaluation
+from pytest_cgins.core.session_report import Compilation, Evaluation, PlainTimes, SwappedKernel
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Check, Probe, WorstElement
 from pytest_cgins.gate import timing_verdict
@@ -123,6 +123,34 @@ def comparisons(found: Measurement) -> list[tuple[Comparison, str]]:
     ]
 
 
+def ops_table(kernels: Iterable[SwappedKernel]) -> tables.Table:
+    """A row an op that a kernel replaces in a model."""
+    headings = ("kernel", "op", "calls", "left to torch", "torch a run", "kernel a run", "why torch")
+    rows = (
+        (
+            one.kernel,
+            one.op,
+            tables.count(one.calls),
+            tables.count(sum(one.left.values())),
+            time_ns(one.torch_ns_per_run) if one.torch_ns_per_run else "",
+            time_ns(one.kernel_ns_per_run) if one.kernel_ns_per_run else "",
+            "; ".join(one.left),
+        )
+        for one in kernels
+    )
+    return tables.table("Ops of the model", headings, rows)
+
+
+def plain_times(found: PlainTimes) -> Facts:
+    """The mean of ten runs, each by itself."""
+    base = [("With the base's", time_ns(found.base_ns))] if found.base_ns is not None else []
+    return [
+        ("Mean of ten runs, with kernels", time_ns(found.kernel_ns)),
+        *base,
+        ("Without", time_ns(found.torch_ns)),
+    ]
+
+
 _DIRECTIONS = {"base": "Time vs base (>1 slower)", "torch": "Speed vs torch (>1 faster)"}
 
 
@@ -156,9 +184,8 @@ def origin(evaluation: Evaluation) -> Facts:
     case, tested = evaluation.case, evaluation.tested
     took = f"{time_ns(evaluation.seconds * 1e9)}, build {time_ns(evaluation.build_seconds * 1e9)}"
     told = [
-        ("Op", code(case.op)),
-        ("Trace", code(f"{case.pack} {case.trace_id}")),
-        ("Type", case.dtype),
+        ("Made by" if case.check == "model" else "Op", code(case.op)),
+        *([("Trace", code(f"{case.pack} {case.trace_id}")), ("Type", case.dtype)] if case.pack else []),
         ("Took", took),
     ]
     if tested is not None:
@@ -191,7 +218,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
         one.__name__: one
         for one in (
             without_remedies, remedies, checks_table, place, probes_table, times_table, timing, comparisons, evidence,
-            exact, origin, opcodes, functions_table,
+            exact, origin, opcodes, functions_table, ops_table, plain_times,
         )
     },
 }  # fmt: skip

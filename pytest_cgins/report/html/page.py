@@ -22,7 +22,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.report import compiled, summary, tables
 from pytest_cgins.report.html import details, listing
 from pytest_cgins.report.html.markup import code, element, escaped, lines
-from pytest_cgins.report.html.plots import history, paired, rooflines
+from pytest_cgins.report.html.plots import history, op_times, paired, rooflines
 from pytest_cgins.report.notices import Notice
 from pytest_cgins.report.presentation import environment, present
 from pytest_cgins.report.trend import Trend
@@ -69,7 +69,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "code": code, "lines": lines, "history_plot": history, "paired_plot": paired, "choices": listing.choices,
+        "code": code, "lines": lines, "history_plot": history, "paired_plot": paired, "op_times_plot": op_times, "choices": listing.choices,
         "sort_key": listing.sort_key, "by_title": _by_title, "by_cause": _by_cause, "counted": _counted, **details.FILTERS,
     }  # fmt: skip
     return environment

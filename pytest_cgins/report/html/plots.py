@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from pytest_cgins.core.measurement import Comparison, Roofline
 from pytest_cgins.core.number_text import change, percent, ratio, slowdown, time_ns
-from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.session_report import Evaluation, SwappedKernel
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report.html import axes
@@ -76,6 +76,8 @@ def _marks(up: axes.Axis) -> list[tuple[float, str]]:
 
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+_NAMES = 70
+"""Characters below a picture."""
 MOST_NAMED = 300
 """Points that say whose they are: more would hide each other, and make the page slow."""
 Peaks = tuple[str, float, float]
@@ -167,6 +169,42 @@ def scaled(value: float) -> str:
     value = float(f"{value:.3g}")  # else what rounds up to 1000 has the prefix below
     index = max(0, min(int(math.log10(value) // 3), len(_PREFIXES) - 1)) if value > 0 else 0
     return f"{value / 1000.0**index:.3g} {_PREFIXES[index]}"
+
+
+MOST_OPS = 12
+"""Ops of a model that are drawn: beyond them bars would be too thin."""
+
+
+def op_times(kernels: Sequence[SwappedKernel]) -> Markup:
+    """A figure: what each op of a model takes in a run without kernels, and with them. Those that take longest come first."""
+    timed = sorted(
+        (one for one in kernels if one.torch_ns_per_run), key=lambda one: one.torch_ns_per_run, reverse=True
+    )[:MOST_OPS]
+    if not timed:
+        return Markup()
+    up = axes.upwards(0.0, max(max(one.torch_ns_per_run, one.kernel_ns_per_run) for one in timed))
+    across = axes.across(0.0, len(timed))
+    bars = []
+    for place, one in enumerate(timed):
+        for shift, class_, ns in (
+            (0.1, "torch", one.torch_ns_per_run),
+            (0.5, "kernel", one.kernel_ns_per_run),
+        ):
+            said = element("title", f"{one.op}, {class_}: {time_ns(ns)} a run")
+            x, y = across.at(place + shift), up.at(ns)
+            width = across.at(place + shift + 0.4) - x
+            bars.append(element("rect", said, class_=class_, x=x, y=y, width=width, height=up.at(0.0) - y))
+    title = f"Time of each op in a run of the model: {counted(len(timed), 'op')}"
+    drawn = axes.picture(
+        title,
+        axes.marks_up(up, [(tick, time_ns(tick)) for tick in axes.ticks(0.0, up.high, most=4)]),
+        axes.marks_across(across, [(n + 0.5, str(n + 1)) for n in range(len(timed))]),
+        *bars,
+        below=", ".join(f"{n} {one.kernel.partition('/')[0]}" for n, one in enumerate(timed, 1))[:_NAMES],
+        beside="time a run",
+    )
+    legend = axes.legend([("torch", "without kernels"), ("kernel", "with them")])
+    return element("figure", element("figcaption", title), drawn, legend)
 
 
 def history(trend: Trend) -> Markup:

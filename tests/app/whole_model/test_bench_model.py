@@ -13,7 +13,7 @@ import torch
 
 from pytest_cgins.app.whole_model import workload
 from pytest_cgins.app.whole_model.bench import changes_with, difference
-from pytest_cgins.app.whole_model.document import ModelBench
+from pytest_cgins.app.whole_model.document import ModelBenches
 from pytest_cgins.core import documents
 from tests.forked_python import CGINS, ForkedPython
 
@@ -127,8 +127,9 @@ def refused(project: Path, forked_torch: ForkedPython) -> Command:
 def test_kernels_are_swapped_in_and_the_model_is_timed(project: Path) -> None:
     """Calls go to kernels, in place and by value; what a kernel refuses is torch's, with the reason; times say who is faster."""
     done = command(project, "models:make", "--cgins-seed", "7")
-    assert done.returncode == 0, done.stderr
-    made = documents.load(ModelBench, (project / ".cgins/model_bench.json").read_bytes())
+    assert done.returncode == 1, done.stderr
+    (made,) = documents.load(ModelBenches, (project / ".cgins/model_bench.json").read_bytes()).models
+    assert made.measurement is not None
     rows = {one.kernel: one for one in made.kernels}
     assert {name: one.calls for name, one in rows.items()} == {
         "relu/cpp": 1, "scale/cpp": 1, "sigmoid/cpp": 0, "slow/python": 1,
@@ -138,15 +139,19 @@ def test_kernels_are_swapped_in_and_the_model_is_timed(project: Path) -> None:
         "input is not contiguous", "only matrices",
     ]  # fmt: skip
     assert made.measurement.comparisons[0].outcome == "faster"
-    assert 1 < made.ratio.low <= made.ratio.ratio <= made.ratio.high
+    (ratio,) = made.ratios
+    assert 1 < ratio.low <= ratio.ratio <= ratio.high
+    assert rows["slow/python"].torch_ns_per_run > 10 * rows["slow/python"].kernel_ns_per_run > 0
     assert made.difference is not None
     assert made.difference.elements == 64 + 64 + 8 * 64
     assert made.difference.finite
     assert made.difference.relative_rms > 0.01, "the quick kernel is another function"
     assert "proven faster" in done.stdout
-    (note,) = made.notes
-    assert note.startswith("broken/cpp is left out: ")
-    assert note in done.stdout
+    assert "WRONG: output 2 differs from the fp64 reference" in done.stdout
+    left_out, culprit = made.notes
+    assert left_out.startswith("broken/cpp is left out: ")
+    assert culprit == "wrong with the kernel of models.slow alone"
+    assert all(note in done.stdout for note in made.notes)
     assert "the model does not call it" in done.stdout
 
 
@@ -154,7 +159,8 @@ def test_right_kernels_change_nothing(project: Path) -> None:
     """The kernels that are named are put in alone, and outputs are those of the model."""
     done = command(project, "models:make", "--kernel", "relu", "--kernel", "scale/cpp", "--out", "one.json")
     assert done.returncode == 0, done.stderr
-    made = documents.load(ModelBench, (project / "one.json").read_bytes())
+    (made,) = documents.load(ModelBenches, (project / "one.json").read_bytes()).models
+    assert all(check.passed for check in made.checks)
     assert [one.kernel for one in made.kernels] == ["relu/cpp", "scale/cpp"]
     assert made.difference is not None
     assert made.difference.relative_rms == 0
@@ -164,7 +170,11 @@ def test_right_kernels_change_nothing(project: Path) -> None:
     ("words", "told"),
     [
         (("models:mak",), "models has no function mak"),
-        (("models",), "'models' names no function"),
+        (("models",), 'has no model "models"\n→ write MODULE:FUNCTION, such as models.bert:make'),
+        (
+            (),
+            "has no models for cpu that can run here\n→ name MODULE:FUNCTION, or add models: {NAME: {make: MODULE:FUNCTION}} to it",
+        ),
         (("models:nothing",), "models:nothing returned int"),
         (("nowhere:make",), "importing nowhere raised ModuleNotFoundError"),
         (("models:closure", "--kernel", "scale"), "no call of the model goes to a kernel"),
