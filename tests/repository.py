@@ -5,10 +5,18 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from pytest_cgins.building.revision.merge_base import TARGETS
+from pytest_cgins.report.git_branch import BRANCH_VARIABLES
+
 SETTINGS = (
     "user.name=T", "user.email=t@localhost", "commit.gpgsign=false", "init.defaultBranch=main",
     "protocol.file.allow=always",
 )  # fmt: skip
+GITHUB = ("GITHUB_REF_NAME", "GITHUB_REF_TYPE", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH")
+NO_CI = dict.fromkeys(
+    ("CI", "CI_DEFAULT_BRANCH", "BRANCH_IS_PRIMARY", *TARGETS, *BRANCH_VARIABLES, *GITHUB), ""
+)
+"""Variables of a run that no pipeline has started."""
 
 
 def git(folder: Path, *words: str) -> str:

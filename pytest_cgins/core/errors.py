@@ -171,6 +171,10 @@ class HistoryError(CginsError):
     """A history of times cannot be read or appended to. `file:line` leads the message where known."""
 
 
+class VerdictStoreError(CginsError):
+    """Verdicts of earlier runs cannot be read or written."""
+
+
 class GitError(CginsError):
     """git failed. `output` is what it printed; None where it did not run, or not to its end."""
 

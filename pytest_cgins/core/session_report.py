@@ -76,6 +76,33 @@ class Tested(Document):
     """Version of pytest-cgins."""
     seed: int
     """Seed of the fresh inputs."""
+    key: str = ""
+    """Digest of all that could change the verdict, the seed apart; "" where that was not found out."""
+    environment: str = ""
+    """Device and versions, in words; "" without a key."""
+    unknown: str = ""
+    """Why there is no key: what could change the verdict unseen; "" where there is one, or none was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance(Document):
+    """Which run verified a case whose verdict was taken over, not found anew."""
+
+    key: str
+    """`Tested.key`, then as now."""
+    verified_at: str
+    """When: UTC, ISO 8601."""
+    writer: str
+    """Which run: its address in CI, else who ran it where."""
+    revision: str
+    """Commit of the project; "" outside of git."""
+    environment: str
+    """As of `Tested`."""
+
+    def __str__(self) -> str:
+        date, time = self.verified_at[:10], self.verified_at[11:16]
+        at = f", revision {self.revision[:10]}" if self.revision else ""
+        return f"verified on {date} {time} UTC by {self.writer}{at}, digest {self.key[:16]}"
 
 
 SAME_BITS = "the same bits"
@@ -164,6 +191,8 @@ class Evaluation(Document):
     """`gate.fail_on`: whether a proven slowdown fails, an undecided time too, or neither."""
     environments: Environments | None = None
     """What differs between two environments; None in a run in one."""
+    stored: Provenance | None = None
+    """Where the verdict comes from; None if it was found in this run."""
     device_name: str = ""
     """Model of the device, as in `Environment`; only in merged reports that have several of one type."""
     swapped: tuple[SwappedKernel, ...] = ()

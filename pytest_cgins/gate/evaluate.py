@@ -36,6 +36,7 @@ from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate import input_digests
 from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.gate.elsewhere import HERE, Elsewhere
+from pytest_cgins.gate.known_verdicts import KnownVerdicts
 from pytest_cgins.gate.reference_requests import ReferenceRequests
 from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.gate.timing_stage import (
@@ -46,6 +47,7 @@ from pytest_cgins.gate.timing_stage import (
     with_roofline,
     with_tuning_notes,
 )
+from pytest_cgins.gate.verdict_keys import VerdictKeys
 from pytest_cgins.gate.verification_stage import (
     AFTER_TIMING,
     UNINSTRUMENTED,
@@ -95,6 +97,7 @@ class Evaluator:
         reference: a pool whose trusted worker is used, closed by its owner; by default one of its own.
         elsewhere: the environment that kernels are built and run in instead, and whether they are those of the base revision
             in `timing_options`; by default this process's, and the working tree's.
+        known: verdicts that may be taken over; None for none, and no keys.
         trusted_root: folder that the trusted worker imports the project's ops from, by default that of the file. Where
             candidates lie in the file's own folder, it must be another: nothing of theirs may run in that worker.
     """
@@ -118,6 +121,7 @@ class Evaluator:
         on_build: Callable[[Progress | None], object] | None = None,
         reference: WorkerPool | None = None,
         elsewhere: Elsewhere = HERE,
+        known: KnownVerdicts | None = None,
         trusted_root: Path | None = None,
     ) -> None:
         self.config = config
@@ -197,6 +201,10 @@ class Evaluator:
             own_tests=self.tests,
             import_root=str(import_root),
         )
+        self._known = known if elsewhere == HERE else None
+        path = workers.get("PYTHONPATH", "").replace(str(config.root), ".")
+        limits = f"{timeout_s:g} s, {isolation}, sandbox {sandbox is not None}, seed {known and known.seed}, {path}"
+        self._keys = VerdictKeys(config, self.requests, self.reference.environment_of, limits)
         self._peaks = DevicePeaks(self.reference.environment_of, self.reference.peaks, self.stage.alone_on)
 
     def cases(self) -> tuple[Case, ...]:
@@ -281,12 +289,15 @@ class Evaluator:
             self.require_device(case)
             compiled = self.compiled(case)
             self._require_no_hangs(compiled)
+            tested = input_digests.tested(self.config, case, compiled, seed=self.seed)
             result = replace(
                 result,
                 kernel_digest=compiled.source.digest,
                 build_seconds=compiled.build_seconds,
-                tested=input_digests.tested(self.config, case, compiled, seed=self.seed),
+                tested=self._keys.added(tested, case, compiled) if self._known else tested,
             )
+            if (taken := self._taken_over(result, compiled)) is not None:
+                return replace(taken, seconds=time.monotonic() - started)
             if case.check:
                 return replace(self._checked(result, compiled), seconds=time.monotonic() - started)
             result = self._verified_and_timed(result, compiled, upcoming)
@@ -299,6 +310,16 @@ class Evaluator:
         status, reason = result.verdict.status.value, result.verdict.reason.value
         logger.info("%s: %s (%s) in %.2f s%s", case.name, status, reason, seconds, numbers)
         return replace(result, seconds=seconds)
+
+    def _taken_over(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation | None:
+        """What an earlier run found of a case whose time would gate nothing; None where there is nothing to take."""
+        if self._known is None or result.tested is None or result.case.check:
+            return None
+        found = self._known.find(result.tested.key)
+        if found is None or self.stage.compares(result.case, compiled):
+            return None
+        verdict = replace(gate.decide(found.correctness, None), message=str(found.provenance))
+        return replace(result, correctness=found.correctness, verdict=verdict, stored=found.provenance)
 
     def time(self, right: Evaluation) -> Evaluation:
         """Time a case that was verified before, by this evaluator or one with the same seed, and judge it by its time.

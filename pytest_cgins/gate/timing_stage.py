@@ -11,7 +11,7 @@ from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import KernelEntry
 from pytest_cgins.core.case import Case, CompiledKernel
-from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.errors import CginsError, InfrastructureError
 from pytest_cgins.core.measurement import Measurement, TunedConfig
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.verdict import Reason, Status, Verdict
@@ -178,6 +178,16 @@ class TimingStage:
             note = f"torch.compile was not timed: {timed.refused['compile']}"
             measurement = replace(measurement, notes=(*measurement.notes, note))
         return Outcome(measurement, judged, base, timed.died_beside_base)
+
+    def compares(self, case: Case, compiled: CompiledKernel) -> bool:
+        """Whether the time of a right kernel would be held against another, or was asked for beside one."""
+        asked = self._options.unchanged or self._options.compile
+        try:
+            base = self.bases.of(*case.key, compiled).state
+        except CginsError:  # told when it is timed
+            base = "refused"
+        held = self._requests.entry(case).timing.floor_vs_torch or base not in ("unchanged", "none")
+        return self._requests.is_timed(case) and bool(asked or held)
 
     def sample(
         self, ready: ReadyCase, base: BaseKernel, *, blocks: int, longer: float = 1.0, seed: int = 0

@@ -80,7 +80,7 @@ def write(path: Path, evaluations: Iterable[Evaluation]) -> None:
         known = {}
     new: defaultdict[str, float] = defaultdict(float)
     for evaluation in evaluations:
-        if evaluation.verdict.status is not Status.SKIPPED:
+        if evaluation.verdict.status is not Status.SKIPPED and evaluation.stored is None:
             new[evaluation.case.name] += evaluation.seconds
     seconds = {**known, **{name: round(value, DIGITS) for name, value in new.items()}}
     durations = Durations(version=VERSION, seconds=dict(sorted(seconds.items())))

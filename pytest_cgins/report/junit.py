@@ -175,6 +175,7 @@ def properties(evaluation: Evaluation, report: SessionReport) -> dict[str, str]:
         "sources": tested.sources if tested is not None else evaluation.kernel_digest,
         "config": evaluation.config,
         "again": failure.command(evaluation, report),
+        "stored": str(evaluation.stored or ""),
     }
     worst = _worst_tolerance(evaluation)
     if worst is not None:

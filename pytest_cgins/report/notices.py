@@ -56,6 +56,10 @@ def coverage(report: SessionReport) -> Iterator[Notice]:
     if alone:
         text = f"in {counted(len(alone), 'case')}: {GOLD_ALONE} → name one: reference: MODULE:FUNCTION"
         yield Notice(mark="GOLD ALONE", title="Gold alone", text=text, style="yellow")
+    if stored := [one.stored for one in report.evaluations if one.stored is not None]:
+        first = min(one.verified_at[:10] for one in stored)
+        text = f"{counted(len(stored), 'case')} of {len(report.evaluations):,}: verified by earlier runs since {first}"
+        yield Notice(mark="NOT RUN AGAIN", title="Not run again", text=text)
     if report.missing:
         text = f"{missing(report)}: {remedy(report)}"
         yield Notice(mark="MISSING", title="Missing cases", text=text, items=report.missing, style=fails)

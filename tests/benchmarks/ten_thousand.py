@@ -1,9 +1,10 @@
-"""Collection of 10,000 traces and 1,000 kernels: seconds and memory.
+"""10,000 traces and 1,000 kernels: seconds and memory of their collection, and of a run in which nothing changed.
 
-python tests/benchmarks/ten_thousand.py [--kernels N] [--json FILE]
+python tests/benchmarks/ten_thousand.py [--kernels N] [--unchanged] [--json FILE]
 
 Each kernel replaces a marked function that was called with ten signatures. CPU seconds are of the process and its children;
-wall seconds depend on what else the machine does.
+wall seconds depend on what else the machine does. With --unchanged, verdicts of all cases are first written to a store by a
+run without probes, which takes long; then a run takes them from it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -41,12 +43,18 @@ for pack in range({packs}):
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kernels", type=int, default=1000)
+    parser.add_argument(
+        "--unchanged", action="store_true", help="also a run that takes all verdicts from a store"
+    )
     parser.add_argument("--json", type=Path, help="write the figures and the environment here")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder = Path(name, "project")
+        folder.mkdir()
         _make(folder, arguments.kernels)
         figures = _collected(folder)
+        if arguments.unchanged:
+            figures |= _unchanged(folder)
     document = {
         "machine": platform.processor() or platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
@@ -100,6 +108,41 @@ def _collected(folder: Path) -> dict[str, object]:
         "wall_seconds": round(wall, 2),
         "cpu_seconds": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2),
         "peak_mbytes": _peak_mbytes(folder),
+    }
+
+
+def _unchanged(folder: Path) -> dict[str, object]:
+    """A whole run, timing on, whose verdicts are all in a store: of kernels that are those of the base revision."""
+    for words in ("init -q -b main", "add -A", "-c user.name=T -c user.email=t@localhost commit -q -m all"):
+        subprocess.run(["git", *words.split()], cwd=folder, check=True)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--cgins",
+        "-q",
+        "--cgins-probes=off",
+        "-p",
+        "no:cacheprovider",
+    ]
+    started = time.monotonic()
+    subprocess.run(
+        [*command, "--cgins-store-write=../store"], cwd=folder, stdout=subprocess.DEVNULL, check=False
+    )
+    first = time.monotonic() - started
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    done = subprocess.run(
+        [*command, "--cgins-store=../store"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    taken = re.search(r"NOT RUN AGAIN (\d+) cases", done.stdout)
+    return {
+        "first_wall_seconds": round(first, 2),
+        "unchanged_cases": int(taken[1]) if taken else 0,
+        "unchanged_wall_seconds": round(wall, 2),
+        "unchanged_cpu_seconds": round(
+            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2
+        ),
     }
 
 

@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cgins.building.revision.merge_base import TARGETS
-from pytest_cgins.report.git_branch import BRANCH_VARIABLES
 from pytest_cgins.report.history_file import read
-from tests.repository import commit, git
+from tests.repository import NO_CI, commit, git
 
 if TYPE_CHECKING:
     from conftest import Run
 
-GITHUB = ("GITHUB_REF_NAME", "GITHUB_REF_TYPE", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH")
-NO_CI = dict.fromkeys(
-    ("CI", "CI_DEFAULT_BRANCH", "BRANCH_IS_PRIMARY", *TARGETS, *BRANCH_VARIABLES, *GITHUB), ""
-)
 TIMED = ("--cgins", "--cgins-probes=off", "--cgins-json=report.json", "--cgins-history=kept/h.jsonl")
 ONE = """\
 version: 1

@@ -100,7 +100,7 @@ class Coverage:
                 if file.exists() or not _is_ignored(file, places, self._config)
             ),
             weaker=held.weaker,
-            allow_weaker=_is_given("--cgins-allow-weaker", self._config),
+            allow_weaker=is_given("--cgins-allow-weaker", self._config),
             base_revision=held.base,
             coverage_note=held.note,
             unread=held.unread,
@@ -117,7 +117,7 @@ class Coverage:
         wanted = option("--cgins-baseline") or _declared(self._files) or BASELINE
         folders = [place for place in places if place.is_dir()]
         held = held_against(wanted, self._files, device=option("--cgins-device"), folders=folders)
-        if wanted == BASELINE or not target_branch() or _is_given("--cgins-baseline", self._config):
+        if wanted == BASELINE or not target_branch() or is_given("--cgins-baseline", self._config):
             return held
         base = held_against(BASELINE, self._files, device=option("--cgins-device"), folders=folders)
         notes = dict.fromkeys(note for note in (held.note, base.note) if note)
@@ -130,7 +130,7 @@ class Coverage:
         )
 
 
-def _is_given(option: str, config: pytest.Config) -> bool:
+def is_given(option: str, config: pytest.Config) -> bool:
     """Whether an option is on the command line or in $PYTEST_ADDOPTS: `addopts` of a file are the pull request's own word."""
     words = (*config.invocation_params.args, *os.environ.get("PYTEST_ADDOPTS", "").split())
     return any(str(word).partition("=")[0] == option for word in words)

@@ -35,6 +35,9 @@ def keep(item: pytest.Item, file: Path, result: Evaluation | Compilation) -> Non
     item.stash.setdefault(_PENDING, []).append(replace(result, config=config))
     item.user_properties += [("cgins_status", verdict.status.value), ("cgins_reason", verdict.reason.value)]
     item.user_properties += [(f"cgins_{name}", number) for name, number in verdict.numbers.items()]
+    if isinstance(result, Evaluation) and result.stored is not None:
+        item.user_properties.append(("cgins_stored", str(result.stored)))
+        item.add_report_section("setup", "cgins", f"not run again: {result.stored}")
 
 
 def pending(item: pytest.Item) -> tuple[Evaluation, ...]:
@@ -75,20 +78,25 @@ class Results:
         self._first_of_cause: dict[tuple[str, ...], str] = {}
         self._repeats: list[tuple[pytest.TestReport, str]] = []
 
-    def add(self, report: pytest.TestReport) -> None:
+    def add(self, report: pytest.TestReport) -> list[Evaluation]:
         """Take the evaluations from a report, and count whose fault its failure is."""
+        added = []
         for name, kind in _SENT.items():
             for value in report.__dict__.get(name, []):
                 result = documents.load_python(kind, value)
                 self._add_result(result)
+                added += [result] if isinstance(result, Evaluation) else []
                 if report.__dict__.get("cgins_own", False):
                     self._gated[report.nodeid] = result
                 if result.verdict.status.outcome == "error":
                     self._blameless.add(report.nodeid)
         if report.__dict__.get("cgins_excused"):
             self._blameless.add(report.nodeid)
-        if not report.failed:
-            return
+        if report.failed:
+            self._count_failure(report)
+        return added
+
+    def _count_failure(self, report: pytest.TestReport) -> None:
         if (judged := self._gated.get(report.nodeid)) is not None:
             self.case_failures += 1
             if report.when != "teardown":

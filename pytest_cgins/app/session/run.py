@@ -21,6 +21,7 @@ from pytest_cgins.app.session import coverage, pinning, results
 from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.app.session.builds import RunBuilds, cases_of
 from pytest_cgins.app.session.collect import CginsFile, LineItem, left_out
+from pytest_cgins.app.session.earlier_verdicts import EarlierVerdicts
 from pytest_cgins.app.session.environments import PairedProcesses
 from pytest_cgins.app.session.parametrize import parametrize
 from pytest_cgins.config import ModelEntry
@@ -82,6 +83,7 @@ class GateSession:
         self.items: tuple[pytest.Item, ...] = ()
         """Those that run, once they are collected."""
         self._sandbox = _sandbox(config)
+        self._earlier = EarlierVerdicts(config)
         self.builds = RunBuilds(self, self._sandbox)
         config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
         self.benchmark_records = BenchmarkRecords(self)
@@ -154,6 +156,7 @@ class GateSession:
             on_build=self.builds.show,
             reference=reference,
             elsewhere=elsewhere,
+            known=self._earlier.known,
         )
 
     def _timing_options(self, loaded: configuration.Config) -> TimingOptions:
@@ -320,7 +323,7 @@ class GateSession:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take them in."""
         if self._workerinput is None:
-            self._results.add(report)
+            self._earlier.keep(self._results.add(report))
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """End the workers, settle the exit code, write the document."""
@@ -331,6 +334,8 @@ class GateSession:
             sent = [documents.dump_python(environment) for environment in self._results.environments]
             getattr(self.config, "workeroutput")["cgins_environments"] = sent  # noqa: B009 (xdist sets it)
             return
+        stopped = session.shouldfail or session.shouldstop
+        self._earlier.close(finished=exitstatus in ENDED and not stopped)
         if exitstatus == pytest.ExitCode.TESTS_FAILED and self._results.only_infrastructure_failed:
             session.exitstatus = exit_code.INFRASTRUCTURE
         unblamed = session.exitstatus in (pytest.ExitCode.OK, exit_code.INFRASTRUCTURE)
@@ -382,6 +387,8 @@ class GateSession:
         """Show the section `cgins`."""
         if self._unwritten:
             terminalreporter.write_line(f"cgins: {self._unwritten}", red=True)
+        for line in self._earlier.lines():
+            terminalreporter.write_line(f"cgins: earlier verdicts: {line}")
         if self.report is None:
             return
         writer = self.config.get_terminal_writer()

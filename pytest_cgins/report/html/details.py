@@ -188,6 +188,8 @@ def origin(evaluation: Evaluation) -> Facts:
         *([("Trace", code(f"{case.pack} {case.trace_id}")), ("Type", case.dtype)] if case.pack else []),
         ("Took", took),
     ]
+    if evaluation.stored is not None:
+        told.append(("Not run again", f"{evaluation.stored}; {evaluation.stored.environment}"))
     if tested is not None:
         told.append(("Tested", code(f"sources {tested.sources[:12]}, build {tested.build[:12]}")))
     return told

@@ -1,0 +1,149 @@
+"""The key of a verdict: a digest over everything that could change it but the seed.
+
+What a build reads is in its own key. What Python code reads is followed by its import statements. Where code reads more as
+it runs there is no key, and its cases are run each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import pytest_cgins
+from pytest_cgins.building.cache.headers import file_digest
+from pytest_cgins.building.contracts.cxx import with_headers, without_comments
+from pytest_cgins.building.contracts.import_closure import OPAQUE, ImportReader
+from pytest_cgins.building.contracts.source import include_folders
+from pytest_cgins.config import Config
+from pytest_cgins.core import documents
+from pytest_cgins.core.case import Case, CompiledKernel
+from pytest_cgins.core.environment_key import soft_key
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.session_report import Environment, Tested
+from pytest_cgins.core.trace import OPERATORS
+from pytest_cgins.gate.reference_requests import ReferenceRequests
+from pytest_cgins.packs.store import BLOBS, MANIFEST
+
+VARIABLES = (
+    "ATEN_*", "CUBLAS*", "CUDA_[!V]*", "CUDNN_*", "CUTE_*", "CUTLASS_*", "GOMP_*", "KMP_*", "LD_*", "MKL_*", "NUMBA_*", "NVIDIA_[!V]*",
+    "OMP_*", "OPENBLAS_*", "PYTHON*", "PYTORCH_*", "TORCH*", "TRITON_*",
+)  # fmt: skip
+"""Environment variables that libraries read, but for which of several devices it is; to these come those whose names are
+words of a source."""
+_WORD = re.compile(r"[A-Za-z_]\w+")
+_SHA256 = re.compile(r"\b[0-9a-f]{64}\b")
+_NOTED = re.compile(r"^(?!\.\.).*(?<!\.pyc,,)$", re.MULTILINE)
+"""Lines of installers, without those of scripts, whose first lines have the environment's folder."""
+_BUILT_IN = ("torch.ops.aten", "torch.ops.prims")
+
+
+class VerdictKeys:
+    """Keys of the cases of one `cgins.yaml`.
+
+    Args:
+        config: the file.
+        requests: of the run, which tell what is asked of a case.
+        environment_of: what a device runs on.
+        run: what else of the run could change a verdict.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        requests: ReferenceRequests,
+        environment_of: Callable[[str], Environment],
+        run: str,
+    ) -> None:
+        self._config = config
+        self._requests = requests
+        self._environment_of = environment_of
+        self._run = run
+        self._reader = ImportReader(config.root, sys.path)
+        self._of_kernels: dict[tuple[str, ...], tuple[object, str]] = {}
+        self._traces: dict[str, dict[str, str]] = {}
+
+    def added(self, tested: Tested, case: Case, compiled: CompiledKernel) -> Tested:
+        """What is tested, with its key or why there is none."""
+        place = (*case.key, compiled.key)
+        try:
+            if place not in self._of_kernels:
+                self._of_kernels[place] = self._of_kernel(case, compiled)
+            own, unknown = self._of_kernels[place]
+            environment = self._environment_of(case.device)
+            parts = [own, self._of_case(tested, case, environment), self._run, _installation()]
+        except (OSError, SyntaxError, ValueError, KeyError, RecursionError, CginsError) as error:
+            unknown = f"{type(error).__name__}: {error}".partition("\n")[0]
+        if unknown:
+            return replace(tested, unknown=unknown)
+        words = f"{environment.device_name} · {soft_key(environment)}"
+        return replace(tested, key=_digest(parts), environment=words)
+
+    def _of_case(self, tested: Tested, case: Case, environment: Environment) -> tuple[str, ...]:
+        """What decides one case: sources and settings, what is asked of it, what its trace holds, and the device."""
+        folder = Path(case.pack_path)
+        if case.pack_path not in self._traces:
+            traces = json.loads((folder / MANIFEST).read_bytes())["traces"]
+            self._traces[case.pack_path] = {trace["id"]: json.dumps(trace) for trace in traces}
+        trace = self._traces[case.pack_path][case.trace_id]
+        blobs = [str(file_digest(folder / BLOBS / f"{name}.safetensors")) for name in _SHA256.findall(trace)]
+        request = self._requests.for_case(case)
+        request = replace(request, case=replace(case, pack_path=""), seed=0, import_root="")
+        # Which of several equal devices it was, and how fast it ran, changes no answer.
+        device = replace(environment, device_uuid="", clock_policy="")
+        own = (tested.config, tested.sources, tested.build, documents.dump(request), documents.dump(device))
+        return (*own, trace, *blobs)
+
+    def _of_kernel(self, case: Case, compiled: CompiledKernel) -> tuple[object, str]:
+        """What a kernel and its op read beyond the build's key, and what else they may read; "" for nothing."""
+        source, entry, root = compiled.source, self._requests.entry(case), str(self._config.root)
+        files = [Path(file) for file in source.files]
+        python = source.contract == "python"
+        names = {name.partition("@")[0] for name in (case.op, entry.judged_by or case.op)}
+        imported = self._reader.closure(files if python else (), names)
+        included = () if python else with_headers(source.files, include_folders(source.flags))
+        texts = {file: file.read_text(encoding="utf-8") for file in imported if file.suffix == ".py"}
+        texts |= {file: without_comments(text) for file, text in included}
+        found = ((file.name, OPAQUE.search(text)) for file, text in sorted(texts.items()))
+        unknown = next((f"{name} has {word[0]}" for name, word in found if word), "")
+        built = python and (source.load or self._config.implementations[case.key][1].build)
+        if built or not imported <= texts.keys():
+            unknown = "what its libraries load is not followed"
+        if case.op.startswith(OPERATORS) and not case.op.startswith(_BUILT_IN):
+            unknown = f"what registers {case.op} is not followed"
+        words = {word for text in texts.values() for word in _WORD.findall(text)}
+        variables = {
+            name: value.replace(root, ".")
+            for name, value in os.environ.items()
+            if name in words or any(fnmatchcase(name, pattern) for pattern in VARIABLES)
+        }
+        digests = sorted((os.path.relpath(file, root), file_digest(file)) for file in imported)
+        return (digests, variables), unknown
+
+
+@cache
+def _installation() -> tuple[str, ...]:
+    """Our own sources, the interpreter, and all that is installed beside it, by what installers noted of each file."""
+    folder = Path(pytest_cgins.__file__).parent
+    own = [path for path in folder.rglob("*") if path.suffix != ".pyc" and path.is_file()]
+    noted = [f"{one.metadata['Name']} {one.version}{_noted(one)}" for one in metadata.distributions()]
+    ours = sorted((str(path.relative_to(folder)), file_digest(path)) for path in own)
+    system = (sys.version, platform.machine(), *platform.libc_ver())
+    return (_digest(ours), _digest(sorted(noted)), *system)
+
+
+def _noted(one: metadata.Distribution) -> list[str]:
+    return _NOTED.findall(f"{one.read_text('RECORD')}\n{one.read_text('direct_url.json')}")
+
+
+def _digest(parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
