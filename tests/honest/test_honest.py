@@ -19,7 +19,11 @@ SPECIMENS = collect(HONEST)
 def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[project.Gate]:
     """All that are tested, in one project, with default settings."""
     folder, specimens = tmp_path_factory.mktemp("honest"), selected(request, "specimen")
-    with project.workers_are_forked(), project.gate(folder, specimens) as opened:
+    with (
+        project.workers_are_forked(),
+        project.large_calls_are_made_once_a_kernel(),
+        project.gate(folder, specimens) as opened,
+    ):
         yield opened
 
 

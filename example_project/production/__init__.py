@@ -1,0 +1,1 @@
+"""Models at the sizes that people run, to be recorded and gated on a GPU."""
