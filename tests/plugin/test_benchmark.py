@@ -488,3 +488,35 @@ def test_a_callable_is_timed_where_records_are_off(project: Project) -> None:
     project.test(TIMINGS)
     for off in (["-p", "no:benchmark"], ["--benchmark-disable"]):
         project.run("test_own.py", *off).assert_outcomes(passed=2)
+
+
+VERIFIES = """
+import time
+from pathlib import Path
+from pytest_cgins.timing import lock
+with lock.verifying("cpu", wait_s=60):
+    Path("held").touch()
+    time.sleep(0.3)
+"""
+BESIDE_A_COMPILER = f"""
+import sys
+import time
+from pathlib import Path
+
+from pytest_cgins.app.session.run import GateSession
+from pytest_cgins.building.compilers.process import run_stages
+
+def test_timer(request, cgins_benchmark):
+    command = [sys.executable, "-c", {VERIFIES!r}]
+    compile_ = lambda: run_stages([[command]], Path.cwd(), "JIT compiler", time.monotonic() + 60)
+    GateSession.of(request.config).builds.ahead.employ(compile_)
+    while not Path("held").exists():
+        time.sleep(0.01)
+    cgins_benchmark(sum, [1], budget_s=0.005)
+"""
+
+
+def test_a_compiler_that_holds_the_device_is_waited_for(project: Project) -> None:
+    """JIT compilers verify on it; one that was suspended before would never give it back."""
+    project.test(BESIDE_A_COMPILER)
+    project.run("test_own.py", "--cgins-timeout=20").assert_outcomes(passed=1)

@@ -21,6 +21,7 @@ from pytest_cgins.run import jit_pool
 
 # Compiled for a GPU that is not there: only what launches and loads needs one.
 KERNELS = """
+import mmap
 import torch
 import triton
 import triton.language as tl
@@ -33,6 +34,7 @@ class Hopper:
     def get_current_stream(self, device=None): return 0
 
 driver.set_active(Hopper())
+addresses = mmap.mmap(-1, 1 << 38, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0)  # as a context of CUDA reserves them
 
 @triton.jit
 def scale(x, y, n, factor, BLOCK: tl.constexpr):

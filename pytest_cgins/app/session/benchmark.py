@@ -55,8 +55,8 @@ class Benchmark:
         timed = timed_device(device)
         gate = GateSession.of(self._item.config)
         with (
-            gate.builds.ahead.quiet(),
             lock.timing(timed.lock_key(), wait_s=self._lock_wait_s),
+            gate.builds.ahead.quiet(),  # not before: a compiler that rests would go on holding the device
             timed.current(),
         ):
             timing = _time(lambda: function(*args, **kwargs), device, budget_s)

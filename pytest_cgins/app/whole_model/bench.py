@@ -19,6 +19,7 @@ from pytest_cgins.app.whole_model.document import Difference
 from pytest_cgins.app.whole_model.swap import Swap, Tally
 from pytest_cgins.app.whole_model.workload import Workload, run_of
 from pytest_cgins.config import TimingGate
+from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.errors import CginsError, ConfigError
 from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.packs.call import flatten
@@ -286,7 +287,7 @@ def changes_with(
     kept = [tensor.detach().clone() for tensor in tensors]
     try:
         for one in tensors:
-            one.data.mul_(OTHER_NUMBERS)
+            one.data.copy_(readable(one.data) * OTHER_NUMBERS)
         replayed = replay()
         found = difference(run(), replayed)
     finally:

@@ -38,7 +38,9 @@ def watched(command: Sequence[str]) -> tuple[list[str], int]:
         if _owner != os.getpid():
             _pipe[:] = os.pipe()
             _owner = os.getpid()
-        limits = f"ulimit -S -c 0; ulimit -v {memory_gib() << 20}; ulimit -f {FILE_NBYTES // _BLOCK_NBYTES}"
+        limits = (
+            f"ulimit -S -c 0; ulimit -S -v {memory_gib() << 20}; ulimit -f {FILE_NBYTES // _BLOCK_NBYTES}"
+        )
         return ["/bin/sh", "-c", f"{{ {limits}; }} 2>/dev/null\n{_SCRIPT}", "sh", *command], _pipe[0]
 
 

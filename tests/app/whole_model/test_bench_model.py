@@ -15,6 +15,7 @@ from pytest_cgins.app.whole_model import workload
 from pytest_cgins.app.whole_model.bench import changes_with, difference
 from pytest_cgins.app.whole_model.document import ModelBenches
 from pytest_cgins.core import documents
+from pytest_cgins.core.bitwise import equal
 from tests.forked_python import CGINS, ForkedPython
 
 RELU = """
@@ -205,20 +206,21 @@ def test_differences() -> None:
 
 
 @pytest.mark.parametrize("stale", [False, True])
-def test_a_replay_must_follow_the_numbers(stale: bool) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float8_e4m3fn])
+def test_a_replay_must_follow_the_numbers(stale: bool, dtype: torch.dtype) -> None:
     """What a kernel did as the graph was captured does not come again: with other numbers its answer is an old one."""
-    weight, x = torch.randn(8, 8), torch.randn(4, 8)
+    weight, x = torch.randn(8, 8).to(dtype), torch.randn(4, 8)
     before = (weight.clone(), x.clone())
-    hidden = x @ weight
+    hidden = x @ weight.float()
 
     def run() -> torch.Tensor:
-        return torch.relu(x @ weight) + x
+        return torch.relu(x @ weight.float()) + x
 
     def replay() -> torch.Tensor:
-        return torch.relu(hidden if stale else x @ weight) + x
+        return torch.relu(hidden if stale else x @ weight.float()) + x
 
     assert changes_with((weight, x), run, replay) is not stale
-    assert torch.equal(weight, before[0])
+    assert equal(weight, before[0])
     assert torch.equal(x, before[1])
     assert not changes_with((weight, x), run, lambda: None)
 
