@@ -14,7 +14,7 @@ import json
 import re
 import statistics
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from pytest_cgins import config
@@ -64,7 +64,7 @@ def _measure(evaluators: dict[str, Evaluator], arguments: argparse.Namespace) ->
         statuses = {evaluator.evaluate(case).verdict.status.value for evaluator in evaluators.values()}
         for number in range(arguments.rounds):
             for level, evaluator in evaluators.items():
-                evaluator.seed = number + 1
+                evaluator.requests = replace(evaluator.requests, seed=number + 1)
                 seconds[level].append(evaluator.evaluate(case).seconds)
         row = {f"{level}_ms": 1e3 * statistics.median(values) for level, values in seconds.items()}
         rows.append({"case": case.name, "mib": _mib(case), "statuses": sorted(statuses), **row})
