@@ -7,7 +7,6 @@ compiles when it is called is kept, as Triton's is, but then runs.
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,9 +34,6 @@ MOST_NBYTES = 1 << 30
 
 def main() -> None:
     """Compile what the request in the file that is named first asks for."""
-    # A compiler's limit counts addresses, and a context of CUDA reserves more of them.
-    most = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     request = documents.load(JitRequest, Path(sys.argv[1]).read_bytes())
     import_from(request.import_root)
     folder = Path(request.folder)

@@ -121,6 +121,8 @@ def _compile(
     ):
         (Path(scratch) / "request.json").write_text(documents.dump(request), encoding="utf-8")
         code = "from pytest_cgins.run.jit_compile import main; main()"
-        command = [sys.executable, "-c", code, "request.json"]
+        # A compiler's limit counts addresses, and a context of CUDA reserves more of them.
+        unlimited = ["sh", "-c", 'ulimit -S -v "$(ulimit -H -v)"; exec "$@"', "sh"]
+        command = [*unlimited, sys.executable, "-c", code, "request.json"]
         outcome = run_stages([[command]], Path(scratch), "JIT compilers", deadline, environment)
         logger.debug("JIT compilers: exit status %s\n%s", outcome.status, outcome.log)
