@@ -32,9 +32,6 @@ MEBIBYTE = 2**20
 class EchoService:
     """Unpacks the tensors that it gets and packs them again, as a verification worker does."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        del settings
-
     def cpu(self, params: Any, buffers: list[Buffer]) -> tuple[Any, list[Buffer]]:
         """CPU seconds of this process since it was started, or forked."""
         return time.process_time(), []
