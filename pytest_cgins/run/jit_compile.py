@@ -6,6 +6,7 @@ compiles when it is called is kept, as Triton's is, but then runs.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,8 @@ from pytest_cgins.verify.probes.recompiles import Compilations
 
 MOST_NBYTES = 1 << 30
 """Of a case's tensors, beside which others must have room on the device."""
+MOST_HELD_S = 60.0
+"""For a call: who waits to time gives up after `lock.WAIT_S`."""
 
 
 def main() -> None:
@@ -78,12 +81,16 @@ def _call(kernel: JitKernel, compilations: Compilations) -> None:
 
 @contextmanager
 def _verifying(name: str) -> Iterator[None]:
-    """Hold a device as those do who verify on it: sessions of others may time there."""
+    """Hold a device as those do who verify on it: sessions of others may time there. A call that hangs ends the process."""
     device = timed_device(name)
     with lock.verifying(device.lock_key(), wait_s=LIMIT_S):
-        device.make_current()
-        yield
-        device.synchronize()  # what a kernel has torch do beside is over when others may time
+        faulthandler.dump_traceback_later(MOST_HELD_S, exit=True)
+        try:
+            device.make_current()
+            yield
+            device.synchronize()  # what a kernel has torch do beside is over when others may time
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
 
 def _spans(metas: Sequence[TensorMeta]) -> list[int]:

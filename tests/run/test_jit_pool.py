@@ -18,6 +18,7 @@ from pytest_cgins.building.build import jit_environment
 from pytest_cgins.building.kernel_builds import KernelBuilds
 from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.run import jit_pool
+from pytest_cgins.timing import lock
 
 # Compiled for a GPU that is not there: only what launches and loads needs one.
 KERNELS = """
@@ -123,3 +124,16 @@ def test_all_but_the_first_are_compiled_with_each_config(project: config.Config,
         check=True,
     )
     assert json.loads(done.stdout) == {"relu": [False], "sigmoid": [True, True], "tanh": [True]}
+
+
+def test_a_call_that_hangs_gives_the_device_back() -> None:
+    """A kernel may wait for what is never launched there; whoever times waits for nobody who hangs."""
+    code = (
+        "import time; from pytest_cgins.run import jit_compile; jit_compile.MOST_HELD_S = 0.1\n"
+        "with jit_compile._verifying('cpu'): time.sleep(60)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Timeout" in done.stderr
+    with lock.timing("cpu", wait_s=10):
+        pass
