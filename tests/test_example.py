@@ -80,7 +80,7 @@ SCALED = """
 import torch
 from production import workloads
 
-for name in ("llama_decode_16", "mixtral", "vit_large", "unet"):
+for name in ("llama_prefill_2048", "llama_decode_16", "mixtral", "vit_large", "unet"):
     model, inputs = getattr(workloads, name)("cpu", 16)
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     with torch.no_grad():

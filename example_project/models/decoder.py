@@ -168,12 +168,21 @@ class Decoder(nn.Module):
 
         With caches, tokens follow those that the caches hold; either nothing is held, or one token comes.
         """
+        return self.head(self.features(tokens, mask, caches))
+
+    def features(
+        self,
+        tokens: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        caches: list[Cache] | None = None,
+    ) -> torch.Tensor:
+        """What the logits are made of: (batch, length, hidden)."""
         start = caches[0].length if caches else 0
         x = self.embedding(tokens)
         angles = self._angles(start, tokens.shape[1], x)
         for layer, block in enumerate(self.blocks):
             x = block(x, angles, mask, caches[layer] if caches else None)
-        return self.head(self.norm(x))
+        return self.norm(x)
 
     def _angles(self, start: int, length: int, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosine and sine of each position and pair, (length, width / 2), in x's type."""

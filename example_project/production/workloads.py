@@ -49,6 +49,17 @@ def _tokens(model: Decoder, batch: int, length: int, device: str) -> torch.Tenso
     return torch.randint(model.config.vocabulary, (batch, length), device=device)
 
 
+class Prefill(nn.Module):
+    """Reads a prompt, and gives the logits of its last token."""
+
+    def __init__(self, model: Decoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.model.head(self.model.features(tokens)[:, -1:])
+
+
 class Decode(nn.Module):
     """One further token for each sequence, whose keys and values so far are cached: the same step at each call."""
 
@@ -75,7 +86,7 @@ class Decode(nn.Module):
 def _prefill(length: int) -> Callable[..., tuple[nn.Module, Any]]:
     def make(device: str, scale: int = 1) -> tuple[nn.Module, Any]:
         model = _decoder(device, scale)
-        return model, _tokens(model, 1, length // scale, device)
+        return Prefill(model), _tokens(model, 1, length // scale, device)
 
     return make
 

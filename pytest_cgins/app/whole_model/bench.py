@@ -44,6 +44,8 @@ OP_RUNS = 5
 HEAD_START_CYCLES = 100_000_000
 """Some 60 ms of a GPU, in which the host launches what it can."""
 PLAIN_RUNS = 10
+PART = 1 << 24
+"""Elements that are compared at a time: the logits of a long prompt are billions."""
 ON_HOST = "what Python does for each swapped call is part of the time: tens of microseconds"
 
 
@@ -249,6 +251,10 @@ class Arms:
 
         if self._tensors is None:
             raise cuda_timer.CaptureError("what the model's answer depends on is not known")
+        if any(0 in one.stride() and one.numel() > 1 for one in self._tensors):
+            raise cuda_timer.CaptureError(
+                "an input of the model is expanded, so that its numbers cannot be changed"
+            )
         for arm in self._swaps:
             captured: list[object] = []
             run = partial(self.swapped, arm)
@@ -310,14 +316,17 @@ def difference(expected: object, found: object) -> Difference | None:
     for want, got in zip(wanted, got_tensors, strict=True):
         if want.shape != got.shape or want.dtype != got.dtype:
             return None
-        one, other = (tensor.detach().to("cpu", torch.complex128).reshape(-1) for tensor in (want, got))
-        usual = torch.isfinite(one)
-        finite &= bool(torch.isfinite(other[usual]).all())
-        both = usual & torch.isfinite(other)
-        gap = (one[both] - other[both]).abs()
-        squares += float(gap.square().sum())
-        scale += float(one[both].abs().square().sum())
-        worst = max(worst, float(gap.max()) if gap.numel() else 0.0)
+        pairs = (torch.split(tensor.detach().reshape(-1), PART) for tensor in (want, got))
+        for part in zip(*pairs, strict=True):
+            wide = torch.complex128 if want.is_complex() else torch.float64
+            one, other = (tensor.to(wide) for tensor in part)
+            usual = torch.isfinite(one)
+            finite &= bool(torch.isfinite(other[usual]).all())
+            both = usual & torch.isfinite(other)
+            gap = (one[both] - other[both]).abs()
+            squares += float(gap.square().sum())
+            scale += float(one[both].abs().square().sum())
+            worst = max(worst, float(gap.max()) if gap.numel() else 0.0)
         elements += want.numel()
     relative = math.sqrt(squares / scale) if scale else math.inf if squares else 0.0
     return Difference(relative_rms=relative, worst=worst, elements=elements, finite=finite)

@@ -248,14 +248,14 @@ def patch(
     from pytest_cgins.app.whole_model.kernels import chosen_implementations, load_kernels
 
     os.environ[BARE_VARIABLE] = before
-    if not device:
-        parameter = next(model.parameters(), None) if model is not None else None
-        device = parameter.device.type if parameter is not None else usable_device(DEVICES)
+    parameter = next(model.parameters(), None) if model is not None else None
+    place = device or (str(parameter.device) if parameter is not None else usable_device(DEVICES))
+    device = place.partition(":")[0]
     loaded_config = configuration.load(Path(config), require_traces=False)
     chosen = chosen_implementations(loaded_config, kernels, device)
     import_from(str(loaded_config.root))
     loaded, left_out = load_kernels(loaded_config, chosen, all_of_them=bool(kernels))
     kernels_by_op = {op: one.kernel for op, one in loaded.items()}
-    swap = Swap(kernels_by_op, device_of(device).case_name, learns=True)
+    swap = Swap(kernels_by_op, device_of(place).case_name, learns=True)
     swap.learning = False
     return Patch(model, swap, {op: one.label for op, one in loaded.items()}, left_out)

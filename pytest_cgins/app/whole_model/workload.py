@@ -57,10 +57,10 @@ class Workload:
         )
         wide = run_of(model.to(dtype), inputs)
         if moved:
-            lot = torch.Generator().manual_seed(0)
-            for one in wide.tensors or ():
-                signs = torch.randint(0, 2, one.shape, generator=lot).to(one.device, dtype) * 2 - 1
-                one.data.mul_(1 + moved * signs)
+            for number, one in enumerate(wide.tensors or ()):
+                lot = torch.Generator(one.device).manual_seed(number)
+                signs = torch.empty_like(one).bernoulli_(generator=lot).mul_(2).sub_(1)
+                one.data.mul_(signs.mul_(moved).add_(1))
         return wide
 
 
