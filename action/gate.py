@@ -25,6 +25,7 @@ def command(environment: Mapping[str, str]) -> list[str]:
         words += [f"--cgins-arch={environment['INPUT_ARCHS']}"] if environment["INPUT_ARCHS"] else []
     words += [f"--cgins-baseline={environment['CGINS_BASELINE']}"] if environment["CGINS_BASELINE"] else []
     words += [f"--cgins-history={environment['INPUT_HISTORY']}"] if environment["INPUT_HISTORY"] else []
+    words += [f"{option}={environment['CGINS_STORE']}" for option in environment["CGINS_STORE_USE"].split()]
     return words + shlex.split(environment["INPUT_PYTEST_ARGS"])
 
 

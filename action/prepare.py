@@ -1,7 +1,7 @@
 """Check the action's inputs and settle paths, before anything is installed. Standard library only.
 
 Outputs: `python`, `folder`, `report` and `cache-dir`, all absolute; `allow-weaker`, by the input or by a person's label, which
-is read before any code of the repository runs.
+is read before any code of the repository runs; `store`, and `store-use`, the options of the gate that get it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from workflow import InputError, error, set_output
 
@@ -33,6 +34,7 @@ CHOICES = {
 PATTERNS = {
     "ARCHS": (r"(sm_[0-9]{2,3}[af]?(, ?sm_[0-9]{2,3}[af]?)*)?", "a list such as sm_80,sm_90a"),
     "BASELINE": (r"[A-Za-z0-9._/@{}^~-]{0,200}", "a commit, a branch or a tag"),
+    "STORE": (r"[^\r\n]{0,500}", "a folder or an address"),
     "SEED": (r"[0-9]{0,19}", "a whole number"),
     "TORCH_INDEX": (r"((https?|file)://\S{1,1000})?", "the address of a package index"),
     "EXTRAS": (r"([A-Za-z0-9_-]+(,[A-Za-z0-9_-]+)*)?", "names with commas between them, such as nvcc,sass"),
@@ -73,17 +75,37 @@ def prepare(environment: Mapping[str, str]) -> dict[str, str]:
         "folder": str(folder),
         "report": str(_report(environment["INPUT_JSON"], folder, temporary)),
         "cache-dir": str(temporary / "cgins-cache"),
+        "store": str(temporary / "cgins-verdicts")
+        if environment["INPUT_STORE"] == "cache"
+        else environment["INPUT_STORE"],
+        "store-use": _store_use(environment) if environment["INPUT_STORE"] else "",
         "allow-weaker": "true"
         if environment["INPUT_ALLOW_WEAKER"] == "true" or _is_labelled(environment)
         else "false",
     }
 
 
+def _store_use(environment: Mapping[str, str]) -> str:
+    """A pull request takes verdicts, a push to the default branch takes and keeps them, and a schedule keeps new ones."""
+    if environment.get("GITHUB_EVENT_NAME") == "schedule":
+        return "--cgins-store-write"
+    try:
+        default = _event(environment)["repository"]["default_branch"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return "--cgins-store"
+    pushed = environment.get("GITHUB_EVENT_NAME") == "push"
+    keeps = pushed and environment.get("GITHUB_REF") == f"refs/heads/{default}"
+    return "--cgins-store --cgins-store-write" if keeps else "--cgins-store"
+
+
+def _event(environment: Mapping[str, str]) -> Any:
+    return json.loads(Path(environment["GITHUB_EVENT_PATH"]).read_bytes())
+
+
 def _is_labelled(environment: Mapping[str, str]) -> bool:
     """Whether the pull request had the label when the run was started: who may only open one cannot give it any."""
     try:
-        event = json.loads(Path(environment["GITHUB_EVENT_PATH"]).read_bytes())
-        labels = {label["name"] for label in event["pull_request"]["labels"]}
+        labels = {label["name"] for label in _event(environment)["pull_request"]["labels"]}
     except (OSError, ValueError, LookupError, TypeError):
         return False
     return environment["INPUT_WEAKER_LABEL"] in labels

@@ -144,16 +144,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "a wheel, a library, a folder to import from, the root of a container, or several of them in one string"
     )
     option("--cgins-env ENV  build and run the kernels under test in ENV, not in this environment")
-    option(
-        "--cgins-store PATH  take verdicts of cases in which nothing changed from PATH, a folder or an address such as "
-        "s3://BUCKET/FOLDER"
-    )
+    option("--cgins-store PATH  take verdicts of unchanged cases from PATH, a folder or s3://BUCKET/FOLDER")
     option(
         "--cgins-store-write PATH  keep verdicts of cases that ran, for --cgins-store; on the default branch only"
     )
-    option(
-        "--cgins-store-days N  age from which verdicts are not taken (default: 7)", type=_seconds, default=7.0
-    )
+    option("--cgins-store-days N  age from which none is taken (default: 7)", type=_seconds, default=7.0)
     option("--cgins-resume  go on with a run that was killed: take over what it had verified")
     option(
         "--cgins-history PATH  append the times of this run to PATH, as JSON lines for `cgins history`; on "

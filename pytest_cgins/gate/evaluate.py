@@ -29,7 +29,7 @@ from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
 from pytest_cgins.core.options import PROBE_LEVELS
-from pytest_cgins.core.session_report import Environment, Evaluation
+from pytest_cgins.core.session_report import Environment, Evaluation, Tested
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate import correctness_verdict as gate
@@ -182,6 +182,7 @@ class Evaluator:
         self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s, sandbox=fence)
         self.reference = ReferenceWorker(reference or self.pool)
         self._cases: tuple[Case, ...] | None = None
+        self._tested: dict[tuple[str, ...], Tested] = {}
         self._hung: dict[str, list[str]] = {}
         self._runs = KernelRuns(self.pool, seed=seed, timeout_s=timeout_s)
         self._verification = VerificationStage(
@@ -289,7 +290,10 @@ class Evaluator:
             self.require_device(case)
             compiled = self.compiled(case)
             self._require_no_hangs(compiled)
-            tested = input_digests.tested(self.config, case, compiled, seed=self.seed)
+            place = (*case.key, compiled.key, case.pack_path)
+            if place not in self._tested:
+                self._tested[place] = input_digests.tested(self.config, case, compiled, seed=self.seed)
+            tested = replace(self._tested[place], trace=case.trace_id)
             result = replace(
                 result,
                 kernel_digest=compiled.source.digest,

@@ -13,7 +13,7 @@ import platform
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import metadata
@@ -47,30 +47,20 @@ _NOTED = re.compile(r"^(?!\.\.).*(?<!\.pyc,,)$", re.MULTILINE)
 _BUILT_IN = ("torch.ops.aten", "torch.ops.prims")
 
 
+@dataclass(frozen=True, slots=True)
 class VerdictKeys:
-    """Keys of the cases of one `cgins.yaml`.
+    """Keys of the cases of one `cgins.yaml`."""
 
-    Args:
-        config: the file.
-        requests: of the run, which tell what is asked of a case.
-        environment_of: what a device runs on.
-        run: what else of the run could change a verdict.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        requests: ReferenceRequests,
-        environment_of: Callable[[str], Environment],
-        run: str,
-    ) -> None:
-        self._config = config
-        self._requests = requests
-        self._environment_of = environment_of
-        self._run = run
-        self._reader = ImportReader(config.root, sys.path)
-        self._of_kernels: dict[tuple[str, ...], tuple[object, str]] = {}
-        self._traces: dict[str, dict[str, str]] = {}
+    config: Config
+    """The file."""
+    requests: ReferenceRequests
+    """Of the run: what is asked of a case."""
+    environment_of: Callable[[str], Environment]
+    """What a device runs on."""
+    run: str
+    """What else of the run could change a verdict."""
+    _of_kernels: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict)
+    _traces: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def added(self, tested: Tested, case: Case, compiled: CompiledKernel) -> Tested:
         """What is tested, with its key or why there is none."""
@@ -79,8 +69,8 @@ class VerdictKeys:
             if place not in self._of_kernels:
                 self._of_kernels[place] = self._of_kernel(case, compiled)
             own, unknown = self._of_kernels[place]
-            environment = self._environment_of(case.device)
-            parts = [own, self._of_case(tested, case, environment), self._run, _installation()]
+            environment = self.environment_of(case.device)
+            parts = [own, self._of_case(tested, case), _alike(environment), self.run, _installation()]
         except (OSError, SyntaxError, ValueError, KeyError, RecursionError, CginsError) as error:
             unknown = f"{type(error).__name__}: {error}".partition("\n")[0]
         if unknown:
@@ -88,34 +78,31 @@ class VerdictKeys:
         words = f"{environment.device_name} · {soft_key(environment)}"
         return replace(tested, key=_digest(parts), environment=words)
 
-    def _of_case(self, tested: Tested, case: Case, environment: Environment) -> tuple[str, ...]:
-        """What decides one case: sources and settings, what is asked of it, what its trace holds, and the device."""
+    def _of_case(self, tested: Tested, case: Case) -> tuple[str, ...]:
+        """What decides one case: sources and settings, what is asked of it, and what its trace holds."""
         folder = Path(case.pack_path)
         if case.pack_path not in self._traces:
             traces = json.loads((folder / MANIFEST).read_bytes())["traces"]
             self._traces[case.pack_path] = {trace["id"]: json.dumps(trace) for trace in traces}
         trace = self._traces[case.pack_path][case.trace_id]
         blobs = [str(file_digest(folder / BLOBS / f"{name}.safetensors")) for name in _SHA256.findall(trace)]
-        request = self._requests.for_case(case)
+        request = self.requests.for_case(case)
         request = replace(request, case=replace(case, pack_path=""), seed=0, import_root="")
-        # Which of several equal devices it was, and how fast it ran, changes no answer.
-        device = replace(environment, device_uuid="", clock_policy="")
-        own = (tested.config, tested.sources, tested.build, documents.dump(request), documents.dump(device))
-        return (*own, trace, *blobs)
+        return (tested.config, tested.sources, tested.build, documents.dump(request), trace, *blobs)
 
-    def _of_kernel(self, case: Case, compiled: CompiledKernel) -> tuple[object, str]:
+    def _of_kernel(self, case: Case, compiled: CompiledKernel) -> tuple[str, str]:
         """What a kernel and its op read beyond the build's key, and what else they may read; "" for nothing."""
-        source, entry, root = compiled.source, self._requests.entry(case), str(self._config.root)
+        source, entry, root = compiled.source, self.requests.entry(case), str(self.config.root)
         files = [Path(file) for file in source.files]
         python = source.contract == "python"
         names = {name.partition("@")[0] for name in (case.op, entry.judged_by or case.op)}
-        imported = self._reader.closure(files if python else (), names)
+        imported = _reader(self.config.root).closure(files if python else (), names)
         included = () if python else with_headers(source.files, include_folders(source.flags))
         texts = {file: file.read_text(encoding="utf-8") for file in imported if file.suffix == ".py"}
         texts |= {file: without_comments(text) for file, text in included}
         found = ((file.name, OPAQUE.search(text)) for file, text in sorted(texts.items()))
         unknown = next((f"{name} has {word[0]}" for name, word in found if word), "")
-        built = python and (source.load or self._config.implementations[case.key][1].build)
+        built = python and (source.load or self.config.implementations[case.key][1].build)
         if built or not imported <= texts.keys():
             unknown = "what its libraries load is not followed"
         if case.op.startswith(OPERATORS) and not case.op.startswith(_BUILT_IN):
@@ -127,18 +114,29 @@ class VerdictKeys:
             if name in words or any(fnmatchcase(name, pattern) for pattern in VARIABLES)
         }
         digests = sorted((os.path.relpath(file, root), file_digest(file)) for file in imported)
-        return (digests, variables), unknown
+        return _digest((digests, variables)), unknown
 
 
 @cache
-def _installation() -> tuple[str, ...]:
+def _reader(root: Path) -> ImportReader:
+    return ImportReader(root, sys.path)
+
+
+@cache
+def _alike(environment: Environment) -> str:
+    """A device: which of several equal ones it is, and how fast it runs, changes no answer."""
+    return documents.dump(replace(environment, device_uuid="", clock_policy=""))
+
+
+@cache
+def _installation() -> str:
     """Our own sources, the interpreter, and all that is installed beside it, by what installers noted of each file."""
     folder = Path(pytest_cgins.__file__).parent
     own = [path for path in folder.rglob("*") if path.suffix != ".pyc" and path.is_file()]
     noted = [f"{one.metadata['Name']} {one.version}{_noted(one)}" for one in metadata.distributions()]
     ours = sorted((str(path.relative_to(folder)), file_digest(path)) for path in own)
     system = (sys.version, platform.machine(), *platform.libc_ver())
-    return (_digest(ours), _digest(sorted(noted)), *system)
+    return _digest((ours, sorted(noted), system))
 
 
 def _noted(one: metadata.Distribution) -> list[str]:

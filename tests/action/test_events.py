@@ -254,6 +254,35 @@ def test_history_grows_on_the_default_branch_alone(runner: Runner, server: Serve
     assert "GitHub's event pull_request" in job.log
 
 
+def test_verdicts_are_kept_by_schedules_and_taken_by_pull_requests(
+    runner: Runner, server: Server, tmp_path: Path
+) -> None:
+    """In GitHub's cache; a pull request's run keeps none, and its report says whose they are."""
+    services = Services(tmp_path / "services")
+    jobs = {}
+    for name in ("schedule", "pull_request"):
+        workspace = server.check_out(tmp_path / name / "check out", server.tip)
+        jobs[name] = runner.run(
+            workspace,
+            tmp_path / "runner temp",
+            event=replace(events.event(name), sha=server.tip),
+            services=services,
+            **QUICK,
+            store="cache",
+            artifact_name="",
+        )
+        stored = [
+            one["stored"]
+            for one in json.loads(Path(jobs[name].outputs["report-path"]).read_text())["evaluations"]
+        ]
+        assert [bool(one) for one in stored] == [name == "pull_request"], jobs[name].log
+        shutil.rmtree(tmp_path / "runner temp")
+    assert stored[0]["revision"] == server.tip
+    assert "Keep verdicts" in jobs["schedule"].ran
+    assert "Keep verdicts" not in jobs["pull_request"].ran
+    assert len([name for name in services.cached() if name.startswith("cgins-verdicts-")]) == 1
+
+
 def test_packs_come_from_the_cache_or_the_run_fails(runner: Runner, recorded: Path, tmp_path: Path) -> None:
     """Blobs that are not in the repository are restored under their key; without them nothing is gated."""
     services = Services(tmp_path / "services")

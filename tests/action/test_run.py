@@ -18,7 +18,9 @@ import pytest
 from tests.action import events
 from tests.action.local_runner import ACTION, Job, Runner, Services, document
 
-PLAYED_STEPS = {"Restore packs", "Restore built kernels", "Upload the report", "Keep built kernels"}
+PLAYED_STEPS = {
+    "Restore packs", "Restore built kernels", "Restore verdicts", "Upload the report", "Keep built kernels", "Keep verdicts"
+}  # fmt: skip
 SECRETS = {"GITHUB_TOKEN": "s3cret", "GH_TOKEN": "s3cret", "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "s3cret"}
 
 
@@ -215,6 +217,7 @@ def test_wrong_inputs_end_before_anything_is_installed(
         "packs": "traces",
         "packs_key": "a,b",
         "annotations": "yes",
+        "store": "a\nb",
     }
     for number, (name, value) in enumerate(wrong.items()):
         job = runner.run(workspace, tmp_path / str(number), **{name: value})

@@ -275,8 +275,56 @@ def test_a_person_s_label_lets_weaker_settings_pass(
     (tmp_path / "event.json").write_text(event)
     environment = {"GITHUB_EVENT_PATH": str(tmp_path / "event.json"), "INPUT_WEAKER_LABEL": label}
     assert prepare._is_labelled(environment) == allowed
-    step = dict.fromkeys(("CGINS_BASELINE", "INPUT_SEED", "INPUT_HISTORY", "INPUT_PYTEST_ARGS"), "")
+    step = dict.fromkeys(
+        (
+            "CGINS_BASELINE",
+            "CGINS_STORE",
+            "CGINS_STORE_USE",
+            "INPUT_SEED",
+            "INPUT_HISTORY",
+            "INPUT_PYTEST_ARGS",
+        ),
+        "",
+    )
     step |= dict.fromkeys(("INPUT_STRICT", "INPUT_TIMING", "INPUT_COMPILE_ONLY"), "")
     step |= {"CGINS_PYTHON": "python", "CGINS_REPORT": "r", "INPUT_DEVICE": "cpu"}
     words = gate.command({**step, "CGINS_ALLOW_WEAKER": str(allowed).lower()})
     assert ("--cgins-allow-weaker" in words) == allowed
+
+
+@pytest.mark.parametrize(
+    ("event", "ref", "words"),
+    [
+        ("push", "refs/heads/main", ["--cgins-store=s3://b/f", "--cgins-store-write=s3://b/f"]),
+        ("schedule", "refs/heads/main", ["--cgins-store-write=s3://b/f"]),
+        ("push", "refs/heads/faster", ["--cgins-store=s3://b/f"]),
+        ("push", "refs/tags/main", ["--cgins-store=s3://b/f"]),
+        ("pull_request", "refs/pull/7/merge", ["--cgins-store=s3://b/f"]),
+        ("pull_request", "refs/heads/main", ["--cgins-store=s3://b/f"]),
+        ("workflow_dispatch", "refs/heads/main", ["--cgins-store=s3://b/f"]),
+    ],
+)
+def test_only_runs_of_the_default_branch_keep_verdicts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str, ref: str, words: list[str]
+) -> None:
+    """Others take them; nightly runs take none, since theirs are to be new."""
+    monkeypatch.syspath_prepend(str(ACTION))
+    prepare, gate = import_module("prepare"), import_module("gate")
+    (tmp_path / "event.json").write_text('{"repository": {"default_branch": "main"}}')
+    environment = {
+        "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
+        "GITHUB_EVENT_NAME": event,
+        "GITHUB_REF": ref,
+    }
+    names = (
+        "CGINS_BASELINE",
+        "INPUT_SEED",
+        "INPUT_HISTORY",
+        "INPUT_PYTEST_ARGS",
+        "INPUT_STRICT",
+        "INPUT_TIMING",
+    )
+    step = dict.fromkeys((*names, "INPUT_COMPILE_ONLY", "CGINS_ALLOW_WEAKER"), "")
+    step |= {"CGINS_PYTHON": "python", "CGINS_REPORT": "r", "INPUT_DEVICE": "cpu", "CGINS_STORE": "s3://b/f"}
+    step["CGINS_STORE_USE"] = prepare._store_use(environment)
+    assert [word for word in gate.command(step) if "store" in word] == words

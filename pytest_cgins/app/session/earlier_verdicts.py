@@ -40,7 +40,6 @@ class EarlierVerdicts:
         taken, kept = (_opened(option(name), config) for name in OPTIONS[:2])
         resumed = _opened(str(unfinished) if option("--cgins-resume") else None, config)
         self._kept = kept
-        self._tells = taken is not None or kept is not None
         self._texts: dict[str, str] = {}
         for store in filter(None, (taken, resumed)):
             try:
@@ -93,7 +92,7 @@ class EarlierVerdicts:
     def lines(self) -> Iterator[str]:
         """What there is to say at the end."""
         yield from self._said
-        for why, cases in self._unknown.most_common() if self._tells else ():
+        for why, cases in self._unknown.most_common() if self._texts or self._kept else ():
             yield f"{counted(cases, 'case')} run each time: {why}"
 
     @cached_property

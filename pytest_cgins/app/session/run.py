@@ -334,8 +334,7 @@ class GateSession:
             sent = [documents.dump_python(environment) for environment in self._results.environments]
             getattr(self.config, "workeroutput")["cgins_environments"] = sent  # noqa: B009 (xdist sets it)
             return
-        stopped = session.shouldfail or session.shouldstop
-        self._earlier.close(finished=exitstatus in ENDED and not stopped)
+        self._earlier.close(finished=exitstatus in ENDED and not (session.shouldfail or session.shouldstop))
         if exitstatus == pytest.ExitCode.TESTS_FAILED and self._results.only_infrastructure_failed:
             session.exitstatus = exit_code.INFRASTRUCTURE
         unblamed = session.exitstatus in (pytest.ExitCode.OK, exit_code.INFRASTRUCTURE)

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -185,10 +186,9 @@ def find_target(module: str, function: str, root: Path, path: Sequence[str] | No
     if file is None or file.suffix != ".py":
         return None
     try:
-        tree = syntax.module(read(file), str(file))
+        names = _names(read(file), str(file))
     except SyntaxError as error:
         raise SourceError(f"{file}:{error.lineno}: {error.msg}", remedy="correct the syntax") from error
-    names = set(_top_level_names(tree))
     first = function.partition(".")[0]
     if first not in names and not names & {"*", "__getattr__"}:
         raise SourceError(
@@ -264,6 +264,11 @@ def _refuse_reserved(name: str, root: Path) -> None:
 def _modules_in(folders: list[str]) -> set[str]:
     paths = [path for folder in folders if Path(folder).is_dir() for path in Path(folder).iterdir()]
     return {path.stem for path in paths if path.suffix == ".py" or path.is_dir()}
+
+
+@lru_cache(maxsize=64)  # a file may have a thousand kernels
+def _names(text: str, file: str) -> set[str]:
+    return set(_top_level_names(syntax.module(text, file)))
 
 
 def _top_level_names(tree: ast.Module) -> Iterator[str]:
