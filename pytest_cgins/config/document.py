@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
@@ -59,7 +59,7 @@ def read(file: Path, *, alone: bool = False, content: bytes | None = None) -> Se
 
     name = shown(file)
     try:
-        node = _loader()(_text(file, name, content), name).get_single_node()
+        node = _composed(_text(file, name, content), name)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{name}:{mark.line + 1}" if mark is not None else name
@@ -71,6 +71,11 @@ def read(file: Path, *, alone: bool = False, content: bytes | None = None) -> Se
     if node is None:
         raise ConfigError(f"{name}: empty", remedy="start with version: 1, traces and kernels")
     return Section(file, name, node, "the file", line=1, alone=alone)
+
+
+@lru_cache(maxsize=4)  # several rooms read one file, and a thousand kernels take seconds
+def _composed(text: str, name: str) -> Any:
+    return _loader()(text, name).get_single_node()
 
 
 def _text(file: Path, name: str, content: bytes | None) -> str:

@@ -30,8 +30,6 @@ _LINE = re.compile(r"([0-9a-f]{64}) ([0-9a-f]{64}) (\{.*\})")
 class StoredVerdict(Document):
     """What is kept of a case: by what was checked, today's rules decide again."""
 
-    case: str
-    """Its name, for a person."""
     provenance: Provenance
     """When, where and of what."""
     correctness: Correctness
@@ -54,7 +52,7 @@ def line_of(evaluation: Evaluation, *, writer: str, revision: str) -> str:
     provenance = Provenance(
         key=tested.key, verified_at=now, writer=writer, revision=revision, environment=tested.environment
     )
-    kept = StoredVerdict(case=evaluation.case.name, provenance=provenance, correctness=correctness)
+    kept = StoredVerdict(provenance=provenance, correctness=correctness)
     text = f"{tested.key} {documents.dump(kept)}"
     return f"{_digest(text)} {text}\n"
 

@@ -31,6 +31,7 @@ class ReferenceRequests:
     """Whether right kernels are timed."""
     cases: Callable[[], Sequence[Case]] = tuple
     """All cases of the file, among which are those of the requests."""
+    _entries: dict[str, KernelEntry] = field(default_factory=dict)
     _smallest: dict[tuple[str, str, str, str], str] = field(default_factory=dict)
     """Which case makes the large calls, by implementation, device and dtype."""
 
@@ -69,7 +70,9 @@ class ReferenceRequests:
 
     def entry(self, case: Case) -> KernelEntry:
         """The case's kernel in cgins.yaml."""
-        return next(entry for entry in self.config.kernels if entry.name == case.kernel)
+        if not self._entries:
+            self._entries.update((entry.name, entry) for entry in self.config.kernels)
+        return self._entries[case.kernel]
 
     def probes(self, case: Case) -> tuple[str, ...]:
         """The probes that are switched on for a case; none for a check of its operator."""

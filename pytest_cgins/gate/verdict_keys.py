@@ -44,6 +44,7 @@ _WORD = re.compile(r"[A-Za-z_]\w+")
 _SHA256 = re.compile(r"\b[0-9a-f]{64}\b")
 _NOTED = re.compile(r"^(?!\.\.).*(?<!\.pyc,,)$", re.MULTILINE)
 """Lines of installers, without those of scripts, whose first lines have the environment's folder."""
+_reader = cache(ImportReader)
 _BUILT_IN = ("torch.ops.aten", "torch.ops.prims")
 
 
@@ -70,7 +71,9 @@ class VerdictKeys:
                 self._of_kernels[place] = self._of_kernel(case, compiled)
             own, unknown = self._of_kernels[place]
             environment = self.environment_of(case.device)
-            parts = [own, self._of_case(tested, case), _alike(environment), self.run, _installation()]
+            # Which of several equal devices it is, and how fast it runs, changes no answer.
+            device = documents.dump(replace(environment, device_uuid="", clock_policy=""))
+            parts = [own, self._of_case(tested, case), device, self.run, _installation()]
         except (OSError, SyntaxError, ValueError, KeyError, RecursionError, CginsError) as error:
             unknown = f"{type(error).__name__}: {error}".partition("\n")[0]
         if unknown:
@@ -96,7 +99,7 @@ class VerdictKeys:
         files = [Path(file) for file in source.files]
         python = source.contract == "python"
         names = {name.partition("@")[0] for name in (case.op, entry.judged_by or case.op)}
-        imported = _reader(self.config.root).closure(files if python else (), names)
+        imported = _reader(self.config.root, tuple(sys.path)).closure(files if python else (), names)
         included = () if python else with_headers(source.files, include_folders(source.flags))
         texts = {file: file.read_text(encoding="utf-8") for file in imported if file.suffix == ".py"}
         texts |= {file: without_comments(text) for file, text in included}
@@ -115,17 +118,6 @@ class VerdictKeys:
         }
         digests = sorted((os.path.relpath(file, root), file_digest(file)) for file in imported)
         return _digest((digests, variables)), unknown
-
-
-@cache
-def _reader(root: Path) -> ImportReader:
-    return ImportReader(root, sys.path)
-
-
-@cache
-def _alike(environment: Environment) -> str:
-    """A device: which of several equal ones it is, and how fast it runs, changes no answer."""
-    return documents.dump(replace(environment, device_uuid="", clock_policy=""))
 
 
 @cache

@@ -57,8 +57,8 @@ def coverage(report: SessionReport) -> Iterator[Notice]:
         text = f"in {counted(len(alone), 'case')}: {GOLD_ALONE} → name one: reference: MODULE:FUNCTION"
         yield Notice(mark="GOLD ALONE", title="Gold alone", text=text, style="yellow")
     if stored := [one.stored for one in report.evaluations if one.stored is not None]:
-        first = min(one.verified_at[:10] for one in stored)
-        text = f"{counted(len(stored), 'case')} of {len(report.evaluations):,}: verified by earlier runs since {first}"
+        since = min(one.verified_at for one in stored)[:10]
+        text = f"{counted(len(stored), 'case')} of {len(report.evaluations):,}: verified by earlier runs since {since}"
         yield Notice(mark="NOT RUN AGAIN", title="Not run again", text=text)
     if report.missing:
         text = f"{missing(report)}: {remedy(report)}"

@@ -278,8 +278,8 @@ def test_verdicts_are_kept_by_schedules_and_taken_by_pull_requests(
         assert [bool(one) for one in stored] == [name == "pull_request"], jobs[name].log
         shutil.rmtree(tmp_path / "runner temp")
     assert stored[0]["revision"] == server.tip
-    assert "Keep verdicts" in jobs["schedule"].ran
-    assert "Keep verdicts" not in jobs["pull_request"].ran
+    assert "Keep verdicts" in jobs["schedule"].used
+    assert "Keep verdicts" not in jobs["pull_request"].used
     assert len([name for name in services.cached() if name.startswith("cgins-verdicts-")]) == 1
 
 

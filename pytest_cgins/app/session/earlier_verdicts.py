@@ -34,20 +34,18 @@ class EarlierVerdicts:
         self._lines: list[str] = []
         self._unknown: Counter[str] = Counter()
         self._said: list[str] = []
-        unfinished = config.rootpath / UNFINISHED
-        self._journal = unfinished / new_name()
+        self._journal = config.rootpath / UNFINISHED / new_name()
         _require_sound(config)
-        taken, kept = (_opened(option(name), config) for name in OPTIONS[:2])
-        resumed = _opened(str(unfinished) if option("--cgins-resume") else None, config)
-        self._kept = kept
+        taken, self._kept = (_opened(option(name), config) for name in OPTIONS[:2])
+        resumed = _opened(str(self._journal.parent) if option("--cgins-resume") else None, config)
         self._texts: dict[str, str] = {}
         for store in filter(None, (taken, resumed)):
             try:
                 self._texts |= store.read()
             except VerdictStoreError as error:
                 self._said.append(f"none is taken: {error.what}")
-        days, seed = option("--cgins-store-days"), option("--cgins-seed")
-        self.known = KnownVerdicts(self._texts.values(), days=days, seed=seed)
+        days: float = option("--cgins-store-days")
+        self.known = KnownVerdicts(self._texts.values(), days=days, seed=option("--cgins-seed"))
 
     def keep(self, evaluations: Iterable[Evaluation]) -> None:
         """Keep what was found just now, as far as it may be taken over: at once, since the run may be killed."""
@@ -143,7 +141,6 @@ def _opened(address: str | None, config: pytest.Config) -> VerdictStore | None:
 def _writer(environment: Mapping[str, str]) -> str:
     """The run's address in CI, else who runs it where."""
     if run := environment.get("GITHUB_RUN_ID"):
-        repository = environment.get("GITHUB_REPOSITORY", "")
-        return f"{environment.get('GITHUB_SERVER_URL', '')}/{repository}/actions/runs/{run}"
+        return f"{environment.get('GITHUB_SERVER_URL')}/{environment.get('GITHUB_REPOSITORY')}/actions/runs/{run}"
     named = environment.get("CI_JOB_URL") or environment.get("BUILD_URL")
     return named or f"{environment.get('USER', os.getuid())}@{platform.node()}"

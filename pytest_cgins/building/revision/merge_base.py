@@ -16,6 +16,7 @@ import time
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -194,8 +195,12 @@ def has_all(revision: Revision, paths: Sequence[str]) -> bool:
     Raises:
         RevisionError: git cannot tell.
     """
-    words = ("--literal-pathspecs", "ls-tree", "--name-only", "--full-tree", "-z", revision.commit, "--")
-    return not paths or set(paths) <= set(git.read(revision.repository, *words, *paths).split("\0"))
+    return not paths or _files(revision.repository, revision.commit).issuperset(paths)
+
+
+@lru_cache(maxsize=4)  # asked of each kernel
+def _files(repository: Path, commit: str) -> set[str]:
+    return set(git.read(repository, "ls-tree", "-r", "--name-only", "--full-tree", "-z", commit).split("\0"))
 
 
 class Checkout:
