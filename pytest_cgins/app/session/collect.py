@@ -52,7 +52,7 @@ class CginsFile(pytest.File):
         super().__init__(path=path, parent=parent, nodeid=node_id(path, parent), **arguments)
         self._gate = gate
 
-    def collect(self) -> Iterator[LineItem]:
+    def collect(self) -> Iterator[pytest.Item]:
         """One item a case, and one a model; whatever is wrong with the file or its packs is a collection error."""
         try:
             cases = self._gate.cases(self.path)
@@ -65,12 +65,7 @@ class CginsFile(pytest.File):
                 yield CaseItem.from_parent(
                     self, name=member.name, case=member, line=implementation.line, gate=self._gate
                 )
-        models = self._gate.models(self.path)
-        if models:
-            from pytest_cgins.app.session.models import ModelItem, case_of
-
-            for entry in models:
-                yield ModelItem.from_parent(self, name=case_of(entry).name, entry=entry, gate=self._gate)
+        yield from self._gate.model_items(self)
 
 
 class LineItem(pytest.Item):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -65,8 +66,8 @@ class Gate(Protocol):
     def evaluate(self, file: Path, case: Case) -> Evaluation:
         """Run the gate on a case of a `cgins.yaml`."""
 
-    def models(self, file: Path) -> tuple[ModelEntry, ...]:
-        """The whole models of a `cgins.yaml` that this run measures."""
+    def model_items(self, file: pytest.File) -> Iterator[pytest.Item]:
+        """One item a whole model of a `cgins.yaml` that this run measures."""
 
     def evaluate_model(self, file: Path, entry: ModelEntry) -> Evaluation:
         """Measure one of them with its kernels."""

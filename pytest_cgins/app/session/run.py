@@ -6,7 +6,7 @@ import os
 import random
 import shlex
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from os.path import relpath
@@ -222,10 +222,15 @@ class GateSession:
         upcoming = [case for path, case in cases_of(self._next) if path == file] if self._next else []
         return evaluator.evaluate(case, upcoming=upcoming[0] if upcoming else None)
 
-    def models(self, file: Path) -> tuple[ModelEntry, ...]:
-        """The whole models of a `cgins.yaml` that this run measures: none beside a second environment."""
-        found = self.evaluator(file).config.whole_models if self._environments is None else ()
-        return tuple(one for one in found if self.config.getoption("--cgins-device") in ("auto", one.device))
+    def model_items(self, file: pytest.File) -> Iterator[pytest.Item]:
+        """One item a whole model of a `cgins.yaml` that this run measures: none beside a second environment."""
+        device = self.config.getoption("--cgins-device")
+        found = self.evaluator(file.path).config.whole_models if self._environments is None else ()
+        if entries := [one for one in found if device in ("auto", one.device)]:
+            from pytest_cgins.app.session.models import ModelItem, case_of
+
+            for entry in entries:
+                yield ModelItem.from_parent(file, name=case_of(entry).name, entry=entry, gate=self)
 
     def evaluate_model(self, file: Path, entry: ModelEntry) -> Evaluation:
         """Measure one of them with its kernels, once no compiler runs."""
