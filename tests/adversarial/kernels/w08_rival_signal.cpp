@@ -1,5 +1,5 @@
 // cheat: 8 a timer's signal that is handled slowly
-// how: every 300 us a handler runs in the thread that is timed, and computes if the kernel was not called for long
+// how: every 300 us a handler runs in the thread that is timed, for half of that if the kernel was not called for long
 // caught-by: slows-base, tampering
 // ops: torch.nn.functional.relu
 // also: base
@@ -12,9 +12,15 @@
 namespace {
 volatile int64_t calls = 0, seen = 0;
 
+int64_t now_ns() {
+  timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return at.tv_sec * 1000000000LL + at.tv_nsec;
+}
+
 void handle(int) {
   if (calls == seen) {
-    for (volatile int i = 0; i < 400000; ++i) {
+    for (const int64_t end = now_ns() + 150000; now_ns() < end;) {
     }
   }
   seen = calls;
