@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from pytest_cgins.app.session.coverage import Coverage, _is_given
+from pytest_cgins.app.session.coverage import Coverage, is_given
 from pytest_cgins.building.revision.merge_base import TARGETS
 from tests.repository import commit, git
 
@@ -218,7 +218,7 @@ def test_weaker_settings_are_accepted_on_the_command_line_alone(
     """`addopts` of a file, which pytest adds to its options too, are the pull request's own word."""
     monkeypatch.setenv("PYTEST_ADDOPTS", variable)
     config = SimpleNamespace(invocation_params=SimpleNamespace(args=words))
-    assert _is_given("--cgins-allow-weaker", cast("pytest.Config", config)) == given
+    assert is_given("--cgins-allow-weaker", cast("pytest.Config", config)) == given
 
 
 @pytest.mark.parametrize("where", ["cgins.yaml", "addopts"])

@@ -151,7 +151,9 @@ def _show(made: ModelBenches) -> None:
         _show_model(model)
     for other, speedup in (("without kernels", made.speedup_vs_torch), ("base", made.speedup_vs_base)):
         if speedup is not None:
-            print(f"all {len(made.models)} models, sum of times, {other} over with kernels: {speedup:.3f}×")
+            print(
+                f"{counted(len(made.models), 'model')}, sum of times, {other} over with kernels: {speedup:.3f}×"
+            )
 
 
 def _show_model(made: ModelBench) -> None:
