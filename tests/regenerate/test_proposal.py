@@ -173,6 +173,7 @@ SECTIONS = {
     "traces": "[traces/tiny, ../shared/packs, /data/packs]",
     "gate": "{fail_on: inconclusive, baseline: origin/main}",
     "pull_request": "{reviewers: [ada], labels: [cgins]}",
+    "models": "{net: {make: 'models.net:make', gate: {catch: 9%}}}",
 }
 PROVIDERS = (
     "{provider: openai, model: a}",
