@@ -15,7 +15,7 @@ CONTRACT_VERSION = 1
 Contract = Literal["launcher", "device", "torch-extension", "python"]
 OperatorCheck = Literal["", "schema", "autograd", "fake", "aot", "compile", "graph"]
 """What `--cgins-opcheck` looks at, an item each; "" for the gate's own."""
-Check = Literal[OperatorCheck, "model"]
+CaseCheck = Literal[OperatorCheck, "model"]
 """The same, and `model` for a whole model with its kernels."""
 OPERATOR_CHECKS: tuple[OperatorCheck, ...] = get_args(OperatorCheck)[1:]
 
@@ -177,7 +177,7 @@ class Case(Document):
     """The recorded call; None in reports from before they had it."""
     tensors: tuple[TensorMeta, ...] = ()
     """Argument tensors of the call."""
-    check: Check = ""
+    check: CaseCheck = ""
     """What is looked at; "" for the gate's own case."""
 
     @property
