@@ -113,6 +113,8 @@ class ProbeResults:
     """What torch's own op takes on a set of inputs: see `verify.probes.memory_use`."""
     answered: set[str] = field(default_factory=set)
     """Probes of whose sets the kernel answered one at least."""
+    varying: list[bool] = field(default_factory=list)
+    """Whether answers that differ from the first ones, for no reason that is known, are right."""
 
     def trip(self, probe: str, message: str, reason: Reason | None = None) -> None:
         """Note what a probe saw; nothing for "" and for probes that are not switched on."""
@@ -270,11 +272,21 @@ class ProbeResults:
             self.trip("late_work", message)
         elif second.probe == "fresh_memory":
             self._fresh_memory(second, on)
-        elif not self._may_differ(second):
+        elif self._may_differ(second):
+            return
+        elif second.probe == device_order.NAME:
+            self._device_order(second, on)
+        else:
+            self.varying.append(self._right(second))
             message = f"two answers to the same {on} differ ({_differing(second)}){self._repeatable(second)}"
-            if second.probe == device_order.NAME:
-                message = f"the answer is another one beside {second.about[:_SHOWN]} ({on}; {_differing(second)}){device_order.REMEDY}"
             self.trip(second.probe, message)
+
+    def _device_order(self, second: DeviatingAnswer, on: str) -> None:
+        """An answer beside other work; nothing if answers vary as much without it."""
+        if self.varying and (self._right(second) or not all(self.varying)):
+            return
+        message = f"the answer is another one beside {second.about[:_SHOWN]} ({on}; {_differing(second)}){device_order.REMEDY}"
+        self.trip(device_order.NAME, message)
 
     def _config(self, second: DeviatingAnswer, on: str) -> None:
         """An answer with a config that the kernel's autotuner may choose."""

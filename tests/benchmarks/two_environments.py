@@ -99,7 +99,7 @@ STEPS = int(os.environ.get("CHAIN_STEPS", 8000))
 
 @triton.jit
 def chain(x, y, n, one, zero, STEPS: tl.constexpr, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     v = tl.load(x + at, mask=at < n)
     for step in range(STEPS):
         v = v * one + zero

@@ -83,7 +83,7 @@ from torch.library import triton_op, wrap_triton
 
 @triton.jit
 def _plus(x, y, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
 
 @triton_op("cgins_gated_triton::plus", mutates_args=())

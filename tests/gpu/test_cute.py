@@ -127,7 +127,7 @@ def test_a_kernel_for_another_gpu_is_skipped() -> None:
         run(loaded, "torch.nn.functional.relu", x, input=x)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def silu_mul() -> Iterator[LoadedKernel]:
     if find_spec("cutlass") is None:
         pytest.skip("no nvidia-cutlass-dsl")

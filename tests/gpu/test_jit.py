@@ -36,27 +36,27 @@ def configs():
 @triton.autotune(configs=configs(), key=["n"])
 @triton.jit
 def negate(x, y, n, BLOCK: tl.constexpr):
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + index, -tl.load(x + index, mask=index < n), mask=index < n)
 
 @triton.autotune(configs=configs(), key=["n"])
 @triton.jit
 def negate_some(x, y, n, BLOCK: tl.constexpr):
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + index, mask=index < n)
     # The config that is wrong is also the slow one.
-    for _ in range(1 if BLOCK == 256 else 2000):
+    for _ in range(1 if BLOCK == 256 else 200_000):
         value = value * 1.0000001 if BLOCK == 1024 else value
     tl.store(y + index, -value if BLOCK == 256 else 0.5 - value, mask=index < n)
 
 @triton.jit
 def negate_seeded(x, y, n, seed, BLOCK: tl.constexpr):
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + index, -tl.load(x + index, mask=index < n) + 0 * seed, mask=index < n)
 
 @triton.jit
 def negate_anew(x, y, n, CALL: tl.constexpr, BLOCK: tl.constexpr):
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + index, -tl.load(x + index, mask=index < n) + 0 * CALL, mask=index < n)
 
 calls = itertools.count()

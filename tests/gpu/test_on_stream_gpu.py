@@ -246,11 +246,12 @@ def test_an_honest_kernel_in_python_is_not_accused(python: Callable[..., Any], n
 
 @pytest.mark.parametrize("numel", [1000, 330_000, 2**24])
 def test_fast_work_that_waits_for_the_caller_is_found(launcher: Callable[[str], Any], numel: int) -> None:
-    """Each time, whether or not it was done before anyone looked."""
+    """Each time, whether it was done before anyone looked, or on a busy GPU was not."""
     kernel = launcher(LAUNCHER.format(body=FORKED))
+    told = {"direct": True, "early": False}
     for _ in range(5):
         seen, _ = late(VerificationService(), kernel, numel)
-        assert seen["facts"] == {"direct": True, "early": False, "late": False, "unjoined": True}
+        assert seen["facts"] in ({**told, "late": True}, {**told, "late": False, "unjoined": True})
 
 
 def test_a_copy_first_and_the_answer_later_is_found(launcher: Callable[[str], Any]) -> None:

@@ -30,6 +30,7 @@ from pytest_cgins.core.bitwise import all_same, memory_of, snapshot
 from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.verify.probe_support.rerun import Deviation, attempt
 from pytest_cgins.verify.probe_support.set_trial import SetTrial
+from pytest_cgins.verify.probes import repeat
 
 NAME = "device_order"
 LEAST_CAPABILITY = (9, 0)
@@ -118,7 +119,9 @@ def why_not(device: str, *, direct: bool) -> str:
 
 
 def deviations(trials: Sequence[SetTrial], *, direct: bool) -> Iterator[Deviation]:
-    """What differs from the first answers, and in which order; the first set, and one that takes turns with it.
+    """What differs from the first answers beside other work, behind what differs without it, where anything does.
+
+    The first set is looked at, and one that takes turns with it.
 
     Args:
         trials: sets that the kernel ran on.
@@ -131,6 +134,10 @@ def deviations(trials: Sequence[SetTrial], *, direct: bool) -> Iterator[Deviatio
     if error is not None:
         yield Deviation(NAME, trial.name, [], error)
     elif isinstance(found, Deviation):
+        if found.error is None:
+            of = next(one for one in trials if one.name == found.name)
+            alone = (repeat.once_more(of) for _ in range(TURNS))
+            yield from itertools.islice((one for one in alone if one is not None), 1)
         yield found
 
 

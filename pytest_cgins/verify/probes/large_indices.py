@@ -41,7 +41,10 @@ MANY_ELEMENTS = 1 << 28
 """Where so many rows have more elements, others are tried that are as narrow as torch allows."""
 PAGE_ELEMENTS = 4096
 """Rows that lie apart begin on pages."""
-_REMEDY = "count rows, elements and bytes in 64 bits (int64_t, .to(tl.int64)), or return an error for what 32 bits cannot count"
+_REMEDY = (
+    "count rows, elements and bytes in 64 bits (int64_t, .to(tl.int64)), or return an error for what 32 bits cannot count; "
+    'where no caller ever has so many, say so in its entry in cgins.yaml: probes: {large_indices: {off: "…"}}'
+)
 
 
 def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:

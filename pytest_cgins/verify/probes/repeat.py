@@ -25,18 +25,19 @@ def deviations(trials: Iterable[SetTrial]) -> Iterator[Deviation]:
     slowest, longest_ns = None, 0
     for trial in trials:
         begun_ns = time.perf_counter_ns()
-        found = _again(trial)
+        found = once_more(trial)
         took_ns = time.perf_counter_ns() - begun_ns
         if found is not None:
             yield found
         elif took_ns > longest_ns:
             slowest, longest_ns = trial, took_ns
     if slowest is not None:
-        further = (_again(slowest) for _ in range(min(MORE, MORE_NS // longest_ns)))
+        further = (once_more(slowest) for _ in range(min(MORE, MORE_NS // longest_ns)))
         yield from itertools.islice((one for one in further if one is not None), 1)
 
 
-def _again(trial: SetTrial) -> Deviation | None:
+def once_more(trial: SetTrial) -> Deviation | None:
+    """What another call on the inputs gives instead of the answer."""
     tensors, error = attempt(trial.again)
     same = error is None and all_same(tensors, trial.answer)
     return None if same else Deviation(NAME, trial.name, tensors, error)

@@ -38,7 +38,7 @@ def _half(x):
 
 @triton.jit
 def _softmax_kernel(out, x, n, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
+    row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     mask = columns < n
     values = tl.load(x + row * n + columns, mask, other=-float("inf")).to(tl.float32)
@@ -49,14 +49,14 @@ def _softmax_kernel(out, x, n, BLOCK: tl.constexpr):
 @triton.autotune(configs=[triton.Config({"BLOCK": 256})], key=[])
 @triton.jit
 def _relu_kernel(out, x, n, BLOCK: tl.constexpr):
-    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    places = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(x + places, places < n)
     tl.store(out + places, tl.where(values < 0.0, 0.0, values), places < n)
 
 
 @triton.jit
 def _silu_mul_kernel(out, x, y, n, BLOCK: tl.constexpr):
-    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    places = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     gate = tl.load(x + places, places < n).to(tl.float32)
     values = gate / (1 + tl.exp(-gate)) * tl.load(y + places, places < n).to(tl.float32)
     tl.store(out + places, values.to(out.dtype.element_ty), places < n)

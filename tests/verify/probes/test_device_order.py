@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_cgins.config import Repeatability
+from pytest_cgins.config import ProbeException, Repeatability
 from pytest_cgins.core.verdict import Reason
 from pytest_cgins.verify.probes import device_order
 from tests.verify.test_probe_verdicts import NEARLY, RIGHT, after, second
@@ -30,6 +30,21 @@ def test_atomics_in_any_order_are_no_race() -> None:
     """What may differ from call to call may do so here."""
     deviation = second(device_order.NAME, NEARLY, about=device_order.IN_A_ROW)
     assert after(deviation, repeatability=Repeatability(kind="tolerance")).outcome == "held"
+
+
+@pytest.mark.parametrize(
+    ("alone", "beside", "outcome"),
+    [("nearly", "nearly", "held"), ("wrong", "wrong", "held"), ("nearly", "wrong", "tripped")],
+)
+def test_who_varies_alone_as_much_is_not_accused(alone: str, beside: str, outcome: str) -> None:
+    """That is `repeat`'s to tell, except of answers that are wrong beside other work alone."""
+    answers = {"nearly": NEARLY, "wrong": RIGHT + 1}
+    deviations = (
+        second("repeat", answers[alone]),
+        second(device_order.NAME, answers[beside], about="launches"),
+    )
+    for permissions in ({}, {"exceptions": (ProbeException(probe="repeat", reason="atomics"),)}):
+        assert after(*deviations, **permissions).outcome == outcome
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int64])
