@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -38,6 +38,7 @@ from pytest_cgins.verify.messages import (
     TimingJudgement,
     read,
 )
+from pytest_cgins.verify.probes.registry import PROBE_SPECS
 
 _T = TypeVar("_T")
 REFERENCE_TIMEOUT_S = 600.0
@@ -137,12 +138,36 @@ class ReferenceWorker:
 
     def _prepared(self, case_request: CaseRequest) -> Reply[PreparedCase]:
         """The inputs of a case, without those on which torch stops the device; each costs a trusted worker, once a trace."""
+        where, searched = _trace_of(case_request), False
         while True:
             try:
                 return self._ask("prepare", self._without_stopping(case_request), PreparedCase)
             except _StoppedError as stopped:
-                where = _trace_of(case_request)
                 self._stopping[where] = (*self._stopping.get(where, ()), stopped.inputs)
+            except _LostError:
+                if searched:
+                    raise
+                searched, self._stopping[where] = True, self._fatal_inputs(case_request)
+
+    def _fatal_inputs(self, case_request: CaseRequest) -> tuple[str, ...]:
+        """Inputs of which the trusted worker dies, so that it cannot name them: of all that may be left out, each is tried.
+
+        torch's grouped products divide by a size of zero on a GPU, which ends the process.
+        """
+
+        def prepare_without(names: Sequence[str]) -> None:
+            request = replace(case_request, stopping=tuple(names))
+            self._ask("prepare", request, PreparedCase, tries=1).close()
+
+        fatal = ["fresh", "edge", "coupled"]
+        fatal += [name for name in case_request.probes if not PROBE_SPECS[name].fast]
+        prepare_without(fatal)
+        for tried in tuple(fatal):
+            others = [name for name in fatal if name != tried]
+            with suppress(EndedError):
+                prepare_without(others)
+                fatal = others
+        return tuple(fatal)
 
     def _without_stopping(self, case_request: CaseRequest) -> CaseRequest:
         return replace(case_request, stopping=self._stopping.get(_trace_of(case_request), ()))
@@ -201,29 +226,39 @@ class ReferenceWorker:
         buffers: tuple[Buffer, ...] = (),
         *,
         blame: Callable[[ServiceError], EndedError] = not_the_kernels,
+        tries: int = 2,
     ) -> Reply[_T]:
-        """One request, tried once more if the worker is lost.
+        """One request, tried once more if the worker is lost, or its device to what it was asked before.
 
         No kernel runs there, so its limit is not the user's, who thinks of kernels.
         """
         params = documents.dump_python(request)
-        for last in (False, True):
+        for last in [*[False] * (tries - 1), True]:
             try:
                 reply = self._pool.call("reference", method, params, buffers, timeout_s=REFERENCE_TIMEOUT_S)
                 return replace(reply, result=read(answer, reply.result))
             except ServiceError as error:
                 stopped = error.kind == ReferenceStopped.__name__
-                if stopped or cause_of(error.kind, error.text) in DEVICE_FAULTS:
+                lost = not stopped and cause_of(error.kind, error.text) in DEVICE_FAULTS
+                if stopped or lost:
                     self._pool.discard("reference")
                 if stopped:
                     raise _StoppedError(error.text) from error
-                raise blame(error) from error
+                if not lost:
+                    raise blame(error) from error
+                if last:
+                    raise _LostError(Reason.REFERENCE_FAILED, error) from error
             except WorkerError as error:
                 if last:
-                    raise EndedError(
-                        Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
-                    ) from error
+                    raise _LostError(Reason.WORKER_LOST, error) from error
         raise AssertionError("the loop above returns or raises")
+
+
+class _LostError(EndedError):
+    """The trusted worker, or its device, was lost as often as it was asked."""
+
+    def __init__(self, reason: Reason, error: WorkerError) -> None:
+        super().__init__(Status.INFRASTRUCTURE, reason, str(error), error.output)
 
 
 class _StoppedError(EndedError):

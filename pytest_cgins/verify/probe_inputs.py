@@ -26,7 +26,7 @@ Maker = Callable[[ProbedCall, str], tuple[list[InputSet], str]]
 """Takes a call and the key of a draw; gives sets, or none and why."""
 
 
-STOPPED = "torch's own code stops the device on them, as an assertion there does"
+STOPPED = "torch's own code stops the device on them, as an assertion there does, or ends the process"
 """Why there are no inputs of some kind."""
 
 

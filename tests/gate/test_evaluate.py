@@ -562,6 +562,7 @@ def test_outputs_of_eight_bits(tmp_path: Path, evaluators: Evaluators, scale: st
     ("device", "stops"),
     [
         ("cpu", "if x.isnan().any(): raise RuntimeError('CUDA error: device-side assert triggered')"),
+        ("cpu", "if x.isnan().any(): os.kill(os.getpid(), signal.SIGFPE)"),
         pytest.param("cuda", "torch._assert_async(~x.isnan().any())", marks=pytest.mark.gpu),
     ],
 )
@@ -570,7 +571,7 @@ def test_an_assertion_in_torch_s_own_code_ends_a_probe_alone(
 ) -> None:
     """Liger's sparsemax asserted on NaN on a GPU: the trusted worker had no device any more, which was told as a broken host."""
     (tmp_path / "asserting.py").write_text(
-        "import torch, pytest_cgins\n\n"
+        "import os, signal, torch, pytest_cgins\n\n"
         "@pytest_cgins.mark\n"
         "def halved(x: torch.Tensor) -> torch.Tensor:\n"
         f"    {stops}\n"
@@ -594,5 +595,5 @@ def test_an_assertion_in_torch_s_own_code_ends_a_probe_alone(
     (probe,) = [probe for probe in found.correctness.probes if probe.name == "special_values"]
     assert (
         probe.message
-        == "no inputs of its: torch's own code stops the device on them, as an assertion there does"
+        == "no inputs of its: torch's own code stops the device on them, as an assertion there does, or ends the process"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -75,10 +76,17 @@ def _verdicts(evaluator: Evaluator) -> dict[str, list[tuple[Status, str]]]:
     return verdicts
 
 
+_NOT_THERE = re.compile("not implemented|NOT_SUPPORTED")
+"""What torch raises for lack of an implementation: no bug was seen."""
+
+
 def _all_fail(verdicts: dict[str, list[tuple[Status, str]]]) -> None:
     wrong = {Status.INCORRECT, Status.SUSPECT, Status.RUNTIME_ERROR}
     missed = [
-        told for cases in verdicts.values() if not any(s in wrong for s, _ in cases) for _, told in cases
+        told
+        for cases in verdicts.values()
+        if not any(status in wrong and not _NOT_THERE.search(told) for status, told in cases)
+        for _, told in cases
     ]
     assert not missed, "\n".join(missed)
 

@@ -54,8 +54,12 @@ _RELIED_ON = ("aten::equal", "aten::clone", "aten::copy_", "aten::fill_.Scalar",
 _dump = torch._C._dispatch_dump
 _INSIDE = ("__code__", "__defaults__", "__kwdefaults__")
 _IGNORED = frozenset(
-    {"__dict__", "__weakref__", "__doc__", "__warningregistry__", "__builtins__", "__annotations__"}
-)
+    {
+        "__dict__", "__weakref__", "__doc__", "__warningregistry__", "__builtins__", "__annotations__",
+        "breakpointhook", "displayhook", "excepthook", "unraisablehook",
+    }
+)  # fmt: skip
+"""Among them hooks of `sys` and `threading` that libraries set as they are imported, and no verdict rests on."""
 
 
 _ABSENT = object()

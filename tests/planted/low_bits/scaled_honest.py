@@ -96,8 +96,8 @@ def int8_weights__in_blocks(x, w, scale):
     return (total * scale).to(x.dtype)
 
 
-def int8_product__long_sums(a, b, scale_a, scale_b):
-    return (a.long() @ b.long()).float() * scale_a * scale_b
+def int8_product__double_sums(a, b, scale_a, scale_b):
+    return (a.double() @ b.double()).float() * scale_a * scale_b
 
 
 def int8_product__both_scales_first(a, b, scale_a, scale_b):

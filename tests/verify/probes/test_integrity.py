@@ -153,6 +153,7 @@ def test_another_implementation_of_an_operator_is_named(watched: Watched) -> Non
         "import torch._dynamo",  # puts a manual_seed of its own before torch's
         "torch.my_helper = lambda: 1",
         "import numpy, statistics, multiprocessing, unittest.mock",
+        "import sys, threading\ndef told(*what): pass\nsys.excepthook = threading.excepthook = told",  # as CuTe's DSL does
         "with torch.no_grad():\n    torch.zeros(1)",
         "def helper(x): pass\nhelper.__defaults__ = (1,)\nhelper.__code__ = (lambda x: 1).__code__",
         "torch.library.define('cgins_test::nothing', '(Tensor x) -> Tensor')",
