@@ -280,7 +280,8 @@ class VerificationStage:
                 correctness, notes=(*correctness.notes, f"probe {LARGE_INDICES}: {end.verdict.message}")
             )
         finally:
-            self._runs.pool.discard(role)  # what was mapped there stays
+            if not device_of(prepared.case.device).is_accelerator:
+                self._runs.pool.discard(role)  # what was mapped there stays
         return replace(correctness.with_probes(large.probes), notes=(*correctness.notes, *large.notes))
 
     def _wrong_elsewhere(self, prepared: Prepared, compiled: CompiledKernel) -> str:

@@ -35,8 +35,8 @@ from pytest_cgins.verify.size_groups import stride_like
 
 SECONDS, SECONDS_OF_GPU = 2.0, 5.0
 """A call that would take longer is not made."""
-TOGETHER_BYTES = 4 << 20
-"""Of copies that are compared at once, and of those by whose time that of the call is estimated."""
+TOGETHER_BYTES = {False: 4 << 20, True: 64 << 20}
+"""Of copies that are compared at once, and of those by whose time that of the call is estimated, on a CPU and on a GPU."""
 MAPPED_BYTES = 64 << 20
 """On a CPU larger tensors are mapped."""
 OWN_BYTES = 256 << 20
@@ -92,9 +92,11 @@ class LargeCall:
         for size in trial.sizes[:-1]:
             with suppress(torch.cuda.OutOfMemoryError):
                 self.answer = self._large(tensors, own, size)
-                return
+                break
             self._device.empty_cache()
-        self.answer = self._large(tensors, own, trial.sizes[-1])
+        else:
+            self.answer = self._large(tensors, own, trial.sizes[-1])
+        self._device.empty_cache()  # others need it
 
     def _large(self, tensors: Sequence[Tensor], own: Sequence[Tensor], size: int) -> list[Tensor]:
         """The answer to a call of a size."""
@@ -118,10 +120,10 @@ class LargeCall:
         runs = (range(copy, copy + 1) for copy in near) if pages else every
         return _farthest(own, given, trial, runs, size)
 
-    @staticmethod
-    def _together(tensors: Sequence[Tensor]) -> int:
+    def _together(self, tensors: Sequence[Tensor]) -> int:
         """How many copies of tensors are looked at, or timed, together."""
-        return max(1, TOGETHER_BYTES // max(1, *(tensor.nbytes for tensor in tensors)))
+        most = TOGETHER_BYTES[self._device.is_accelerator]
+        return max(1, most // max(1, *(tensor.nbytes for tensor in tensors)))
 
     def _run(
         self,
