@@ -37,6 +37,8 @@ class Base(Document):
     cannot be built, or loaded beside the others."""
     label: str = ""
     """`1a2b3c4d5e (merge-base with main)`, or the names of the kernels."""
+    commit: str = ""
+    """Of the revision, if they are a revision's."""
     note: str = ""
     """Why there are none, one line."""
 

@@ -132,6 +132,6 @@ def at_base(bases: BaseKernels, kernels: Mapping[str, Loaded]) -> tuple[dict[str
     for state in ("refused", "none", "changed", "new", "unchanged"):
         if state in states:
             compared = state in ("changed", "new") and bool(found)
-            made = Base(state=state, label=bases.label, note="; ".join(notes))
+            made = Base(state=state, label=bases.label, commit=bases.commit, note="; ".join(notes))
             return (found if compared else {}), made
     return {}, Base(state="none")

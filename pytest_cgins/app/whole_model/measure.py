@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_cgins.app.whole_model import workload
@@ -92,7 +92,8 @@ def measured(config: Config, subject: Subject) -> ModelBench:
         if subject.timing:
             gate = entry.timing if entry is not None else TimingGate()
             with arms.locked(timing=True):
-                measurement = arms.timed(gate, tests=subject.tests, seed=subject.seed)
+                timed = arms.timed(gate, tests=subject.tests, seed=subject.seed)
+                measurement = replace(timed, base_revision=base.commit)
                 plain = PlainTimes(
                     kernel_ns=arms.mean_of_ten_ns("kernel"),
                     torch_ns=arms.mean_of_ten_ns("torch"),

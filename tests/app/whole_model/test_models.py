@@ -129,6 +129,7 @@ def test_a_model_that_its_kernels_slow_down_fails(project: Path, forked_torch: F
     assert (net.verdict.status.value, net.verdict.reason.value) == ("SLOWER", "slower-than-base")
     assert net.measurement is not None
     assert [one.against for one in net.measurement.comparisons] == ["base"]
+    assert len(net.measurement.base_revision) == 40
     assert net.measurement.confirmation is not None
     assert net.plain is not None
     assert net.plain.base_ns is not None
