@@ -26,7 +26,7 @@ from pytest_cgins.core.trace import TensorMeta
 from pytest_cgins.run.jit_pool import LIMIT_S, JitKernel, JitRequest
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.devices import timed_device
-from pytest_cgins.verify.probes.autotuner import call_once
+from pytest_cgins.verify.probes import autotuner
 from pytest_cgins.verify.probes.recompiles import Compilations
 
 MOST_NBYTES = 1 << 30
@@ -67,8 +67,8 @@ def _call(kernel: JitKernel, compilations: Compilations) -> None:
     """Call a kernel on its cases' sizes."""
     loaded = load(kernel.compiled)
     compilations.listen()  # which puts down how long each took
-    if not compilations.can_hear():
-        return
+    if not compilations.can_hear() or autotuner.has_others():
+        return  # an autotuner that keeps its choices would keep what nobody measured
     with nothing_launched():
         for case in kernel.cases:
             spans = _spans(case.tensors)
@@ -106,8 +106,7 @@ def _spans(metas: Sequence[TensorMeta]) -> list[int]:
 def nothing_launched() -> Iterator[None]:
     """Meanwhile Triton's functions compile and do not run, and its autotuners compile each config and choose the first."""
     jit: Any = sys.modules.get("triton.runtime.jit")
-    autotuner: Any = sys.modules.get("triton.runtime.autotuner")
-    if jit is None or autotuner is None:
+    if jit is None:
         yield
         return
     run = jit.JITFunction.run
@@ -115,13 +114,5 @@ def nothing_launched() -> Iterator[None]:
     def compile_only(function: Any, *args: Any, **options: Any) -> Any:
         return run(function, *args, **{**options, "warmup": True})
 
-    def measure_and_forget(tuner: Any, key: Any, configs: Any, measure: Any) -> bool:  # noqa: ARG001
-        measure()
-        return False
-
-    with (
-        patch.object(jit.JITFunction, "run", compile_only),
-        patch.object(autotuner.Autotuner, "do_bench", property(lambda _: call_once)),
-        patch.object(autotuner.Autotuner, "check_disk_cache", measure_and_forget),
-    ):
+    with patch.object(jit.JITFunction, "run", compile_only), autotuner.first_chosen():
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -133,25 +134,27 @@ class VerificationService:
         ]
         threads = Threads()
         stream = device_of(device).own_stream if _is_direct(request) else nullcontext
-        answers = [
+        firsts = (
             self._first(inputs, trial, stream(), meter) for inputs, trial in zip(sets, bound, strict=True)
-        ]
-        meter.all_ran()
-        # What else was overwritten nobody knows: the next kernel gets another process.
-        self.fatal = self.fatal or any(answer.overrun for answer, _ in answers)
-        ran = [trial for trial in bound if isinstance(trial, SetTrial)]
-        ran_well = [
-            (trial, answer)
-            for inputs, trial, (answer, _) in zip(sets, bound, answers, strict=True)
-            if isinstance(trial, SetTrial) and not answer.error and not inputs.once
-        ]
-        tuners = autotuner.Autotuners()
-        tuned, jit = tuners.chosen(), self._compilations.counted()
-        again = (
-            _Again([], _not_run(_AGAIN))
-            if self.fatal
-            else self._again(ran, ran_well, request, threads, meter, tuners=tuners)
         )
+        answers = [*itertools.islice(firsts, sum(not inputs.probe for inputs in sets))]
+        with autotuner.first_chosen():
+            answers += firsts
+            meter.all_ran()
+            # What else was overwritten nobody knows: the next kernel gets another process.
+            self.fatal = self.fatal or any(answer.overrun for answer, _ in answers)
+            ran = [trial for trial in bound if isinstance(trial, SetTrial)]
+            ran_well = [
+                (trial, answer)
+                for inputs, trial, (answer, _) in zip(sets, bound, answers, strict=True)
+                if isinstance(trial, SetTrial) and not answer.error and not inputs.once
+            ]
+            tuners, jit = autotuner.Autotuners(), self._compilations.counted()
+            again = (
+                _Again([], _not_run(_AGAIN))
+                if self.fatal
+                else self._again(ran, ran_well, request, threads, meter, tuners=tuners)
+            )
         answers = [(again.revised.get(answer.name, answer), buffer) for answer, buffer in answers]
         observed = again.facts
         if memory_use.NAME in request.probes:
@@ -159,7 +162,7 @@ class VerificationService:
         seen = {**watch.observed(), **observed}
         self.fatal = self.fatal or watch.spent
         result, packed = _result(answers, again.deviations, seen)
-        return replace(result, tuned=tuned, jit=jit), packed
+        return replace(result, tuned=tuners.chosen(), jit=jit), packed
 
     @serves(CheckOperator)
     def check_operator(

@@ -64,6 +64,7 @@ from pytest_cgins.verify.probe_verdicts import DeviatingAnswer, ProbeResults
 from pytest_cgins.verify.probes import (
     after_timing,
     arguments,
+    autotuner,
     integrity,
     large_indices,
     layouts,
@@ -195,10 +196,12 @@ class JudgeService:
         expected = {input_set.expected.name: input_set.expected for input_set in prepared.sets}
         for second in answers.seconds(expected):
             results.add_rerun(second)
+        wrong = results.found.keys() & {each.inputs.probe for each in probes}
+        tuned = autotuner.notes(request.answers.tuned) if wrong else ()
         correctness = Correctness(
             checks=tuple(checks),
             power=prepared.power(tolerance),
-            notes=(*prepared.notes, *changed, *on_stream.notes(observed.get(on_stream.NAME))),
+            notes=(*prepared.notes, *changed, *tuned, *on_stream.notes(observed.get(on_stream.NAME))),
             probes=results.probes(),
             tuned=request.answers.tuned,
             jit=request.answers.jit,

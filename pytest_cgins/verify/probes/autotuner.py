@@ -1,8 +1,9 @@
 """Probe `autotuner`: whichever config a Triton autotuner may choose, the answer is right.
 
 An autotuner times its configs in the first call and keeps the fastest; which that is may differ from process to process.
-Here it is made to choose each in turn. What it chose by itself is told, and stands in reports. `triton.runtime.autotuner`
-is looked up where a kernel has imported it, and nowhere else.
+Here it is made to choose each in turn. What it chose by itself is told, and stands in reports. For the sizes of probes it
+takes its first config that runs: tuning takes a tenth of a second a config, and they have dozens of sizes.
+`triton.runtime.autotuner` is looked up where a kernel has imported it, and nowhere else.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from pytest_cgins.building.loading.exceptions import kind_of
 from pytest_cgins.core.bitwise import all_same
@@ -173,6 +175,52 @@ def _choosing(tuner: Any, wanted: Any) -> Iterator[list[Any]]:
         for name in names:
             vars(tuner).pop(name, None)
         vars(tuner).update(kept)
+
+
+@contextmanager
+def first_chosen() -> Iterator[None]:
+    """Meanwhile Triton's autotuners call each config once and choose the first that runs; which is forgotten afterwards.
+
+    A library's own are left alone: they may keep what they choose for other processes.
+    """
+    tuners: Any = getattr(sys.modules.get("triton.runtime.autotuner"), "Autotuner", None)
+    if not hasattr(tuners, "do_bench"):  # its older releases have no such place
+        yield
+        return
+    found, run = vars(tuners)["do_bench"], tuners.run
+    before: dict[int, tuple[Any, dict[Any, Any]]] = {}
+
+    def do_bench(tuner: Any) -> Any:
+        if type(tuner).run is not run:
+            return found.__get__(tuner, type(tuner))
+        before.setdefault(id(tuner), (tuner, dict(tuner.cache)))
+        return call_once
+
+    def measure_and_keep_nothing(_tuner: Any, _key: Any, _configs: Any, measure: Any) -> bool:
+        measure()
+        return False
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(tuners, "do_bench", property(do_bench)))
+        if hasattr(tuners, "check_disk_cache"):
+            stack.enter_context(patch.object(tuners, "check_disk_cache", measure_and_keep_nothing))
+        try:
+            yield
+        finally:
+            for tuner, cache in before.values():
+                tuner.cache = cache
+
+
+def notes(tuned: Sequence[TunedConfig]) -> tuple[str, ...]:
+    """What is to be said of a kernel that is wrong on inputs of probes."""
+    kernels = ", ".join(dict.fromkeys(choice.kernel for choice in tuned))
+    return (f"on inputs of probes {kernels} ran with the first of its autotuner's configs",) * bool(kernels)
+
+
+def has_others() -> bool:
+    """Whether a library has an autotuner of its own here, which chooses in a way of its own."""
+    tuners: Any = getattr(sys.modules.get("triton.runtime.autotuner"), "Autotuner", None)
+    return tuners is not None and any(cls.run is not tuners.run for cls in tuners.__subclasses__())
 
 
 def call_once(call: Any, quantiles: Sequence[float] = (), **_options: Any) -> list[float]:
