@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 KERNELS = """\
 import os
+import time
 
 THERE = os.environ.get("KERNELS") == "old"
 
 def kept(input):
+    time.sleep(0.002)
     return input.clamp_min(0)
 
 def slowed(input):
-    for _ in range(1 if THERE else 12):
-        answer = input.clamp_min(0)
-    return answer
+    time.sleep(0.002 if THERE else 0.01)
+    return input.clamp_min(0)
 
 def moved(input):
     return input.clamp_min(0) * (1 if THERE else 1 + 1.2e-7)
@@ -36,7 +37,7 @@ def mended(input):
     return input if THERE else input.clamp_min(0)
 """
 GATE = {"alpha": 0.45, "beta": 0.45, "tolerate": 0.5, "catch": 1.0}
-"""Proven by two pairs, each of which starts two processes, and by no noise of a busy machine."""
+"""Proven by two pairs, each of which starts two processes, and by no noise of a busy machine: kernels sleep."""
 OPTIONS = ("--cgins", "--cgins-probes=off", "--cgins-json=report.json", "--cgins-suite-tests=1", "-k", "4x8")
 
 
@@ -106,7 +107,7 @@ def test_sources_of_the_base_revision_run_in_its_environment(project: Path, run:
     commit(project)
     module = project / "kernels.py"
     module.write_text(
-        module.read_text().replace("def kept(input):", "def kept(input):\n    input.exp().exp().exp()")
+        module.read_text().replace("def kept(input):", "def kept(input):\n    time.sleep(0.008)")
     )
     done = run(project, *OPTIONS, "--cgins-base-env=KERNELS=old", "--cgins-baseline=HEAD")
     (kept,) = done.evaluations().values()
@@ -115,10 +116,12 @@ def test_sources_of_the_base_revision_run_in_its_environment(project: Path, run:
 
 
 REGISTERED = """\
+import time
 import torch
 
 @torch.library.custom_op("mine::relu", mutates_args=())
 def registered(x: torch.Tensor) -> torch.Tensor:
+    time.sleep(0.002)
     return x.clamp_min(0)
 
 def slowed(input):
@@ -136,8 +139,7 @@ def test_an_operator_is_timed_against_its_base_in_processes_of_their_own(
     write(project, "kept", "slowed")
     (project / "kernels.py").write_text(REGISTERED)
     revision = commit(project)
-    slow = "def slowed(input):\n    for _ in range(12):\n        input.exp()"
-    slower = REGISTERED.replace("def slowed(input):", slow)
+    slower = REGISTERED.replace("def slowed(input):", "def slowed(input):\n    time.sleep(0.008)")
     (project / "kernels.py").write_text(slower)
     done = run(project, *OPTIONS)
     found = {name.partition("/")[0]: one for name, one in done.evaluations().items()}
