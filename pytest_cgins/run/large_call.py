@@ -30,7 +30,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import TensorMeta
 from pytest_cgins.packs.context import restore
 from pytest_cgins.verify.messages import LargeTrial, PackedInputs
-from pytest_cgins.verify.probes.large_indices import GRID_ROWS, LIMITS
+from pytest_cgins.verify.probes.large_indices import GRID_ROWS, LIMITS, PAGE_ELEMENTS
 from pytest_cgins.verify.size_groups import stride_like
 
 SECONDS, SECONDS_OF_GPU = 2.0, 5.0
@@ -103,11 +103,13 @@ class LargeCall:
         trial = self._trial
         if trial.apart:
             large = [
-                _apart(tensor, size) if index in trial.batched and tensor.ndim > 1 else tensor
+                _apart(tensor, _step_of(tensor, size, trial.rows))
+                if index in trial.batched and tensor.ndim > 1
+                else tensor
                 for index, tensor in enumerate(tensors)
             ]
             return _farthest(own, self._run(large, self._packed.outputs)[0], trial, [range(1)], size)
-        self._require_time_and_memory(tensors, size)
+        self._require_time_and_memory(tensors, own, size)
         count, together = size // trial.rows, self._together(own)
         crossed = {limit // unit // trial.rows for limit in LIMITS for unit in trial.units.values()}
         crossed |= {GRID_ROWS // trial.rows, count - 1}
@@ -151,7 +153,9 @@ class LargeCall:
                 seconds.append(time.perf_counter() - begin)
         return outputs, min(seconds)
 
-    def _require_time_and_memory(self, tensors: Sequence[Tensor], size: int) -> None:
+    def _require_time_and_memory(
+        self, tensors: Sequence[Tensor], outputs: Sequence[Tensor], size: int
+    ) -> None:
         """Raise LargeCallError for a call that takes too long, by that of a call of some copies, or memory of nobody knows how much."""
         trial = self._trial
         copied = sum(tensors[index].nbytes for index in trial.batched) * size // trial.rows
@@ -159,7 +163,7 @@ class LargeCall:
         if own and copied > OWN_BYTES:
             raise LargeCallError(f"a copy of its inputs would take {copied / 2**30:.3g} GiB")
         some = trial.rows * min(
-            self._together([tensors[index] for index in trial.batched]), size // trial.rows
+            self._together([*(tensors[index] for index in trial.batched), *outputs]), size // trial.rows
         )
         _, seconds = self._run(*self._enlarged(tensors, some), times=2)
         limit_s = SECONDS_OF_GPU if self._device.is_accelerator else SECONDS
@@ -264,6 +268,15 @@ def _repeated(tensor: Tensor, size: int) -> Tensor:
         _view(_map(fd, 0, period.nbytes, 0), period.nbytes, tensor.dtype).copy_(period)
         memory = _range(nbytes, tensor.dtype, [(fd, 0)] * (size // rows), period.nbytes)
     return memory.as_strided(shape, tensor.stride())
+
+
+def _step_of(tensor: Tensor, step: int, rows: int) -> int:
+    """Elements between its rows, so that its last one lies as far as that of an argument with the call's rows."""
+    if len(tensor) == rows:
+        return step
+    row = extent(tensor.shape[1:], tensor.stride()[1:])
+    pages = max(row // PAGE_ELEMENTS + 2, -(-step * (rows - 1) // (len(tensor) - 1) // PAGE_ELEMENTS))
+    return pages * PAGE_ELEMENTS
 
 
 def _apart(tensor: Tensor, step: int) -> Tensor:

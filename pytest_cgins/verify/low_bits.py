@@ -19,7 +19,7 @@ from pytest_cgins.core.bitwise import E8M0, readable
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, uniform_integers
 from pytest_cgins.verify.couplings import couplings_of
-from pytest_cgins.verify.semantics import Semantics
+from pytest_cgins.verify.semantics import Semantics, op_word
 
 NAN_CODE = 255
 """The code of NaN in `E8M0`, also where it lies in bytes."""
@@ -37,6 +37,8 @@ _SMALL = (62, 64)
 """Exponents of which two are at the least of fp32's normal numbers, less what payloads and sums add."""
 _DEQUANTIZED = 2
 """Arguments of an op that dequantises: a payload and its scales."""
+_INTEGER_PRODUCTS = ("int_mm", "weight_int8pack_mm")
+"""torch's products of bytes, which are numbers to them, whatever was recorded of these."""
 _BYTES = (0x00, 0xFF, 0x0F, 0xF0, 0x88, 0x80, 0x08, 0x7F, 0x77)
 """Edges of packed numbers: least and greatest of both halves, of one, with and without sign."""
 
@@ -147,10 +149,12 @@ def draw(
         edge: whether some go to the ends of what they can be.
     """
     coupled = {coupling.argument for coupling in couplings_of(semantics, call, recorded)}
+    numbers = op_word(call) in _INTEGER_PRODUCTS and call.op.startswith("torch.")
     ranges = {
         index: limits
         for index, tensor in enumerate(recorded)
-        if semantics.names.get(index) not in coupled and (limits := code_range(semantics, index, tensor))
+        if semantics.names.get(index) not in coupled
+        and (limits := code_range(semantics, index, tensor, numbers=numbers))
     }
     exponents = [index for index in ranges if has_nan_code(semantics, index, recorded[index])]
     payloads = [index for index in ranges if index not in exponents and recorded[index].ndim == 2]
@@ -172,12 +176,25 @@ def draw(
         _write_codes(tensor, codes)
     payload = any(index in ranges or _is_float8(tensor) for index, tensor in enumerate(recorded))
     for index, tensor in enumerate(recorded):
-        if (payload or tensor.ndim > 1) and is_scale(semantics, index, tensor):
+        if not is_scale(semantics, index, tensor):
+            continue
+        if payload or tensor.ndim > 1:
             _draw_scales(tensors[index], tensor, seed_of(key, "scales", index))
+        else:
+            tensors[index].abs_()
 
 
-def code_range(semantics: Semantics, index: int, recorded: Tensor) -> tuple[int, int] | None:
-    """Least and greatest code of an argument; None if it holds none."""
+def code_range(
+    semantics: Semantics, index: int, recorded: Tensor, *, numbers: bool = False
+) -> tuple[int, int] | None:
+    """Least and greatest code of an argument; None if it holds none.
+
+    Args:
+        semantics: of the call.
+        index: of the argument.
+        recorded: as it was recorded.
+        numbers: whether its bytes are numbers, of which the op takes any.
+    """
     name = semantics.names.get(index, "")
     role = dict(semantics.declared.roles).get(name)
     if not recorded.numel() or (role and role != "codes") or _overlaps(recorded):
@@ -191,6 +208,8 @@ def code_range(semantics: Semantics, index: int, recorded: Tensor) -> tuple[int,
     if role:
         info, domain = torch.iinfo(recorded.dtype), semantics.domain(index) or (-math.inf, math.inf)
         return int(max(domain[0], info.min)), int(min(domain[1], info.max))
+    if numbers and recorded.element_size() == 1:
+        return torch.iinfo(recorded.dtype).min, torch.iinfo(recorded.dtype).max
     low, high = int(recorded.min()), int(recorded.max())
     if recorded.dtype == torch.uint8 and _is_called(name, _WORDS):
         return _widened(recorded)
@@ -266,6 +285,11 @@ def _draw_scales(tensor: Tensor, recorded: Tensor, seed: int) -> None:
     info = torch.finfo(tensor.dtype)
     drawn = torch.exp2(low - 1 + (high - low + 2) * lots).clamp(info.smallest_normal, info.max)
     tensor.copy_(drawn.reshape(tensor.shape))
+
+
+def is_narrow(tensor: Tensor) -> bool:
+    """Whether it holds bytes, of whatever kind, and no truth values."""
+    return tensor.element_size() == 1 and tensor.dtype != torch.bool
 
 
 def _is_float8(tensor: Tensor) -> bool:

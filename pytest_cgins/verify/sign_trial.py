@@ -18,6 +18,7 @@ from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import seed_of, standard_normal
+from pytest_cgins.verify import low_bits
 from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.input_sets import REFUSALS, InputSetBuilder
 from pytest_cgins.verify.inputs import is_mask
@@ -36,15 +37,23 @@ def spread(
         tensors: the fresh ones, on the CPU; left as they are.
         key: seed of the session and name of the trace.
     """
-    tensors, names = list(tensors), []
+    tensors, names = list(tensors), list[str]()
     chosen = _of_one_sign(builder, semantics, tensors)
-    numbers = _numbers(builder, tensors) if chosen else None
-    for index in chosen if numbers is not None else ():
+    outputs = _answer(builder, tensors) if chosen else None
+    if outputs is None:
+        return tensors, names
+    numbers = _numbers(outputs)
+    if any(
+        map(low_bits.is_narrow, (*tensors, *outputs))
+    ):  # smaller arguments are scales, whatever they are called
+        most = max(tensor.numel() for tensor in tensors)
+        chosen = [index for index in chosen if tensors[index].numel() == most]
+    for index in chosen:
         layout = lay_out(tensors)
         tried = rebuild(layout.metas, layout.spans, "cpu")
         lot = torch.from_numpy(standard_normal(seed_of(f"{key}/signs/{index}"), tried[index].numel()))
         tried[index].mul_(torch.sign(lot).reshape(tried[index].shape).to(tried[index].dtype))
-        if _numbers(builder, tried) == numbers:
+        if (again := _answer(builder, tried)) is not None and _numbers(again) == numbers:
             tensors = tried
             names.append(semantics.names[index])
     return tensors, names
@@ -82,14 +91,15 @@ def _of_one_sign(builder: InputSetBuilder, semantics: Semantics, tensors: Sequen
         and tensor.is_floating_point()
         and tensor.numel()
         and not is_mask(tensor)
+        and not low_bits.is_scale(semantics, index, tensor)
         and (float(readable(tensor).min()) >= 0 or float(readable(tensor).max()) <= 0)
     ]
 
 
-def _numbers(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
-    """How many numbers each output has that are finite; None if torch refuses the inputs."""
+def _answer(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> Sequence[Tensor] | None:
+    """Torch's outputs; None if it refuses the inputs."""
     try:
-        outputs = answer(
+        return answer(
             builder.call,
             lay_out(tensors),
             builder.trace.context,
@@ -98,4 +108,8 @@ def _numbers(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> tuple[int, 
         )
     except REFUSALS:
         return None
+
+
+def _numbers(outputs: Sequence[Tensor]) -> tuple[int, ...]:
+    """How many numbers of each are finite."""
     return tuple(int(torch.isfinite(readable(output)).sum()) for output in outputs)

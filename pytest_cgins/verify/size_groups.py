@@ -130,6 +130,13 @@ class Places:
                 for alike in self._alike(semantics, dim, roles)
                 if self.metas[alike[0]].shape[dim] == 1 and first in alike
             ]
+            repeated = [
+                (index, dim)
+                for index in self._batched(semantics, dim, ("data", "weight"))
+                if self.metas[index].shape[dim] == 1
+            ]
+            if not choices and len(repeated) > 1:  # heads of keys and values that all heads of queries share
+                choices = [repeated]
             if choices:
                 yield [one for number, one in enumerate(choices) if one not in choices[:number]]
 

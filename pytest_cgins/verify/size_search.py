@@ -37,6 +37,8 @@ _TILE, _TILES = 1024, (16, 20)  # of a row: divisors of the tile divide it as we
 _TILES_OF_SCORES = (2, 3)  # there are as many rows, often
 _BEYOND_16_BITS = (3 << 16) + _TILE
 _FIND_ONE = frozenset({"argmax", "argmin", "max", "min"})
+_WALK_ROWS = frozenset({"cumsum", "logcumsumexp", "logsumexp", "std", "var"})
+"""Others that take a row's elements one after the other, and in pieces."""
 _APART = 4  # sets in which one of several equal sizes moves
 _ATTEMPTS = 6  # for one set: what torch refuses costs no more than the check of a form
 _NOTHING: Mapping[Spot, int] = {}
@@ -203,10 +205,14 @@ class SizeSearch:
         name = op_word(self._maker.call)
         finds_one = name in _FIND_ONE
         # Others may take as much as the square of the row, random ones are run many times.
-        known = name in ENTRIES and not self._maker.random and (finds_one or not self._semantics.chooses)
+        known = (
+            (name in ENTRIES or name in _WALK_ROWS)
+            and not self._maker.random
+            and (finds_one or not self._semantics.chooses)
+        )
         if not known or _nbytes(self._given) > 2 * _nbytes(self.places.metas):
             return None
-        others = {n: draw.choice((2, 3)) for n in self.places.others}
+        others = {n: 2 if finds_one else draw.choice((2, 3)) for n in self.places.others}
         widths = [_TILE * draw.randint(*_TILES)]
         if name == "scaled_dot_product_attention":
             # Its rows are a query's scores, one for each key: a plain kernel may take a head's width squared for each.
@@ -299,7 +305,9 @@ class SizeSearch:
                 moves, input_set = tried, candidate
         for choices in unit_dimensions:
             for choice in choices:
-                candidate = self._taken(self._shapes(moves, {**overlay, **choice}), moves)
+                candidate = self._taken(self._shapes(moves, {**overlay, **choice}), moves) or self._taken(
+                    self._shapes(self.small, {**overlay, **choice}), self.small
+                )
                 if candidate is not None:
                     overlay, input_set = {**overlay, **choice}, candidate
                     break

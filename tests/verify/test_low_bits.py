@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import pytest_cgins
 from pytest_cgins.config import declared
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import Context
@@ -16,6 +18,7 @@ from pytest_cgins.verify.quantization import Packed, grids
 from pytest_cgins.verify.reference import Answers, KeepWide, answers
 from pytest_cgins.verify.semantics import semantics_for
 from tests.verify.helpers import normal
+from tests.verify.probes.test_large_indices import prepared
 from tests.verify.test_coupled import call_of
 
 E4M3, E8M0 = torch.float8_e4m3fn, low_bits.E8M0
@@ -296,3 +299,22 @@ def test_nothing_of_other_ops_is_taken_for_codes() -> None:
     semantics = semantics_for(call)
     assert not any(low_bits.code_range(semantics, index, tensor) for index, tensor in enumerate(tensors))
     assert not any(low_bits.is_scale(semantics, index, tensor) for index, tensor in enumerate(tensors))
+
+
+@pytest_cgins.mark
+def exponents(x: torch.Tensor) -> torch.Tensor:
+    return (torch.frexp(x.abs().amax(-1))[1] + 127).clamp(0, 254).to(torch.uint8)
+
+
+def test_codes_are_no_positions(tmp_path: Path) -> None:
+    """Rows of zeros, equal and huge numbers have one right code, where they have no one right index."""
+    made = prepared(tmp_path, lambda: exponents(normal(6, 40)), f"{__name__}.exponents")
+    assert "edge" in [one.expected.name for one in made.sets]
+
+
+def test_bytes_of_integer_products_are_numbers_of_any_size(tmp_path: Path) -> None:
+    """Sums that saturate in 16 bits are met, whatever range was recorded."""
+    left, right = (torch.randint(-50, 50, shape, dtype=torch.int8) for shape in ((20, 32), (32, 24)))
+    made = prepared(tmp_path, lambda: torch._int_mm(left, right), "torch._int_mm")
+    (fresh,) = (one for one in made.sets if one.expected.name == "fresh")
+    assert all(int(tensor.min()) < -120 and int(tensor.max()) > 120 for tensor in fresh.tensors())

@@ -442,6 +442,25 @@ def test_heads_that_share_heads_move_together(tmp_path: Path) -> None:
     assert gate.judge().passed
 
 
+@pytest.mark.parametrize("op", ["cumsum", "logsumexp"])
+def test_what_walks_along_rows_has_long_ones(tmp_path: Path, op: str) -> None:
+    """What a kernel carries from one piece of a row to the next shows beyond the first piece."""
+    gate = Gate(tmp_path, lambda: getattr(torch, op)(normal(8, 300), -1), f"torch.{op}")
+    assert max(gate.tensors(name)[0].shape[-1] for name in gate.names) >= 1 << 14
+    assert gate.judge().passed
+
+
+def test_one_head_of_keys_becomes_two(tmp_path: Path) -> None:
+    """Which heads of queries share one shows nowhere else."""
+    q, k = normal(2, 4, 12, 16), normal(2, 1, 12, 16)
+    gate = Gate(
+        tmp_path, lambda: functional.scaled_dot_product_attention(q, k, k + 1, enable_gqa=True), ATTENTION
+    )
+    heads = {(gate.tensors(name)[0].shape[1], gate.tensors(name)[1].shape[1]) for name in gate.names}
+    assert any(1 < keys < queries for queries, keys in heads)
+    assert gate.judge().passed
+
+
 @pytest.mark.parametrize("queries", [17, 40, 0])
 def test_keys_are_many_and_heads_stay_narrow(tmp_path: Path, queries: int) -> None:
     """A row of attention is a query's scores: a buffer for 1,024 of them is too small, and a plain kernel's time is bearable.

@@ -90,3 +90,21 @@ def test_signs_depend_on_the_seed_alone(tmp_path: Path, seed: int) -> None:
     reader = open_pack(tmp_path / "pack")
     one, other = (prepare(reader.pack.traces[0], reader, "cpu", seed).reference_set for _ in range(2))
     assert torch.equal(one.expected.arguments["x"], other.expected.arguments["x"])
+
+
+@pytest_cgins.mark
+def in_steps(x: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+    return (x / step).round().clamp(-128, 127).to(torch.int8)
+
+
+@pytest_cgins.mark
+def times(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return x * scale
+
+
+@pytest.mark.parametrize(("op", "name"), [(in_steps, "step"), (times, "scale")])
+def test_scales_keep_their_sign(tmp_path: Path, op: Callable[..., torch.Tensor], name: str) -> None:
+    """Beside numbers of few bits whatever they are called, and by their name elsewhere; data get both signs."""
+    prepared = _prepared(tmp_path / "pack", op, _rand(16, 32), _rand(16, 1))
+    assert _signs(prepared, name) == {1.0}
+    assert {-1.0, 1.0} <= _signs(prepared, "x")

@@ -82,6 +82,7 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     if changed:
         other = builder.make(f"other {', '.join(changed)}", tensors, probe=NAME, call=call)
         input_sets.append(replace(other, origin=reference_set))
+    input_sets += _empty_rows(builder, semantics, reference_set)
     if small.nbytes <= _LIMIT_BYTES:
         input_sets += _option_sets(probed_call, f"{key}/{NAME}")
         # Along another axis there are often a thousand rows where there were three.
@@ -89,6 +90,26 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
             input_sets += _axis_sets(builder, semantics, probed_call.extra_dimension)
         input_sets += _scaled(builder, semantics, small, f"{key}/{NAME}")
     return input_sets, "" if input_sets else "the call has no scalar and no mask that could be another"
+
+
+def _empty_rows(builder: InputSetBuilder, semantics: Semantics, reference_set: InputSet) -> list[InputSet]:
+    """The call with a mask that lets nothing through in one row, where torch answers 0 to that row."""
+    tensors, names = reference_set.tensors(), []
+    for index in _masks(semantics, reference_set):
+        mask = tensors[index]
+        if mask.ndim > 1 and mask.shape[-2] > 1:
+            mask[(0,) * (mask.ndim - 1)] = False if mask.dtype == torch.bool else -torch.inf
+            names.append(semantics.names[index])
+    if not names:
+        return []
+    made = builder.make(f"a row of {', '.join(names)} that lets nothing through", tensors, probe=NAME)
+
+    def zeros(input_set: InputSet) -> int:
+        answers = [one.answer.reshape(one.shape) for one in input_set.expected.outputs if one.shape]
+        return sum(int((answer == 0).all(-1).sum()) for answer in answers)
+
+    finite = all(all_finite(output.answer) for output in made.expected.outputs)
+    return [replace(made, origin=reference_set)] if finite and zeros(made) > zeros(reference_set) else []
 
 
 def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key: str) -> Iterator[InputSet]:
@@ -184,6 +205,8 @@ _WORDS = (
 """What strings of torch's ops say: torch takes those that an argument may have."""
 _CALMING = frozenset({"p", "dropout_p", "dropout", "training"})
 """What makes a random op none: a share of 0 of what is dropped, and a model that is not trained."""
+_FARTHER = (-3, -6, -9, -12, 4, 8, 12)
+"""Powers of two by which a number is multiplied where one that is near does not count."""
 _VECTORS = frozenset({"weight", "bias"})
 """Tensors that may be left out."""
 _SEEN = 0.7
@@ -419,7 +442,10 @@ class _ValueSearch:
             factor = self.draw.uniform(0.5, 0.9)
             if is_eps(name):
                 factor *= 1024 if number <= _SMALL_EPS else 8
-            yield Value(kind="float", value=(number * factor if number else factor / 2).hex())
+            # A bound may bind far below its value, or far above.
+            powers = (0,) if not number or name in _CALMING else (0, *_FARTHER)
+            for power in powers:
+                yield Value(kind="float", value=((number or 0.5) * factor * 2.0**power).hex())
         elif old.kind == "str" and self._torch:
             yield from (replace(old, value=op_word) for op_word in self.draw.sample(_WORDS, len(_WORDS)))
         elif old.kind == "none" and self._torch:

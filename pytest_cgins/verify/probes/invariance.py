@@ -472,4 +472,20 @@ def _chosen_rows(output: ExpectedOutput, trial: RowTrial) -> ExpectedOutput:
     picked, scale = of(output.answer), output.scale
     if scale is not None:
         scale = replace(scale, reference=of(scale.reference).reshape(-1), unit=of(scale.unit).reshape(-1))
-    return replace(output, answer=picked, scale=scale, shape=tuple(picked.shape))
+    grid = output.grid
+    if grid is not None:
+        count = 1 if grid.packed is None else grid.packed.count
+
+        def of_grid(tensor: Tensor) -> Tensor:
+            shaped = movable(tensor.reshape(*output.answer.shape, count))
+            axis = trial.axis if trial.axis >= 0 else trial.axis - 1
+            return shaped.index_select(axis, chosen).view(tensor.dtype).reshape(-1)
+
+        grid = replace(
+            grid,
+            exact=of_grid(grid.exact),
+            own=of_grid(grid.own),
+            error=of_grid(grid.error),
+            typical=of_grid(grid.typical),
+        )
+    return replace(output, answer=picked, scale=scale, grid=grid, shape=tuple(picked.shape))

@@ -23,7 +23,7 @@ from pytest_cgins.core.failure_kinds import cause_of
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import TensorMeta
 from pytest_cgins.core.verdict import Check, Reason
-from pytest_cgins.verify.input_sets import InputSet
+from pytest_cgins.verify.input_sets import InputSet, RowTrial
 from pytest_cgins.verify.messages import LargeTrial, RaisedError
 from pytest_cgins.verify.probes.invariance import Batch, batch_of, held_rows
 from pytest_cgins.verify.probes.registry import WORTH_BYTES
@@ -135,14 +135,36 @@ class _SmallCall:
 
     def apart(self, *, on_gpu: bool) -> Iterator[InputSet]:
         """The call whose rows lie a little apart, and the one in which they lie far apart."""
-        metas = [self.inputs.layout.metas[index] for index in self.batch.batched]
+        everywhere = (*self.batch.batched, *self._tables())
+        metas = [self.inputs.layout.metas[index] for index in everywhere]
         near = 64 * (max(map(_row_extent, metas)) // 64 + 2)
         limits = LIMITS[::-1] if on_gpu else LIMITS[1:]
         far = [PAGE_ELEMENTS * (limit // (self.batch.size - 1) // PAGE_ELEMENTS + 2) for limit in limits]
         if far[-1] > near and any(len(meta.shape) > 1 for meta in metas):
             name = f"rows {counted(near, 'element')} apart"
-            yield self.large(name, (near,), apart=True, base="")
-            yield self.large("rows apart beyond 2^31 elements", tuple(far), apart=True, base=name)
+            yield self._spread(self.large(name, (near,), apart=True, base=""), everywhere)
+            yield self._spread(
+                self.large("rows apart beyond 2^31 elements", tuple(far), apart=True, base=name), everywhere
+            )
+
+    def _tables(self) -> list[int]:
+        """Arguments of numbers whose rows are not the call's: tables, weights of experts, pages of a cache."""
+        storages = [meta.storage for meta in self.inputs.layout.metas]
+        return [
+            index
+            for index, meta in enumerate(self.inputs.layout.metas)
+            if index not in self.batch.batched
+            and "float" in meta.dtype
+            and len(meta.shape) > 1
+            and 1 < meta.shape[0] < 8192
+            and meta.stride[0] >= _row_extent(meta)
+            and storages.count(meta.storage) == 1
+        ]
+
+    @staticmethod
+    def _spread(input_set: InputSet, everywhere: tuple[int, ...]) -> InputSet:
+        assert input_set.large is not None
+        return replace(input_set, large=replace(input_set.large, batched=everywhere))
 
 
 def _small_call(probed_call: ProbedCall, key: str, *, on_gpu: bool, as_wide: bool) -> _SmallCall | str:
@@ -161,9 +183,29 @@ def _small_call(probed_call: ProbedCall, key: str, *, on_gpu: bool, as_wide: boo
     if any(0 < meta.stride[0] < _row_extent(meta) for meta in metas):
         return "the rows of an argument do not lie one after the other"
     twice = (*range(batch.size), *range(batch.size))
-    if held_rows(small, "twice", batch.part(twice), twice, batch.device) is None:
+    held = held_rows(small, "twice", batch.part(twice), twice, batch.device)
+    if held is None:
         return "torch's own rows depend on each other, or no output has a row for each of the inputs"
+    if not all(
+        _grows(before.shape, after.shape, small.rows, batch.size)
+        for before, after in zip(small.outputs, held.outputs, strict=True)
+    ):
+        return "an output has its rows along another dimension than the others"
     return _SmallCall(batch, small)
+
+
+def _grows(before: Sequence[int], after: Sequence[int], rows: RowTrial | None, size: int) -> bool:
+    """Whether an output of twice the rows is twice as long along their axis if it has them there, and else as it was."""
+    assert rows is not None
+    if len(before) != len(after):
+        return False
+    grown = [
+        dim - len(before) * (rows.axis < 0)
+        for dim, (a, b) in enumerate(zip(before, after, strict=True))
+        if a != b
+    ]
+    has_rows = len(before) >= max(1, -rows.axis) and before[rows.axis] == size
+    return grown == [rows.axis] * has_rows
 
 
 def _row_extent(meta: TensorMeta) -> int:

@@ -11,8 +11,12 @@ import pytest
 import torch
 from torch.nn import functional
 
+import pytest_cgins
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import Reason
+from pytest_cgins.packs.store import open_pack
+from pytest_cgins.verify.messages import PrepareOptions
+from pytest_cgins.verify.prepare import prepare
 from pytest_cgins.verify.probes import arguments
 from tests.verify.helpers import normal
 from tests.verify.test_judge import torch_kernel
@@ -25,6 +29,7 @@ from tests.verify.test_probe_inputs import (
     SOFTMAX,
     Gate,
     Kernel,
+    record,
     result,
 )
 
@@ -217,3 +222,35 @@ def test_offsets_keep_what_they_hold(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
     assert {"mode", "padding_idx"} <= asked
     assert "include_last_offset" not in asked
+
+
+@pytest_cgins.mark
+def bounded(x: torch.Tensor, upper: float = 1200.0) -> torch.Tensor:
+    return x.clamp(max=upper)
+
+
+def _names(folder: Path, call: Callable[[], object], op: str) -> list[str]:
+    record(folder / "pack", call, op)
+    pack = open_pack(folder / "pack")
+    options = PrepareOptions(probes=frozenset({"arguments", "sizes"}))
+    return [made.expected.name for made in prepare(pack.pack.traces[0], pack, "cpu", 3, options, []).sets]
+
+
+def test_a_bound_that_was_recorded_far_away_is_tried_where_it_binds(tmp_path: Path) -> None:
+    """A kernel that ignores it would be right for every value beside the recorded one."""
+    found = _names(tmp_path, lambda: bounded(normal(9, 40)), f"{__name__}.bounded")
+    tried = [float(name.partition("upper=")[2]) for name in found if "upper=" in name]
+    assert min(tried) < 100
+
+
+def test_a_mask_lets_nothing_through_in_one_row(tmp_path: Path) -> None:
+    """torch's answer there is 0; that of a kernel that masks by a great negative number is a mean."""
+    seen = torch.ones(9, 21, dtype=torch.bool).tril(12)
+    found = _names(
+        tmp_path,
+        lambda: functional.scaled_dot_product_attention(
+            normal(1, 2, 9, 8), normal(1, 2, 21, 8), normal(1, 2, 21, 8), seen
+        ),
+        "torch.nn.functional.scaled_dot_product_attention",
+    )
+    assert "a row of attn_mask that lets nothing through" in found

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+import pytest_cgins
 from pytest_cgins.core.verdict import Check, Reason
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.verify.input_sets import InputSet
@@ -167,3 +168,45 @@ def outcome(
             for made, error in zip(strided, (small, large), strict=True)
         ]
     )
+
+
+@pytest_cgins.mark
+def both_ways(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x * 2, (x * 2).t().contiguous()
+
+
+@pytest_cgins.mark
+def in_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scale = x.float().abs().amax(-1, keepdim=True) / 127
+    return (x.float() / scale).round().clamp(-127, 127).to(torch.int8), scale
+
+
+def test_outputs_that_grow_in_two_directions_are_left_out(tmp_path: Path) -> None:
+    """A large call gives memory to rows along one axis alone: a right kernel would write beyond the other output."""
+    preparation = prepared(tmp_path, lambda: both_ways(normal(40, 48)), f"{__name__}.both_ways", "sizes")
+    assert not names(preparation)
+    assert preparation.not_run[NAME] == "an output has its rows along another dimension than the others"
+
+
+def test_rows_of_tables_lie_apart_as_well(tmp_path: Path) -> None:
+    """An offset into a table is the row's number times its step, however few the indices are."""
+    made = prepared(
+        tmp_path,
+        lambda: functional.embedding(torch.arange(96).reshape(6, 16) % 37, normal(50, 16)),
+        "torch.nn.functional.embedding",
+        "sizes",
+    )
+    (apart,) = (one for one in made.sets if one.large and one.expected.name.startswith("rows apart beyond"))
+    tables = [number for number, meta in enumerate(apart.layout.metas) if meta.shape == (50, 16)]
+    assert set(tables) <= set(apart.large.batched)
+
+
+def test_rows_of_quantised_outputs_are_those_of_the_call(tmp_path: Path) -> None:
+    """Their steps are chosen with them."""
+    preparation = prepared(
+        tmp_path, lambda: in_rows(normal(16, 64)), f"{__name__}.in_rows", "sizes", "invariance"
+    )
+    assert "more than 65,535 rows" in names(preparation)
+    beside = [made.expected.name for made in preparation.sets if made.probe == "invariance"]
+    assert "257 rows beside huge numbers" in beside
+    assert not {NAME, "invariance"} & preparation.not_run.keys()
