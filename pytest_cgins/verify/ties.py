@@ -273,7 +273,7 @@ def _integers(value: Value | None, count: int) -> list[int]:
 def candidates(number: int, arguments: Mapping[str, Tensor], answer: Tensor) -> Iterator[Indices]:
     """Arguments, and dimensions of them, along which all elements of an output are positions."""
     for name, argument in arguments.items():
-        # Of one number everywhere any position would be right.
+        # Of one number everywhere, or all along the dimension, any position would be right.
         if argument.numel() < 2 or argument.is_complex() or bool((argument == argument.reshape(-1)[0]).all()):
             continue
         for dims in (*((dim,) for dim in range(-1, -argument.ndim - 1, -1)), ()):
@@ -282,8 +282,9 @@ def candidates(number: int, arguments: Mapping[str, Tensor], answer: Tensor) -> 
                 target = indices_of(declared, "", argument, answer)
             except ConfigError:
                 continue
-            own = target.rows(answer)
-            if own.numel() and bool(((own >= 0) & (own < target.values.shape[1])).all()):
+            own, values = target.rows(answer), target.values
+            tells = bool((values != values[:, :1]).any(1).all())
+            if tells and own.numel() and bool(((own >= 0) & (own < values.shape[1])).all()):
                 yield target
 
 

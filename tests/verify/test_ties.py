@@ -18,6 +18,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.verdict import Correctness, Reason
 from pytest_cgins.verify.judge import JudgeService
+from pytest_cgins.verify.ties import candidates
 from tests.verify.test_judge import first_failed, judged, record
 
 SEEDS = range(6)
@@ -441,3 +442,11 @@ def test_what_cannot_be_so_is_told(tmp_path: Path, marked: ModuleType, said: str
     semantics = documents.dump_python(declared({"outputs": yaml.safe_load(said)}))
     with pytest.raises(ConfigError, match=message):
         judged(JudgeService(), case, further={"declared": semantics})
+
+
+def test_nothing_is_proposed_where_any_position_would_be_right() -> None:
+    """A routing of equal rows has columns of one number: a wrong count of tokens points at an equal one in each."""
+    alike, rows = torch.tensor([[3, 1], [3, 1], [3, 1]]), torch.tensor([[3, 1], [2, 1], [3, 0]])
+    answer = torch.tensor([2, 0])
+    assert not any(found.declared.dims == (-2,) for found in candidates(0, {"ids": alike}, answer))
+    assert any(found.declared.dims == (-2,) for found in candidates(0, {"ids": rows}, answer))
