@@ -124,7 +124,11 @@ def diagnose(
 
 
 def explain_probe(
-    answered: Answered, builder: InputSetBuilder, semantics: Semantics, tolerance: Tolerance
+    answered: Answered,
+    builder: InputSetBuilder,
+    semantics: Semantics,
+    tolerance: Tolerance,
+    reference: InputSet,
 ) -> Diagnosis | None:
     """What explains a wrong answer to a probe's set by a kernel that is right on the sets that decide.
 
@@ -133,14 +137,35 @@ def explain_probe(
         builder: of the trace.
         semantics: of its call.
         tolerance: of the case.
+        reference: one of the sets that decide.
     """
     if answered.inputs.origin is None:
-        return diagnose([answered], builder, semantics, tolerance)
+        cause = diagnose([answered], builder, semantics, tolerance)
+        return cause or _of_repeated_numbers(answered.inputs, semantics, reference)
     for mistake in as_before(answered.inputs, answered.inputs.origin):
         if answered.got and _would_pass(answered, mistake, builder.device):
             words = f"It is the right answer to the same call {mistake.words}."
             return Diagnosis(words=words, reason=Reason.ARGUMENT_IGNORED)
     return Diagnosis(words="", reason=next(check.reason for check in answered.checks if not check.passed))
+
+
+def _of_repeated_numbers(inputs: InputSet, semantics: Semantics, reference: InputSet) -> Diagnosis | None:
+    """What a probe's set has beside other sizes: more indices than were recorded are the recorded ones, again and again."""
+    pairs = enumerate(zip(inputs.tensors(), reference.tensors(), strict=True))
+    names = [
+        f"`{semantics.names.get(index, index)}`"
+        for index, (new, old) in pairs
+        if not new.is_floating_point()
+        and new.ndim == old.ndim
+        and any(_repeats(new, dim) and not _repeats(old, dim) for dim in range(new.ndim))
+    ]
+    words = f"There {' and '.join(names)} holds a number twice, as nothing recorded did: look there before at the size."
+    return Diagnosis(words=words) if names else None
+
+
+def _repeats(tensor: Tensor, dim: int) -> bool:
+    """Whether a number comes twice along a dimension."""
+    return bool((tensor.sort(dim).values.diff(dim=dim) == 0).any())
 
 
 # ---- mistakes that torch can make

@@ -173,7 +173,9 @@ class JudgeService:
             for answered in probes:
                 cause = None
                 if not answered.passed and answered.inputs.probe in (sizes.NAME, arguments.NAME):
-                    cause = diagnosis.explain_probe(answered, prepared.builder, prepared.semantics, tolerance)
+                    cause = diagnosis.explain_probe(
+                        answered, prepared.builder, prepared.semantics, tolerance, prepared.reference_set
+                    )
                 results.add_answer(answered, cause, prepared.reference_set.expected)
             changed = results.add_rows(
                 [

@@ -442,6 +442,28 @@ def test_heads_that_share_heads_move_together(tmp_path: Path) -> None:
     assert gate.judge().passed
 
 
+def test_numbers_that_come_twice_are_told_beside_the_size(tmp_path: Path) -> None:
+    """Of two additions to one place a kernel keeps the last: its recorded indices were distinct."""
+    gate = Gate(
+        tmp_path,
+        lambda: torch.index_add(normal(20, 8), 0, torch.arange(0, 18, 3), normal(6, 8)),
+        "torch.index_add",
+    )
+
+    def overwrites(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        out = tensors[0].clone()
+        if not len(out) or out[tensors[1]].shape != tensors[2].shape:
+            raise ValueError("of rows alone")
+        out[tensors[1]] = tensors[0][tensors[1]] + tensors[2]
+        return [out]
+
+    message = result(gate.judge(overwrites), "sizes").message
+    assert (
+        "There `index` holds a number twice, as nothing recorded did: look there before at the size."
+        in message
+    )
+
+
 @pytest.mark.parametrize("op", ["cumsum", "logsumexp"])
 def test_what_walks_along_rows_has_long_ones(tmp_path: Path, op: str) -> None:
     """What a kernel carries from one piece of a row to the next shows beyond the first piece."""
