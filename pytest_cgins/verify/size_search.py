@@ -212,7 +212,7 @@ class SizeSearch:
         )
         if not known or _nbytes(self._given) > 2 * _nbytes(self.places.metas):
             return None
-        others = {n: 2 if finds_one else draw.choice((2, 3)) for n in self.places.others}
+        others = {n: draw.choice((2, 3)) for n in self.places.others}
         widths = [_TILE * draw.randint(*_TILES)]
         if name == "scaled_dot_product_attention":
             # Its rows are a query's scores, one for each key: a plain kernel may take a head's width squared for each.
@@ -220,9 +220,10 @@ class SizeSearch:
             keys = self.places.metas[int(given.get("key") or 0)].shape[-2]
             others = {**dict.fromkeys(others, 1), main: draw.choice((2, 3))}
             main, widths = keys, [_TILE * draw.randint(*_TILES_OF_SCORES)] if keys != main else []
-        if finds_one:
-            widths = [_BEYOND_16_BITS, *widths]
         plan = [{**others, main: width} for width in widths]
+        if finds_one:  # the more rows there are, the seldomer all of their extremes lie before
+            beyond = [{**dict.fromkeys(others, rows), main: _BEYOND_16_BITS} for rows in (3, 2)]
+            plan = [*beyond, *plan]
         input_set = self.first_legal([moves for moves in plan if self.nbytes(moves) <= LONG_BYTES])
         if input_set is None:
             return None
