@@ -233,7 +233,7 @@ class ReferenceWorker:
         No kernel runs there, so its limit is not the user's, who thinks of kernels.
         """
         params = documents.dump_python(request)
-        for last in [*[False] * (tries - 1), True]:
+        for left in reversed(range(tries)):
             try:
                 reply = self._pool.call("reference", method, params, buffers, timeout_s=REFERENCE_TIMEOUT_S)
                 return replace(reply, result=read(answer, reply.result))
@@ -246,10 +246,10 @@ class ReferenceWorker:
                     raise _StoppedError(error.text) from error
                 if not lost:
                     raise blame(error) from error
-                if last:
+                if not left:
                     raise _LostError(Reason.REFERENCE_FAILED, error) from error
             except WorkerError as error:
-                if last:
+                if not left:
                     raise _LostError(Reason.WORKER_LOST, error) from error
         raise AssertionError("the loop above returns or raises")
 

@@ -43,9 +43,8 @@ def spread(
     if outputs is None:
         return tensors, names
     numbers = _numbers(outputs)
-    if any(
-        map(low_bits.is_narrow, (*tensors, *outputs))
-    ):  # smaller arguments are scales, whatever they are called
+    # Beside numbers of few bits smaller arguments are scales, whatever they are called.
+    if any(map(low_bits.is_narrow, (*tensors, *outputs))):
         most = max(tensor.numel() for tensor in tensors)
         chosen = [index for index in chosen if tensors[index].numel() == most]
     for index in chosen:

@@ -41,6 +41,8 @@ MANY_ELEMENTS = 1 << 28
 """Where so many rows have more elements, others are tried that are as narrow as torch allows."""
 PAGE_ELEMENTS = 4096
 """Rows that lie apart begin on pages."""
+MOST_TABLE_ROWS = 8192
+"""Of an argument whose rows are not the call's: each is mapped by itself."""
 _REMEDY = (
     "count rows, elements and bytes in 64 bits (int64_t, .to(tl.int64)), or return an error for what 32 bits cannot count; "
     'where no caller ever has so many, say so in its entry in cgins.yaml: probes: {large_indices: {off: "…"}}'
@@ -113,9 +115,9 @@ class _SmallCall:
         return max(step for step, _ in self.steps.values())
 
     def large(
-        self, name: str, sizes: tuple[int, ...], *, apart: bool = False, base: str | None = None
+        self, name: str, sizes: tuple[int, ...], *, apart: tuple[int, ...] = (), base: str | None = None
     ) -> InputSet:
-        """A large call of its rows, which is right as the base is."""
+        """A large call of its rows, or with those of some arguments apart, which is right as the base is."""
         assert self.inputs.rows is not None
         rows = replace(self.inputs.rows, base=self.inputs.expected.name if base is None else base)
         units: dict[str, int] = {}
@@ -124,10 +126,10 @@ class _SmallCall:
                 elements = 1 if apart else step
                 units |= {f"elements of {tensor}": elements, f"bytes of {tensor}": elements * itemsize}
         trial = LargeTrial(
-            batched=tuple(self.batch.batched),
+            batched=apart or tuple(self.batch.batched),
             axis=rows.axis,
             rows=self.batch.size,
-            apart=apart,
+            apart=bool(apart),
             sizes=sizes,
             units=units,
         )
@@ -142,10 +144,8 @@ class _SmallCall:
         far = [PAGE_ELEMENTS * (limit // (self.batch.size - 1) // PAGE_ELEMENTS + 2) for limit in limits]
         if far[-1] > near and any(len(meta.shape) > 1 for meta in metas):
             name = f"rows {counted(near, 'element')} apart"
-            yield self._spread(self.large(name, (near,), apart=True, base=""), everywhere)
-            yield self._spread(
-                self.large("rows apart beyond 2^31 elements", tuple(far), apart=True, base=name), everywhere
-            )
+            yield self.large(name, (near,), apart=everywhere, base="")
+            yield self.large("rows apart beyond 2^31 elements", tuple(far), apart=everywhere, base=name)
 
     def _tables(self) -> list[int]:
         """Arguments of numbers whose rows are not the call's: tables, weights of experts, pages of a cache."""
@@ -156,15 +156,10 @@ class _SmallCall:
             if index not in self.batch.batched
             and "float" in meta.dtype
             and len(meta.shape) > 1
-            and 1 < meta.shape[0] < 8192
+            and 1 < meta.shape[0] <= MOST_TABLE_ROWS
             and meta.stride[0] >= _row_extent(meta)
             and storages.count(meta.storage) == 1
         ]
-
-    @staticmethod
-    def _spread(input_set: InputSet, everywhere: tuple[int, ...]) -> InputSet:
-        assert input_set.large is not None
-        return replace(input_set, large=replace(input_set.large, batched=everywhere))
 
 
 def _small_call(probed_call: ProbedCall, key: str, *, on_gpu: bool, as_wide: bool) -> _SmallCall | str:
