@@ -28,9 +28,10 @@ from record.common import randomize
 CACHED = 4096
 
 
-def _placed(model: nn.Module, device: str, dtype: torch.dtype) -> nn.Module:
-    with torch.no_grad():
-        return randomize(model).to(device, dtype)
+def _placed(make: Callable[[], nn.Module], device: str, dtype: torch.dtype) -> nn.Module:
+    """Made where it runs: a CPU takes minutes to draw a billion weights."""
+    with torch.no_grad(), torch.device(device):
+        return randomize(make()).to(dtype)
 
 
 def _decoder(device: str, scale: int) -> Decoder:
@@ -40,7 +41,7 @@ def _decoder(device: str, scale: int) -> Decoder:
         vocabulary=128_256 // scale, hidden=4096 // scale, intermediate=14_336 // scale, layers=2, heads=32 // min(scale, 4),
         kv_heads=8 // min(scale, 4), eps=1e-5,
     )  # fmt: skip
-    model = _placed(Decoder(config), device, torch.bfloat16)
+    model = _placed(lambda: Decoder(config), device, torch.bfloat16)
     assert isinstance(model, Decoder)
     return model
 
@@ -108,7 +109,7 @@ llama_decode_1, llama_decode_16, llama_decode_128 = _decode(1), _decode(16), _de
 def mixtral(device: str, scale: int = 1) -> tuple[nn.Module, Any]:
     """The mixture of experts of a layer of Mixtral 8x7B, on 2,048 tokens."""
     torch.manual_seed(0)
-    model = _placed(Mixture(4096 // scale, 14_336 // scale), device, torch.bfloat16)
+    model = _placed(lambda: Mixture(4096 // scale, 14_336 // scale), device, torch.bfloat16)
     return model, torch.randn(2048 // scale, 4096 // scale, device=device, dtype=torch.bfloat16)
 
 
@@ -118,7 +119,7 @@ def vit_large(device: str, scale: int = 1) -> tuple[nn.Module, Any]:
     config = ViTConfig(
         hidden_size=1024 // scale, num_hidden_layers=24 // scale, num_attention_heads=16 // scale, intermediate_size=4096 // scale
     )  # fmt: skip
-    model = _placed(ViTModel(config), device, torch.float16)
+    model = _placed(lambda: ViTModel(config), device, torch.float16)
     return model, torch.randn(32 // scale, 3, 224, 224, device=device, dtype=torch.float16)
 
 
@@ -126,7 +127,7 @@ def distilbert(device: str, scale: int = 1) -> tuple[nn.Module, Any]:
     """DistilBERT on 64 texts of 128 tokens."""
     torch.manual_seed(0)
     config = DistilBertConfig(dim=768 // scale, hidden_dim=3072 // scale, n_heads=12 // min(scale, 4))
-    model = _placed(DistilBertModel(config), device, torch.float16)
+    model = _placed(lambda: DistilBertModel(config), device, torch.float16)
     return model, torch.randint(30_522, (64 // scale, 128 // scale), device=device)
 
 
@@ -136,14 +137,14 @@ def bert_large(device: str, scale: int = 1) -> tuple[nn.Module, Any]:
     config = BertConfig(
         hidden_size=1024 // scale, num_hidden_layers=24 // scale, num_attention_heads=16 // scale, intermediate_size=4096 // scale
     )  # fmt: skip
-    model = _placed(BertModel(config), device, torch.float16)
+    model = _placed(lambda: BertModel(config), device, torch.float16)
     return model, torch.randint(30_522, (16 // scale, 384 // scale), device=device)
 
 
 def _resnet(layout: torch.memory_format) -> Callable[..., tuple[nn.Module, Any]]:
     def make(device: str, scale: int = 1) -> tuple[nn.Module, Any]:
         torch.manual_seed(0)
-        model = _placed(ResNet50(), device, torch.float16).to(memory_format=layout)
+        model = _placed(ResNet50, device, torch.float16).to(memory_format=layout)
         images = torch.randn(64 // scale, 3, 224 // scale, 224 // scale, device=device, dtype=torch.float16)
         return model, images.to(memory_format=layout)
 
@@ -157,7 +158,7 @@ def unet(device: str, scale: int = 1) -> tuple[nn.Module, Any]:
     """The widest level of Stable Diffusion 1.5's UNet on 8 latents."""
     torch.manual_seed(0)
     channels = 320 // min(scale, 10)
-    model = _placed(UNetLevel(channels), device, torch.float16)
+    model = _placed(lambda: UNetLevel(channels), device, torch.float16)
     features = torch.randn(
         8 // min(scale, 8), channels, 64 // scale, 64 // scale, device=device, dtype=torch.float16
     )
@@ -170,7 +171,8 @@ def gpt2_training(device: str, scale: int = 1) -> Callable[[], torch.Tensor]:
     config = GPT2Config(
         n_embd=768 // scale, n_layer=12 // scale, n_head=12 // min(scale, 4), resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0
     )  # fmt: skip
-    model = GPT2LMHeadModel(config).to(device, torch.bfloat16 if device != "cpu" else torch.float32)
+    with torch.device(device):
+        model = GPT2LMHeadModel(config).to(torch.bfloat16 if device != "cpu" else torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     tokens = torch.randint(config.vocab_size, (8 // min(scale, 8), 1024 // scale), device=device)
 

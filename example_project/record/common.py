@@ -15,7 +15,7 @@ def randomize(model: nn.Module, seed: int = 0) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for tensor in [*model.parameters(), *model.buffers()]:
-            if tensor.is_floating_point() and tensor.numel() > 1 and tensor.unique().numel() == 1:
-                tensor.mul_(1 + 0.2 * torch.randn(tensor.shape, generator=generator))
-                tensor.add_(0.1 * torch.rand(tensor.shape, generator=generator))
+            if tensor.is_floating_point() and tensor.numel() > 1 and torch.all(tensor == tensor.flatten()[0]):
+                tensor.mul_(1 + 0.2 * torch.randn(tensor.shape, generator=generator).to(tensor.device))
+                tensor.add_(0.1 * torch.rand(tensor.shape, generator=generator).to(tensor.device))
     return model.eval()
