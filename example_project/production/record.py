@@ -1,5 +1,9 @@
-"""Record the models on a GPU, by the ops that take 95% of their time: `python -m production.record [NAME …]`, here below `traces/`."""
+"""Record the models on a GPU, by the ops that take 95% of their time: `python -m production.record [NAME …]`.
 
+Packs are here below `traces/`; what each of their signatures took in one run of the model is in `times/NAME.json`.
+"""
+
+import json
 import sys
 from pathlib import Path
 
@@ -17,11 +21,24 @@ def main(names: list[str]) -> None:
         model, inputs = made if isinstance(made, tuple) else (made, ())
         arguments = inputs if isinstance(inputs, tuple) else (inputs,)
         training = not isinstance(model, torch.nn.Module)
-        with (
-            torch.inference_mode(not training),
-            pytest_cgins.record(ROOT / "traces" / name, top_time=0.95, backward=training, progress=True),
-        ):
-            model(*arguments)
+        with torch.inference_mode(not training):
+            model(*arguments)  # What a library does once is no op's time.
+            with pytest_cgins.record(
+                ROOT / "traces" / name, top_time=0.95, backward=training, progress=True
+            ) as recording:
+                model(*arguments)
+        times = [
+            {
+                "op": kept.record.call.op,
+                "tensors": [f"{meta.dtype} {'×'.join(map(str, meta.shape))}" for meta in kept.record.metas],
+                "calls": kept.count,
+                "us": round(1e6 * kept.record.time.seconds(kept.count), 1),
+            }
+            for kept in recording.outcome.kept
+        ]
+        file = ROOT / "times" / f"{name}.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(times, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

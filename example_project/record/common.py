@@ -16,6 +16,7 @@ def randomize(model: nn.Module, seed: int = 0) -> nn.Module:
     with torch.no_grad():
         for tensor in [*model.parameters(), *model.buffers()]:
             if tensor.is_floating_point() and tensor.numel() > 1 and torch.all(tensor == tensor.flatten()[0]):
-                tensor.mul_(1 + 0.2 * torch.randn(tensor.shape, generator=generator).to(tensor.device))
-                tensor.add_(0.1 * torch.rand(tensor.shape, generator=generator).to(tensor.device))
+                factors = 1 + 0.2 * torch.randn(tensor.shape, generator=generator, device="cpu")
+                terms = 0.1 * torch.rand(tensor.shape, generator=generator, device="cpu")
+                tensor.mul_(factors.to(tensor.device)).add_(terms.to(tensor.device))
     return model.eval()

@@ -6,12 +6,14 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -25,6 +27,8 @@ PLUGIN = (
 TOO_LATE = "not begun: --deadline had passed"
 REPORT = "report.json"
 OUTPUT = "output.txt"
+INTERRUPT_S = 15.0
+"""For a command that is interrupted at its limit to report what it has, and to end."""
 
 Result = TypeVar("Result")
 
@@ -161,18 +165,16 @@ def spawn(command: Sequence[str], folder: Path, run: Run, limit: float) -> Done:
     begun, printed = time.monotonic(), folder / OUTPUT
     code: int | str
     # A file, not a pipe: what a killed command started may hold a pipe open.
-    with printed.open("wb") as output:
+    with (
+        printed.open("wb") as output,
+        subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output) as running,
+    ):
         try:
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=max(1.0, min(limit, run.left)),
-                check=False,
-            )
-            code = done.returncode
+            code = running.wait(max(1.0, min(limit, run.left)))
         except subprocess.TimeoutExpired:
             code = "time limit"
+            running.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                running.wait(INTERRUPT_S)
+            running.kill()
     return Done(code, printed.read_text(errors="replace"), time.monotonic() - begun)
