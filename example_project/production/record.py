@@ -30,7 +30,7 @@ def main(names: list[str]) -> None:
         times = [
             {
                 "op": kept.record.call.op,
-                "tensors": [f"{meta.dtype} {'×'.join(map(str, meta.shape))}" for meta in kept.record.metas],
+                "tensors": [f"{meta.dtype} {'x'.join(map(str, meta.shape))}" for meta in kept.record.metas],
                 "calls": kept.count,
                 "us": round(1e6 * kept.record.time.seconds(kept.count), 1),
             }
