@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple, Protocol
@@ -32,6 +35,8 @@ class BlobSource(Protocol):
 
 # Small enough for the second-level cache: five arrays of a chunk are in flight.
 _CHUNK = 2**13
+_PART = 2**20
+"""Elements that a thread makes at a time: a multiple of the bits of a byte."""
 _MAX = 2**64 - 1
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _LOW_QUARTERS = np.uint64(0x0000FFFF0000FFFF)
@@ -63,10 +68,20 @@ def standard_normal(seed: int, n: int) -> npt.NDArray[np.float32]:
     (Irwin–Hall): within ±4.9, an exact integer times one float32 constant.
     """
     numbers = np.empty(n, dtype=np.float32)
+
+    def fill(part: slice) -> None:
+        _fill_normal(seed, part.start, numbers[part])
+
+    _by_parts(n, fill)
+    return numbers
+
+
+def _fill_normal(seed: int, first: int, numbers: npt.NDArray[np.float32]) -> None:
+    """Write `standard_normal` from number `first` on."""
     even = np.arange(1, 2 * _CHUNK, 2, dtype=np.uint64) * _GAMMA
-    for start in range(0, n, _CHUNK):
+    for start in range(0, numbers.size, _CHUNK):
         chunk = numbers[start : start + _CHUNK]
-        counter = even[: chunk.size] + np.uint64((seed + 2 * start * int(_GAMMA)) & _MAX)
+        counter = even[: chunk.size] + np.uint64((seed + 2 * (first + start) * int(_GAMMA)) & _MAX)
         # Two 16-bit numbers are summed in each half of a 64-bit one: a quarter of the operations.
         sums = np.zeros(chunk.size, dtype=np.uint64)
         for word in (_mix(counter.copy()), _mix(counter + _GAMMA)):
@@ -74,7 +89,19 @@ def standard_normal(seed: int, n: int) -> npt.NDArray[np.float32]:
             sums += (word >> np.uint64(16)) & _LOW_QUARTERS
         chunk[:] = ((sums >> np.uint64(32)) + (sums & np.uint64(2**32 - 1))).astype(np.int32) - 4 * 65535
     numbers *= np.float32(1.5**0.5 / 2**16)
-    return numbers
+
+
+def _by_parts(count: int, fill: Callable[[slice], None]) -> None:
+    """Have all parts of so many elements filled, by as many threads as there are cores; numpy's loops run side by side."""
+    parts = [slice(start, min(start + _PART, count)) for start in range(0, count, _PART)]
+    threads = min(len(parts), len(os.sched_getaffinity(0)))
+    if threads < 2:
+        for part in parts:
+            fill(part)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(fill, parts):
+            pass
 
 
 def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -235,17 +262,26 @@ def _elements(
             part = drawn[start : start + _CHUNK]
             part[:] = (words(recipe.seed, part.size, start) >> np.uint64(11)) < threshold
         return drawn.view(np.uint8)
-    if recipe.distribution == "constant":
-        return _cast(np.full(count, recipe.mean, dtype=np.float32), dtype)
-    values = standard_normal(recipe.seed, count)
-    values *= np.float32(recipe.std)
-    values += np.float32(recipe.mean)
+    made: np.ndarray[Any, Any] = np.empty(count, dtype=_cast(np.zeros(0, dtype=np.float32), dtype).dtype)
     low = 0.0 if recipe.distribution == "half_normal" else recipe.low
-    np.clip(values, np.float32(low), np.float32(recipe.high), out=values)
-    if mask is not None:
-        value = -np.inf if recipe.masked_value == "-inf" else LOWEST[dtype]
-        values[np.unpackbits(mask, count=count, bitorder="little").view(np.bool_)] = np.float32(value)
-    return _cast(values, dtype)
+
+    def fill(part: slice) -> None:
+        values = np.full(part.stop - part.start, recipe.mean, dtype=np.float32)
+        if recipe.distribution != "constant":
+            _fill_normal(recipe.seed, part.start, values)
+            values *= np.float32(recipe.std)
+            values += np.float32(recipe.mean)
+            np.clip(values, np.float32(low), np.float32(recipe.high), out=values)
+        if mask is not None:
+            value = -np.inf if recipe.masked_value == "-inf" else LOWEST[dtype]
+            bits = mask[part.start // 8 : -(-part.stop // 8)]
+            values[np.unpackbits(bits, count=values.size, bitorder="little").view(np.bool_)] = np.float32(
+                value
+            )
+        made[part] = _cast(values, dtype)
+
+    _by_parts(count, fill)
+    return made
 
 
 def _cast(values: npt.NDArray[np.float32], dtype: str) -> np.ndarray[Any, Any]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pytest_cgins.core.dtypes import GENERATED, ITEMSIZE
 from pytest_cgins.core.errors import PackError
 from pytest_cgins.core.trace import Blob, Storage
+from pytest_cgins.packs import recipe as recipes
 from pytest_cgins.packs.recipe import (
     _cast,
     fit,
@@ -51,6 +53,16 @@ def test_the_stream_is_the_same_everywhere() -> None:
     chosen = positions(7, 1024, 123_457)
     digests = [hashlib.sha256(array.tobytes()).hexdigest()[:16] for array in (normal, integers, chosen)]
     assert digests == ["81b3df47dd74fd66", "2d2cd5d04ae76a9a", "4356774f081de408"]
+
+
+def test_many_threads_make_the_same_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever part a thread has, element i is made of the words 2i and 2i + 1."""
+    monkeypatch.setattr(recipes, "_PART", 4096)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(5))
+    alone = standard_normal(7, 30_001)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(1))
+    assert (alone == standard_normal(7, 30_001)).all()
+    assert (alone[:1000] == standard_normal(7, 1000)).all()
 
 
 def test_words_are_those_of_splitmix64() -> None:

@@ -395,6 +395,15 @@ def test_the_recipe_tier_keeps_the_mask_of_large_scores(recorded, tmp_path, dtyp
     assert not gold.values.isnan().any()
 
 
+def test_the_recipe_tier_keeps_an_additive_mask_of_zeros(recorded, tmp_path) -> None:
+    """As most causal masks are: what is not masked is one number, and the recipe a constant."""
+    mask = torch.full((600, 600), -torch.inf).triu(1)
+    recorded(lambda: F.softmax(mask, -1))
+    trace, (again,), _ = gold_of(tmp_path / "pack")
+    assert trace.storages[0].recipe.distribution == "constant"
+    assert torch.equal(again, mask)
+
+
 @pytest.mark.parametrize("kept", [255, 300])
 def test_the_recipe_tier_keeps_bool_masks_of_any_size(recorded, tmp_path, kept) -> None:
     """A causal mask stays one: beyond 64 KiB it costs a bit an element."""
