@@ -28,6 +28,8 @@ TESTS = Path(__file__).parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 # Threads of torch that spin while they wait cost other test processes their cores: five times the CPU on two cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# pip has compiled torch; a checkout would be compiled in each of some five hundred processes.
+os.environ["PYTHONDONTWRITEBYTECODE"] = ""
 # A change is judged on the same examples each time; each night draws others (make test-exam).
 settings.register_profile("same examples", derandomize=True)
 settings.load_profile("same examples")
@@ -130,19 +132,6 @@ def build_cache(whole_run: Path) -> Path:
     folder.mkdir(exist_ok=True)
     os.environ["CGINS_CACHE_DIR"] = str(folder)
     return folder
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _bytecode(whole_run: Path) -> None:
-    """A checkout without cached bytecode would be compiled anew in each of some five hundred processes."""
-    os.environ["PYTHONPYCACHEPREFIX"] = str(whole_run / "bytecode")
-    os.environ["PYTHONDONTWRITEBYTECODE"] = ""
-
-
-@pytest.fixture
-def no_shared_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the folder cannot be seen, in a sandbox, all of torch would be compiled anew."""
-    monkeypatch.delenv("PYTHONPYCACHEPREFIX")
 
 
 @pytest.fixture(scope="session", autouse=True)

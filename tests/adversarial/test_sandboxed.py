@@ -17,7 +17,6 @@ from tests.adversarial.specimens import ADVERSARIAL, collect
 SPECIMENS = [one for one in collect(ADVERSARIAL) if "sandbox" in one.flags]
 
 
-@pytest.mark.usefixtures("no_shared_bytecode")
 def test_native_code_does_not_read_gold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: WorkerPool
 ) -> None:

@@ -25,8 +25,6 @@ RUN = (
 
 def which(root: Path, module: str, *, code: str = RUN, **environment: str) -> str:
     """What the module's function says in a process that imports as a worker does."""
-    # The tests' processes share a folder of bytecode elsewhere: here it is to lie beside its source.
-    environment = {"PYTHONPYCACHEPREFIX": "", **environment}
     # `-c` puts the current folder first, which the boot of a worker takes out.
     done = python(code, root, module, environment=environment, cwd=root.anchor, check=False)
     return done.stdout.strip() or done.stderr

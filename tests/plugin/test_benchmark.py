@@ -50,6 +50,7 @@ def pytest_configure(config):
     PATCH.setattr(Evaluator, "cases", lambda self: tuple(one.case for one in found))
     PATCH.setattr(Evaluator, "evaluate", lambda self, case, *, upcoming=None: by_name[case.name])
     PATCH.setattr(Evaluator, "build_ahead", lambda self, cases: None)
+    PATCH.setattr(Evaluator, "warm", lambda self: None)  # pytester has a HOME a test: each would import torch anew
     PATCH.setattr(Evaluator, "environments", lambda self: (cpu,))
 
 
