@@ -162,9 +162,9 @@ class LargeCall:
         own = not isinstance(self._kernel, launcher.Launcher) and not self._device.is_accelerator
         if own and copied > OWN_BYTES:
             raise LargeCallError(f"a copy of its inputs would take {copied / 2**30:.3g} GiB")
-        some = trial.rows * min(
-            self._together([*(tensors[index] for index in trial.batched), *outputs]), size // trial.rows
-        )
+        # Of a sixteenth at most: many large calls have hardly more copies than are timed together, twice.
+        copies = self._together([*(tensors[index] for index in trial.batched), *outputs])
+        some = trial.rows * max(1, min(copies, size // trial.rows // 16))
         _, seconds = self._run(*self._enlarged(tensors, some), times=2)
         limit_s = SECONDS_OF_GPU if self._device.is_accelerator else SECONDS
         if seconds * size / some > limit_s:
