@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Declared
-from pytest_cgins.core.bitwise import readable
+from pytest_cgins.config.coupled import Sorted, drawn_by
+from pytest_cgins.core.bitwise import movable, readable
 from pytest_cgins.core.layout import Layout, lay_out, rebuild
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, standard_normal
 from pytest_cgins.verify import coupled, low_bits
+from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.semantics import Semantics, semantics_for
 
 # Exponents of the row scales. In fp16 products of two inputs at the upper end must stay below 65504.
@@ -62,7 +64,45 @@ def fresh(
         tensor.copy_(_in_range(_legal(semantics, index, wide, recorded[index]), tensor.dtype))
     low_bits.draw(semantics, call, tensors, recorded, key)
     coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled", legal=legal)
+    _meet_sorted(semantics, call, tensors)
     return tensors
+
+
+def _meet_sorted(semantics: Semantics, call: OpCall, tensors: Sequence[Tensor]) -> None:
+    """Every fourth number is one of those in order, if there are any: on which side it falls then is the op's to say."""
+    couplings = couplings_of(semantics, call, tensors)
+    coupled_names = {name for one in couplings for name in drawn_by(one)}
+    in_order = [one.argument for one in couplings if isinstance(one, Sorted)]
+    for ordered in (tensors[index] for index, name in semantics.names.items() if name in in_order):
+        for index, tensor in data(semantics, tensors):
+            if tensor.dtype == ordered.dtype and semantics.names.get(index) not in coupled_names:
+                places = torch.arange(tensor.numel()).reshape(tensor.shape)
+                met = ordered.reshape(-1)[places % ordered.numel()]
+                tensor.copy_(torch.where(places % 4 == 0, met, tensor))
+
+
+def put_largest_last(semantics: Semantics, call: OpCall, tensors: Sequence[Tensor]) -> None:
+    """Exchange the largest number of every second row with its last, then that of each argument: what tails leave out counts.
+
+    Numbers that belong together stay where they are.
+    """
+    coupled_names = {name for one in couplings_of(semantics, call, tensors) for name in drawn_by(one)}
+    for index, tensor in data(semantics, tensors):
+        if (
+            tensor.is_complex()
+            or not tensor.ndim
+            or not tensor.numel()
+            or semantics.names.get(index) in coupled_names
+        ):
+            continue
+        places = readable(tensor).abs().argmax(-1, keepdim=True)
+        places.view(-1)[::2] = tensor.shape[-1] - 1
+        numbers = movable(tensor)
+        largest = numbers.gather(-1, places)
+        numbers.scatter_(-1, places, numbers[..., -1:].clone())
+        numbers[..., -1:] = largest
+        place, last = torch.unravel_index(readable(tensor).abs().argmax(), tensor.shape), (-1,) * tensor.ndim
+        numbers[place], numbers[last] = numbers[last].clone(), numbers[place].clone()
 
 
 def coupled_edge(

@@ -417,6 +417,11 @@ def is_eps(name: str) -> bool:
     return bool({"eps", "epsilon"} & set(name.lower().split("_")))
 
 
+def is_position(name: str) -> bool:
+    """Whether integers of this name say where in its sequence a token is; of others nobody knows what they are."""
+    return bool({"pos", "position", "positions"} & set(name.lower().split("_")))
+
+
 def op_word(call: OpCall) -> str:
     """The last part of an op's name, without the underscores of in-place forms: `relu` of `torch.relu_`."""
     parts = call.op.partition("@")[0].split(".")

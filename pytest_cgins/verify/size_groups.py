@@ -11,14 +11,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from pytest_cgins.config.coupled import Sorted
 from pytest_cgins.core.dtypes import extent
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import OpCall, TensorMeta, Value
 from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify import inputs
+from pytest_cgins.verify.coupling_bounds import adds_up
 from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.inputs import is_mask
-from pytest_cgins.verify.semantics import Semantics
+from pytest_cgins.verify.semantics import Semantics, is_position
 
 LEAST = 4
 """Smaller sizes are those of windows and groups, mostly: a kernel that refuses others refuses them in sets of their own."""
@@ -43,9 +45,9 @@ class Places:
         self.in_place = call.op.endswith("_")
         tables = {index for index, meta in enumerate(self.metas) if semantics.kept(index, meta) == "table"}
         self._state = _state(call)
-        self._offsets = _offsets(
-            semantics, recorded, self.metas, {one.argument for one in couplings_of(semantics, call, recorded)}
-        )
+        couplings = couplings_of(semantics, call, recorded)
+        self._running = {one.argument for one in couplings if isinstance(one, Sorted) or adds_up(one)}
+        self._offsets = _offsets(semantics, recorded, self.metas, {one.argument for one in couplings})
         held = self._offsets | _sizes_of_state(call, self._state, self.metas)
         sizes: dict[int, None] = {}
         for index, meta in enumerate(self.metas):
@@ -115,6 +117,28 @@ class Places:
         By place and not by size: a batch of 64 has nothing to do with 64 channels, nor one of 1 with what is expanded.
         """
         return self._alike(semantics, 0, ("data", "keep"))
+
+    def batch_of_rows(self, semantics: Semantics, given: Sequence[int]) -> list[int]:
+        """Tensors whose first dimension is the batch: of a cache and the table of its pages the one whose rows an output has.
+
+        Offsets are no rows: in another order they are illegal.
+
+        Args:
+            semantics: of the call.
+            given: first dimensions of the outputs.
+        """
+        batched = next(iter(self.batches(semantics)), [])
+        if not batched or self.metas[batched[0]].shape[0] in given:
+            return batched
+        others = [
+            index
+            for index in self._batched(semantics, 0, ("data", "keep"))
+            if self._names.get(index) not in self._running
+        ]
+        size = next(
+            (self.metas[index].shape[0] for index in others if self.metas[index].shape[0] in given), 0
+        )
+        return [index for index in others if self.metas[index].shape[0] == size] or batched
 
     def is_offset(self, size: int) -> bool:
         """Whether integers of the call say the same as a size, so that it does not move alone."""
@@ -217,10 +241,12 @@ def resized(
     shapes: Sequence[tuple[int, ...]],
     moves: Mapping[int, int],
     semantics: Semantics,
+    *,
+    following: bool = False,
 ) -> list[Tensor]:
     """Tensors of the given shapes, each on memory of its own, their dimensions in the recorded order in memory.
 
-    Elements beyond the recorded sizes repeat the first ones; indices stay below the sizes that they pointed into,
+    Elements beyond the recorded sizes repeat the first ones, or, of positions that follow each other, follow; indices stay below the sizes that they pointed into,
     and a mask's row that let something through still does.
 
     Args:
@@ -229,6 +255,7 @@ def resized(
         shapes: the new ones.
         moves: new size by old one.
         semantics: of the call.
+        following: whether positions beyond the recorded ones follow, which may lead out of a table.
 
     Raises:
         RuntimeError: if a tensor overlaps itself in another way than by a step of 0.
@@ -242,6 +269,12 @@ def resized(
             for dim, (old, new) in enumerate(zip(meta.shape, shape, strict=True)):
                 if old != new:
                     content = content.index_select(dim, torch.arange(new) % old)
+            if (
+                following
+                and is_position(semantics.names.get(index, ""))
+                and bool((tensor.diff(dim=-1) == 1).all())
+            ):
+                content = content[..., :1] + torch.arange(shape[-1], dtype=tensor.dtype)
             if meta.dtype == "bool" or is_mask(tensor):
                 content = _open(content, tensor, shape)
         if semantics.kept(index, meta) == "index":

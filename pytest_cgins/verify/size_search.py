@@ -8,20 +8,25 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
+from pytest_cgins.config.coupled import Pages, Routing, Unique
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived
-from pytest_cgins.packs.call import invoke, relocate, with_value
+from pytest_cgins.packs.call import invoke, relocate
 from pytest_cgins.verify import inputs
+from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.expected import gold_order
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import ENTRIES, Semantics, op_word
+from pytest_cgins.verify.semantics import ENTRIES, Semantics, is_position, op_word
 from pytest_cgins.verify.size_groups import LEAST, Moves, Places, Spot, resized
 
 NAME = "sizes"
@@ -36,10 +41,10 @@ LONG_BYTES = 2 << 20
 _TILE, _TILES = 1024, (16, 20)  # of a row: divisors of the tile divide it as well
 _TILES_OF_SCORES = (2, 3)  # there are as many rows, often
 _BEYOND_16_BITS = (3 << 16) + _TILE
+_BEYOND_A_BYTE = 331
 _FIND_ONE = frozenset({"argmax", "argmin", "max", "min"})
-_WALK_ROWS = frozenset({"cumsum", "logcumsumexp", "logsumexp", "std", "var"})
+_WALK_ROWS = frozenset({"cummax", "cummin", "cumsum", "logcumsumexp", "logsumexp", "std", "var"})
 """Others that take a row's elements one after the other, and in pieces."""
-_APART = 4  # sets in which one of several equal sizes moves
 _ATTEMPTS = 6  # for one set: what torch refuses costs no more than the check of a form
 _NOTHING: Mapping[Spot, int] = {}
 
@@ -113,11 +118,24 @@ class ProbedCall:
         return None if tied else search.extra_dimension()
 
 
+class _EvenKeys(TorchFunctionMode):
+    """Refuses attention with another number of keys than of values: on a CPU torch reads beyond the fewer."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is functional.scaled_dot_product_attention:
+            given = {**dict(zip(("query", "key", "value"), args, strict=False)), **(kwargs or {})}
+            if given["key"].shape[-2] != given["value"].shape[-2]:
+                raise ValueError("keys are not as many as values")
+        return func(*args, **(kwargs or {}))
+
+
 class SizeSearch:
     """Tries moves until torch takes one."""
 
     def __init__(self, probed_call: ProbedCall, key: str) -> None:
-        self._maker, self._semantics, self._recorded, self._key = (
+        self._maker, self.semantics, self.recorded, self._key = (
             probed_call.builder,
             probed_call.semantics,
             probed_call.recorded,
@@ -129,9 +147,19 @@ class SizeSearch:
         """What makes the arguments small enough, by halves: all other moves begin there."""
 
     @property
-    def _is_torchs_own(self) -> bool:
+    def is_torchs_own(self) -> bool:
         """Whether torch itself says what is legal: an op of a user takes more than it is meant for."""
         return self._maker.call.op.startswith("torch.") and not is_derived(self._maker.call.op)
+
+    @property
+    def call(self) -> OpCall:
+        """As it was recorded."""
+        return self._maker.call
+
+    def answer(self, input_set: InputSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Torch's own to the call of a set on other numbers."""
+        device = self._maker.device
+        return answer(input_set.call, lay_out(tensors), input_set.context, device, mutated=input_set.mutated)
 
     @property
     def _given(self) -> list[TensorMeta]:
@@ -174,25 +202,38 @@ class SizeSearch:
     def first_legal(self, plan: Sequence[Moves]) -> InputSet | None:
         """The set of the first moves that torch takes, with the integers as they are or moved, too."""
         for moves in plan[: _ATTEMPTS // 2]:
-            input_set = self._taken(self._shapes(moves), moves)
+            input_set = self.taken(self.shapes(moves), moves)
             if input_set is not None:
                 return input_set
         return None
 
     def empty(self) -> InputSet | None:
         """The set without rows, if torch takes it and its answer is beyond doubt."""
-        for batch in self.places.batches(self._semantics):
+        for batch in self.places.batches(self.semantics):
             input_set = self._of_batch(batch, 0)
             if input_set is not None:
                 return None if _is_doubtful(input_set) else input_set
         return None
+
+    def many_numbered(self) -> Iterator[InputSet]:
+        """Sets with more pages, slots and experts than a byte counts, where it is said that integers number them."""
+        indices = {name: index for index, name in self.semantics.names.items()}
+        for coupling in couplings_of(self.semantics, self.call, self.recorded):
+            name, dim = coupling.size[0] if coupling.size else ("", None)
+            if isinstance(coupling, Pages | Routing | Unique) and dim is not None and name in indices:
+                moves = {**self.small, self.places.metas[indices[name]].shape[dim]: _BEYOND_A_BYTE}
+                input_set = (
+                    self.taken(self.shapes(moves), moves) if self.nbytes(moves) <= MANY_BYTES else None
+                )
+                if input_set is not None:
+                    yield input_set
 
     def large_batch(self, limit: int) -> InputSet | None:
         """The set with as many rows as memory and a limit allow, or at least with more than a few.
 
         Threads and blocks that share what they must not meet there, and what sums lose by each rounding adds up.
         """
-        for batch in self.places.batches(self._semantics):
+        for batch in self.places.batches(self.semantics):
             size = self.places.metas[batch[0]].shape[0]
             new = 0 if self.places.is_offset(size) else self._most_rows(batch, size, limit)
             input_set = self._of_batch(batch, new) if new else None
@@ -205,12 +246,8 @@ class SizeSearch:
         name = op_word(self._maker.call)
         finds_one = name in _FIND_ONE
         # Others may take as much as the square of the row, random ones are run many times.
-        known = (
-            (name in ENTRIES or name in _WALK_ROWS)
-            and not self._maker.random
-            and (finds_one or not self._semantics.chooses)
-        )
-        if not known or _nbytes(self._given) > 2 * _nbytes(self.places.metas):
+        known = name in _WALK_ROWS or (name in ENTRIES and (finds_one or not self.semantics.chooses))
+        if not known or self._maker.random or _nbytes(self._given) > 2 * _nbytes(self.places.metas):
             return None
         others = {n: draw.choice((2, 3)) for n in self.places.others}
         widths = [_TILE * draw.randint(*_TILES)]
@@ -229,55 +266,6 @@ class SizeSearch:
             return None
         return replace(input_set, expected=input_set.expected.looser(_LONG_LOOSER, rms_times=_LONG_LOOSER))
 
-    def broadcast_operand(self) -> Iterator[InputSet]:
-        """Sets in which the second operand of an elementwise op of torch's is repeated along one dimension."""
-        metas, facts = self.places.metas, self._semantics.facts
-        is_binary = facts is not None and facts.sort == "binary" and self._is_torchs_own
-        for index, dim in sorted(self.places.spots()) if is_binary else ():
-            if index and len(metas[index].shape) > 1 and metas[index].shape == metas[0].shape:
-                input_set = self._taken(self._shapes(self.small, {(index, dim): 1}), self.small)
-                if input_set is not None:
-                    yield input_set
-
-    def split_equal_sizes(self) -> Iterator[InputSet]:
-        """Sets in which some dimensions of one size move and the others stay: equal ones may mean different things.
-
-        What torch refuses of the first argument is tried with a switch of the call on, and twice the size: more heads of queries
-        than of keys.
-        """
-        count = 0
-        for size in self.places.sizes if self._is_torchs_own else ():
-            now = self.small.get(size, size)
-            for choice in self._choices(size):
-                input_set = self._moved_alone(self._maker.call, choice, prime_above(now))
-                of_first = input_set is None and len(choice) == 1 and not choice[0][0]
-                for call in _switched_on(self._maker.call) if of_first else ():
-                    input_set = input_set or self._moved_alone(call, choice, 2 * now)
-                if input_set is not None:
-                    yield input_set
-                    count += 1
-                if count == _APART:
-                    return
-
-    def _choices(self, size: int) -> list[tuple[Spot, ...]]:
-        """Some of the dimensions of a size: those at one place from the last, all but the first of these, and each alone."""
-        spots = [
-            (index, dim)
-            for index, dim in sorted(self.places.spots())
-            if self.places.metas[index].shape[dim] == size
-        ]
-        places: dict[int, list[Spot]] = {}
-        for index, dim in spots:
-            places.setdefault(len(self.places.metas[index].shape) - dim, []).append((index, dim))
-        choices = [tuple(place) for place in places.values()]
-        choices += [choice[1:] for choice in choices if len(choice) > 2]
-        choices += [(spot,) for spot in spots]
-        return [choice for choice in dict.fromkeys(choices) if len(choice) < len(spots)]
-
-    def _moved_alone(self, call: OpCall, choice: Sequence[Spot], new: int) -> InputSet | None:
-        shapes = self._shapes(self.small, dict.fromkeys(choice, new))
-        return self._taken(shapes, self.small, [self.places.call(call, self.small)], alone=True)
-
     def remaining_dimensions(self, other_sets: Sequence[InputSet]) -> InputSet | None:
         """The set that changes the dimensions that no other set changed, as far as torch takes it; None if there are none.
 
@@ -289,25 +277,25 @@ class SizeSearch:
         left = sorted((size for size in self.places.sizes if size in there), reverse=True)
         unit_dimensions = [
             [dict.fromkeys(choice, 2) for choice in choices]
-            for choices in self.places.ones(self._semantics)
+            for choices in self.places.ones(self.semantics)
             if spots & set(choices[0])
         ]
         moves, overlay, input_set = dict(self.small), dict[Spot, int](), None
         for size in left[:_ATTEMPTS]:
             tried = {**moves, size: prime_above(moves.get(size, size))}
-            candidate = self._taken(self._shapes(tried), tried)
+            candidate = self.taken(self.shapes(tried), tried)
             if candidate is not None:
                 moves, input_set = tried, candidate
         stuck = [size for size in left if moves.get(size, size) == self.small.get(size, size)]
         if len(stuck) > 1:
             tried = {**moves, **{size: 2 * moves.get(size, size) for size in stuck}}
-            candidate = self._taken(self._shapes(tried), tried)
+            candidate = self.taken(self.shapes(tried), tried)
             if candidate is not None:
                 moves, input_set = tried, candidate
         for choices in unit_dimensions:
             for choice in choices:
-                candidate = self._taken(self._shapes(moves, {**overlay, **choice}), moves) or self._taken(
-                    self._shapes(self.small, {**overlay, **choice}), self.small
+                candidate = self.taken(self.shapes(moves, {**overlay, **choice}), moves) or self.taken(
+                    self.shapes(self.small, {**overlay, **choice}), self.small
                 )
                 if candidate is not None:
                     overlay, input_set = {**overlay, **choice}, candidate
@@ -319,12 +307,12 @@ class SizeSearch:
 
         Not of backwards: gradients of weights are sums over the dimensions that were recorded, and are written so.
         """
-        if not self._is_torchs_own:
+        if not self.is_torchs_own:
             return None
-        shapes = self._shapes(self.small)
+        shapes = self.shapes(self.small)
         call = self.places.call(self._maker.call, self.small)
-        tensors = resized(self._recorded, self.places.metas, shapes, self.small, self._semantics)
-        for batch in self.places.batches(self._semantics):
+        tensors = resized(self.recorded, self.places.metas, shapes, self.small, self.semantics)
+        for batch in self.places.batches(self.semantics):
             if any(self.places.is_fixed(index, dim) for index in batch for dim in range(len(shapes[index]))):
                 continue  # what is declared by a dimension's number would be another one
             more = list(tensors)
@@ -332,15 +320,15 @@ class SizeSearch:
                 for index in batch:
                     more[index] = torch.stack([more[index]] * copies)
             try:
-                return self._of(call, more, f"{self._key}/ranked")
-            except Exception as error:  # noqa: BLE001 - as in _taken
+                return self.drawn(call, more, "ranked")
+            except Exception as error:  # noqa: BLE001 - as in taken
                 self.refusal = (str(error).splitlines() or [type(error).__name__])[0]
         return None
 
     def _of_batch(self, batch: Sequence[int], new: int) -> InputSet | None:
         """The set with another first dimension of some tensors."""
         moves = {**self.small, self.places.metas[batch[0]].shape[0]: new}
-        return self._taken(self._shapes(self.small, {(index, 0): new for index in batch}), moves)
+        return self.taken(self.shapes(self.small, {(index, 0): new for index in batch}), moves)
 
     def _most_rows(self, batch: Sequence[int], size: int, limit: int) -> int:
         """How many rows fit; 0 if that is hardly more than there are, and those are not few."""
@@ -367,14 +355,14 @@ class SizeSearch:
                 continue
             yield from ((index, dim) for dim, size in enumerate(shape) if meta.shape[dim] != size)
 
-    def _shapes(self, moves: Moves, overlay: Mapping[Spot, int] = _NOTHING) -> list[tuple[int, ...]]:
+    def shapes(self, moves: Moves, overlay: Mapping[Spot, int] = _NOTHING) -> list[tuple[int, ...]]:
         """The shapes of all tensors after moves, with some dimensions replaced."""
         return [
             tuple(overlay.get((index, dim), size) for dim, size in enumerate(self.places.shape(index, moves)))
-            for index in range(len(self._recorded))
+            for index in range(len(self.recorded))
         ]
 
-    def _taken(
+    def taken(
         self,
         shapes: Sequence[tuple[int, ...]],
         moves: Moves,
@@ -382,18 +370,29 @@ class SizeSearch:
         *,
         alone: bool = False,
     ) -> InputSet | None:
+        """The set of some shapes, if torch takes them; its refusal is kept.
+
+        Args:
+            shapes: of the arguments.
+            moves: for integers of the call that are equal to a size.
+            calls: that are tried; by default as recorded and moved.
+            alone: whether equal sizes are no longer equal.
+        """
         usual = (self._maker.call, self.places.call(self._maker.call, moves))
-        key = f"{self._key}/{sorted(moves.items())}"
-        for call in dict.fromkeys(calls or usual):
+        key = str(sorted(moves.items()))
+        orders = (True, False) if any(map(is_position, self.semantics.names.values())) else (False,)
+        for call, following in itertools.product(dict.fromkeys(calls or usual), orders):
             try:
-                tensors = resized(self._recorded, self.places.metas, shapes, moves, self._semantics)
+                tensors = resized(
+                    self.recorded, self.places.metas, shapes, moves, self.semantics, following=following
+                )
                 # Of no numbers none is badly conditioned.
-                return self._of(call, tensors, key, empty=0 in moves.values(), alone=alone)
+                return self.drawn(call, tensors, key, empty=0 in moves.values(), alone=alone)
             except Exception as error:  # noqa: BLE001 - an op of a user may refuse by any exception
                 self.refusal = (str(error).splitlines() or [type(error).__name__])[0]
         return None
 
-    def _of(
+    def drawn(
         self,
         call: OpCall,
         tensors: Sequence[torch.Tensor],
@@ -402,12 +401,29 @@ class SizeSearch:
         empty: bool = False,
         alone: bool = False,
     ) -> InputSet:
-        fresh_tensors = inputs.fresh(call, tensors, key, self._semantics.declared, legal=False)
+        """The set of a call with fresh numbers in tensors like these.
+
+        Args:
+            call: the call.
+            tensors: its arguments.
+            key: of what is drawn.
+            empty: whether there are no rows.
+            alone: see `taken`.
+
+        Raises:
+            Exception: whatever the op raises.
+        """
+        fresh_tensors = inputs.fresh(
+            call, tensors, f"{self._key}/{key}", self.semantics.declared, legal=False
+        )
+        inputs.put_largest_last(self.semantics, call, fresh_tensors)
         if device_of(self._maker.device).is_accelerator:
             # An index that is too great is an exception on a CPU, and the end of the process on a GPU.
             answer(relocate(call, "cpu"), lay_out(fresh_tensors), self._maker.trace.context, "cpu")
-        if alone and ("attention" in call.op or not call.op.startswith("torch.")):
-            # Attention on a CPU reads beyond keys of which there are fewer than values; without memory torch checks that.
+        if alone and not call.op.startswith("torch."):
+            with _EvenKeys():
+                answer(relocate(call, "cpu"), lay_out(fresh_tensors), self._maker.trace.context, "cpu")
+        elif alone and "attention" in call.op:
             # Of other ops of torch memory is enough, and the first without imports torch's compiler: 1.2 s.
             invoke(relocate(call, "meta"), [one.to("meta") for one in fresh_tensors])
         name = self._name([tuple(tensor.shape) for tensor in tensors])
@@ -438,21 +454,13 @@ class SizeSearch:
     def _name(self, shapes: Sequence[tuple[int, ...]]) -> str:
         """`sizes input 4x64→4x65`: the first two arguments that moved."""
         changed = [
-            f"{self._semantics.names.get(index, index)} {_shown(meta.shape)}→{_shown(shape)}"
+            f"{self.semantics.names.get(index, index)} {_shown(meta.shape)}→{_shown(shape)}"
             for index, (meta, shape) in enumerate(zip(self.places.metas, shapes, strict=True))
             if meta.shape != shape
         ]
         if not changed:
             raise ValueError("nothing moved")
         return f"sizes {', '.join(changed[:2])}"
-
-
-def _switched_on(call: OpCall) -> Iterator[OpCall]:
-    """The call with one of its switches on that are off."""
-    for argument in call.arguments:
-        if argument.value.kind == "bool" and not argument.value.value:
-            on = with_value(argument, replace(argument.value, value=True))
-            yield replace(call, arguments=tuple(on if one is argument else one for one in call.arguments))
 
 
 def _nbytes(metas: Sequence[TensorMeta]) -> int:

@@ -18,6 +18,7 @@ BUGS = {
     "row_max__bytes_of_31_bits": APART,
     "row_max__int_gather": APART,
     "row_sum32__triton_int": APART,
+    "pages__int_begin": APART,
     "row_max__rows_of_16_bits": "from row 65,536 on, beyond 65,535 rows",
     "row_max__at_most_65535": "from row 65,535 on, beyond 65,535 rows",
     "row_max__short_index": "more than 65,535 rows output 0 is wrong from row 32,7",

@@ -341,6 +341,35 @@ def test_sizes_of_one_number_move_together_and_with_integers(tmp_path: Path) -> 
     assert any("5x48→5x49" in name for name in norm.names)
 
 
+def packed_attention(
+    k: torch.Tensor, v: torch.Tensor, q: torch.Tensor, cu_k: torch.Tensor, cu_q: torch.Tensor
+) -> torch.Tensor:
+    """Each sequence by itself."""
+    sequences = [
+        [x[None, None, begin:end] for x, (begin, end) in zip((q, k, v), ends, strict=True)]
+        for ends in zip(
+            *(zip(cu[:-1].tolist(), cu[1:].tolist(), strict=True) for cu in (cu_q, cu_k, cu_k)), strict=True
+        )
+    ]
+    return torch.cat([functional.scaled_dot_product_attention(*sequence)[0, 0] for sequence in sequences])
+
+
+def test_sizes_of_different_offsets_move_apart(tmp_path: Path) -> None:
+    """Queries do, and keys not without their values, beyond which torch's attention would read."""
+    offsets = torch.tensor([0, 6, 12, 18])
+    gate = Gate(
+        tmp_path,
+        lambda: pytest_cgins.mark(packed_attention)(
+            normal(18, 8), normal(18, 8, seed=1), normal(18, 8, seed=2), offsets, offsets.clone()
+        ),
+        f"{__name__}.packed_attention",
+        semantics={"coupled": {"cu_k": {"offsets": "k[0]"}, "cu_q": {"offsets": "q[0]", "within": "cu_k"}}},
+    )
+    sizes_of = {name: [len(one) for one in gate.tensors(name)[:3]] for name in gate.names}
+    assert all(keys == values for keys, values, _ in sizes_of.values())
+    assert any(queries != keys for keys, _, queries in sizes_of.values())
+
+
 def test_fixed_dimensions_keep_their_size(tmp_path: Path) -> None:
     """`semantics: {fixed: …}` leaves the rows to move, and nothing where all is fixed."""
     run = softmax(12, 64)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+from torch.nn import functional
 
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.verify.semantics import semantics_for
-from pytest_cgins.verify.size_groups import resized, stride_like
+from pytest_cgins.verify.size_groups import Places, resized, stride_like
 from pytest_cgins.verify.size_search import prime_below
 from tests.verify.helpers import call_of, normal
 
@@ -75,3 +79,20 @@ def test_nothing_keeps_the_form_of_what_there_was() -> None:
     semantics = semantics_for(call_of("project.op", lambda x, y, i: (x, y, i), *recorded)[0])
     made = resized(recorded, metas, [(0, 6), (0, 6), (0,)], {4: 0}, semantics)
     assert [tuple(one.shape) for one in made] == [(0, 6), (0, 6), (0,)]
+
+
+def batch_of(op: str, run: Callable[..., Any], *args: Any, given: int) -> list[int]:
+    """Tensors whose first dimension is the batch of a call whose output has so many rows."""
+    call, tensors = call_of(op, run, *args)
+    semantics = semantics_for(call)
+    return Places(call, semantics, tensors).batch_of_rows(semantics, [given])
+
+
+def test_rows_are_those_that_an_output_has() -> None:
+    """Of a table and indices into it those of the indices; never offsets, which are illegal in another order."""
+    table, chosen = normal(8, 6), torch.tensor([3, 1, 7, 0, 5])
+    assert batch_of("torch.index_select", torch.index_select, table, 0, chosen, given=5) == [1]
+    bags = torch.randint(13, (24,), generator=torch.Generator().manual_seed(1))
+    offsets = torch.arange(0, 24, 4)
+    op = "torch.nn.functional.embedding_bag"
+    assert batch_of(op, functional.embedding_bag, bags, normal(13, 5), offsets, given=6) == [0]

@@ -17,23 +17,20 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from pytest_cgins.core.bitwise import readable
-from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.trace import Argument, OpCall, Value
 from pytest_cgins.packs.backward import is_derived
-from pytest_cgins.packs.call import relocate, with_value
+from pytest_cgins.packs.call import with_value
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify import inputs
-from pytest_cgins.verify.couplings import couplings_of
-from pytest_cgins.verify.forgery_check import blind_to
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
-from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import ENTRIES, Semantics, integer_of, is_eps, op_word, semantics_for
+from pytest_cgins.verify.semantics import ENTRIES, Semantics, integer_of, is_eps, op_word
 from pytest_cgins.verify.size_search import ProbedCall
 from pytest_cgins.verify.tolerance import all_finite
+from pytest_cgins.verify.value_search import CALMING, NAME, SMALL_EPS, VECTORS, Change, ValueSearch, is_axis
 
-NAME = "arguments"
-_SMALL_EPS = 1e-3
+__all__ = ["NAME", "sets"]
+
 _TIMES_EPS = 1024.0
 """From 1e-5 to 1e-2: beside variances near 1 a factor of 4 is not seen."""
 _FACTOR = 0.75
@@ -161,7 +158,7 @@ def _other(argument: Argument) -> Value | None:
         return None
     number = float.fromhex(str(value.value))
     if is_eps(argument.name):
-        number = number * _TIMES_EPS if number <= _SMALL_EPS else 4 * number
+        number = number * _TIMES_EPS if number <= SMALL_EPS else 4 * number
     elif not number or not math.isfinite(number):
         return None  # 0 switches something off, mostly
     else:
@@ -196,21 +193,6 @@ _LEFT = frozenset((
     "requires_grad", "size_average", "reduce", "training", "sparse", "sorted", "stable", "max_norm",
 ))  # fmt: skip
 """What says where an answer lies, and of which type, and what torch itself has given up."""
-_WORDS = (
-    "none", "mean", "sum", "batchmean", "tanh", "zeros", "constant", "reflect", "replicate", "circular",
-    "border", "reflection", "same", "valid", "nearest", "nearest-exact", "linear", "bilinear", "bicubic",
-    "area", "trilinear", "floor", "trunc", "amax", "amin", "prod", "left", "right", "ij", "xy", "fro",
-    "nuc",
-)  # fmt: skip
-"""What strings of torch's ops say: torch takes those that an argument may have."""
-_CALMING = frozenset({"p", "dropout_p", "dropout", "training"})
-"""What makes a random op none: a share of 0 of what is dropped, and a model that is not trained."""
-_FARTHER = (-3, -6, -9, -12, 4, 8, 12)
-"""Powers of two by which a number is multiplied where one that is near does not count."""
-_VECTORS = frozenset({"weight", "bias"})
-"""Tensors that may be left out."""
-_SEEN = 0.7
-"""Part of a mask that lets through."""
 
 
 def _option_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
@@ -226,14 +208,14 @@ def _option_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
     if original.call.op.endswith("_"):
         return []
     draw = random.Random(seed_of(key))  # noqa: S311
-    search = _ValueSearch(replace(probed_call.builder, random={}), original, draw, probed_call.others)
+    search = ValueSearch(replace(probed_call.builder, random={}), original, draw, probed_call.others)
     fixed = {argument for argument, _ in probed_call.semantics.declared.fixed}
     arguments = [
         argument
         for argument in original.call.arguments
         if argument.passed != "state"
         and argument.name not in fixed
-        and (argument.name in _CALMING if probed_call.builder.random else argument.name not in _LEFT)
+        and (argument.name in CALMING if probed_call.builder.random else argument.name not in _LEFT)
     ]
     search.draw.shuffle(arguments)
     input_sets: list[InputSet] = []
@@ -245,6 +227,8 @@ def _option_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
             both = search.first(together, argument) if together else alone
             together = both[1] if both is not None else together
             last = both[0] if both is not None else last
+        elif is_axis(argument) and (turned := search.turned(argument)) is not None:
+            input_sets.append(turned)
     if len(together) > 1:
         input_sets.append(last)
     return [*input_sets, *search.but_one(together)]
@@ -258,7 +242,7 @@ def _axis_sets(builder: InputSetBuilder, semantics: Semantics, extra_dimension: 
         semantics: of its call.
         extra_dimension: the set in a dimension more.
     """
-    search = _ValueSearch(builder, extra_dimension, random.Random(0), ())  # noqa: S311 - nothing is drawn
+    search = ValueSearch(builder, extra_dimension, random.Random(0), ())  # noqa: S311 - nothing is drawn
     before = search.answer([])
     fixed = {argument for argument, _ in semantics.declared.fixed}
     input_sets = [
@@ -289,7 +273,7 @@ def _other_axes(extra_dimension: InputSet) -> Iterator[list[Change]]:
             wide = [
                 (argument, tensors[int(argument.value.value or 0)].expand(shape).contiguous())
                 for argument in extra_dimension.call.arguments
-                if argument.name in _VECTORS and argument.value.kind == "tensor"
+                if argument.name in VECTORS and argument.value.kind == "tensor"
             ]
             yield [
                 (replace(argument, value=replace(argument.value, items=_whole_numbers(shape))), None),
@@ -299,200 +283,3 @@ def _other_axes(extra_dimension: InputSet) -> Iterator[list[Change]]:
 
 def _whole_numbers(numbers: Sequence[int]) -> tuple[Value, ...]:
     return tuple(Value(kind="int", value=number) for number in numbers)
-
-
-Change = tuple[Argument, Tensor | None]
-"""Another argument, and the tensor that it is, if it is one."""
-
-
-class _ValueSearch:
-    """Asks torch on the CPU, where what is illegal is an exception."""
-
-    def __init__(
-        self, builder: InputSetBuilder, original: InputSet, draw: random.Random, others: Sequence[OpCall]
-    ) -> None:
-        self._maker, self._base, self._others, self.draw = builder, original, others, draw
-        self._torch = original.call.op.startswith("torch.")
-
-    def first(self, given: Sequence[Change], argument: Argument) -> tuple[InputSet, list[Change]] | None:
-        """The set of the first value that torch takes and that counts beside those given, and all that was changed."""
-        before = self.answer(given)
-        for change in self._candidates(argument):
-            changes = [*given, change]
-            input_set = self.legal(changes, before)
-            if input_set is not None:
-                return input_set, changes
-        return None
-
-    def but_one(self, changes: Sequence[Change]) -> Iterator[InputSet]:
-        """Sets with all changes but one, where that is more than one: some count beside some others alone."""
-        before = self.answer([])
-        for left_out in changes if len(changes) > 2 else ():
-            input_set = self.legal([change for change in changes if change is not left_out], before)
-            if input_set is not None:
-                yield input_set
-
-    def legal(self, changes: Sequence[Change], before: Sequence[Tensor]) -> InputSet | None:
-        """The set with changes, if torch takes them and answers otherwise than before."""
-        try:
-            if self._belong_otherwise(changes):
-                return None
-            state = torch.get_rng_state()
-            answers = self.answer(changes)
-            # Equal answers prove nothing: of one weight dropout leaves all or nothing.
-            is_random = not torch.equal(state, torch.get_rng_state())
-            if is_random or not _counts(answers, before) or not _equal(answers, self.answer(changes, seed=2)):
-                return None
-            input_set = self._made(changes)
-        except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
-            return None
-        return (
-            input_set
-            if input_set.mutated == self._base.mutated and not blind_to(input_set.expected)
-            else None
-        )
-
-    def _belong_otherwise(self, changes: Sequence[Change]) -> bool:
-        """Whether arguments belong together in another way then, as offsets do that hold their end: torch reads on if they do not."""
-        calls = ((self._base.call, self._base.tensors()), self._changed(changes))
-        before, after = (couplings_of(semantics_for(each[0], self._maker.declared), *each) for each in calls)
-        return before != after
-
-    def _changed(self, changes: Sequence[Change]) -> tuple[OpCall, list[Tensor]]:
-        tensors = self._base.tensors()
-        news: dict[str, Argument] = {}
-        for argument, tensor in changes:
-            if tensor is not None:
-                argument = replace(argument, value=Value(kind="tensor", value=len(tensors)))  # noqa: PLW2901
-                tensors.append(tensor)
-            news[argument.name] = argument
-        call = self._base.call
-        return replace(
-            call, arguments=tuple(news.get(argument.name, argument) for argument in call.arguments)
-        ), tensors
-
-    def answer(self, changes: Sequence[Change], seed: int | None = None) -> list[Tensor]:
-        call, tensors = self._changed(changes)
-        context = self._base.context if seed is None else replace(self._base.context, rng_seed=seed)
-        return answer(relocate(call, "cpu"), lay_out(tensors), context, "cpu", mutated=self._base.mutated)
-
-    def _made(self, changes: Sequence[Change]) -> InputSet:
-        call, tensors = self._changed(changes)
-        shown = ", ".join(
-            f"{argument.name}={_shown(argument.value) if tensor is None else 'tensor'}"
-            for argument, tensor in changes
-        )
-        input_set = self._maker.make(f"other {shown}", tensors, probe=NAME, call=call)
-        return replace(input_set, origin=self._base)
-
-    def _candidates(self, argument: Argument) -> Iterator[Change]:
-        """Other values: recorded ones first, then what its kind may be."""
-        old, name = argument.value, argument.name
-        passed = with_value(argument, old)
-        if old.kind == "tensor" and name in _VECTORS:
-            yield replace(passed, value=Value(kind="none")), None
-        if old.kind == "none" and name in _VECTORS and self._torch:
-            metas = self._base.layout.metas
-            widths = dict.fromkeys(size for meta in metas for size in reversed(meta.shape))
-            generator = torch.Generator().manual_seed(self.draw.getrandbits(60))
-            kind = next((meta.dtype for meta in metas if "float" in meta.dtype), "float32")
-            for width in widths:
-                yield (
-                    replace(passed, value=Value(kind="tensor", value=0)),
-                    torch.rand(width, generator=generator).add_(0.5).to(getattr(torch, kind)),
-                )
-        if old.kind in ("tensor", "none") and name in _VECTORS:
-            return
-        if "mask" in name and self._torch:
-            for mask in self._masks(old):
-                yield replace(passed, value=Value(kind="tensor", value=0)), mask
-            return
-        arguments = (argument for call in self._others for argument in call.arguments)
-        recorded = dict.fromkeys(argument.value for argument in arguments if argument.name == name)
-        news = [value for value in recorded if value != old and value.kind not in ("tensor", "none")]
-        self.draw.shuffle(news)
-        for value in (*news, *self._values(name, old)):
-            if value != old:
-                yield replace(passed, value=value), None
-
-    def _masks(self, old: Value) -> Iterator[Tensor]:
-        """Numbers that are added in the place of booleans, and booleans in the place of anything else."""
-        tensors = self._base.tensors()
-        floats = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.ndim > 1]
-        recorded = tensors[int(old.value or 0)] if old.kind == "tensor" else None
-        shapes = [(one.shape[-2], other.shape[-2]) for one in floats for other in floats]
-        generator = torch.Generator().manual_seed(self.draw.getrandbits(60))
-        for shape in [tuple(recorded.shape)] if recorded is not None else dict.fromkeys(shapes):
-            if recorded is None or recorded.dtype != torch.bool:
-                seen = torch.rand(shape, generator=generator) < _SEEN
-                seen[..., 0] = True
-                yield seen
-            if floats and (recorded is None or recorded.dtype == torch.bool):
-                yield torch.rand(shape, generator=generator).mul_(-4).to(floats[0].dtype)
-
-    def _values(self, name: str, old: Value) -> Iterator[Value]:
-        if old.kind == "bool":
-            yield replace(old, value=not old.value)
-        elif old.kind == "int":
-            yield from (replace(old, value=number) for number in self._whole(int(old.value or 0)))
-        elif old.kind == "float":
-            number = float.fromhex(str(old.value))
-            if name in _CALMING:
-                yield Value(kind="float", value=(0.0).hex())
-            factor = self.draw.uniform(0.5, 0.9)
-            if is_eps(name):
-                factor *= 1024 if number <= _SMALL_EPS else 8
-            # A bound may bind far below its value, or far above.
-            powers = (0,) if not number or name in _CALMING else (0, *_FARTHER)
-            for power in powers:
-                yield Value(kind="float", value=((number or 0.5) * factor * 2.0**power).hex())
-        elif old.kind == "str" and self._torch:
-            yield from (replace(old, value=op_word) for op_word in self.draw.sample(_WORDS, len(_WORDS)))
-        elif old.kind == "none" and self._torch:
-            yield Value(kind="float", value=self.draw.uniform(0.1, 0.4).hex())
-            yield from (Value(kind="int", value=number) for number in self.draw.sample((-1, 0, 1, 2), 4))
-            yield from (Value(kind="str", value=op_word) for op_word in self.draw.sample(_WORDS, len(_WORDS)))
-        elif old.kind in ("tuple", "list", "size"):
-            yield from self._lists(name, old)
-
-    def _lists(self, name: str, old: Value) -> Iterator[Value]:
-        """One item another, or all of them the same."""
-        items = list(old.items)
-        for number in self.draw.sample(range(len(items)), len(items)):
-            for other in self._values(name, items[number]):
-                yield replace(old, items=(*items[:number], other, *items[number + 1 :]))
-                yield replace(old, items=(other,) * len(items))
-
-    def _whole(self, old: int) -> list[int]:
-        """Whole numbers; of an op of a user only such as are of the old one's kind."""
-        near = [old + 1, old - 1, 2 * old]
-        if self._torch:
-            near = [*near, -old, *range(-2, 5)]
-        elif old > 0:
-            near = [one for one in near if one > 0]
-        self.draw.shuffle(near)
-        return [*dict.fromkeys(near)]
-
-
-def _counts(answers: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
-    """Whether answers are other ones of the same kind, and as finite."""
-    if [answer.dtype for answer in answers] != [answer.dtype for answer in before] or _equal(answers, before):
-        return False
-    finite = [all(all_finite(answer) for answer in some) for some in (answers, before)]
-    return all(answer.numel() for answer in answers) and finite[0] >= finite[1]
-
-
-def _equal(answers: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
-    return all(
-        tensor.shape == other.shape
-        and torch.equal(readable(tensor).nan_to_num(), readable(other).nan_to_num())
-        for tensor, other in zip(answers, others, strict=True)
-    )
-
-
-def _shown(value: Value) -> str:
-    if value.kind == "float":
-        return f"{float.fromhex(str(value.value)):.3g}"
-    if value.items:
-        return f"({', '.join(map(_shown, value.items))})"
-    return str(value.kind if value.value is None else value.value)

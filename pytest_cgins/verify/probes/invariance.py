@@ -202,7 +202,8 @@ def batch_of(
     builder, semantics = probed_call.builder, probed_call.semantics
     search = SizeSearch(probed_call, key)
     places = search.places
-    batched = next(iter(places.batches(semantics)), [])
+    outputs = probed_call.reference_set.expected.outputs
+    batched = places.batch_of_rows(semantics, [output.shape[0] for output in outputs if output.shape])
     if places.are_tied or not batched:
         return None, "no argument has a first dimension that may change"
     first = places.metas[batched[0]].shape
@@ -211,7 +212,7 @@ def batch_of(
     as_recorded = probed_call.recorded_sizes_only or places.is_offset(first[0])
     if as_recorded and first[0] < 2:
         return None, "the recorded batch has a single row"
-    given = sum(output.answer.nbytes for output in probed_call.reference_set.expected.outputs)
+    given = sum(output.answer.nbytes for output in outputs)
     given_of_each = given / max(1, sum(tensor.nbytes for tensor in probed_call.recorded))
     smaller = ({},) if as_recorded else ({}, search.small)
     plan = [(size, moves) for size in ([first[0]] if as_recorded else sizes) for moves in smaller]

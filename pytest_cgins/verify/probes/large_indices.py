@@ -23,7 +23,7 @@ from pytest_cgins.core.failure_kinds import cause_of
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import TensorMeta
 from pytest_cgins.core.verdict import Check, Reason
-from pytest_cgins.verify.input_sets import InputSet, RowTrial
+from pytest_cgins.verify.input_sets import NARROW, InputSet, RowTrial
 from pytest_cgins.verify.messages import LargeTrial, RaisedError
 from pytest_cgins.verify.probes.invariance import Batch, batch_of, held_rows
 from pytest_cgins.verify.probes.registry import WORTH_BYTES
@@ -138,6 +138,8 @@ class _SmallCall:
     def apart(self, *, on_gpu: bool) -> Iterator[InputSet]:
         """The call whose rows lie a little apart, and the one in which they lie far apart."""
         everywhere = (*self.batch.batched, *self._tables())
+        # Tables of integers are small, and kernels may want them dense.
+        everywhere = tuple(filter(self._holds_numbers, everywhere)) or everywhere
         metas = [self.inputs.layout.metas[index] for index in everywhere]
         near = 64 * (max(map(_row_extent, metas)) // 64 + 2)
         limits = LIMITS[::-1] if on_gpu else LIMITS[1:]
@@ -147,6 +149,10 @@ class _SmallCall:
             yield self.large(name, (near,), apart=everywhere, base="")
             yield self.large("rows apart beyond 2^31 elements", tuple(far), apart=everywhere, base=name)
 
+    def _holds_numbers(self, index: int) -> bool:
+        dtype = self.inputs.layout.metas[index].dtype
+        return "float" in dtype or "complex" in dtype or dtype in NARROW
+
     def _tables(self) -> list[int]:
         """Arguments of numbers whose rows are not the call's: tables, weights of experts, pages of a cache."""
         storages = [meta.storage for meta in self.inputs.layout.metas]
@@ -154,7 +160,7 @@ class _SmallCall:
             index
             for index, meta in enumerate(self.inputs.layout.metas)
             if index not in self.batch.batched
-            and "float" in meta.dtype
+            and self._holds_numbers(index)
             and len(meta.shape) > 1
             and 1 < meta.shape[0] <= MOST_TABLE_ROWS
             and meta.stride[0] >= _row_extent(meta)

@@ -1,8 +1,8 @@
 """Probe `sizes`: the same op on other sizes: one more, on which tails of tiles show, none, and others that the seed draws.
 
 Drawn sizes differ from run to run, so that no kernel is right for those that are tried and for no others. Sizes move
-all at once: all odd, which leaves a rest of every vector; few, round or many within rows, each in a set of its own. Of ops of torch
-single ones move as well: sizes that are equal in what was recorded may mean different things.
+all at once: all odd, which leaves a rest of every vector; few, round or many within rows, each in a set of its own. Some move alone
+(`related_sizes`): what was equal, whole or repeated in what was recorded need not be. The largest numbers lie in what vectors leave.
 
 Dimensions and integer arguments of one size move together, and torch decides which moves are legal by running them.
 A kernel may refuse a size with an error; what it answers must be right. An empty batch is a size as well, and no
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from pytest_cgins.packs.modules import is_module_call
 from pytest_cgins.packs.recipe import seed_of
+from pytest_cgins.verify import related_sizes
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.size_groups import Moves, Places
@@ -24,8 +25,8 @@ from pytest_cgins.verify.size_search import FEW_ROWS, MOST_ROWS, NAME, ProbedCal
 __all__ = ["NAME", "sets"]
 FEW = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
 """Sizes of what is not within rows, where these are what counts."""
-LARGE = range(1024, 2600)
-"""More than a block has threads."""
+LARGE = range(2049, 3100)
+"""More than twice the threads of a block: what the third piece of a row needs of the first is there, too."""
 
 
 def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
@@ -74,8 +75,10 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     for input_set in (
         search.extra_dimension(),
         search.extra_dimension(2),
-        *search.broadcast_operand(),
-        *search.split_equal_sizes(),
+        *search.many_numbered(),
+        *related_sizes.broadcast_operands(search),
+        *related_sizes.split_equal_sizes(search),
+        *related_sizes.short_blocks(search),
     ):
         take(input_set)
     return found, "" if found else f"torch refuses every other size that was tried ({search.refusal})"

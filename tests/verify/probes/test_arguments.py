@@ -15,9 +15,9 @@ import pytest_cgins
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import Reason
 from pytest_cgins.packs.store import open_pack
+from pytest_cgins.verify import value_search
 from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.prepare import prepare
-from pytest_cgins.verify.probes import arguments
 from tests.verify.helpers import normal
 from tests.verify.test_judge import torch_kernel
 from tests.verify.test_probe_inputs import (
@@ -206,13 +206,13 @@ def test_dropout_of_one_weight_is_random_though_draws_agree(tmp_path: Path, seed
 def test_offsets_keep_what_they_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `include_last_offset` the last offset is the end, and where it is none torch on a GPU reads on: it is not asked."""
     asked: set[str] = set()
-    answer = arguments._ValueSearch.answer
+    answer = value_search.ValueSearch.answer
 
     def heard(search: Any, changes: Any, **options: Any) -> Any:
         asked.update(argument.name for argument, _ in changes)
         return answer(search, changes, **options)
 
-    monkeypatch.setattr(arguments._ValueSearch, "answer", heard)
+    monkeypatch.setattr(value_search.ValueSearch, "answer", heard)
     bags = torch.arange(24) % 13
     Gate(
         tmp_path,

@@ -1,0 +1,137 @@
+"""Right kernels, and such as refuse what they do not take: what a draw must not hold against them."""
+
+from __future__ import annotations
+
+import torch
+from drawn_ops import GROUP, NIBBLES, TABLE, TILE
+from torch import Tensor
+
+
+def group_values__padded(codes: Tensor, scale: Tensor) -> Tensor:
+    """In whole groups, and cut."""
+    rows, width = codes.shape
+    padded = torch.nn.functional.pad(codes.float(), (0, scale.shape[1] * GROUP - width))
+    return (padded.view(rows, -1, GROUP) * scale[..., None]).view(rows, -1)[:, :width].contiguous()
+
+
+def group_values__whole_groups_only(codes: Tensor, scale: Tensor) -> Tensor:
+    """Refuses a short group, which its model does not have."""
+    if codes.shape[1] % GROUP:
+        raise NotImplementedError("whole groups only")
+    return (codes.view(len(codes), -1, GROUP) * scale[..., None]).view(codes.shape)
+
+
+def tile_linear__scaled_sums(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """Sums of a tile are scaled, last tile first."""
+    out = x.new_zeros(len(x), len(weight))
+    for row in reversed(range(scale.shape[0])):
+        rows = slice(row * TILE, (row + 1) * TILE)
+        for column in reversed(range(scale.shape[1])):
+            columns = slice(column * TILE, (column + 1) * TILE)
+            out[:, rows] += x[:, columns] @ weight[rows, columns].to(x.dtype).t() * scale[row, column]
+    return out
+
+
+def nibble_linear__offset_by_sums(x: Tensor, packed: Tensor, scale: Tensor) -> Tensor:
+    """Codes without their offset, which sums of x correct."""
+    codes = torch.stack([packed & 15, packed >> 4], -1).flatten(-2).double()
+    out = torch.zeros(len(x), len(packed), dtype=torch.float64)
+    for group in range(scale.shape[1]):
+        part = x[:, group * NIBBLES : (group + 1) * NIBBLES].double()
+        own = codes[:, group * NIBBLES : (group + 1) * NIBBLES]
+        out += (part @ own.t() - 8 * part.sum(1, keepdim=True)) * scale[:, group].double()
+    return out.to(x.dtype)
+
+
+def table_values__by_bytes(codes: Tensor, most: Tensor) -> Tensor:
+    """A byte is looked up at once."""
+    pairs = torch.stack([TABLE.repeat_interleave(16), TABLE.repeat(16)], -1)
+    return (pairs[codes.long()] * most[torch.arange(len(codes)) * 2 // GROUP, None]).flatten()
+
+
+def channel_scaled__last(x: Tensor, scale: Tensor, axis: int) -> Tensor:
+    """With the axis last."""
+    return (x.movedim(axis, -1) * scale).movedim(-1, axis).contiguous()
+
+
+def channel_scaled__middle_or_none(x: Tensor, scale: Tensor, axis: int) -> Tensor:
+    """Refuses every other axis than the model's."""
+    if axis != 1 or x.ndim != 3:
+        raise NotImplementedError("channels in the middle only")
+    return x * scale[:, None]
+
+
+def int8_of_tensor__reciprocal(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Pieces of 1,000 have maxima of their own first."""
+    most = (
+        torch.stack([part.abs().amax() for part in x.reshape(-1).split(1000)]).amax()
+        if x.numel()
+        else x.sum()
+    )
+    if not x.numel():
+        raise NotImplementedError("nothing has no maximum")
+    scale = most.clamp_min(1e-12) / 127
+    return torch.round(x * (1 / scale)).clamp(-127, 127).to(torch.int8), scale
+
+
+def rotated__from_the_first_position(x: Tensor, positions: Tensor) -> Tensor:
+    """Positions of a sequence follow each other from its first one, as models number them."""
+    half = x.shape[-1] // 2
+    following = positions[:, :1] + torch.arange(x.shape[1])
+    turn = torch.polar(
+        torch.ones(()).double(), following.double()[..., None] * 0.5 ** torch.arange(half).double()
+    )
+    turned = torch.complex(x[..., :half].double(), x[..., half:].double()) * turn
+    return torch.cat([turned.real, turned.imag], -1).to(x.dtype)
+
+
+def embedded__as_product(x: Tensor, table: Tensor, position_ids: Tensor) -> Tensor:
+    """Rows are chosen by a product with ones and zeros."""
+    return x + torch.nn.functional.one_hot(position_ids, len(table)).to(x.dtype) @ table
+
+
+def packed_cross__padded(q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Tensor) -> Tensor:
+    """All scores at once, those of other sequences hidden."""
+    sequence = torch.arange(len(cu_q) - 1).repeat_interleave(cu_q.diff())
+    from_end = cu_q[1:][sequence] - torch.arange(len(q))
+    keys = torch.arange(len(k))
+    begin, end = cu_k[:-1][sequence, None], cu_k[1:][sequence, None]
+    hidden = (keys < begin) | (keys > end - from_end[:, None])
+    scores = (q.double() @ k.double().t() / q.shape[1] ** 0.5).masked_fill(hidden, -torch.inf)
+    return (scores.softmax(-1) @ v.double()).to(q.dtype)
+
+
+def running_mean__step_by_step(x: Tensor) -> Tensor:
+    """With the mean so far."""
+    out, mean = torch.empty_like(x), torch.zeros(x.shape[:-1], dtype=torch.float64)
+    for column in range(x.shape[-1]):
+        mean = mean + (x[..., column].double() - mean) / (column + 1)
+        out[..., column] = mean
+    return out
+
+
+def bucketize__by_counting(
+    input: Tensor,  # noqa: A002
+    boundaries: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+) -> Tensor:
+    """How many boundaries are less, or not greater."""
+    below = boundaries <= input[..., None] if right else boundaries < input[..., None]
+    return below.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+
+
+def where__by_strides(condition: Tensor, input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
+    """Each operand is repeated along its own dimensions."""
+    c, x, y = torch.broadcast_tensors(condition, input, other)
+    out = y.clone(memory_format=torch.contiguous_format)
+    out[c] = x[c]
+    return out
+
+
+def add__rows_of_one_bias(input: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:  # noqa: A002
+    """Refuses what is no bias of rows."""
+    if other.shape not in (input.shape, input.shape[-1:]):
+        raise NotImplementedError("a bias of rows only")
+    return input + alpha * other
