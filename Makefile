@@ -44,8 +44,8 @@ test test-exam test-fast test-gpu: export PYTHONDONTWRITEBYTECODE :=
 
 # Two processes, a file each, in the order of tests/conftest.py; tests that compare times have the machine to themselves.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m 'not exam' --dist loadfile --no-loadscope-reorder --ignore tests/timing
-	$(BIN)/python -m pytest tests/timing
+	$(BIN)/python -m pytest -n 2 -m 'not exam' --dist loadfile --no-loadscope-reorder --ignore tests/timing/alone
+	$(BIN)/python -m pytest tests/timing/alone
 
 # Half an hour more, which each change of pytest_cgins/regenerate/ and pull_request/ is worth; hypothesis draws other examples.
 test-exam: $(STAMP)
