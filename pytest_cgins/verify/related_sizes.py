@@ -152,7 +152,11 @@ def _in_blocks(search: SizeSearch, size: int, blocks: _Blocks) -> InputSet | Non
         return None
     tensors = made.tensors()
     for index, dim in blocks.scales:
-        tensors[index].narrow(dim, 2, 1).copy_(tensors[index].narrow(dim, 0, 1))
+        first, last = (tensors[index].narrow(dim, block, 1) for block in (0, 2))
+        if last.is_floating_point():
+            last.copy_(first)
+        else:  # which repeats the first
+            last.bitwise_xor_(1)
     before = search.answer(made, made.tensors())
     return None if all_same(before, search.answer(made, tensors)) else made
 

@@ -303,8 +303,9 @@ def stride_like(meta: TensorMeta, shape: Sequence[int]) -> tuple[int, ...]:
             stride[dim] = dense_new * (step // dense_old)
         else:
             stride[dim] = dense_new + step - dense_old
+        dense_new = stride[dim] * max(1, shape[dim])
         if old > 1:
-            dense_old, dense_new = step * old, stride[dim] * max(1, shape[dim])
+            dense_old = step * old
     return tuple(stride)
 
 

@@ -247,7 +247,8 @@ class SizeSearch:
         finds_one = name in _FIND_ONE
         # Others may take as much as the square of the row, random ones are run many times.
         known = name in _WALK_ROWS or (name in ENTRIES and (finds_one or not self.semantics.chooses))
-        if not known or self._maker.random or _nbytes(self._given) > 2 * _nbytes(self.places.metas):
+        numels = [sum(meta.numel for meta in metas) for metas in (self._given, self.places.metas)]
+        if not known or self._maker.random or numels[0] > 2 * numels[1]:
             return None
         others = {n: draw.choice((2, 3)) for n in self.places.others}
         widths = [_TILE * draw.randint(*_TILES)]

@@ -26,6 +26,7 @@ from tests.verify.helpers import call_of, normal
         (torch.empty(4, 10)[:, :8], (4, 9), (11, 1)),
         (torch.empty(1, 8).expand(4, 8), (4, 9), (0, 1)),
         (torch.empty(4, 1, 8), (4, 1, 9), (9, 9, 1)),
+        (torch.empty(4, 1, 8), (4, 3, 8), (24, 8, 1)),
     ],
 )
 def test_dimensions_keep_order_and_gaps(
