@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from pytest_cgins.config import timing_gate
@@ -20,7 +21,7 @@ CONFIG_VERSION = 1
 TOP_KEYS = ("version", "traces", "gate", "kernels", "models", "llm", "pull_request")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """A whole cgins.yaml."""
 
@@ -44,7 +45,7 @@ class Config:
         """Folder of the file: relative paths start here, and Python targets and ops are imported from it."""
         return self.file.parent
 
-    @property
+    @cached_property
     def implementations(self) -> dict[tuple[str, str, str], tuple[KernelEntry, Implementation]]:
         """Each implementation with its kernel, by the kernel's name, its own name, and the device type."""
         return {

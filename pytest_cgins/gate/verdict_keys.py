@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
 
@@ -103,14 +103,14 @@ class VerdictKeys:
         included = () if python else with_headers(source.files, include_folders(source.flags))
         texts = {file: file.read_text(encoding="utf-8") for file in imported if file.suffix == ".py"}
         texts |= {file: without_comments(text) for file, text in included}
-        found = ((file.name, OPAQUE.search(text)) for file, text in sorted(texts.items()))
-        unknown = next((f"{name} has {word[0]}" for name, word in found if word), "")
+        found = ((file.name, _words(text)[0]) for file, text in sorted(texts.items()))
+        unknown = next((f"{name} has {word}" for name, word in found if word), "")
         built = python and (source.load or self.config.implementations[case.key][1].build)
         if built or not imported <= texts.keys():
             unknown = "what its libraries load is not followed"
         if case.op.startswith(OPERATORS) and not case.op.startswith(_BUILT_IN):
             unknown = f"what registers {case.op} is not followed"
-        words = {word for text in texts.values() for word in _WORD.findall(text)}
+        words = set[str]().union(*(_words(text)[1] for text in texts.values()))
         variables = {
             name: value.replace(root, ".")
             for name, value in os.environ.items()
@@ -118,6 +118,13 @@ class VerdictKeys:
         }
         digests = sorted((os.path.relpath(file, root), file_digest(file)) for file in imported)
         return _digest((digests, variables)), unknown
+
+
+@lru_cache(maxsize=256)
+def _words(text: str) -> tuple[str, frozenset[str]]:
+    """The first word of a source that nobody can follow, and all its words: many kernels read the same files."""
+    opaque = OPAQUE.search(text)
+    return opaque[0] if opaque else "", frozenset(_WORD.findall(text))
 
 
 @cache

@@ -64,9 +64,9 @@ def common_traits(report: SessionReport) -> tuple[CommonTraits, ...]:
     return tuple(common)
 
 
-def traits_of_case(common: Iterable[CommonTraits], evaluation: Evaluation, report: SessionReport) -> str:
+def traits_of_case(common: Iterable[CommonTraits], evaluation: Evaluation, *, several: bool) -> str:
     """What a failing case has in common with the others of its kernel; "" where nothing is known."""
-    key = summary.implementation_of(evaluation, several=summary.several_configs(report.evaluations))
+    key = summary.implementation_of(evaluation, several=several)
     return next(
         (
             traits.text

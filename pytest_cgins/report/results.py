@@ -72,7 +72,7 @@ def cases(report: SessionReport, shared: tuple[CommonTraits, ...]) -> tuple[Resu
             implementation=f"{kernel}/{implementation} ({device})",
             outcome=summary.outcome(one, strict=report.strict),
             command=failure.command(one, report),
-            in_common=traits_of_case(shared, one, report),
+            in_common=traits_of_case(shared, one, several=several),
         )
 
     results = [result(one) for one in summary.worst_first(report.evaluations)]

@@ -138,7 +138,7 @@ def test_reports_without_calls_say_nothing(make_evaluation: Make) -> None:
     evaluations = [make_evaluation(status, signature=f"s{n}") for n, status in enumerate(statuses)]
     told = report_of(*evaluations)
     assert common_traits(told) == ()
-    assert traits_of_case((), evaluations[0], told) == ""
+    assert traits_of_case((), evaluations[0], several=False) == ""
 
 
 def test_every_format_has_the_call_and_what_is_in_common(make_evaluation: Make) -> None:
