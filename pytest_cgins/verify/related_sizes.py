@@ -18,7 +18,7 @@ from pytest_cgins.packs.call import with_value
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet
 from pytest_cgins.verify.semantics import op_word
 from pytest_cgins.verify.size_groups import Spot, resized
-from pytest_cgins.verify.size_search import SizeSearch, prime_above
+from pytest_cgins.verify.size_search import MANY_BYTES, SizeSearch, prime_above
 
 _APART = 4  # sets in which one of several equal sizes moves
 _BLOCKS = (8, 16, 32, 64, 128, 256)
@@ -136,7 +136,8 @@ def _blocks_of(search: SizeSearch, size: int) -> Iterator[_Blocks]:
         for rest, times in itertools.product((block // 2 + 1, block // 2), (1, *_PACKED)):
             new = 2 * block + rest
             packed = [spot for spot in spots if count[spot] * times == size] if times > 1 else []
-            if new % times == 0 and bool(packed) == (times > 1):
+            fits = new % times == 0 and search.nbytes({**search.small, size: new}) <= MANY_BYTES
+            if fits and bool(packed) == (times > 1):
                 yield _Blocks(new=new, scales=scales, packed=dict.fromkeys(packed, new // times))
 
 
