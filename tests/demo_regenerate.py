@@ -16,6 +16,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 from tests.pull_request.twin import WRITER, serve
 
 EXAMPLE = Path(__file__).parents[1] / "example_project"
@@ -64,9 +66,13 @@ class Demo:
         return self.run("git", "-c", "user.name=demo", "-c", "user.email=demo@localhost", *words, quiet=True)
 
     def prepare(self, remote: str) -> None:
-        """The example project, with a kernel that somebody broke, on the server."""
+        """One kernel of the example project, which somebody broke, with a model's traces: all have it timed for minutes."""
         left_out = shutil.ignore_patterns("__pycache__", ".cgins", ".benchmarks", "conversations")
         shutil.copytree(EXAMPLE, self.project, ignore=left_out)
+        config = self.project / "cgins.yaml"
+        document = yaml.safe_load(config.read_text(encoding="utf-8"))
+        document |= {"traces": ["traces/gpt2"], "kernels": {"layer_norm": document["kernels"]["layer_norm"]}}
+        config.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
         (self.project / ".gitignore").write_text("__pycache__/\n.cgins/\n", encoding="utf-8")
         self.git("init", "-q", "-b", "main")
         self._commit("The example project")
