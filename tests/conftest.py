@@ -60,8 +60,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
 
 
-def pytest_collection_finish() -> None:
-    """What was imported by now stays: probes of memory collect garbage often, and would walk all of it each time."""
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> None:
+    """What files before this one left stays: probes of memory collect garbage often, and would walk all of it each time."""
     gc.collect()
     gc.freeze()
 
