@@ -91,7 +91,14 @@ def _print(plan: Plan, *, everything: bool) -> None:
     if reasons:
         print(
             "→ others are entered by hand: op: MODULE.FUNCTION, target: MODULE:FUNCTION, and reference: MODULE:FUNCTION, a "
-            "function of torch that does the same; cgins record SCRIPT --ops MODULE.FUNCTION records them"
+            "function of torch that does the same; cgins record SCRIPT --out traces/own --ops MODULE.FUNCTION records them"
+        )
+    operators = [name for names in reasons.values() for name in names if "::" in name]
+    if operators:
+        op = visible(f"torch.ops.{operators[0].replace('::', '.')}")
+        print(
+            f"→ a registered operator can be the op itself: op: {op}, load: [MODULE], which registers it; cgins record SCRIPT "
+            "--out traces/own records it as a script of yours calls it; without a reference the recorded gold alone decides"
         )
     covered = len({name for entry in plan.entries for name in entry.covers})
     compiled = sum(not entry.covers for entry in plan.entries)

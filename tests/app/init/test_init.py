@@ -309,6 +309,19 @@ def test_operators_wait_for_a_recording(repository: Path, cgins: Command) -> Non
     ]
 
 
+def test_an_operator_that_no_op_of_torch_is_called_like_can_be_the_op(tmp_path: Path, cgins: Command) -> None:
+    """Whoever registers operators in C++ is told how they are entered."""
+    (tmp_path / "bindings.cpp").write_text(
+        'TORCH_LIBRARY(fast, m) { m.def("scaled_add(Tensor x) -> Tensor"); }\n'
+    )
+    done = cgins(tmp_path, "init")
+    assert (
+        "→ a registered operator can be the op itself: op: torch.ops.fast.scaled_add, load: [MODULE], which registers it; "
+        "cgins record SCRIPT --out traces/own records it as a script of yours calls it; without a reference the recorded gold "
+        "alone decides\n"
+    ) in done.stdout
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
