@@ -73,7 +73,8 @@ def _meet_sorted(semantics: Semantics, call: OpCall, tensors: Sequence[Tensor]) 
     couplings = couplings_of(semantics, call, tensors)
     coupled_names = {name for one in couplings for name in drawn_by(one)}
     in_order = [one.argument for one in couplings if isinstance(one, Sorted)]
-    for ordered in (tensors[index] for index, name in semantics.names.items() if name in in_order):
+    sequences = (tensors[index] for index, name in semantics.names.items() if name in in_order)
+    for ordered in (sequence for sequence in sequences if sequence.numel()):
         for index, tensor in data(semantics, tensors):
             if tensor.dtype == ordered.dtype and semantics.names.get(index) not in coupled_names:
                 places = torch.arange(tensor.numel()).reshape(tensor.shape)

@@ -63,6 +63,13 @@ def test_fresh_inputs_are_the_same_on_every_host() -> None:
     assert digest[:16] == "91d47fc670853af5"
 
 
+@pytest.mark.parametrize("boundaries", [0, 3])
+def test_numbers_meet_the_boundaries_that_there_are(boundaries: int) -> None:
+    """On which side of one a number falls that is it."""
+    x, edges = fresh(called("bucketize", normal(5, 8), normal(boundaries).sort().values))
+    assert torch.isin(x, edges).sum() == (10 if boundaries else 0)
+
+
 def test_recorded_inputs_are_left_alone() -> None:
     """Making inputs does not write into the recorded ones."""
     call, tensors = layer_norm()
