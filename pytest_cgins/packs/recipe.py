@@ -37,6 +37,8 @@ class BlobSource(Protocol):
 _CHUNK = 2**13
 _PART = 2**20
 """Elements that a thread makes at a time: a multiple of the bits of a byte."""
+_MOST_THREADS = 16
+"""Each holds some 16 MiB, and between two loops of numpy they wait for each other."""
 _MAX = 2**64 - 1
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _LOW_QUARTERS = np.uint64(0x0000FFFF0000FFFF)
@@ -92,9 +94,9 @@ def _fill_normal(seed: int, first: int, numbers: npt.NDArray[np.float32]) -> Non
 
 
 def _by_parts(count: int, fill: Callable[[slice], None]) -> None:
-    """Have all parts of so many elements filled, by as many threads as there are cores; numpy's loops run side by side."""
+    """Have all parts of so many elements filled by threads: numpy's loops run side by side."""
     parts = [slice(start, min(start + _PART, count)) for start in range(0, count, _PART)]
-    threads = min(len(parts), len(os.sched_getaffinity(0)))
+    threads = min(len(parts), len(os.sched_getaffinity(0)), _MOST_THREADS)
     if threads < 2:
         for part in parts:
             fill(part)

@@ -156,7 +156,7 @@ def _in_blocks(search: SizeSearch, size: int, blocks: _Blocks) -> InputSet | Non
         first, last = (tensors[index].narrow(dim, block, 1) for block in (0, 2))
         if last.is_floating_point():
             last.copy_(first)
-        else:  # which repeats the first
+        else:  # zero points beyond the recorded ones repeat the first: a copy would change nothing
             last.bitwise_xor_(1)
     before = search.answer(made, made.tensors())
     return None if all_same(before, search.answer(made, tensors)) else made
