@@ -67,6 +67,18 @@ def _frozen() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Each file imports its own `models` or `kernels`: what one imported from a project is forgotten after it."""
+    path, before = [*sys.path], {*sys.modules}
+    yield
+    sys.path[:] = path
+    for name in {*sys.modules} - before:
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        if "/pytest-of-" in file or "/example_project/" in file:
+            del sys.modules[name]
+
+
 @pytest.fixture(scope="session")
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of the whole run: xdist's workers share it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,9 @@ def kernel(op: str) -> LoadedKernel:
 
 
 @pytest.fixture(autouse=True)
-def project_models() -> Iterator[None]:
-    """The example's own ops can be imported, and are forgotten afterwards: other tests have a `models`, too."""
-    sys.path.insert(0, str(PROJECT))
-    yield
-    sys.path.remove(str(PROJECT))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "models"]:
-        del sys.modules[name]
+def project_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example's own ops can be imported."""
+    monkeypatch.syspath_prepend(str(PROJECT))
 
 
 @pytest.fixture

@@ -224,8 +224,6 @@ def test_training(
     install = "-m pip install -q --no-index --no-build-isolation --no-deps --target"
     subprocess.run([sys.executable, *install.split(), str(site), str(out)], check=True)
     run_alone(TRAIN, site)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "models"]:
-        del sys.modules[name]  # the example's, which the command has imported
 
 
 def test_a_package_that_is_not_built(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
