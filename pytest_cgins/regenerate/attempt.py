@@ -33,11 +33,13 @@ class Target(Document):
     """What is asked for."""
     statuses: tuple[Status, ...] = ()
     """What the gate said of its cases, each once; empty for `generate`."""
+    improves: str = ""
+    """Name of the target of the same run whose accepted kernel is to become faster; "" for one of the project's."""
 
     @property
     def name(self) -> str:
         """Folder of its attempts, and what people call it: `softmax-cpu-cpp`."""
-        return f"{self.kernel}-{self.device}-{self.implementation}"
+        return f"{self.kernel}-{self.device}-{self.implementation}{'-faster' if self.improves else ''}"
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -79,7 +79,8 @@ class ProjectCopy:
         """The project's base revision; "" where it has none."""
         self._clear()
         self._copy()
-        for path, text in (overlay or {}).items():
+        self._overlay = dict(overlay or {})
+        for path, text in self._overlay.items():
             self._write(path, text)
         self._git("add", "--all", "--force")
         self._git("commit", "--quiet", "--allow-empty", "--message", "incumbent")
@@ -161,8 +162,8 @@ class ProjectCopy:
         return self._entry(self.config)
 
     def incumbent(self) -> dict[str, str]:
-        """Texts of the own sources as they are in the project, by path; "" for those that are not there yet."""
-        return self.texts(self.files)
+        """Texts of the own sources as candidates find them, by path; "" for those that are not there yet."""
+        return {path: self._overlay.get(path, text) for path, text in self.texts(self.files).items()}
 
     def relative(self, file: Path) -> str:
         """A file's path from the project's top."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -60,6 +60,7 @@ def begin(
     *,
     record: Mapping[str, object],
     overlays: Mapping[str, Mapping[str, str]] | None = None,
+    goes_on: bool = False,
 ) -> Journal:
     """Write down what is to be done; `work` does it.
 
@@ -70,6 +71,7 @@ def begin(
         evaluations: what the gate had found, of all cases that it ran.
         record: further fields of the journal's `RunRecord`.
         overlays: what the run adds to the project for a target, by its name, as of `ProjectCopy`.
+        goes_on: whether a faster kernel is searched for where a first right one was accepted.
 
     Raises:
         JournalError: the folder cannot be written.
@@ -85,7 +87,7 @@ def begin(
             cgins=__version__,
             config=os.path.relpath(config.file, llm.runs / name),
             here=os.path.relpath(Path.cwd(), llm.runs / name),
-            targets=tuple(targets),
+            targets=tuple(_with_next(targets) if goes_on else targets),
             provider=llm.provider,
             policy=llm.policy,
             models={"generator": models.generator, "helper": models.helper, "verifier": models.verifier},
@@ -123,19 +125,36 @@ def _lay_out(
 ) -> None:
     found = tuple(sorted(evaluations, key=lambda one: one.verdict.status.outcome != "fail"))
     for target in journal.record.targets:
-        overlay = overlays.get(target.name, {})
-        with scratch.folder() as folder:
-            try:
-                copy = _copy(config, target, folder, journal.record.baseline, overlay)
-                incumbent = copy.incumbent()
-            except RegenerateError as error:
-                # Nobody is asked, and nothing in this run can change that.
-                journal.begin(target, Found(evaluations=()), {}, Guarded(files={}), overlay)
-                journal.keep_result(_unasked(target, "failed", error), {})
-                continue
-            kept = guard.guarded(config, copy.project, copy.files, copy.base_commit)
-            before = Found(evaluations=_concerning(found, target, copy))
-            journal.begin(target, before, incumbent, kept, overlay)
+        if not target.improves:
+            _lay_out_one(journal, config, target, found, overlays.get(target.name, {}))
+
+
+def _lay_out_one(
+    journal: Journal,
+    config: Config,
+    target: Target,
+    found: Iterable[Evaluation],
+    overlay: Mapping[str, str],
+) -> None:
+    with scratch.folder() as folder:
+        try:
+            copy = _copy(config, target, folder, journal.record.baseline, overlay)
+            incumbent = copy.incumbent()
+        except RegenerateError as error:
+            # Nobody is asked, and nothing in this run can change that.
+            journal.begin(target, Found(evaluations=()), {}, Guarded(files={}), overlay)
+            journal.keep_result(_unasked(target, "failed", error), {})
+            return
+        kept = guard.guarded(config, copy.project, copy.files, copy.base_commit)
+        journal.begin(target, Found(evaluations=_concerning(found, target, copy)), incumbent, kept, overlay)
+
+
+def _with_next(targets: Iterable[Target]) -> Iterator[Target]:
+    """Each target, and that of a faster kernel after one that is not right yet."""
+    for target in targets:
+        yield target
+        if target.goal != "optimise":
+            yield replace(target, goal="optimise", statuses=(), improves=target.name)
 
 
 @dataclass(eq=False, repr=False)
@@ -174,19 +193,31 @@ class Run:
             gates: dict[str, CandidateGate] = {}
             copies: dict[str, ProjectCopy] = {}
             results: dict[str, Result] = {}
-            for target in self.journal.record.targets:
+
+            def opened(target: Target) -> TargetLoop | None:
                 try:
                     copy = self._copy_of(target, folder)
                 except CginsError as error:
                     results[target.name] = self._without_work(target, error)
-                    continue
+                    return None
                 copies[target.name] = copy
                 gate = gates[target.name] = self._candidate_gate(target, copy, reference, pool)
                 stack.callback(gate.close)
                 works.append(self._work_on(target, copy, gate, hardware))
+                return works[-1]
+
+            def follow(result: Result) -> TargetLoop | None:
+                faster = self._begun_after(result)
+                return None if faster is None else opened(faster)
+
+            for target in self.journal.record.targets:
+                if not target.improves:
+                    opened(target)
+                    if target.name in results:
+                        follow(results[target.name])
             stack.callback(pool.stop)
             scheduler = Scheduler(
-                works,
+                tuple(works),
                 self.journal,
                 provider,
                 self._ledger,
@@ -195,10 +226,38 @@ class Run:
                 on_result=lambda result: proposed(
                     self.journal, self.config, copies.get(result.target.name), result
                 ),
+                follow=follow,
             )
             results |= {result.target.name: result for result in scheduler.run()}
-            in_order = tuple(results[target.name] for target in self.journal.record.targets)
-            return RunResult(journal=self.journal.folder, results=in_order, spent=self._ledger.spent())
+            return RunResult(
+                journal=self.journal.folder,
+                results=tuple(self._in_order(results)),
+                spent=self._ledger.spent(),
+            )
+
+    def _begun_after(self, result: Result) -> Target | None:
+        """The target that goes on from what was accepted, laid out; None if there is none, or nothing to go on from."""
+        first = result.target
+        faster = self.journal.next(first)
+        if faster is None or result.state not in ("accepted", "failed"):
+            return None
+        if result.state == "failed":
+            error = RegenerateError("there is no right kernel to begin with", remedy=f"see {first.name}")
+            self.journal.begin(faster, Found(evaluations=()), {}, Guarded(files={}))
+            self.journal.keep_result(_unasked(faster, "failed", error), {})
+        else:
+            attempts = self.journal.attempts(first)
+            accepted = next(attempt for attempt in reversed(attempts) if attempt.outcome == "accepted")
+            overlay = {**self.journal.overlay(first), **self.journal.sources(first, accepted.number)}
+            _lay_out_one(self.journal, self.config, faster, accepted.trials[-1].evaluations, overlay)
+        return faster
+
+    def _in_order(self, results: Mapping[str, Result]) -> Iterator[Result]:
+        """As the run's targets are; one that has not begun has none, and of two proposals of a kernel there is the last."""
+        for target in self.journal.record.targets:
+            if target.name in results:
+                is_superseded = run_status.is_superseded(self.journal, target)
+                yield replace(results[target.name], proposal="") if is_superseded else results[target.name]
 
     def _without_work(self, target: Target, error: CginsError) -> Result:
         """What is known of a target that is done; else why it cannot be worked on."""
@@ -237,8 +296,9 @@ class Run:
         if kept is None:
             return ()
         incumbent = self.journal.incumbent(target)
+        begun = self.journal.incumbent(self.journal.first(target))
         now = guard.guarded(self.config, copy.project, copy.files, copy.base_commit)
-        own = [path for path, text in copy.incumbent().items() if incumbent.get(path) != text]
+        own = [path for path, text in copy.texts(copy.files).items() if begun.get(path) != text]
         changed = guard.differences(kept, now)
         known, kernels = {*kept.files, *now.files}, copy.with_implementation(alone=False)
         goalposts = guard.relevant_changes(

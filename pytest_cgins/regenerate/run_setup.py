@@ -197,7 +197,7 @@ def summary(journal: Journal, ran: RunResult, width: int) -> str:
     lines += [
         f"cgins: cgins proposal show {shown_path(journal.folder / result.proposal)}"
         for result in ran.results
-        if result.state == "accepted"
+        if result.proposal
     ]
     prompts = answers_folder(journal) if journal.record.provider == "exchange" else None
     if prompts is not None and any(result.state == "waiting" for result in ran.results):
@@ -234,10 +234,15 @@ def answers_folder(journal: Journal) -> Path | None:
 
 
 def exit_code(ran: RunResult | None) -> int:
-    """Of a command: 0 if all were accepted, 1 if one was not, 7 if one waits for answers, 130 after Ctrl-C."""
+    """Of a command: 0 if all were accepted, 1 if one was not, 7 if one waits for answers, 130 after Ctrl-C.
+
+    That nothing faster than an accepted kernel was found is no failure.
+    """
     if ran is None:
         return 130
-    states = {result.state for result in ran.results}
+    states = {
+        result.state for result in ran.results if not (result.target.improves and result.state == "failed")
+    }
     if "waiting" in states:
         return EXIT_WAITING
     return 0 if states <= {"accepted"} else 1

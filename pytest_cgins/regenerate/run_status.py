@@ -105,7 +105,8 @@ def done(journal: Journal) -> RunResult | None:
         result, proposal = journal.result(target), journal.proposal(target)
         if result is None or not is_proposed(journal, target):
             return None
-        where = str(proposal.relative_to(journal.folder)) if result.state == "accepted" else ""
+        is_shown = result.state == "accepted" and not is_superseded(journal, target)
+        where = str(proposal.relative_to(journal.folder)) if is_shown else ""
         results.append(replace(result, proposal=where))
     return RunResult(journal=journal.folder, results=tuple(results), spent=spent_on(journal))
 
@@ -113,7 +114,17 @@ def done(journal: Journal) -> RunResult | None:
 def is_proposed(journal: Journal, target: Target) -> bool:
     """Whether there is nothing to propose for a target, or that is done."""
     result = journal.result(target)
-    return result is None or result.state != "accepted" or journal.proposal(target).is_dir()
+    if result is None or result.state != "accepted" or is_superseded(journal, target):
+        return True
+    # Of a faster kernel the first one's proposal may still be in its place.
+    return bool(result.proposal) if target.improves else journal.proposal(target).is_dir()
+
+
+def is_superseded(journal: Journal, target: Target) -> bool:
+    """Whether the same run has accepted a faster kernel."""
+    faster = journal.next(target)
+    result = journal.result(faster) if faster is not None else None
+    return result is not None and result.state == "accepted"
 
 
 def resume_command(journal: Journal) -> str:

@@ -114,7 +114,8 @@ def _next(journal: Journal, state: run_status.State) -> Iterator[str]:
         )
         yield f"next: pytest --cgins {_words(shlex.quote(folder))}"
     else:
-        proposed = [one for one in map(journal.proposal, record.targets) if one.is_dir()]
+        known = dict.fromkeys(map(journal.proposal, record.targets))
+        proposed = [one for one in known if one.is_dir()]
         for folder in map(run_status.shown_path, proposed):
             yield f"next: cgins proposal apply {_words(shlex.quote(folder))}"
         if not proposed:
@@ -140,8 +141,9 @@ def _of_target(journal: Journal, target: Target, state: run_status.State) -> Ite
     yield from stopped
     if request is not None:
         yield _field("waits for", _answer_to(journal, request.id))
+    is_superseded = run_status.is_superseded(journal, target)
     for kind, folder in (
-        ("proposal", journal.proposal(target)),
+        *([] if is_superseded else [("proposal", journal.proposal(target))]),
         ("accepted", journal.folder / target.name / "final"),
         ("FAILED", journal.folder / target.name / "FAILED"),
     ):

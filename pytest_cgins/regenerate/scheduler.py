@@ -25,6 +25,7 @@ class _TargetRun:
 
     work: TargetLoop
     steps: Steps
+    is_begun: bool = False
     asked: list[Inquiry] = field(default_factory=list)
     result: Result | None = None
 
@@ -54,6 +55,8 @@ class Scheduler:
     on_result: Callable[[Result], Result] = lambda result: result
     """Told what became of a target that is done; gives it back, with a proposal if there is one. What it raises
     stops that target."""
+    follow: Callable[[Result], TargetLoop | None] = lambda _: None
+    """What is to be worked on because of a result."""
 
     def __post_init__(self) -> None:
         self._running = [_TargetRun(work, work.steps()) for work in self.works]
@@ -75,16 +78,19 @@ class Scheduler:
             self.ledger.settle(request, answer)
         for request, usage in run_status.lost(self.journal):
             self.ledger.lose(request, usage)
-        for run in self._running:
-            self._advance(run, partial(next, run.steps))
         while any(run.result is None for run in self._running):
             self.check()
+            while fresh := [run for run in self._running if not run.is_begun]:
+                for run in fresh:
+                    run.is_begun = True
+                    self._advance(run, partial(next, run.steps))
             # All that can be asked is, before a candidate is tried: prompts of all kernels go out in one go.
             answered = sum(self._answers(run) for run in self._running)
             ready = [run for run in self._running if run.result is None and not run.open]
             for run in ready:
                 self._go_on(run)
-            if not answered and not ready and not self._wait():
+            is_idle = not answered and not ready and all(run.is_begun for run in self._running)
+            if is_idle and not self._wait():
                 break
         return tuple(run.result for run in self._running if run.result is not None)
 
@@ -126,8 +132,12 @@ class Scheduler:
     def _end(self, run: _TargetRun, result: Result) -> None:
         try:
             run.result = self.on_result(result)
+            following = self.follow(run.result)
         except CginsError as error:
             self._stop(run, error)
+        else:
+            if following is not None:
+                self._running.append(_TargetRun(following, following.steps()))
 
     def _answers(self, run: _TargetRun) -> int:
         """How many answers came; a target that cannot be asked any more is stopped."""

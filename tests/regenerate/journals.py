@@ -108,7 +108,7 @@ def settle(run: Journal, one: Target, state: Any, sources: Mapping[str, str], wh
     result = Result(target=one, state=state, attempts=run.attempts(one), why=why)
     run.keep_result(result, sources)
     if state == "accepted":
-        run.proposal(one).mkdir(parents=True)
+        run.proposal(one).mkdir(parents=True, exist_ok=True)
     return result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from pytest_cgins.app.commands.options import (
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import Config
 from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.options import POLICIES
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.journal.journal import Journal
@@ -40,8 +41,8 @@ def add_parsers(subparsers: Subparsers) -> None:
         subparsers,
         "generate  have a language model write the kernels that are missing",
         run_generate,
-        "Have a language model write a kernel for each op, gate each answer, and propose the accepted ones. The "
-        "project stays unchanged until `cgins proposal apply`.",
+        "Have a language model write a kernel for each op, gate each answer, search for a faster one, and propose the "
+        "accepted ones. The project stays unchanged until `cgins proposal apply`.",
     )
     option(generate, "ops OP  name of a recorded op, or its last word", nargs="+")
     option(
@@ -52,12 +53,19 @@ def add_parsers(subparsers: Subparsers) -> None:
     _add_form(generate)
     add_config_option(generate)
     _add_asked(generate)
+    option(
+        generate,
+        "--cgins-pr  pull requests for proposals, as of pytest (default: %(default)s)",
+        dest="pull_requests",
+        choices=("auto", "draft", "off"),
+        default="auto",
+    )
     whole = command(
         subparsers,
         "run  turn a GinS benchmark file into kernels, in one command",
         run_benchmark,
-        "Record the operations of a benchmark file, have a language model write a kernel for each, and keep the "
-        "accepted ones in a new project, ready for `pytest --cgins`.",
+        "Record the operations of a benchmark file, have a language model write a kernel for each and make it faster, "
+        "and keep the accepted ones in a new project, ready for `pytest --cgins`.",
     )
     option(whole, "file FILE.json  programs of operations and definitions", type=Path)
     option(whole, "--out FOLDER  folder of the project (default: the file's name)", type=Path)
@@ -82,6 +90,14 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
 def _add_asked(parser: argparse.ArgumentParser) -> None:
     """The options of `pytest --cgins-regenerate`, under the same names."""
     add_model(parser, "model for every role")
+    option(
+        parser,
+        "--cgins-policy  how a faster kernel is searched for once one is right (default: llm.policy, else refine)",
+        dest="policy",
+        choices=POLICIES,
+        default="",
+    )
+    flag(parser, "--first  end with the first right kernel")
     option(parser, "--cgins-runs PATH  folder for journals", dest="runs", default="")
     add_seed(parser)
     flag(parser, "--cgins-no-timing  do not time kernels", dest="no_timing")
@@ -144,7 +160,9 @@ def _ran(
     from pytest_cgins.regenerate import run, run_setup
     from pytest_cgins.regenerate.project_copy import head
 
-    asked = run_setup.RunOptions(llm=arguments.llm, model=arguments.model, runs=arguments.runs)
+    asked = run_setup.RunOptions(
+        llm=arguments.llm, model=arguments.model, policy=arguments.policy, runs=arguments.runs
+    )
     settings = run_setup.settings_of(config, asked)
     sandbox = run_setup.sandbox_told(arguments.sandbox)
     record = {
@@ -157,20 +175,31 @@ def _ran(
         "timing": not arguments.no_timing,
         "command": shlex.join(["cgins", *sys.argv[1:]]),
         "made_project": made_project,
+        "pull_requests": "off" if made_project else arguments.pull_requests,
     }
     targets = [one.target for one in planned]
     overlays = {one.target.name: one.overlay for one in planned}
-    with run.begin(config, settings, targets, (), record=record, overlays=overlays) as journal:
+    goes_on = not arguments.first and not arguments.no_timing
+    with run.begin(
+        config, settings, targets, (), record=record, overlays=overlays, goes_on=goes_on
+    ) as journal:
         return settled(journal, config, run_setup.carry_out(journal, config, settings, sandbox=sandbox))
 
 
 def settled(journal: Journal, config: Config, ran: RunResult | None) -> RunResult | None:
-    """The same, with what was accepted in the project that `cgins run` made."""
+    """The same, with what was accepted in the project that `cgins run` made, or in pull requests."""
+    from pytest_cgins.app.session import publish
     from pytest_cgins.regenerate.gins import benchmark_project
 
-    if ran is not None and journal.record.made_project:
-        for line in benchmark_project.settle(config, ran):
-            print(f"cgins: {line}", file=sys.stderr)
+    if ran is None:
+        return None
+    if journal.record.made_project:
+        lines: Iterable[str] = benchmark_project.settle(config, ran)
+    else:
+        # Also of a run that was done: it may have been killed before that.
+        lines = publish.of_run(journal.record, ran, config.file)
+    for line in lines:
+        print(f"cgins: {line}", file=sys.stderr)
     return ran
 
 

@@ -194,9 +194,7 @@ def run_resume(arguments: argparse.Namespace) -> int:
             print(f"cgins: run {record.id} is done: cgins runs show {record.id}", file=sys.stderr)
         else:
             ran = _worked(journal, config)
-        ran = settled(journal, config, ran)
-        _publish(journal, config, ran)
-        return run_setup.exit_code(ran)
+        return run_setup.exit_code(settled(journal, config, ran))
 
 
 def _worked(journal: Journal, config: Config) -> RunResult | None:
@@ -205,16 +203,6 @@ def _worked(journal: Journal, config: Config) -> RunResult | None:
     settings = run_setup.settings_of(config, run_setup.options_of(journal))
     sandbox = run_setup.sandbox_told("auto" if journal.record.sandbox else "off")
     return run_setup.carry_out(journal, config, settings, sandbox=sandbox)
-
-
-def _publish(journal: Journal, config: Config, ran: RunResult | None) -> None:
-    """Also of a run that was done: it may have been killed before that."""
-    if ran is None or journal.record.pull_requests == "off":
-        return
-    from pytest_cgins.app.session import publish
-
-    for line in publish.of_run(journal.record, ran, config.file):
-        print(f"cgins: {line}", file=sys.stderr)
 
 
 def _add_verifiers(kinds: Subparsers) -> None:

@@ -86,7 +86,10 @@ class Regeneration:
             return
         settings = self._settings(loaded)
         terminalreporter.section("cgins: regenerate", sep="=")
-        with run.begin(loaded, settings, wanted, evaluations, record=self._record(loaded)) as journal:
+        record = self._record(loaded)
+        # A repair ends with the kernel that is right, unless a search was asked for by name.
+        goes_on = bool(self._config.getoption("--cgins-policy")) and bool(record["timing"])
+        with run.begin(loaded, settings, wanted, evaluations, record=record, goes_on=goes_on) as journal:
             ran = run_setup.carry_out(
                 journal,
                 loaded,

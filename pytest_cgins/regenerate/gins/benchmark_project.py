@@ -86,15 +86,23 @@ def settle(config: Config, ran: RunResult) -> tuple[str, ...]:
     if any(result.state in ("waiting", "stopped") for result in ran.results):
         return (f"kernels come into {run_status.shown_path(config.root)} when the run is done",)
     journal = Journal.read_only(ran.journal)
-    accepted = [result for result in ran.results if result.state == "accepted"]
+    accepted = [
+        result
+        for result in ran.results
+        if result.state == "accepted" and not run_status.is_superseded(journal, result.target)
+    ]
     lines = []
     for result in accepted:
-        overlay = journal.overlay(result.target)
+        overlay = journal.overlay(journal.first(result.target))
         sources = read_files(journal.folder / result.target.name / "final")
         written = _write(new_kernel.reloaded(config, overlay), result.target, sources)
         lines += [f"wrote {run_status.shown_path(path)}" for path in written]
         _enter(config.file, overlay, result.target)
-    lines += [_left_out(journal, result) for result in ran.results if result not in accepted]
+    lines += [
+        _left_out(journal, result)
+        for result in ran.results
+        if result.state == "failed" and not result.target.improves
+    ]
     configuration.load(config.file)
     if accepted:
         lines.append(f"next: pytest --cgins {run_status.shown_path(config.root)}")

@@ -300,6 +300,14 @@ class Journal:
         self.write(folder / "guarded.json", kept)
         self.write(folder / "target.json", target)
 
+    def first(self, target: Target) -> Target:
+        """The target whose accepted kernel this one is to make faster, else itself."""
+        return next((one for one in self.record.targets if one.name == target.improves), target)
+
+    def next(self, target: Target) -> Target | None:
+        """The target that is to make this one's accepted kernel faster, if the run has one."""
+        return next((one for one in self.record.targets if one.improves == target.name), None)
+
     def before(self, target: Target) -> tuple[Evaluation, ...]:
         """What the gate had found; empty if that is not known."""
         found = self.read(Found, self.folder / target.name / "before.json")
@@ -434,8 +442,8 @@ class Journal:
         self.tell(f"{result.target.name}: {result.state}{f' ({result.why})' if result.why else ''}")
 
     def proposal(self, target: Target) -> Path:
-        """The folder of a target's proposal."""
-        return self.folder / "proposals" / target.name
+        """The folder of a target's proposal; that of a faster kernel takes the place of the first one's."""
+        return self.folder / "proposals" / (target.improves or target.name)
 
     def tell(self, line: str) -> None:
         """Add a line to events.log."""

@@ -15,12 +15,15 @@ from pytest_cgins.regenerate.attempt import Attempt, Guarded, Result, Target, Tr
 from pytest_cgins.regenerate.conversation import Answer
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.run_status import is_proposed, is_superseded
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import document
 
 NOT_SANITIZED = "not run under compute-sanitizer"
 """Note of a proposal for a GPU."""
+FASTER = "times before are those of the first right kernel of the same run"
+"""Note of a proposal of a kernel that another one of its run was made faster to."""
 UNCOMMITTED = "measured with changes that are not committed: "
 """What a note begins with that names them."""
 SHOWN_CHANGES = 10
@@ -41,35 +44,42 @@ def proposed(journal: Journal, config: Config, copy: ProjectCopy | None, result:
     """
     if result.state != "accepted":
         return result
-    target, folder = result.target, journal.proposal(result.target)
-    if not folder.exists():
+    target = result.target
+    if is_superseded(journal, target):
+        return result
+    place = str(journal.proposal(target).relative_to(journal.folder))
+    if not is_proposed(journal, target):
         assert copy is not None
         _write(journal, config, copy, target, journal.attempts(target))
-        journal.tell(f"{target.name}: proposed in {folder.relative_to(journal.folder)}")
-    return replace(result, proposal=str(folder.relative_to(journal.folder)))
+        journal.tell(f"{target.name}: proposed in {place}")
+    if target.improves and not result.proposal:
+        journal.keep_result(replace(result, proposal=place), {})
+    return replace(result, proposal=place)
 
 
 def _write(
     journal: Journal, config: Config, copy: ProjectCopy, target: Target, attempts: tuple[Attempt, ...]
 ) -> None:
-    record = journal.record
+    record, first = journal.record, journal.first(target)
     # A search accepts the best of its candidates, which need not be the last.
     accepted = next(attempt for attempt in reversed(attempts) if attempt.outcome == "accepted")
     trial = accepted.trials[-1]
     answers = tuple(
-        answer for request, answer in journal.answered() if request.id.startswith(f"{target.name}/")
+        answer
+        for request, answer in journal.answered()
+        if request.id.partition("/")[0] in (target.name, first.name)
     )
     changes, found = copy.uncommitted(record.base_commit), summary.of(journal, target)
     new = {**journal.overlay(target), **journal.sources(target, accepted.number)}
     proposal.write(
         journal.proposal(target),
         run_id=record.id,
-        target=target,
-        goal=target.goal,
+        target=first,
+        goal=first.goal,
         config=copy.relative(config.file),
         base={path: text for path, text in copy.texts(new).items() if text},
         new=new,
-        before=[one for one in journal.before(target) if is_of(one.case, target)],
+        before=[one for one in journal.before(first) if is_of(one.case, target)],
         after=evidence(trial, record.created_at, copy.base_commit),
         attempts=attempts,
         answers=answers,
@@ -79,7 +89,7 @@ def _write(
         guarded=journal.guarded(target) or Guarded(files={}),
         # Whoever publishes would take the commit for what was measured, and not measure again.
         base_commit="" if changes else record.base_commit,
-        notes=_notes(answers, trial, changes),
+        notes=[*([FASTER] if target.improves else []), *_notes(answers, trial, changes)],
         search=[f"{label}: {text}" for label, text in summary_text.brief(found)] if found is not None else [],
     )
 
