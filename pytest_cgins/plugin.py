@@ -171,6 +171,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "refine)",
         choices=POLICIES,
     )
+    option("--cgins-budget KEY=N[,...]  limits of --cgins-regenerate, before llm.budget of cgins.yaml")
     option("--cgins-runs PATH  folder for journals of --cgins-regenerate (default: .cgins/runs)")
     option(
         "--cgins-pr  open draft pull requests for proposals; auto: if there is a token and a GitHub remote; draft: "

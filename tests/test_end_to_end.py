@@ -97,6 +97,7 @@ OPTIONS = {
     "--cgins-arch": "plugin/test_compile_only.py::test_an_edit_that_spills_fails_and_its_reverse_passes",
     "--cgins-base-env": "plugin/test_environments.py::test_what_another_environment_changes_is_told_of_each_kernel",
     "--cgins-baseline": "regenerate/test_whole_loop.py::test_a_broken_kernel_is_repaired_by_a_pull_request",
+    "--cgins-budget": "plugin/test_regenerate.py::test_waiting_for_answers",
     "--cgins-compare": "plugin/test_times.py::test_an_unchanged_kernel_is_not_timed_against_itself",
     "--cgins-compile-only": "plugin/test_compile_only.py::test_an_edit_that_spills_fails_and_its_reverse_passes",
     "--cgins-device": "plugin/test_device.py::test_a_device_that_was_asked_for_is_no_skip",

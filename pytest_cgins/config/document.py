@@ -44,13 +44,16 @@ def shown(file: Path) -> str:
         return str(file)
 
 
-def read(file: Path, *, alone: bool = False, content: bytes | None = None) -> Section:
+def read(
+    file: Path, *, alone: bool = False, content: bytes | None = None, title: str = "the file"
+) -> Section:
     """The top-level mapping of a YAML file.
 
     Args:
         file: the YAML file.
         alone: whether it is read without the files that it names.
         content: read in place of what the file holds.
+        title: what messages call it.
 
     Raises:
         ConfigError: it cannot be read, is too large, is not YAML, or is not a mapping.
@@ -70,7 +73,7 @@ def read(file: Path, *, alone: bool = False, content: bytes | None = None) -> Se
         raise ConfigError(f"{name}: not YAML: {error}", remedy="correct it") from error
     if node is None:
         raise ConfigError(f"{name}: empty", remedy="start with version: 1, traces and kernels")
-    return Section(file, name, node, "the file", line=1, alone=alone)
+    return Section(file, name, node, title, line=1, alone=alone)
 
 
 @lru_cache(maxsize=4)  # several rooms read one file, and a thousand kernels take seconds

@@ -75,12 +75,14 @@ class Budget:
 
     repair_attempts: Annotated[int, between(1, 1000)] = 5
     """Answers of the generator for each implementation that is wrong."""
-    candidates: Annotated[int, between(1, 1000)] = 24
-    """Answers of the generator for each implementation that is to become faster."""
+    candidates: Annotated[int, between(1, 1000)] = 60
+    """Answers of the generator for each implementation that is to become faster: ten generations of `evolve`."""
     rounds: Annotated[int, between(1, 1000)] = 3
     """Rounds of policy `branch`."""
     branches: Annotated[int, between(1, 1000)] = 4
     """Candidates of a round of policy `branch`."""
+    generations: Annotated[int, between(1, 1000)] = 10
+    """Generations of policy `evolve`."""
     tokens: Annotated[int | None, _tokens] = 1_000_000
     """Tokens of all prompts and answers; None for no limit."""
     usd: Annotated[float | None, _limit] = None

@@ -1,14 +1,16 @@
-"""`--cgins-llm` and `--cgins-model`, which come before the section `llm` of cgins.yaml."""
+"""`--cgins-llm`, `--cgins-model` and `--cgins-budget`, which come before the section `llm` of cgins.yaml."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from pytest_cgins.config.document import read
 from pytest_cgins.config.llm import (
     EXAMPLE_URL,
+    Budget,
     LlmSettings,
     Models,
     provider_defaults,
@@ -23,10 +25,11 @@ from pytest_cgins.core.text import nearest
 
 LLM_OPTION = "--cgins-llm"
 MODEL_OPTION = "--cgins-model"
+BUDGET_OPTION = "--cgins-budget"
 
 
 def overridden(
-    settings: LlmSettings | None, *, llm: str = "", model: str = "", root: Path, here: Path
+    settings: LlmSettings | None, *, llm: str = "", model: str = "", budget: str = "", root: Path, here: Path
 ) -> LlmSettings | None:
     """The settings after the options of the command line.
 
@@ -37,6 +40,7 @@ def overridden(
         settings: of the file; None if it has no section.
         llm: `PROVIDER`, `PROVIDER:URL` or `PROVIDER:FOLDER`; "" where the option is not given.
         model: a model's name; "" where the option is not given.
+        budget: `KEY=N,KEY=N`, with the keys of `llm.budget`; "" where the option is not given.
         root: folder of cgins.yaml, for the default folders.
         here: folder in which the command was given: where its relative folders start.
 
@@ -47,7 +51,9 @@ def overridden(
         settings = _with_provider(settings, llm, root, here)
     if model:
         settings = _with_model(settings, model)
-    if settings is None or not (llm or model):
+    if settings is not None and budget:
+        settings = replace(settings, budget=replace(settings.budget, **_budget(budget)))
+    if settings is None or not (llm or model or budget):
         return settings
     if settings.asks_server and not all(settings.models.generator):
         _refuse(
@@ -55,8 +61,15 @@ def overridden(
         )
     wrong = without_price(settings)
     if wrong:
-        raise ConfigError(f"{MODEL_OPTION if model else LLM_OPTION}: {wrong[0]}", remedy=wrong[1])
+        option = MODEL_OPTION if model else LLM_OPTION if llm else BUDGET_OPTION
+        raise ConfigError(f"{option}: {wrong[0]}", remedy=wrong[1])
     return settings
+
+
+def _budget(text: str) -> dict[str, Any]:
+    return read(
+        Path(BUDGET_OPTION), content=f"{{{text.replace('=', ': ')}}}".encode(), title=BUDGET_OPTION
+    ).fields(Budget)
 
 
 def _with_provider(settings: LlmSettings | None, llm: str, root: Path, here: Path) -> LlmSettings:

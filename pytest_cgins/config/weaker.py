@@ -117,7 +117,8 @@ RULES: Mapping[type, Mapping[str, Rule | None]] = {
     Models: {"generator": changed, "helper": changed, "verifier": changed},
     Temperatures: dict.fromkeys(("generator", "helper", "verifier"), neutral),
     Budget: dict.fromkeys(
-        ("repair_attempts", "candidates", "rounds", "branches", "tokens", "usd", "minutes"), higher
+        ("repair_attempts", "candidates", "rounds", "branches", "generations", "tokens", "usd", "minutes"),
+        higher,
     ),
     PullRequestSettings: {
         "draft": lower, "labels": neutral, "reviewers": removed, "team_reviewers": removed, "assignees": neutral,

@@ -372,6 +372,7 @@ class Run:
             seed=record.seed,
             rounds=llm.budget.rounds,
             branches=llm.budget.branches,
+            generations=llm.budget.generations,
         )
         if target.goal != "optimise":
             return policies.policy("repair", means, llm.budget.repair_attempts)

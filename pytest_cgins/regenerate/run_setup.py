@@ -79,6 +79,8 @@ class RunOptions:
     """`--cgins-model`."""
     policy: str = ""
     """`--cgins-policy`."""
+    budget: str = ""
+    """`--cgins-budget`."""
     runs: str = ""
     """`--cgins-runs`."""
     here: Path = field(default_factory=Path.cwd)
@@ -92,7 +94,14 @@ def settings_of(config: Config, asked: RunOptions) -> LlmSettings:
         ConfigError: nobody is named, or what is said does not go together.
         ProviderError: the variable with the provider's key is not set.
     """
-    found = overridden(config.llm, llm=asked.llm, model=asked.model, root=config.root, here=asked.here)
+    found = overridden(
+        config.llm,
+        llm=asked.llm,
+        model=asked.model,
+        budget=asked.budget,
+        root=config.root,
+        here=asked.here,
+    )
     if found is None:
         raise ConfigError(
             f"{config.file} does not say which model is asked",
@@ -221,7 +230,7 @@ def options_of(journal: Journal) -> RunOptions:
     """What the command line said when the run began."""
     record = journal.record
     here = Path(os.path.normpath(journal.folder.absolute() / record.here))
-    return RunOptions(llm=record.llm, model=record.model, here=here)
+    return RunOptions(llm=record.llm, model=record.model, budget=record.budget, here=here)
 
 
 def answers_folder(journal: Journal) -> Path | None:

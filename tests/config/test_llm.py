@@ -72,7 +72,7 @@ def test_every_key(folder: Path) -> None:
         "provider: compatible, base_url: 'https://[::1]:8000/v1', api_key_env: my_key, "
         "models: {generator: [a/b, 'c:d'], helper: e, verifier: [f]}, temperature: {generator: 0.7, helper: 1e-1}, "
         "max_answer_tokens: 4000, stream: false, timeout_s: 12.5, runs: ../runs, "
-        "budget: {repair_attempts: 2, rounds: 1, branches: 8, tokens: 5000, usd: 1.5, minutes: 0.5}, "
+        "budget: {repair_attempts: 2, rounds: 1, branches: 8, generations: 2, tokens: 5000, usd: 1.5, minutes: 0.5}, "
         "prices: {a/b: {input: 1, output: 2}, 'c:d': {input: 0, output: 0}, e: {input: 1, output: 2, cached_input: 0.1}, "
         "f: {input: 1, output: 2}, unused: {input: 1e2, output: 2e2}}",
     )
@@ -85,7 +85,9 @@ def test_every_key(folder: Path) -> None:
         max_answer_tokens=4000,
         stream=False,
         timeout_s=12.5,
-        budget=Budget(repair_attempts=2, rounds=1, branches=8, tokens=5000, usd=1.5, minutes=0.5),
+        budget=Budget(
+            repair_attempts=2, rounds=1, branches=8, generations=2, tokens=5000, usd=1.5, minutes=0.5
+        ),
         prices={
             "a/b": Price(input_usd_per_million_tokens=1, output_usd_per_million_tokens=2),
             "c:d": Price(input_usd_per_million_tokens=0, output_usd_per_million_tokens=0),
@@ -326,6 +328,29 @@ def test_no_option() -> None:
     """Without an option the file holds."""
     assert over() is SETTINGS
     assert over(below=None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("round=2", 'unknown key "round" in --cgins-budget\n→ did you mean "rounds"?'),
+        ("rounds=0", '"rounds" in --cgins-budget is 0, not within 1 to 1000\n→ write 1 to 1000'),
+        ("rounds=2,rounds=3", 'key "rounds" of --cgins-budget is there twice'),
+        ("usd=1", "--cgins-budget: the budget is 1 USD, and model"),
+        ("}", "--cgins-budget:1: not YAML"),
+    ],
+)
+def test_limits_of_the_command_line_that_cannot_be_meant(text: str, problem: str) -> None:
+    """Named like the keys of the file, and refused like them."""
+    with pytest.raises(ConfigError) as error:
+        overridden(SETTINGS, budget=text, root=Path("/project"), here=Path("/here"))
+    assert problem in str(error.value)
+
+
+def test_limits_of_the_command_line() -> None:
+    """They come before the file's; others stay."""
+    found = overridden(SETTINGS, budget="rounds=2,tokens=none", root=Path("/project"), here=Path("/here"))
+    assert found == replace(SETTINGS, budget=replace(SETTINGS.budget, rounds=2, tokens=None))
 
 
 def test_the_same_provider() -> None:

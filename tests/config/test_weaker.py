@@ -20,7 +20,7 @@ llm:
   models: {generator: a, helper: b, verifier: c}
   api_key_env: OPENAI_API_KEY
   max_answer_tokens: 9000
-  budget: {repair_attempts: 3, candidates: 9, rounds: 2, branches: 2, tokens: 1000, usd: 5, minutes: 9}
+  budget: {repair_attempts: 3, candidates: 9, rounds: 2, branches: 2, generations: 2, tokens: 1000, usd: 5, minutes: 9}
   prices:
     a: {input: 1, output: 1}
     b: {input: 1, output: 1}
@@ -65,6 +65,7 @@ LOOSER = {
     "llm.budget.candidates 9 → 10": ("candidates: 9", "candidates: 10"),
     "llm.budget.rounds 2 → 3": ("rounds: 2", "rounds: 3"),
     "llm.budget.branches 2 → 3": ("branches: 2", "branches: 3"),
+    "llm.budget.generations 2 → 3": ("generations: 2", "generations: 3"),
     "llm.budget.tokens 1000 → none": ("tokens: 1000", "tokens: none"),
     "llm.budget.usd 5.0 → 500.0": ("usd: 5", "usd: 500"),
     "llm.budget.minutes 9.0 → 90.0": ("minutes: 9", "minutes: 90"),

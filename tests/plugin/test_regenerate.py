@@ -127,13 +127,19 @@ def test_waiting_for_answers(
     between the run's parts changes nothing: times are compared with the same base.
     """
     exchange, runs = tmp_path / "exchange", tmp_path / "runs"
-    asked = (f"--cgins-llm=exchange:{exchange}", "--cgins-model=somebody", "--cgins-policy=branch")
+    asked = (
+        f"--cgins-llm=exchange:{exchange}",
+        "--cgins-model=somebody",
+        "--cgins-policy=branch",
+        "--cgins-budget=repair_attempts=2",
+    )
     found = run(broken, *OPTIONS, "--cgins-regenerate=failed", *asked, "--cgins-runs", str(runs))
     assert found.code == 7, found.out
     (folder,) = runs.glob("2*")
     assert not (broken / ".cgins").exists()
     about = json.loads((folder / "run.json").read_text())
     assert (about["policy"], about["models"]["generator"]) == ("branch", ["somebody"])
+    assert "relu-cpu-cpp: attempt 1 of 2: asking the generator" in found.out
     prompt = (exchange / EXCHANGE / "prompt.md").read_text()
     assert "torch.nn.functional.relu" in prompt
     assert WRONG in prompt

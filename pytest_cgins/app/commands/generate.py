@@ -92,6 +92,12 @@ def _add_asked(parser: argparse.ArgumentParser) -> None:
     add_model(parser, "model for every role")
     option(
         parser,
+        "--cgins-budget KEY=N[,...]  limits, before llm.budget of cgins.yaml",
+        dest="budget",
+        default="",
+    )
+    option(
+        parser,
         "--cgins-policy  how a faster kernel is searched for once one is right (default: llm.policy, else refine)",
         dest="policy",
         choices=POLICIES,
@@ -161,13 +167,18 @@ def _ran(
     from pytest_cgins.regenerate.project_copy import head
 
     asked = run_setup.RunOptions(
-        llm=arguments.llm, model=arguments.model, policy=arguments.policy, runs=arguments.runs
+        llm=arguments.llm,
+        model=arguments.model,
+        policy=arguments.policy,
+        budget=arguments.budget,
+        runs=arguments.runs,
     )
     settings = run_setup.settings_of(config, asked)
     sandbox = run_setup.sandbox_told(arguments.sandbox)
     record = {
         "llm": arguments.llm,
         "model": arguments.model,
+        "budget": arguments.budget,
         "seed": seed_of(arguments),
         "baseline": NONE,
         "base_commit": head(config.root),

@@ -110,6 +110,7 @@ class Regeneration:
         return {
             "llm": option("--cgins-llm") or "",
             "model": option("--cgins-model") or "",
+            "budget": option("--cgins-budget") or "",
             "seed": self._gate.seed,
             "baseline": option("--cgins-baseline") or loaded.baseline or BASELINE,
             "base_commit": head(loaded.root),
@@ -132,6 +133,7 @@ class Regeneration:
             llm=option("--cgins-llm") or "",
             model=option("--cgins-model") or "",
             policy=option("--cgins-policy") or "",
+            budget=option("--cgins-budget") or "",
             runs=option("--cgins-runs") or "",
             here=self._config.invocation_params.dir,
         )

@@ -144,6 +144,8 @@ class RunRecord(Document):
     """`--cgins-llm`, as it was given."""
     model: str = ""
     """`--cgins-model`, as it was given."""
+    budget: str = ""
+    """`--cgins-budget`, as it was given."""
     policy: Policy = "refine"
     """How a faster kernel is searched for."""
     here: str = ""

@@ -31,6 +31,8 @@ class Means:
     """Of `branch`."""
     branches: int = 4
     """Candidates of a round of `branch`."""
+    generations: int = 10
+    """Of `evolve`."""
 
 
 class Policy(ABC):

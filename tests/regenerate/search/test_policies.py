@@ -132,7 +132,7 @@ def test_branch_goes_on_from_the_frontier_where_the_champion_stagnates() -> None
 def test_evolve_has_generations_of_several_models_and_temperatures() -> None:
     """Ten generations of six, parents from the archive, which holds the best only; verifiers leave four to be tried."""
     tree, sizes = grown("evolve", steadily_faster)
-    assert sizes == [evolve.PROPOSED] * evolve.GENERATIONS
+    assert sizes == [evolve.PROPOSED] * MEANS.generations
     one = [tree.ask(number) for number in range(1, 7)]
     assert {ask.model for ask in one} == {"a", "b"}
     assert [ask.temperature for ask in one] == [0.5, 0.75, 1.0] * 2

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
 
-GENERATIONS = 10
 PROPOSED = 6
 """Candidates a generation that are asked for."""
 TRIED = 4
@@ -29,7 +29,7 @@ class Evolve(Policy):
     def next(self, tree: Tree) -> tuple[Ask, ...]:
         """The next generation."""
         generation = tree.rounds + 1
-        if generation > GENERATIONS or len(tree) >= self._attempts:
+        if generation > self._means.generations or len(tree) >= self._attempts:
             return ()
         archive = archive_of(tree)
         # The same for the same tree.
@@ -60,8 +60,8 @@ class Evolve(Policy):
 
     def ended(self, tree: Tree) -> str:
         """Which limit was met."""
-        if tree.rounds >= GENERATIONS:
-            return f"{GENERATIONS} generations are done"
+        if tree.rounds >= self._means.generations:
+            return f"{counted(self._means.generations, 'generation is', 'generations are')} done"
         return self.used_up()
 
 
