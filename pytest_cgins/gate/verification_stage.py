@@ -44,6 +44,7 @@ COMPILER_S = 120.0
 LARGE_INDICES = "large_indices"
 """Probe whose calls are made in a separate process."""
 _WRONG_ONCE = "of two calls on the same inputs, one is right and one is wrong: "
+_WRONG_TWICE = "two calls on the same inputs give two answers, both wrong: "
 _CHANGES_BY_ITSELF = "→ look for a race, memory that nobody wrote, or what one call leaves for the next: these inputs are no cause"
 UNINSTRUMENTED = "/uninstrumented"
 """Role suffix of the process that makes this call without guards, poison or watch."""
@@ -225,12 +226,13 @@ class VerificationStage:
     def _wrong_only_once(
         self, judgement: Judgement, prepared: Prepared, compiled: CompiledKernel, role: str
     ) -> Iterator[Probe]:
-        """Probes whose sets are answered rightly when they are asked once more: what these differ in is no cause then."""
+        """Probes whose sets are answered otherwise when they are asked once more: what these differ in is no cause then."""
         tripped = judgement.correctness.tripped
         if any(PROBE_SPECS[probe.name].explains for probe in tripped):
             return
         for probe in tripped:
-            names = judgement.wrong.get(probe.name, ())
+            wrong = judgement.wrong.get(probe.name, ())
+            names = {check.inputs for check in wrong}
             pairs = [pair for pair in prepared.pairs if not pair[0].probe or pair[0].name in names]
             # A process without a past answers as if nothing had been called before.
             if not names or not self._runs.pool.has_run(role, compiled.key):
@@ -238,9 +240,11 @@ class VerificationStage:
             with suppress(EndedError), closing(self.answers(role, prepared.case, compiled, pairs)) as answers:
                 if any(answer.error for answer in answers.result.sets):
                     continue
-                if self._reference.first_failure(prepared.case_request, answers) is None:
+                again = self._reference.first_failure(prepared.case_request, answers)
+                if again is None or _is_another(again, wrong):
                     told = [line for line in probe.message.splitlines() if not line.startswith("→")]
-                    message = "\n".join([_WRONG_ONCE + told[0], *told[1:], _CHANGES_BY_ITSELF])
+                    first = (_WRONG_TWICE if again else _WRONG_ONCE) + told[0]
+                    message = "\n".join([first, *told[1:], _CHANGES_BY_ITSELF])
                     yield replace(probe, reason=Reason.NOT_REPEATABLE, message=message)
 
     def _dated(self, correctness: Correctness, prepared: Prepared, compiled: CompiledKernel) -> Correctness:
@@ -337,6 +341,16 @@ class VerificationStage:
             import_root=self._import_root,
             probes=prepared.case_request.probes,
         )
+
+
+def _is_another(again: Check, wrong: Sequence[Check]) -> bool:
+    """Whether an answer that is wrong again is another one: to a set that was right, or its worst element has moved too far."""
+    before = {check.inputs: check.worst for check in wrong}
+    old, new = before.get(again.inputs), again.worst
+    if again.inputs not in before or old is None or new is None:
+        return again.inputs not in before
+    is_same_element = (old.output, old.index) == (new.output, new.index)
+    return is_same_element and abs(float(old.got) - float(new.got)) > new.tolerance
 
 
 def role_of(role: str, compiled: CompiledKernel) -> str:

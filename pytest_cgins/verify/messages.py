@@ -499,8 +499,8 @@ class Judgement(Document):
     """What was found of a kernel's answers. A set without an answer is a failed check."""
 
     correctness: Correctness
-    wrong: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Sets that were answered wrongly, by probe, of those that saw nothing else."""
+    wrong: dict[str, tuple[Check, ...]] = field(default_factory=dict)
+    """The first failed check of each set that was answered wrongly, by probe, of those that saw nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

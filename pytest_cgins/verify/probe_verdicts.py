@@ -207,14 +207,14 @@ class ProbeResults:
             reason = cause.reason if cause is not None and cause.reason else _reason(input_set, failed[0])
             self.trip(input_set.probe, f"{failed[0].message}{words}{_called(input_set)}", reason)
 
-    def wrong_alone(self, answered: Sequence[Answered]) -> dict[str, tuple[str, ...]]:
-        """Sets that were answered wrongly, by probe, where nothing but these answers tripped it."""
-        wrong: dict[str, tuple[str, ...]] = {}
+    def wrong_alone(self, answered: Sequence[Answered]) -> dict[str, tuple[Check, ...]]:
+        """The first failed check of each set, by probe, where nothing but these answers tripped it."""
+        wrong: dict[str, tuple[Check, ...]] = {}
         for one in answered:
-            if not one.passed:
-                wrong[one.inputs.probe] = (*wrong.get(one.inputs.probe, ()), one.inputs.expected.name)
+            for check in [check for check in one.checks if not check.passed][:1]:
+                wrong[one.inputs.probe] = (*wrong.get(one.inputs.probe, ()), check)
         return {
-            probe: names for probe, names in wrong.items() if len(self.found.get(probe, ())) == len(names)
+            probe: checks for probe, checks in wrong.items() if len(self.found.get(probe, ())) == len(checks)
         }
 
     def add_rows(self, answered: Sequence[tuple[InputSet, Sequence[Tensor]]]) -> list[str]:
