@@ -78,6 +78,7 @@ COMMANDS = {
     "runs skill": "regenerate/test_commands.py::test_the_skill_is_printed",
     "runs verifiers": "regenerate/search/test_verifier_scores.py::test_the_command_prints_a_table",
     "schema": "building/test_commands.py::test_schema",
+    "suite": "regenerate/test_suite.py::test_a_suite_of_recorded_answers",
     "summary": "app/commands/test_report.py::test_markdown_and_counts_are_printed",
     "traces audit": "verify/test_audit.py::test_the_command_prints_json",
     "traces diff": "packs/test_difference.py::test_the_command_prints_tables_and_json",

@@ -23,8 +23,7 @@ from pytest_cgins.core.text import nearest
 
 COMMANDS = (
     "init record traces profile import_export build schema cache doctor report history calibrate compare_env evidence "
-    "bench_model generate "
-    "runs proposal methods pull_request annotate_comment"
+    "bench_model generate suite runs proposal methods pull_request annotate_comment"
 )
 """Modules of `app.commands`."""
 GROUPS = {
@@ -32,7 +31,7 @@ GROUPS = {
     "kernels": "schema build cache",
     "gate and time, besides pytest --cgins": "calibrate compare-env evidence bench-model",
     "reports and CI": "report history summary merge annotate comment",
-    "regenerate": "generate run runs proposal pull-request methods",
+    "regenerate": "generate run suite runs proposal pull-request methods",
     "help": "doctor completion help",
 }
 """Commands below their headings, in the order in which a user meets them."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from yaml import MappingNode, Node, SequenceNode
 
 Language = Literal["cpp", "cuda", "triton", "cute"]
+OF_PROBLEMS = ("Model", "forward_fn")
+"""What importers call the op of a problem, in a module with the problem's name."""
 FOLDER = "kernels"
 """Where sources go in a project that has none."""
 
@@ -117,9 +119,11 @@ def _recorded(config: Config, wanted: str) -> str:
 
 
 def word_of(op: str) -> str:
-    """A name for a kernel: `layer_norm`, or `layer_norm_backward`."""
+    """A name for a kernel: `layer_norm`, or `layer_norm_backward`; of a problem that was imported, that of its file."""
     forward, _, backward = op.partition("@")
-    word = forward.rpartition(".")[2]
+    before, _, word = forward.rpartition(".")
+    if word in OF_PROBLEMS:
+        word = before.rpartition(".")[2]
     return f"{word}_backward" if backward else word
 
 

@@ -116,7 +116,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
     from pytest_cgins.regenerate.project_copy import top_of
 
     config = configuration.load(arguments.config)
-    _require_device(arguments.implementation)
+    require_gpu(arguments.implementation)
     planned = [
         new_kernel.planned(
             config,
@@ -139,7 +139,7 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     from pytest_cgins.regenerate.gins import benchmark_project
 
     folder = arguments.out or Path(arguments.file.stem)
-    _require_device(arguments.implementation)
+    require_gpu(arguments.implementation)
     if not arguments.llm:  # a project that is made anew has no section llm
         raise ConfigError("no model is configured", remedy="give --cgins-llm=PROVIDER and --cgins-model=NAME")
     config, planned = benchmark_project.prepare(
@@ -148,8 +148,12 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     return run_setup.exit_code(_ran(arguments, config, planned, made_project=True))
 
 
-def _require_device(language: str) -> None:
-    """Candidates are tried on the device that they are for."""
+def require_gpu(language: str) -> None:
+    """Candidates are tried on the device that they are for.
+
+    Raises:
+        ConfigError: there is none.
+    """
     from pytest_cgins.run.sandbox.outside import has_gpu
 
     if language != "cpp" and not has_gpu():

@@ -62,7 +62,7 @@ def prepare(
     atomic.write_text(yaml, f"version: 1\ntraces: [{traces}]\nkernels: {{}}\n", durable=True)
     try:
         config = configuration.load(yaml)
-        return config, _planned(config, pack, language, contract)
+        return config, planned(config, pack, language, contract)
     except BaseException:
         yaml.unlink()
         raise
@@ -121,19 +121,19 @@ def _import(file: Path, pack: Path) -> None:
         raise RecordError(f"no trace could be made of {file}", remedy="fix the problems listed above")
 
 
-def _planned(
+def planned(
     config: Config, pack: Path, language: Language, contract: Contract | None
 ) -> tuple[NewKernel, ...]:
-    """One kernel for each op, each as if it were to be the only one that is new."""
-    planned: dict[str, NewKernel] = {}
+    """One kernel for each op of a pack, each as if it were to be the only one that is new."""
+    found: dict[str, NewKernel] = {}
     for op in dict.fromkeys(trace.call.op for trace in open_pack(pack).pack.traces):
         name = new_kernel.word_of(op)
-        if name in planned:  # all of its words, where two ops share the last
+        if name in found:  # all of its words, where two ops share the last
             name = re.sub(r"\W+", "_", op).strip("_")
-        planned[name] = new_kernel.planned(
+        found[name] = new_kernel.planned(
             config, op, language=language, contract=contract, kernel=name, top=top_of(config)
         )
-    return tuple(planned.values())
+    return tuple(found.values())
 
 
 def _write(config: Config, target: Target, sources: Mapping[str, str]) -> list[Path]:

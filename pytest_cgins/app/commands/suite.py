@@ -1,0 +1,236 @@
+"""`cgins suite`: problems × languages × policies × models, each a run of regeneration, and one table over all."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from pytest_cgins import config as configuration
+from pytest_cgins.app.commands.generate import CONTRACTS, LANGUAGES, require_gpu
+from pytest_cgins.app.commands.options import (
+    Subparsers,
+    add_model,
+    add_sandbox,
+    command,
+    flag,
+    option,
+    whole_number,
+)
+from pytest_cgins.core import documents
+from pytest_cgins.core.console import new_table, print_table
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.options import POLICIES
+
+if TYPE_CHECKING:
+    from pytest_cgins.config import Config
+    from pytest_cgins.regenerate.new_kernel import Language
+    from pytest_cgins.regenerate.run_status import RunResult
+    from pytest_cgins.regenerate.suite import Suite, Variant
+
+PROBLEMS = {"kernelbench": "[0-9]*_*.py", "robustkbench": "func_forward.py"}
+"""What the files of a problem are called, by its kind; a task of robust-kbench is the folder of its file."""
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the subcommand to the `cgins` parser."""
+    parser = command(
+        subparsers,
+        "suite  have models write kernels for many problems, and compare how they did",
+        run_suite,
+        "Record problems, have each model write a kernel for each of them by each policy, gate every answer, and tell how "
+        "many were solved and how much faster than torch. Given again, the same command goes on.",
+    )
+    option(parser, "kind  what the problems are", choices=tuple(PROBLEMS))
+    option(parser, "source DIR  folder of the problems", type=Path)
+    option(parser, "--out FOLDER  folder of the suite", type=Path, required=True)
+    flag(parser, "--allow-code  run the problems' code")
+    option(parser, "--draw N  take so many problems, drawn by the seed", type=whole_number(1))
+    option(
+        parser,
+        "--cgins-seed N  of the draw and of the inputs (default: %(default)s)",
+        dest="seed",
+        type=int,
+        default=0,
+    )
+    option(parser, "--max-mib N  leave out calls with larger tensors (default: %(default)s)", default="1024")
+    option(
+        parser,
+        "--implementation  language of the kernels; several give a run each (default: cuda)",
+        choices=LANGUAGES,
+        action="append",
+    )
+    option(parser, "--contract  contract of the kernels", choices=CONTRACTS)
+    add_model(parser, "model for every role; several, with commas between, give runs of each")
+    option(
+        parser,
+        "--cgins-policy  search for a faster kernel; several give a run each (default: end with the first right one)",
+        dest="policies",
+        choices=POLICIES,
+        action="append",
+    )
+    option(parser, "--cgins-budget KEY=N[,...]  limits of each run", dest="budget", default="")
+    flag(parser, "--cgins-no-timing  do not time kernels", dest="no_timing")
+    flag(parser, "--compile  time torch.compile, too")
+    add_sandbox(parser, "isolate candidates; off: run them with all your rights")
+
+
+def run_suite(arguments: argparse.Namespace) -> int:
+    """All runs; 0 if each is done, 7 if one waits for answers, 1 if one was stopped."""
+    from pytest_cgins.regenerate import run_setup, suite_report
+    from pytest_cgins.regenerate.suite import NAME, Suite
+
+    place = arguments.out / NAME
+    if not place.exists():
+        _begin(arguments)
+    known = documents.load(Suite, place.read_bytes())
+    wanted = _variants(arguments)
+    if [replace(one, run="") for one in known.variants] != wanted:
+        raise ConfigError(
+            f"{place} was begun with other languages, policies or models: "
+            + "; ".join(one.name for one in known.variants),
+            remedy="give the same ones to go on, or another --out",
+        )
+    if not arguments.llm:
+        raise ConfigError("no model is configured", remedy="give --cgins-llm=PROVIDER and --cgins-model=NAME")
+    config = configuration.load(arguments.out / "cgins.yaml")
+    codes = []
+    for number, variant in enumerate(known.variants):
+        ran, name = _run(arguments, config, variant)
+        codes.append(run_setup.exit_code(ran))
+        kept = replace(variant, run=name)
+        known = replace(known, variants=(*known.variants[:number], kept, *known.variants[number + 1 :]))
+        _keep(place, known)
+        if ran is None:
+            break
+    report = suite_report.made(arguments.out, known)
+    table = new_table(*suite_report.COLUMNS)
+    for row in suite_report.rows(report.scores):
+        table.add_row(*row)
+    print_table(table)
+    print(f"cgins: {report.page}", file=sys.stderr)
+    # That a problem was not solved is a result, not a failure.
+    waits = {130, run_setup.EXIT_WAITING}.intersection(codes)
+    return max(waits) if waits else int(any(one.state == "stopped" for one in report.solutions))
+
+
+def _variants(arguments: argparse.Namespace) -> list[Variant]:
+    from pytest_cgins.regenerate.suite import Variant
+
+    models = arguments.model.split(",")
+    return [
+        Variant(language=language, policy=policy, model=model)
+        for language, policy, model in product(
+            arguments.implementation or ["cuda"], arguments.policies or [""], models
+        )
+    ]
+
+
+def _begin(arguments: argparse.Namespace) -> None:
+    """Draw, record, and write down what is asked for.
+
+    Raises:
+        ConfigError: there are no such problems, or the folder is in use.
+        RecordError: none of them could be recorded.
+    """
+    from pytest_cgins.regenerate.suite import NAME, SUITE_VERSION, Suite
+
+    for language in arguments.implementation or ["cuda"]:
+        require_gpu(language)
+    found = sorted(arguments.source.rglob(PROBLEMS[arguments.kind]))
+    if not found:
+        raise ConfigError(
+            f"{arguments.source} has no problem of {arguments.kind}",
+            remedy=f"name a folder with files such as {PROBLEMS[arguments.kind]}",
+        )
+    if arguments.out.exists() and any(arguments.out.iterdir()):
+        raise ConfigError(
+            f"{arguments.out} is in use, and has no {NAME}", remedy="name a new folder: --out FOLDER"
+        )
+    if arguments.draw is not None and arguments.draw < len(found):
+        found = sorted(random.Random(arguments.seed).sample(found, arguments.draw))  # noqa: S311
+    for file in found:
+        whole = file.parent if arguments.kind == "robustkbench" else file
+        copied = arguments.out / "problems" / whole.relative_to(arguments.source.parent)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if whole.is_dir() else shutil.copy)(whole, copied)
+    _import(arguments)
+    (arguments.out / "cgins.yaml").write_text("version: 1\ntraces: [traces/problems]\nkernels: {}\n")
+    drawn = tuple(str(file.relative_to(arguments.source)) for file in found)
+    source = f"{arguments.kind} {arguments.source.name}"
+    variants = tuple(_variants(arguments))
+    _keep(
+        arguments.out / NAME,
+        Suite(version=SUITE_VERSION, source=source, seed=arguments.seed, drawn=drawn, variants=variants),
+    )
+
+
+def _import(arguments: argparse.Namespace) -> None:
+    """Torch stays out of this process, and what is recorded does not depend on it."""
+    from pytest_cgins.core.errors import RecordError
+    from pytest_cgins.run.forking import PATH
+
+    device = "cpu" if set(arguments.implementation or ["cuda"]) == {"cpp"} else "cuda"
+    words = ["import", arguments.kind, "problems", "--out", "traces/problems", "--device", device]
+    words += ["--max-mib", arguments.max_mib, *(["--allow-code"] if arguments.allow_code else [])]
+    boot = f"{PATH}from pytest_cgins.app.cli import main; sys.exit(main())"
+    sys.stdout.flush()
+    done = subprocess.run([sys.executable, "-c", boot, *words], cwd=arguments.out, check=False)
+    if done.returncode:
+        shutil.rmtree(arguments.out)
+        raise RecordError(
+            f"nothing of {arguments.source} was recorded", remedy="fix the problems listed above"
+        )
+
+
+def _keep(place: Path, suite: Suite) -> None:
+    from pytest_cgins.core import atomic
+
+    atomic.write_text(place, documents.dump(suite, indent=1) + "\n", durable=True)
+
+
+def _run(arguments: argparse.Namespace, config: Config, variant: Variant) -> tuple[RunResult | None, str]:
+    """Begin a variant's run, or go on with it; what it came to, None after Ctrl-C, and its name."""
+    from pytest_cgins.building.revision.merge_base import NONE
+    from pytest_cgins.regenerate import run, run_setup, run_status
+    from pytest_cgins.regenerate.gins.benchmark_project import planned
+    from pytest_cgins.regenerate.journal.journal import Journal
+
+    asked = run_setup.RunOptions(
+        llm=arguments.llm, model=variant.model, policy=variant.policy, budget=arguments.budget
+    )
+    settings = run_setup.settings_of(config, asked)
+    sandbox = run_setup.sandbox_told(arguments.sandbox)
+    if variant.run:
+        with Journal.resume(settings.runs / variant.run) as journal:
+            done = run_status.done(journal)
+            return done or run_setup.carry_out(journal, config, settings, sandbox=sandbox), variant.run
+    kernels = planned(config, config.traces[0], cast("Language", variant.language), arguments.contract)
+    record = {
+        "llm": arguments.llm,
+        "model": variant.model,
+        "budget": arguments.budget,
+        "seed": arguments.seed,
+        "baseline": NONE,
+        "sandbox": sandbox is not None,
+        "timing": not arguments.no_timing,
+        "compile": arguments.compile,
+        "command": shlex.join(["cgins", *sys.argv[1:]]),
+    }
+    with run.begin(
+        config,
+        settings,
+        [one.target for one in kernels],
+        (),
+        record=record,
+        overlays={one.target.name: one.overlay for one in kernels},
+        goes_on=bool(variant.policy) and not arguments.no_timing,
+    ) as journal:
+        return run_setup.carry_out(journal, config, settings, sandbox=sandbox), journal.record.id

@@ -1,0 +1,145 @@
+"""`cgins suite`: problems, runs, and one table over them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins.regenerate.suite import FAST, Solution, curve, scores, solutions
+from pytest_cgins.run.sandbox.sandbox import Sandbox
+from tests.evaluations import make_evaluation
+from tests.regenerate import journals
+
+NEEDS_SANDBOX = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
+PROBLEM = """\
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return %s
+
+def get_inputs():
+    return [torch.randn(16, %d)]
+
+def get_init_inputs():
+    return []
+"""
+ANSWER = """\
+```cpp kernels/NAME.cpp
+// cgins: NAME(Tensor x) -> Tensor
+#include <cgins.h>
+
+extern "C" int NAME(const DLTensor* x, DLTensor* out, cgins_stream) {
+  return cgins::dispatch_floating(x, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < cgins::numel(x); ++i) {
+      const auto v = cgins::accumulator<T>(cgins::data<const T>(x)[cgins::offset_of(x, i)]);
+      cgins::data<T>(out)[cgins::offset_of(out, i)] = T(%s);
+    }
+    return 0;
+  });
+}
+```
+"""
+
+
+def solution(right_after: int | None, *best: float, family: str = "elementwise") -> Solution:
+    speeds = {"torch": max(best)} if right_after is not None and best else {}
+    state = "accepted" if right_after is not None else "failed"
+    return Solution(
+        op="references.p.Model", family=family, state=state, answers=len(best), right_after=right_after,
+        speeds=speeds, best=best,
+    )  # fmt: skip
+
+
+def test_who_solves_nothing_counts() -> None:
+    """fast_p and the share solved are of all problems that were drawn, also of those that could not be recorded."""
+    found = [solution(1, 0.5, 2.5), solution(2, 0.0, 0.5), solution(None, 0.0, 0.0), solution(1, 1.2)]
+    (row,) = scores("cuda", found, drawn=5)
+    assert (row.problems, row.family) == (5, "")
+    assert dict(zip(FAST, row.fast["torch"], strict=True)) == {0.0: 0.6, 1.0: 0.4, 1.5: 0.2, 2.0: 0.2}
+    assert row.mean_speed["torch"] == pytest.approx((2.5 * 0.5 * 1.2) ** (1 / 3))
+    assert row.answers_per_problem == pytest.approx(7 / 5)
+    assert curve(found, 0.0, 5) == [0.4, 0.6]
+    assert curve(found, 1.0, 5) == [0.2, 0.4]
+
+
+def test_kinds_of_ops_have_rows_of_their_own() -> None:
+    """Where there is more than one kind."""
+    found = [solution(1, 2.0), solution(None, family="matmul")]
+    rows = scores("cuda", found, drawn=2)
+    assert [(row.family, row.problems, row.fast["torch"][0]) for row in rows] == [
+        ("", 2, 0.5), ("elementwise", 1, 1.0), ("matmul", 1, 0.0),
+    ]  # fmt: skip
+
+
+def test_a_faster_kernel_of_the_same_run_is_the_problem_s(tmp_path: Path) -> None:
+    """Its answers follow those of the first; a search that found nothing leaves the first one's times."""
+    first = journals.target("kb_001_relu", op="references.kb_001_relu.Model", goal="generate")
+    faster = journals.target(
+        "kb_001_relu", op="references.kb_001_relu.Model", goal="optimise", improves=first.name
+    )
+    run = journals.journal(tmp_path / "cgins.yaml", first, faster)
+    timed = make_evaluation(kernel="kb_001_relu", implementation="cpp", times_ns=(2000.0, 1000.0))
+    journals.attempt(run, first, 1)
+    journals.attempt(run, first, 2, "accepted", trials=(journals.trial(timed, stage="acceptance"),))
+    journals.settle(run, first, "accepted", {"kernels/k.cpp": "!"})
+    (found,) = solutions(run)
+    assert (found.state, found.right_after, found.answers) == ("waiting", 2, 2)
+    assert found.best == pytest.approx((0.0, 0.5))
+    better = make_evaluation(kernel="kb_001_relu", implementation="cpp", times_ns=(1000.0, 2000.0))
+    journals.attempt(run, faster, 1, "accepted", trials=(journals.trial(better, stage="acceptance"),))
+    journals.settle(run, faster, "accepted", {"kernels/k.cpp": "!!"})
+    (found,) = solutions(run)
+    assert (found.state, found.right_after, found.answers, found.speeds["torch"]) == ("accepted", 2, 3, 2.0)
+
+
+@NEEDS_SANDBOX
+def test_a_suite_of_recorded_answers(
+    tmp_path: Path, cgins: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """One problem is solved, one is not, one cannot be recorded; given again, the same command does nothing twice."""
+    level = tmp_path / "level1"
+    level.mkdir()
+    (level / "1_Twice.py").write_text(PROBLEM % ("x * 2", 8))
+    (level / "2_Thrice.py").write_text(PROBLEM % ("x * 3", 9))
+    (level / "3_Broken.py").write_text(PROBLEM % ("x @ x", 7))
+    for name, text in (("kb_l1_001_twice", "v * 2"), ("kb_l1_002_thrice", "v * 2")):
+        said = tmp_path / "answers" / f"{name}-cpu-cpp" / "attempt-01" / "generator.md"
+        said.parent.mkdir(parents=True)
+        said.write_text((ANSWER % text).replace("NAME", name))
+    words = ("suite", "kernelbench", "level1", "--out", "made", "--allow-code", "--implementation=cpp",
+             f"--cgins-llm=replay:{tmp_path / 'answers'}", "--cgins-no-timing", "--cgins-budget=repair_attempts=1")  # fmt: skip
+    done = cgins(tmp_path, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3_Broken" in done.stdout + done.stderr
+    row = done.stdout.splitlines()[-1].split()
+    assert row[:6] == ["cpp", "first", "right", "all", "3", "33%"]
+    results = json.loads((tmp_path / "made/results.json").read_text())
+    (variant,) = results["variants"]
+    assert [one["state"] for one in variant["solutions"]] == ["accepted", "failed"]
+    assert "kb_l1_001_twice.Model" in (tmp_path / "made/suite.html").read_text()
+    again = cgins(tmp_path, *words)
+    assert (again.returncode, again.stdout.splitlines()[-1].split()) == (0, row)
+    other = cgins(tmp_path, *words, "--cgins-policy=refine")
+    assert other.returncode == 2
+    assert "was begun with other languages, policies or models: cpp first right" in other.stderr
+
+
+def test_what_cannot_be_a_suite(
+    tmp_path: Path, cgins: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """A folder without problems, and a place that is taken."""
+    words = ("suite", "kernelbench", ".", "--out", "made", "--implementation=cpp", "--cgins-llm=exchange")
+    none = cgins(tmp_path, *words)
+    assert none.returncode == 2
+    assert ". has no problem of kernelbench\n→ name a folder with files such as [0-9]*_*.py" in none.stderr
+    (tmp_path / "1_A.py").write_text("")
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "own.txt").write_text("")
+    taken = cgins(tmp_path, *words)
+    assert "made is in use, and has no suite.json" in taken.stderr
