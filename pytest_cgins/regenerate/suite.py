@@ -79,7 +79,7 @@ class Solution(Document):
     speeds: dict[str, float]
     """torch's time over the accepted kernel's, geometric mean over the cases, by what it is held against."""
     best: tuple[float, ...]
-    """The best speed against eager torch after each answer, 0 while nothing is right: measured, not yet proven."""
+    """Speed of each answer's kernel against eager torch, 0 where it is not right or not timed: measured, not proven."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +120,23 @@ def scores(name: str, found: Sequence[Solution], drawn: int) -> tuple[Score, ...
 
 
 def curve(found: Sequence[Solution], above: float, drawn: int) -> list[float]:
-    """Share of the problems whose best kernel is more than so many times as fast as torch, after 1, 2, … answers each."""
-    longest = max((len(one.best) for one in found), default=0)
+    """Share of the problems that are solved after 1, 2, … answers each.
+
+    Args:
+        found: one for each op that was recorded.
+        above: how many times as fast as eager torch the best kernel has to be; 0: it has to be right.
+        drawn: problems that were drawn.
+    """
+
+    def is_solved(one: Solution, count: int) -> bool:
+        if not above:
+            return one.right_after is not None and one.right_after <= count
+        return max(one.best[:count], default=0.0) > above
+
+    longest = max((one.answers for one in found), default=0)
     return [
-        sum(max(one.best[: number + 1], default=0.0) > above for one in found) / max(len(found), drawn)
-        for number in range(longest)
+        sum(is_solved(one, count) for one in found) / max(len(found), drawn)
+        for count in range(1, longest + 1)
     ]
 
 

@@ -158,8 +158,8 @@ def _page(results: SuiteResults) -> str:
         _table(problems, (_problem(part.name, one) for part in parts for one in part.solutions)),
     ]
     style = Markup(_STYLE)  # noqa: S704 (our own)
-    head = [element("meta", charset="utf-8"), element("title", "cgins suite"), element("style", style)]
-    return f"<!doctype html>{element('html', element('head', *head), element('body', *body), lang='en')}\n"
+    head = join([element("title", "cgins suite"), element("style", style)])
+    return f'<!doctype html><html lang="en"><meta charset="utf-8">{head}{element("body", *body)}</html>\n'
 
 
 def _cost(part: VariantResults) -> tuple[str, ...]:
@@ -198,7 +198,9 @@ def _plot(variants: Sequence[VariantResults], above: float, words: str, problems
     drawn = axes.picture(
         f"share of problems that are {words}, by answers",
         axes.marks_up(up, [(share, f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)]),
-        axes.marks_across(across, [(place, f"{place:g}") for place in axes.ticks(1, longest)]),
+        axes.marks_across(
+            across, [(place, f"{place:g}") for place in axes.ticks(1, longest) if place == int(place)]
+        ),
         *lines,
         below="answers a problem",
         beside=f"share {words}",

@@ -31,7 +31,9 @@ from pytest_cgins.core.options import POLICIES
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
+    from pytest_cgins.regenerate.journal.journal import Journal
     from pytest_cgins.regenerate.new_kernel import Language
+    from pytest_cgins.regenerate.run_setup import RunOptions
     from pytest_cgins.regenerate.run_status import RunResult
     from pytest_cgins.regenerate.suite import Suite, Variant
 
@@ -60,6 +62,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         type=int,
         default=0,
     )
+    flag(parser, "--shrink  halve a problem's sizes until they fit --max-mib (kernelbench)")
     option(parser, "--max-mib N  leave out calls with larger tensors (default: %(default)s)", default="1024")
     option(
         parser,
@@ -102,12 +105,14 @@ def run_suite(arguments: argparse.Namespace) -> int:
         raise ConfigError("no model is configured", remedy="give --cgins-llm=PROVIDER and --cgins-model=NAME")
     config = configuration.load(arguments.out / "cgins.yaml")
     codes = []
-    for number, variant in enumerate(known.variants):
-        ran, name = _run(arguments, config, variant)
+    for number in range(len(known.variants)):
+        with _opened(arguments, config, known.variants[number]) as journal:
+            # One that is killed goes on with the run that it has begun.
+            begun = replace(known.variants[number], run=journal.record.id)
+            known = replace(known, variants=(*known.variants[:number], begun, *known.variants[number + 1 :]))
+            _keep(place, known)
+            ran = _carried_out(arguments, config, journal, begun)
         codes.append(run_setup.exit_code(ran))
-        kept = replace(variant, run=name)
-        known = replace(known, variants=(*known.variants[:number], kept, *known.variants[number + 1 :]))
-        _keep(place, known)
         if ran is None:
             break
     report = suite_report.made(arguments.out, known)
@@ -179,6 +184,7 @@ def _import(arguments: argparse.Namespace) -> None:
 
     device = "cpu" if set(arguments.implementation or ["cuda"]) == {"cpp"} else "cuda"
     words = ["import", arguments.kind, "problems", "--out", "traces/problems", "--device", device]
+    words += ["--shrink"] if arguments.shrink else []
     words += ["--max-mib", arguments.max_mib, *(["--allow-code"] if arguments.allow_code else [])]
     boot = f"{PATH}from pytest_cgins.app.cli import main; sys.exit(main())"
     sys.stdout.flush()
@@ -196,22 +202,22 @@ def _keep(place: Path, suite: Suite) -> None:
     atomic.write_text(place, documents.dump(suite, indent=1) + "\n", durable=True)
 
 
-def _run(arguments: argparse.Namespace, config: Config, variant: Variant) -> tuple[RunResult | None, str]:
-    """Begin a variant's run, or go on with it; what it came to, None after Ctrl-C, and its name."""
+def _asked(arguments: argparse.Namespace, variant: Variant) -> RunOptions:
+    from pytest_cgins.regenerate.run_setup import RunOptions
+
+    return RunOptions(llm=arguments.llm, model=variant.model, policy=variant.policy, budget=arguments.budget)
+
+
+def _opened(arguments: argparse.Namespace, config: Config, variant: Variant) -> Journal:
+    """The run of a variant, begun if it is not yet."""
     from pytest_cgins.building.revision.merge_base import NONE
-    from pytest_cgins.regenerate import run, run_setup, run_status
+    from pytest_cgins.regenerate import run, run_setup
     from pytest_cgins.regenerate.gins.benchmark_project import planned
     from pytest_cgins.regenerate.journal.journal import Journal
 
-    asked = run_setup.RunOptions(
-        llm=arguments.llm, model=variant.model, policy=variant.policy, budget=arguments.budget
-    )
-    settings = run_setup.settings_of(config, asked)
-    sandbox = run_setup.sandbox_told(arguments.sandbox)
+    settings = run_setup.settings_of(config, _asked(arguments, variant))
     if variant.run:
-        with Journal.resume(settings.runs / variant.run) as journal:
-            done = run_status.done(journal)
-            return done or run_setup.carry_out(journal, config, settings, sandbox=sandbox), variant.run
+        return Journal.resume(settings.runs / variant.run)
     kernels = planned(config, config.traces[0], cast("Language", variant.language), arguments.contract)
     record = {
         "llm": arguments.llm,
@@ -219,12 +225,12 @@ def _run(arguments: argparse.Namespace, config: Config, variant: Variant) -> tup
         "budget": arguments.budget,
         "seed": arguments.seed,
         "baseline": NONE,
-        "sandbox": sandbox is not None,
+        "sandbox": arguments.sandbox != "off",
         "timing": not arguments.no_timing,
         "compile": arguments.compile,
         "command": shlex.join(["cgins", *sys.argv[1:]]),
     }
-    with run.begin(
+    return run.begin(
         config,
         settings,
         [one.target for one in kernels],
@@ -232,5 +238,18 @@ def _run(arguments: argparse.Namespace, config: Config, variant: Variant) -> tup
         record=record,
         overlays={one.target.name: one.overlay for one in kernels},
         goes_on=bool(variant.policy) and not arguments.no_timing,
-    ) as journal:
-        return run_setup.carry_out(journal, config, settings, sandbox=sandbox), journal.record.id
+    )
+
+
+def _carried_out(
+    arguments: argparse.Namespace, config: Config, journal: Journal, variant: Variant
+) -> RunResult | None:
+    """What a run came to; None after Ctrl-C."""
+    from pytest_cgins.regenerate import run_setup, run_status
+
+    done = run_status.done(journal)
+    if done is not None:
+        return done
+    settings = run_setup.settings_of(config, _asked(arguments, variant))
+    sandbox = run_setup.sandbox_told("auto" if journal.record.sandbox else "off")
+    return run_setup.carry_out(journal, config, settings, sandbox=sandbox)
