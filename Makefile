@@ -14,8 +14,8 @@ WORKFLOWS := $(wildcard .github/workflows/*.yml)
 help:
 	@echo "make demo      gate kernels of two of example_project's models on this machine"
 	@echo "make demo-regenerate  break a kernel, have it repaired from a recording, open a pull request on a twin of GitHub"
-	@echo "make test      the whole test suite (CPU)"
-	@echo "make test-exam whole runs of regeneration, and of pull requests where each request goes wrong in each way"
+	@echo "make test      what each change runs (CPU): each command and option once, each reason, each kind of kernel"
+	@echo "make test-exam the tests that take longer; make test-exam EXAM=tests/honest is a part of them"
 	@echo "make test-fast parsers, numbers, reports, traces"
 	@echo "make test-gpu  the tests that need an NVIDIA GPU, with the python that has torch"
 	@echo "make check     ruff, mypy, import-linter, vulture; workflows, action and their scripts"
@@ -45,15 +45,17 @@ test test-exam test-fast test-gpu: export PYTHONDONTWRITEBYTECODE :=
 # Two processes, a file each, in the order of tests/conftest.py; tests that compare times have the machine to themselves.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m 'not exam' --dist loadfile --no-loadscope-reorder --ignore tests/timing/alone
-	$(BIN)/python -m pytest tests/timing/alone
+	$(BIN)/python -m pytest -m 'not exam' tests/timing/alone
 
-# Half an hour more, which each change of pytest_cgins/regenerate/ and pull_request/ is worth; hypothesis draws other examples.
+# What takes more than a second or two, and properties on new examples: exam.yml runs it in parts, .ci/run those of what changed.
+EXAM ?= tests
 test-exam: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m exam --dist load tests/regenerate tests/pull_request
-	$(BIN)/python -m pytest -n 2 -m 'hypothesis and not exam' --dist loadfile --hypothesis-profile default
+	$(BIN)/python -m pytest -n 2 -m 'exam or hypothesis' --hypothesis-profile default --dist loadfile --no-loadscope-reorder \
+	  --ignore tests/timing/alone $(EXAM)
+	$(if $(filter tests tests/timing,$(EXAM)),$(BIN)/python -m pytest -m exam tests/timing/alone)
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -m 'not slow' tests/config tests/report tests/packs tests/verify \
+	$(BIN)/python -m pytest -m 'not exam' tests/config tests/report tests/packs tests/verify \
 	  tests/app/test_cli.py tests/gate/test_correctness_verdict.py tests/core/test_trace.py tests/core/test_text.py
 
 # The machine with the GPU often brings its own torch: nothing is installed here.

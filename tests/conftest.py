@@ -74,7 +74,8 @@ def _forgotten() -> Iterator[None]:
     yield
     sys.path[:] = path
     for name in {*sys.modules} - before:
-        file = getattr(sys.modules[name], "__file__", None) or ""
+        module = sys.modules[name]
+        file = getattr(module, "__file__", None) or str([*getattr(module, "__path__", ())])
         if "/pytest-of-" in file or "/example_project/" in file:
             del sys.modules[name]
 

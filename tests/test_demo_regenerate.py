@@ -7,6 +7,7 @@ import pytest
 from tests.demo_regenerate import main
 
 
+@pytest.mark.exam
 def test_demo(capfd: pytest.CaptureFixture[str]) -> None:
     """A broken kernel is found, repaired at the second attempt, proposed as a pull request, and green on its branch."""
     assert main() == 0, capfd.readouterr()

@@ -14,9 +14,16 @@ import yaml
 
 from pytest_cgins import plugin
 from pytest_cgins.app import cli
+from pytest_cgins.core.verdict import Reason
+from tests.adversarial.specimens import ADVERSARIAL, collect
+from tests.planted.operators import OPERATORS
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
+OF_GPUS = {"initcheck", "l2-carve-out", "not-capturable", "synccheck"}
+"""Reasons that only a kernel on a GPU can give: tests/gpu."""
+LEFT_OUT = re.compile(r"^(pytestmark = )?\[?(pytest\.mark\.gpu, )?pytest\.mark\.(exam|gpu|skip)\b")
+"""Marks of what `make test` does not run; those of single parameters are none."""
 
 COMMANDS = {
     "annotate": "pull_request/test_annotations.py::test_command_prints_them",
@@ -30,7 +37,7 @@ COMMANDS = {
     "completion": "app/test_cli.py::test_bash_completes_commands_options_and_files",
     "comment": "regenerate/test_whole_loop.py::test_a_broken_kernel_is_repaired_by_a_pull_request",
     "doctor": "app/commands/test_doctor.py::test_table",
-    "evidence ablate": "regenerate/profiling/test_commands.py::test_ablation_of_four_methods",
+    "evidence ablate": "regenerate/profiling/test_commands.py::test_ablation_of_three_methods",
     "evidence bench": "regenerate/profiling/test_commands.py::test_bench_has_intervals_and_tells_what_is_not_there",
     "evidence env": "regenerate/profiling/test_commands.py::test_env_tells_what_there_is_and_what_that_costs",
     "evidence profile": "regenerate/profiling/test_commands.py::test_profile_of_a_cpu_kernel_says_what_it_lacks",
@@ -188,8 +195,7 @@ def test_the_run_is_there(words: str, test: str) -> None:
     file, _, name = test.partition("::")
     names = definitions(TESTS / file)
     assert name in names, f"{file} has no {name}"
-    left_out = [mark for mark in marks(names, name) if re.search(r"exam|gpu|mark\.skip\b", mark)]
-    assert left_out == [], f"{name} is not run by make test"
+    assert not any(map(LEFT_OUT.search, marks(names, name))), f"{name} is not run by make test"
     said = set(texts(names, name))
     missing = [word for word in words.split() if not any(is_said(word, text) for text in said)]
     assert missing == []
@@ -218,7 +224,8 @@ def definitions(file: Path) -> dict[str, ast.stmt]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found[node.name] = node
         elif isinstance(node, ast.Assign):
-            found |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
+            named = [part for target in node.targets for part in ast.walk(target)]
+            found |= {part.id: node for part in named if isinstance(part, ast.Name)}
     return found
 
 
@@ -238,6 +245,8 @@ def texts(names: dict[str, ast.stmt], name: str) -> Iterator[str]:
         for part in ast.walk(node):
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
                 yield part.value
+            if isinstance(part, ast.Attribute) and ast.unparse(part.value) == "Reason":
+                yield part.attr
             used = part.id if isinstance(part, ast.Name) else part.arg if isinstance(part, ast.arg) else ""
             if used in names and used not in seen:
                 seen.add(used)
@@ -245,24 +254,40 @@ def texts(names: dict[str, ast.stmt], name: str) -> Iterator[str]:
 
 
 def test_what_make_test_leaves_out_runs_elsewhere() -> None:
-    """Exam tests lie where `make test-exam` looks, which a workflow runs after changes of their code and each night.
-
-    What CI of a clean checkout leaves out is named where it begins.
-    """
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    (folders,) = re.findall(r"-m exam --dist load (.+)", makefile)
-    marked = [file for file in TESTS.rglob("test_*.py") if "pytest.mark.exam" in file.read_text("utf-8")]
-    marked.remove(Path(__file__))
-    strays = [file for file in marked if not any(file.is_relative_to(ROOT / one) for one in folders.split())]
-    assert strays == []
+    """A job of the workflow runs each folder's exam, after each change and each night; CI names what it leaves out."""
     text = (ROOT / ".github/workflows/exam.yml").read_text(encoding="utf-8")
     workflow = yaml.safe_load(text)
+    parts = workflow["jobs"]["exam"]["strategy"]["matrix"]["part"]
+    run = sorted(name for part in parts for name in part.split())
+    there = {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")}
+    assert run == sorted(f"tests/{name}" for name in there - {"gpu"})
+    assert 'run: make test-exam EXAM="$PART"' in text
     begins = workflow[True]  # `on`, as YAML 1.1 reads it
     assert "cron" in begins["schedule"][0]
     for event in ("push", "pull_request"):
-        paths = {path.removesuffix("/**") for path in begins[event]["paths"]}
-        packages = {folder.replace("tests/", "pytest_cgins/") for folder in folders.split()}
-        assert {*packages, *folders.split()} <= paths
-    assert "run: make test-exam" in text
+        assert {"pytest_cgins/**", "tests/**"} <= set(begins[event]["paths"])
     ci = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert all(target in ci for target in re.findall(r"(?m)^(test-(?:exam|gpu)):", makefile))
+
+
+def test_every_reason_is_given_in_make_test() -> None:
+    """Each reason of a verdict is expected by a test that every change runs, or by a kernel that it gates."""
+    files = set(TESTS.rglob("test_*.py")) - {Path(__file__)}
+    tested = {text for file in files for text in expected(definitions(file))}
+    tested |= {word for one in collect(ADVERSARIAL) if "always" in one.flags for word in one.caught_by}
+    # These are what run/test_operator_checks.py expects.
+    tested |= {word for one in OPERATORS.values() for word in one.finds.values()}
+    missing = {
+        one.value
+        for one in Reason
+        if not {one.value, one.name} & tested and not any(f"({one.value})" in text for text in tested)
+    }
+    assert missing == OF_GPUS
+
+
+def expected(names: dict[str, ast.stmt]) -> Iterator[str]:
+    """Texts of a file's tests that every change runs, and members of `Reason` that they name."""
+    for name in names:
+        if name.startswith("test_") and not any(map(LEFT_OUT.search, marks(names, name))):
+            yield from texts(names, name)

@@ -42,6 +42,7 @@ def test_every_recorded_op_has_a_kernel_and_every_kernel_a_case() -> None:
     assert recorded == {kernel.op for kernel in loaded.kernels}
 
 
+@pytest.mark.exam
 def test_the_first_failure_of_the_readme_is_explained(tmp_path: Path) -> None:
     """A newcomer breaks a kernel by one command, and within seconds reads which mistake was made."""
     text = (PROJECT.parent / "README.md").read_text()
@@ -81,6 +82,7 @@ def test_names_in_the_tour_exist() -> None:
     assert missing == set()
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("name", workloads.ALL)
 def test_production_models_run_scaled_down(name: str) -> None:
     """At their own sizes they need a GPU; a sixteenth shows that they are made, and that a run repeats."""

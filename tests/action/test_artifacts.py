@@ -123,6 +123,7 @@ def test_event_says_when_the_attempt_began() -> None:
     assert run["run_started_at"].endswith("Z")
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("fails", [True, False])
 def test_matrix_is_summed_up_also_if_a_kernel_failed(hub: Hub, make_evaluation: Make, fails: bool) -> None:
     """The merged report and the summary are there, and the exit code is that of a gate over all cases."""

@@ -30,6 +30,7 @@ def assert_clean(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.exam
 def test_schemas_hold() -> None:
     """action.yml and the workflows fit GitHub's schemas, as vendored by check-jsonschema."""
     assert len(WORKFLOWS) == 9

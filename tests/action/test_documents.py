@@ -67,6 +67,7 @@ def examples() -> list[dict[str, Any]]:
     return [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)]
 
 
+@pytest.mark.exam
 def test_examples_fit_the_schema_and_name_real_inputs(tmp_path: Path) -> None:
     """The workflows in the README are valid, ask for no more than reading, and use inputs and outputs that exist."""
     assert len(examples()) == 2

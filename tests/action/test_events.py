@@ -108,6 +108,7 @@ def find_base(workspace: Path, files: Path, **variables: str) -> tuple[dict[str,
     return parse_outputs(output.read_text()), done.stdout
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_base_of_a_merge_is_the_tip_of_its_base_branch(server: Server, tmp_path: Path, depth: int) -> None:
     """Whatever the depth, the merge of a pull request is compared with its first parent, which is then there."""
@@ -213,6 +214,7 @@ def test_token_goes_to_the_server_of_the_run_alone(
     assert all("AUTHORIZATION" not in line for line in text.splitlines() if " fetch " in line)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("name", events.NAMES)
 def test_action_on_each_event(runner: Runner, server: Server, tmp_path: Path, name: str) -> None:
     """The gate runs on every event; in pull requests, forks' too, a dropped kernel fails, and elsewhere nothing does."""
@@ -244,6 +246,7 @@ def history_run(runner: Runner, server: Server, folder: Path, event: Event) -> J
     )
 
 
+@pytest.mark.exam
 def test_history_grows_on_the_default_branch_alone(runner: Runner, server: Server, tmp_path: Path) -> None:
     """A scheduled run appends its times to the file that the input names; a pull request's says why it does not."""
     job = history_run(runner, server, tmp_path / "nightly", events.event("schedule"))
@@ -254,6 +257,7 @@ def test_history_grows_on_the_default_branch_alone(runner: Runner, server: Serve
     assert "GitHub's event pull_request" in job.log
 
 
+@pytest.mark.exam
 def test_verdicts_are_kept_by_schedules_and_taken_by_pull_requests(
     runner: Runner, server: Server, tmp_path: Path
 ) -> None:
@@ -283,6 +287,7 @@ def test_verdicts_are_kept_by_schedules_and_taken_by_pull_requests(
     assert len([name for name in services.cached() if name.startswith("cgins-verdicts-")]) == 1
 
 
+@pytest.mark.exam
 def test_packs_come_from_the_cache_or_the_run_fails(runner: Runner, recorded: Path, tmp_path: Path) -> None:
     """Blobs that are not in the repository are restored under their key; without them nothing is gated."""
     services = Services(tmp_path / "services")
@@ -308,6 +313,7 @@ def test_packs_come_from_the_cache_or_the_run_fails(runner: Runner, recorded: Pa
         assert (job.code == 0) == saved
 
 
+@pytest.mark.exam
 def test_packs_that_were_changed_in_the_cache_gate_nothing(
     runner: Runner, recorded: Path, tmp_path: Path
 ) -> None:
@@ -336,6 +342,7 @@ def test_packs_that_were_changed_in_the_cache_gate_nothing(
     assert "sha256" in job.log
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("baseline", ["none", "HEAD"])
 def test_a_pull_request_does_not_choose_what_it_is_compared_with(
     runner: Runner, server: Server, tmp_path: Path, baseline: str

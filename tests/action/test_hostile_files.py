@@ -41,6 +41,7 @@ def test_large_artifact_is_refused(hub: Hub) -> None:
     assert not (hub.folder / "report").exists()
 
 
+@pytest.mark.exam
 def test_hostile_report_gives_no_commands_to_the_job_that_comments(hub: Hub) -> None:
     """What is wrong with a report is told in its own words, and the runner obeys none of them."""
     report = hub.folder / "temp" / "report" / "report.json"
@@ -55,6 +56,7 @@ def test_hostile_report_gives_no_commands_to_the_job_that_comments(hub: Hub) -> 
     assert obeyed(done.stdout + "::notice::heard") == ["::notice::heard"]
 
 
+@pytest.mark.exam
 def test_hostile_report_gives_no_commands_to_the_job_that_merges(hub: Hub) -> None:
     """Nor there."""
     hub.add(
@@ -148,6 +150,7 @@ def test_proposals_that_grow_are_refused(hub: Hub, limit: str, said: str) -> Non
     assert said in done.stdout
 
 
+@pytest.mark.exam
 def test_hostile_proposal_gives_no_commands_and_runs_nothing(hub: Hub) -> None:
     """A proposal that is none is refused in words that the runner does not obey; a module beside it is not imported."""
     proposal = json.dumps({"version": "\n::error::forged\n"}).encode()
@@ -198,6 +201,7 @@ def test_a_limit_that_is_no_number_is_refused(hub: Hub, most: str) -> None:
     ]
 
 
+@pytest.mark.exam
 def test_upkeep_marks_what_is_stale_also_where_nothing_could_be_closed(hub: Hub) -> None:
     """The second command runs after the first has failed, and the step fails all the same."""
     done = hub.run("upkeep.sh", FOLDER=str(hub.folder))

@@ -76,6 +76,7 @@ def test_ten_lines_fit_what_they_call(parsers: Parsers, work: Path) -> None:
     assert follows == [yaml.safe_load(texts["cgins.yml"])["name"]]
 
 
+@pytest.mark.exam
 def test_from_the_pull_request_to_its_first_comment(
     parsers: Parsers, runner: Runner, work: Path, tmp_path: Path
 ) -> None:

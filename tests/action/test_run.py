@@ -48,6 +48,7 @@ def failed(runner: Runner, recorded: Path, tmp_path_factory: pytest.TempPathFact
     )
 
 
+@pytest.mark.exam
 def test_failing_gate_ends_in_its_exit_code_after_summary_and_upload(failed: Job) -> None:
     """With a wrong kernel the action ends in 1, last of all; outputs, summary, upload and cache are as ever."""
     assert failed.code == 1, failed.log
@@ -81,6 +82,7 @@ def test_failing_gate_ends_in_its_exit_code_after_summary_and_upload(failed: Job
     assert " removed from " in failed.log
 
 
+@pytest.mark.exam
 def test_reproduction_line_selects_its_case(failed: Job) -> None:
     """The command in the summary, pasted where the gate ran, collects the failed case and no other."""
     words = re.search(r"<code>(pytest --cgins [^<]*cpu-wrong[^<]*)</code>", failed.summary)
@@ -92,6 +94,7 @@ def test_reproduction_line_selects_its_case(failed: Job) -> None:
     assert [node.partition("/tiny/")[0] for node in nodes] == ["cgins.yaml::relu/cpu-wrong"]
 
 
+@pytest.mark.exam
 def test_repository_under_test_forges_nothing(failed: Job) -> None:
     """Its output gives no commands, its tests see no tokens and no files of the runner, its texts stay texts."""
     assert "::error::forged by conftest" in failed.log
@@ -112,6 +115,7 @@ def test_repository_under_test_forges_nothing(failed: Job) -> None:
     assert all(line.startswith(("<tr><td><code>", "<details><summary><code>")) for line in lines)
 
 
+@pytest.mark.exam
 def test_restored_kernels_are_used_and_not_saved_again(
     runner: Runner, failed: Job, workspace: Path, tmp_path: Path
 ) -> None:
@@ -137,6 +141,7 @@ def test_restored_kernels_are_used_and_not_saved_again(
     assert job.outputs["report-path"] == str(tmp_path / "temp" / "cgins" / "report.json")
 
 
+@pytest.mark.exam
 def test_lost_gpu_is_not_a_pass(runner: Runner, workspace: Path, tmp_path: Path) -> None:
     """A run in which every case was skipped ends in 5."""
     options = {
@@ -151,6 +156,7 @@ def test_lost_gpu_is_not_a_pass(runner: Runner, workspace: Path, tmp_path: Path)
     assert job.used == {}
 
 
+@pytest.mark.exam
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
 def test_kernels_are_built_for_architectures_that_are_not_there(
     runner: Runner, workspace: Path, tmp_path: Path
@@ -170,6 +176,7 @@ def test_kernels_are_built_for_architectures_that_are_not_there(
     assert "compared with nothing, as asked" in job.summary
 
 
+@pytest.mark.exam
 def test_report_of_the_checkout_is_no_report_of_the_run(
     runner: Runner, workspace: Path, tmp_path: Path
 ) -> None:
@@ -183,6 +190,7 @@ def test_report_of_the_checkout_is_no_report_of_the_run(
     assert "forged" not in job.summary
 
 
+@pytest.mark.exam
 def test_clean_run_without_readable_report_fails(runner: Runner, workspace: Path, tmp_path: Path) -> None:
     """If the arguments send the report elsewhere, exit 0 of pytest becomes 4: nothing is known."""
     arguments = f"-k 'nothing or right' --collect-only --cgins-json='{tmp_path}/elsewhere.json'"
@@ -193,6 +201,7 @@ def test_clean_run_without_readable_report_fails(runner: Runner, workspace: Path
     assert "Upload the report" not in job.used
 
 
+@pytest.mark.exam
 def test_wrong_inputs_end_before_anything_is_installed(
     runner: Runner, workspace: Path, tmp_path: Path
 ) -> None:
@@ -239,7 +248,7 @@ def test_interpreter_without_the_package_is_told(runner: Runner, workspace: Path
     assert "Gate" not in job.ran
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_pip_installs_the_revision_of_the_action(runner: Runner, workspace: Path, tmp_path: Path) -> None:
     """By default pip gets this very tree; torch's index, requirements and constraints are used as they are given."""
     environment = tmp_path / "new env"
@@ -277,7 +286,7 @@ def test_pip_installs_the_revision_of_the_action(runner: Runner, workspace: Path
     assert (job.code, job.outputs["status"]) == (5, "empty")
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_failed_installation_is_no_verdict(runner: Runner, workspace: Path, tmp_path: Path) -> None:
     """If pip fails, its exit code is the action's, the gate does not run, and no output claims anything."""
     job = runner.run(

@@ -74,6 +74,7 @@ def test_key_names_system_interpreter_torch_compilers_and_processor(keys: Keys, 
     assert "," not in found["key"]
 
 
+@pytest.mark.exam
 def test_key_follows_the_sources_and_nothing_else(keys: Keys, sources: Path) -> None:
     """A kernel's text, name or a header changes the key; documents, hidden folders and environments do not."""
     before = keys(sources)
@@ -112,6 +113,7 @@ def test_cuda_version_is_read_from_torch_without_importing_it(
     assert f"-torch2.6.0-cu124-{cuda}-" in found["prefix"]
 
 
+@pytest.mark.exam
 def test_compiler_is_part_of_the_key(keys: Keys, sources: Path, tmp_path: Path) -> None:
     """nvcc under CUDA_HOME is asked for its version; one that fails is as good as none."""
     nvcc = tmp_path / "cuda home" / "bin" / "nvcc"
@@ -184,6 +186,7 @@ def finish(make_evaluation: Make, tmp_path: Path) -> Finish:
     return Finish(make_evaluation, tmp_path)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("code", "status"),
     [(0, "passed"), (1, "failed"), (5, "empty"), (6, "infrastructure"), (137, "error")],
@@ -200,6 +203,7 @@ def test_every_exit_code_has_a_status(finish: Finish, code: int, status: str) ->
     assert all(Path(one).stat().st_size for one in found["files"].split("\n"))
 
 
+@pytest.mark.exam
 def test_only_skips_are_empty_unless_allowed(finish: Finish) -> None:
     """Nothing gated is 5 and says so in the summary; allowed, or with one case gated, it is a pass."""
     finish.write(Status.SKIPPED, Status.SKIPPED)
@@ -214,6 +218,7 @@ def test_only_skips_are_empty_unless_allowed(finish: Finish) -> None:
     assert finish.run(0)["status"] == "passed"
 
 
+@pytest.mark.exam
 def test_strict_counts_weak_cases_as_failures(finish: Finish) -> None:
     """Counts and summary know from the report whether the run was strict."""
     for strict in (False, True):
@@ -222,6 +227,7 @@ def test_strict_counts_weak_cases_as_failures(finish: Finish) -> None:
     assert finish.summary.startswith("## cgins: 1 failed, 1 passed (1 weak)\n")
 
 
+@pytest.mark.exam
 def test_worst_status_and_regressions_are_told(finish: Finish) -> None:
     """The verdict is the worst status; slower kernels are counted, and wrong ones are not among them."""
     finish.write(Status.PASSED, Status.SLOWER, Status.FASTER)
@@ -232,6 +238,7 @@ def test_worst_status_and_regressions_are_told(finish: Finish) -> None:
     assert (found["verdict"], found["regressed"], found["failed"]) == ("INCORRECT", "1", "2")
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("text", [None, "", '{"::error::forged": "##[error]forged"}'])
 def test_damaged_report_is_not_uploaded_and_not_a_pass(finish: Finish, text: str | None) -> None:
     """Without a readable report a clean run is 4, a failed one stays what it was, and counts are 0."""

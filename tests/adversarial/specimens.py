@@ -9,6 +9,7 @@ The header is the first comment lines of a C++ or CUDA file, and the docstring o
     // packs: f32 even                         recorded calls that it is gated on, by default f32
     // also: timing gpu interpret extension    timed as well; needs a GPU; Triton's interpreter; torch extension
     // also: base                              timed against `_base` of its suffix, which is in its place at the base revision
+    // also: always                            stands for its reason, or op, in `make test`: the others are in `make test-exam`
     // also: sandbox                           is kept out by the sandbox, and by nothing else: see test_sandboxed.py
     // yaml: {claims: [strided]}               further keys of its entry in cgins.yaml; flags are of its implementation
 
@@ -23,13 +24,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from _pytest.mark import ParameterSet
 
 ADVERSARIAL = Path(__file__).parent / "kernels"
 HONEST = Path(__file__).parents[1] / "honest" / "kernels"
 SUFFIXES = (".cpp", ".cu", ".py")
 _KEYS = ("cheat", "honest", "how", "caught-by", "ops", "packs", "also", "yaml")
-_FLAGS = {"timing", "gpu", "interpret", "extension", "device-contract", "sandbox", "base"}
+_FLAGS = {"timing", "gpu", "interpret", "extension", "device-contract", "sandbox", "base", "always"}
 _LINE = re.compile(rf'(?:// |""")?({"|".join(_KEYS)}): (\S.*)')
 
 
@@ -73,6 +76,12 @@ class Specimen:
         if "device-contract" in self.flags:
             return "CUDA (device)"
         return "CUDA" if self.file.suffix == ".cu" else "C++"
+
+    @property
+    def parameter(self) -> ParameterSet:
+        """Itself as a test's parameter, with its name; marked `exam` unless it is gated for every change."""
+        marks = () if self.flags & {"always", "gpu"} else pytest.mark.exam
+        return pytest.param(self, id=self.name, marks=marks)
 
     def entry(self) -> dict[str, Any]:
         """Its entry in cgins.yaml; the sources lie in `kernels`."""

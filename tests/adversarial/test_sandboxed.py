@@ -17,6 +17,7 @@ from tests.adversarial.specimens import ADVERSARIAL, collect
 SPECIMENS = [one for one in collect(ADVERSARIAL) if "sandbox" in one.flags]
 
 
+@pytest.mark.exam
 def test_native_code_does_not_read_gold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: WorkerPool
 ) -> None:

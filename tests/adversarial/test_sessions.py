@@ -59,6 +59,7 @@ def _evaluated(loaded: config.Config, cache: Path, reference: WorkerPool) -> dic
         evaluator.close()
 
 
+@pytest.mark.exam
 def test_gold_is_what_the_op_gave_and_not_what_became_of_it(tmp_path: Path, reference: WorkerPool) -> None:
     """A model that overwrites the op's output and input in place does not change what is recorded of the call."""
 
@@ -80,6 +81,7 @@ def test_gold_is_what_the_op_gave_and_not_what_became_of_it(tmp_path: Path, refe
     assert done["nothing"].verdict.reason is Reason.GOLD_MISMATCH
 
 
+@pytest.mark.exam
 def test_an_earlier_build_does_not_pass_for_the_source(tmp_path: Path, reference: WorkerPool) -> None:
     """A source that became wrong is built anew, and a library that was put in its place is not loaded."""
     cache = tmp_path / "cache"

@@ -20,6 +20,7 @@ from pytest_cgins.core.errors import ConfigError
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.exam
 def test_version_is_told_without_heavy_imports() -> None:
     """`cgins --version` prints the version and loads neither torch nor numpy nor pydantic."""
     code = (
@@ -157,6 +158,7 @@ def test_exit_codes(
     assert capsys.readouterr().err == text
 
 
+@pytest.mark.exam
 def test_a_reader_that_has_enough() -> None:
     """A closed pipe ends the command without a traceback."""
     code = (
@@ -176,6 +178,7 @@ def test_a_reader_that_has_enough() -> None:
     assert process.returncode == 2
 
 
+@pytest.mark.exam
 def test_a_locale_without_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where stdout takes no more than ASCII, other characters are spelled out."""
     code = (
@@ -232,6 +235,7 @@ def test_the_schema_of_a_kernel_that_is_not_written_yet(cgins: Command, tmp_path
     )
 
 
+@pytest.mark.exam
 def test_schema_lines_of_ops(cgins: Command) -> None:
     """By any name that people have for an op; a misspelt one is guessed."""
     assert cgins(Path(), "schema", "--op", "F.silu").stdout == "// cgins: silu(Tensor input) -> Tensor\n"

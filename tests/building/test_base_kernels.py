@@ -187,18 +187,21 @@ def test_nothing_is_asked_before_it_is_needed(
     made("no-such-commit")
 
 
+@pytest.mark.exam
 def test_a_changed_source_is_built_beside_the_heads(project: Path, of: Of) -> None:
     """Two launchers of one name share nothing, not even statics of templates and of inline functions."""
     (project / "native" / "scale.cpp").write_text(CPP.replace("FACTOR *", "3 *"))
     assert both(project, of, "cpp") == [[33.0, 66.0], [22.0, 44.0]]
 
 
+@pytest.mark.exam
 def test_a_changed_header_is_another_build(project: Path, of: Of) -> None:
     """The text of the source is the same, and that of what it includes is not."""
     (project / "native" / "factor.h").write_text("#define FACTOR 5\n")
     assert both(project, of, "cpp") == [[55.0, 110.0], [22.0, 44.0]]
 
 
+@pytest.mark.exam
 def test_another_file_leaves_built_kernels_unchanged_and_python_ones_in_doubt(project: Path, of: Of) -> None:
     """A module that a Python kernel imports is in no digest."""
     (project / "kernels" / "common.py").write_text("FACTOR = 7\n")
@@ -228,7 +231,7 @@ def test_an_ignored_source_has_no_base(project: Path, of: Of) -> None:
     assert "git does not have all of its files at" in told.note
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_a_torch_extension_of_both_revisions(project: Path, of: Of) -> None:
     """pybind11 binds both functions, which have statics of their own, though only a header differs."""
     (project / "native" / "twice.h").write_text("#define TWICE 3\n")
@@ -238,7 +241,7 @@ def test_a_torch_extension_of_both_revisions(project: Path, of: Of) -> None:
 REGISTERED = EXTENSION + 'TORCH_LIBRARY(cgins_base_test, m) { m.def("twice", &twice); }\n'
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_an_extension_that_registers_operators_is_timed_apart(project: Path, made: Made) -> None:
     """torch has one operator of a name in a process, and would end it: alone, it can be loaded."""
     file = project / "cgins.yaml"
@@ -343,6 +346,7 @@ def test_files_stay_until_it_is_closed(project: Path) -> None:
     assert not root.exists()
 
 
+@pytest.mark.exam
 def test_kernels_from_a_folder_of_sources_beside_the_file(
     project: Path, of: Of, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +375,7 @@ def test_trace_packs_are_not_shown_to_workers(project: Path, of: Of, made: Made)
     assert not list(root.rglob("gold.bin"))
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("implementation", ["cpp", "python"])
 def test_a_twin_of_an_unchanged_kernel(project: Path, made: Made, implementation: str) -> None:
     """It is built or imported once more, and has counters of its own."""

@@ -74,6 +74,7 @@ def test_what_changes_the_key(
     assert project.build(KERNEL, cache=cache).key == first.key
 
 
+@pytest.mark.exam
 def test_environment_and_generated_header_are_in_the_key(
     project: Any, scale_text: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +90,7 @@ def test_environment_and_generated_header_are_in_the_key(
     assert len(set(keys)) == 3
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("damage", ["truncate", "delete-library", "bad-record", "bad-manifest"])
 def test_corrupt_entry_is_rebuilt(project: Any, scale_text: str, cache: Path, damage: str) -> None:
     """A damaged library, record or manifest costs a build and nothing else."""
@@ -273,6 +275,7 @@ def test_native_flags_are_explicit() -> None:
     assert "-march=native" not in flags
 
 
+@pytest.mark.exam
 def test_build_imports_no_torch(project: Any, scale_text: str) -> None:
     """Loading a configuration, finding a source and building it leave torch out of the process."""
     project.write("kernel.cpp", scale_text)

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "build_killed.py"
 
 
+@pytest.mark.exam
 def test_builder_is_killed(tmp_path: Path) -> None:
     """Killed at six moments: nobody hangs, nothing corrupt is loaded, each kernel is built once, nothing is left."""
     figures = tmp_path / "figures.json"

@@ -49,6 +49,7 @@ def test_artifact_keeps_its_name(cache: Cache) -> None:
     assert (entry.status, entry.log, entry.command, entry.seconds) == (0, "fine", "cc", 1.5)
 
 
+@pytest.mark.exam
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2), st.integers(0, 10**6 - 1), st.integers(0, 7))
 def test_a_flipped_bit_is_never_loaded(
@@ -102,6 +103,7 @@ def test_header_that_shadows_another_is_noticed(cache: Cache, tmp_path: Path) ->
     assert cache.lookup(BASE, roots) is None
 
 
+@pytest.mark.exam
 def test_a_header_is_read_again_when_it_may_have_changed(cache: Cache, tmp_path: Path) -> None:
     """Headers with unchanged size, inode and times are not read; content decides as soon as one differs."""
     header = tmp_path / "h" / "own.h"
@@ -192,6 +194,7 @@ with cache.work_folder() as folder:
 """
 
 
+@pytest.mark.exam
 def test_nothing_is_left_of_a_builder_killed_between_any_two_steps(cache: Cache) -> None:
     """Before each call that opens, locks, makes or removes something: the next build clears all of it."""
     for moment in range(1, 100):
@@ -203,6 +206,7 @@ def test_nothing_is_left_of_a_builder_killed_between_any_two_steps(cache: Cache)
     assert moment > 10
 
 
+@pytest.mark.exam
 def test_clearing_beside_builders_takes_nobodys_work(cache: Cache) -> None:
     """Many that begin, end and clear at once: each has its folder until its own end, and nothing is left."""
 

@@ -182,6 +182,7 @@ def test_a_header_that_is_found_earlier(
     assert answers == [0, 1]
 
 
+@pytest.mark.exam
 def test_a_time_out_is_not_remembered(project: Any, cache: Path, tmp_path: Path, counted: Any) -> None:
     """A build that did not end in time is killed with all that it started, and tried again."""
     project.write("kernel.cpp", PLAIN % ("", "0"))
@@ -226,6 +227,7 @@ def test_another_compiler_or_processor_is_another_build(
     assert project.build(KERNEL, cache=cache).cached
 
 
+@pytest.mark.exam
 def test_libraries_are_in_the_key(project: Any, cache: Path, tmp_path: Path) -> None:
     """A library of -l is known by content, not by path or time: a new one is linked, a moved one is not."""
     kernel = f"{{op: torch.mul, source: kernel.cpp, flags: [-L{tmp_path}/lib, -lvalue]}}"

@@ -113,6 +113,7 @@ def with_cuda(cgins: Cgins, project: Any) -> Cgins:
     return cgins
 
 
+@pytest.mark.exam
 @needs_nvcc
 def test_build_for_architectures(with_cuda: Cgins, capsys: pytest.CaptureFixture[str]) -> None:
     """--arch builds CUDA kernels only, a line each, and the table has the document's numbers."""
@@ -138,6 +139,7 @@ def test_build_for_architectures(with_cuda: Cgins, capsys: pytest.CaptureFixture
     assert listed.endswith("nothing had to be built\n")
 
 
+@pytest.mark.exam
 @needs_nvcc
 def test_build_all_for_architectures(with_cuda: Cgins, capsys: pytest.CaptureFixture[str]) -> None:
     """--all builds what has no architecture too, and a failure of either fails the command."""

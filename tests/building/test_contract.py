@@ -26,6 +26,7 @@ def test_versions_agree() -> None:
     assert f"#define CGINS_CONTRACT_VERSION {CONTRACT_VERSION}\n" in HEADER
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("index", range(len(EXAMPLES)))
 def test_example_compiles(project: Any, index: int) -> None:
     """Every example is a whole kernel and compiles without a warning."""

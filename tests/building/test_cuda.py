@@ -77,6 +77,7 @@ def test_archs_without_a_gpu(fresh_archs: Any, monkeypatch: pytest.MonkeyPatch) 
     assert fresh_archs() == ("sm_80", "compute_80")
 
 
+@pytest.mark.exam
 @needs_nvcc
 def test_prototype_mismatch(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """nvcc refuses a definition that differs from the schema line, with the user's file and line."""
@@ -87,6 +88,7 @@ def test_prototype_mismatch(project: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert "nvcc refused kernel.cu: 1 error\nkernel.cu:7: error: " in caught.value.what
 
 
+@pytest.mark.exam
 @needs_nvcc
 def test_hidden_symbols(project: Any) -> None:
     """nvcc, too, takes the declaration that keeps the launcher visible."""
@@ -123,6 +125,7 @@ def test_runs_on_the_gpu(project: Any, op_call: Any, metas_of: Any, dtype: str) 
     assert torch.equal(out, want)
 
 
+@pytest.mark.exam
 @needs_nvcc
 def test_device_code_of_several_files(project: Any) -> None:
     """Device code is linked where a flag lets files call each other's, and only there."""

@@ -160,6 +160,7 @@ def test_no_cutlass_at_all(launcher: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert caught.value.remedy.startswith("pip install 'pytest-cgins[cutlass]'")
 
 
+@pytest.mark.exam
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
 @pytest.mark.skipif(find_spec("cutlass_library") is None, reason="no nvidia-cutlass")
 def test_the_product_on_tensor_cores_is_built_and_kept() -> None:

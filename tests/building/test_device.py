@@ -103,6 +103,7 @@ def test_families_of_architectures() -> None:
         chosen((9, 0), "sm_100", "sm_80", "compute_80a")
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
@@ -248,6 +249,7 @@ using namespace cute;
 }
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("name", HEADERS)
 def test_headers_out_of_the_box(project: Any, name: str) -> None:
     """CUDA's, CUB's and CUTLASS's headers can be included without any flag."""

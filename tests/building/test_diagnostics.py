@@ -81,6 +81,7 @@ def test_linker(tmp_path: Path) -> None:
     assert (count, "cannot find -lnothere" in lines[0]) == (1, True)
 
 
+@pytest.mark.exam
 @needs_nvcc
 def test_nvcc(tmp_path: Path) -> None:
     """nvcc's front end, ptxas and nvlink are each understood; positions are written as gcc does."""

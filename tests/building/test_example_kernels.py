@@ -59,6 +59,7 @@ def normal(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("op", "args"),
     [

@@ -210,6 +210,7 @@ def test_own_ops(own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     run_alone(OWN, out / "src")
 
 
+@pytest.mark.exam
 def test_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,7 +34,7 @@ def _read_by(folders: list[Path], text: str, folder: Path) -> set[str]:
     return {word.removeprefix(own) for word in printed.split() if word.endswith(".h") or "/c++/" in word}
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_lean_headers_have_whatever_could_change_a_meaning(tmp_path: Path) -> None:
     """No header of number types or of C's library is left out: their overloads decide silently."""
     include = torch_package().root / "include"

@@ -113,9 +113,10 @@ def refusal(built: Built, text: str, kernel: str) -> str:
     return f"{caught.value}\n{caught.value.log}"
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("text", "kernel"),
-    [(LAUNCHER, CPP), (KERNEL, DEVICE), pytest.param(LAUNCHER, CUDA, marks=pytest.mark.slow)],
+    [(LAUNCHER, CPP), (KERNEL, DEVICE), pytest.param(LAUNCHER, CUDA, marks=pytest.mark.exam)],
     ids=["cpp", "device", "cuda"],
 )
 def test_a_source_cannot_include_what_is_at_home(built: Built, secret: Path, text: str, kernel: str) -> None:
@@ -154,13 +155,14 @@ def test_packs_are_hidden(built: Built, fence: BuildFence, project: Any) -> None
     assert SECRET not in found
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("text", "kernel"),
     [
         (LAUNCHER % "", CPP),
         (KERNEL % "", DEVICE),
-        pytest.param(LAUNCHER % "", CUDA, marks=pytest.mark.slow),
-        pytest.param(TORCH, EXTENSION, marks=pytest.mark.slow),
+        pytest.param(LAUNCHER % "", CUDA, marks=pytest.mark.exam),
+        pytest.param(TORCH, EXTENSION, marks=pytest.mark.exam),
     ],
     ids=["cpp", "device", "cuda", "extension"],
 )
@@ -201,6 +203,7 @@ def test_nvrtc_gives_the_same_in_a_process_of_its_own(
     assert (inside.cubin, inside.ptx, inside.lowered) == (outside.cubin, outside.ptx, outside.lowered)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(("text", "kernel"), [(LAUNCHER, CPP), (KERNEL, DEVICE)], ids=["cpp", "device"])
 def test_the_deadline_ends_a_compiler_in_the_sandbox(
     built: Built, cache: Path, text: str, kernel: str

@@ -222,18 +222,21 @@ def in_worker(project: Any, kernel: str, *arguments: str) -> subprocess.Complete
 INTERPRETED = "{name: interpreted, target: cgins_test_scale:scale, interpret: true}"
 
 
+@pytest.mark.exam
 def test_triton_interpreter(project: Any) -> None:
     """`interpret: true` runs a Triton kernel on the CPU, through Triton's interpreter."""
     done = in_worker(project, f"{{op: torch.mul, implementations: [{INTERPRETED}]}}")
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.exam
 def test_triton_was_there_before(project: Any) -> None:
     """A process that has imported Triton's compiler cannot interpret, and says so."""
     done = in_worker(project, f"{{op: torch.mul, implementations: [{INTERPRETED}]}}", "early")
     assert "LaunchError: cgins_test_scale:scale: Triton is already in this process" in done.stderr
 
 
+@pytest.mark.exam
 def test_compiled_kernel_in_an_interpreting_process(project: Any) -> None:
     """A kernel for the GPU is not interpreted by accident."""
     compiled = "{name: compiled, device: cuda, target: cgins_test_scale:scale}"

@@ -88,6 +88,7 @@ def test_what_is_not_an_expression(text: str, message: str) -> None:
         value_of(text)
 
 
+@pytest.mark.exam
 @given(st.text(max_size=60))
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     """No text makes the parser raise anything else, or run anything."""

@@ -9,6 +9,8 @@ import pytest
 
 from tests.building.processes import python
 
+pytestmark = pytest.mark.exam
+
 RUN = """\
 import gc, json, os, sys
 gc.disable()  # not worth its time while torch is imported, nor is what Python takes apart at the end

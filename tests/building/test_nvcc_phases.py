@@ -22,6 +22,7 @@ def _command(*flags: str) -> list[str]:
     return [*toolchain.nvcc(), *flags, "-c", "cuda.cu", "-o", "cuda.o"]
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("archs", [("90",), ("80", "90a")])
 def test_phases_make_the_object(tmp_path: Path, archs: tuple[str, ...]) -> None:
     """The phases leave the object file that nvcc leaves: the same symbols, the headers in the depfile."""
@@ -55,6 +56,7 @@ def test_unknown_commands() -> None:
     assert nvcc_phases.parse("#$ A=b\n#$ newtool x\n", Path("/tmp"), "d") is None
 
 
+@pytest.mark.exam
 def test_sources_of_one_name(project: Any) -> None:
     """Two sources of one name in two folders are compiled at the same time, and each has what is its own."""
     project.write(

@@ -58,6 +58,7 @@ def test_unknown_architectures() -> None:
         library.check_arch(arch)
 
 
+@pytest.mark.exam
 def test_deeply_nested_sources_do_not_end_the_process() -> None:
     """Brackets without end, as a model that repeats itself writes them, are compiled or refused, no more."""
     script = (
@@ -68,6 +69,7 @@ def test_deeply_nested_sources_do_not_end_the_process() -> None:
     assert python(script).stderr == ""
 
 
+@pytest.mark.exam
 def test_gives_up_at_the_deadline() -> None:
     """A compilation that takes too long ends soon behind its deadline, and says so."""
     branches = "".join(f"if (i == {number}) i += int(sinf(i) * {number});" for number in range(20_000))

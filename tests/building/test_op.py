@@ -22,6 +22,8 @@ from pytest_cgins.config import load as load_config
 from pytest_cgins.core.trace import Argument, OpCall
 from pytest_cgins.packs.values import encode
 
+pytestmark = pytest.mark.exam
+
 NUMBERS = itertools.count()
 """Of packages: torch keeps their operators as long as the process lives."""
 OPS = """\

@@ -74,6 +74,7 @@ def test_an_environment_finds_no_package_of_ours_but_what_it_lacks(tmp_path: Pat
     assert printed_in(other, program) == "True None True"
 
 
+@pytest.mark.exam
 def test_a_containers_root_is_entered(tmp_path: Path) -> None:
     """Its Python runs in it, and sees our package, the project's folder and devices; this machine's root is one."""
     python = next(name for name in other_environment._PYTHONS_OF_ROOTS if (Path("/") / name).is_file())
@@ -136,6 +137,7 @@ def test_words_that_name_nothing_are_refused(tmp_path: Path, text: str) -> None:
         other_environment.read(text, tmp_path)
 
 
+@pytest.mark.exam
 def test_kernels_are_built_by_the_compiler_of_the_environment(tmp_path: Path) -> None:
     """Flags of a script around it make another build, though its version is the same; its errors are told as ours are."""
     (tmp_path / "relu.cpp").write_text(RELU)

@@ -70,6 +70,7 @@ def test_functions_of_one_name_are_all_there() -> None:
 FIGURE = st.integers(0, 2**31)
 
 
+@pytest.mark.exam
 @given(
     functions=st.lists(
         st.tuples(st.from_regex(r"_Z[A-Za-z0-9_]{1,20}", fullmatch=True), *[FIGURE] * 5),
@@ -145,6 +146,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return project.build("{op: torch.relu, source: f.cu, archs: [sm_80]}", cache=project.root / "cache")
 
 
+@pytest.mark.exam
 @needs_nvcc
 def test_resources_of_a_build_are_read_once(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Registers come from the log, opcodes from the machine code; the second time no tool is started."""
@@ -162,6 +164,7 @@ def test_resources_of_a_build_are_read_once(compiled: Any, monkeypatch: pytest.M
     assert resources.of(compiled, "sm_80") == found
 
 
+@pytest.mark.exam
 @needs_nvcc
 def test_without_a_disassembler_the_registers_are_there(
     compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -182,6 +185,7 @@ def test_without_a_disassembler_the_registers_are_there(
     assert resources.of(moved, "sm_80").functions[0].instructions
 
 
+@pytest.mark.exam
 @needs_nvcc
 def test_a_log_without_report_and_a_record_that_is_gone(compiled: Any, tmp_path: Path) -> None:
     """Where nothing is known, nothing is claimed."""

@@ -175,6 +175,7 @@ def test_a_compile_error_of_one_build_is_told_with_its_place(project: Any) -> No
         project.build(entry("COLS: input.size(-1)", "{COLS: 9}, {COLS: 7}"))
 
 
+@pytest.mark.exam
 def test_keys_and_digests_follow_what_is_specialized(project: Any, cache: Path) -> None:
     """Other macros, sizes or builds make another kernel and another entry in the cache; the same is found again."""
     project.write("kernel.cpp", TELLS)
@@ -244,6 +245,7 @@ CUDA_ENTRY = (
 )
 
 
+@pytest.mark.exam
 @needs_nvcc
 def test_cuda_has_the_machine_code_of_every_build(project: Any) -> None:
     """nvcc compiles a kernel of one name once a build, with that build's constants, into one library."""
@@ -263,6 +265,7 @@ def test_cuda_refuses_device_code_that_is_linked(project: Any) -> None:
         project.build(CUDA_ENTRY.replace("[sm_90]", "[sm_90], flags: ['-rdc=true']"))
 
 
+@pytest.mark.exam
 @needs_nvcc
 def test_a_cuda_library_chooses_as_well(project: Any, bind: Any) -> None:
     """The function of a CUDA library that callers find takes the build of their sizes; this one tells before it launches."""
@@ -276,6 +279,7 @@ def test_a_cuda_library_chooses_as_well(project: Any, bind: Any) -> None:
             bind(built, "torch.mul", torch.ones(2, width), 2.0).run()
 
 
+@pytest.mark.exam
 @pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
 def test_builds_are_made_in_the_sandbox(project: Any, tell: Tell, tmp_path: Path) -> None:
     """Joining and dispatching need no more of the machine than the compiler does."""

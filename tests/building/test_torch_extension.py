@@ -120,7 +120,7 @@ src = ["doubled/doubled.cu"]
 }
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_the_layout_of_hugging_faces_kernels(project: Any) -> None:
     """A build.toml as the only source: its kernels for the device, its binding, and the macros that its builder gives."""
     import torch
@@ -153,7 +153,7 @@ def test_operator_that_is_not_registered(project: Any) -> None:
         project.source(KERNEL.replace("entry: softmax", "entry: 'mine::f'"))
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_corpus(project: Any) -> None:
     """What extensions commonly do compiles with lean headers, and gives what torch gives."""
     import torch
@@ -186,7 +186,7 @@ def test_corpus(project: Any) -> None:
         module.rows(x[0], 1)
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_whole_headers_where_lean_ones_do_not_do(project: Any, bind: Any) -> None:
     """A source that needs more of torch than the lean headers have is compiled with the whole ones."""
     import torch
@@ -226,7 +226,7 @@ def test_error_has_the_users_file_and_line(project: Any) -> None:
     assert len(re.findall(r"k\.cpp:5:\d+: error: ", caught.value.log)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_operator(project: Any, bind: Any) -> None:
     """A source with TORCH_LIBRARY and no module is loaded as operators; a second registration is refused.
 
@@ -261,7 +261,7 @@ TORCH_LIBRARY(cgins_tested, m) { m.def("plus(Tensor x, int dim) -> Tensor", &plu
     assert Cache(builds.default_cache()).lookup(base, plan.roots) is None
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 @pytest.mark.skipif(not Path(nvcc()[0]).exists(), reason="no nvcc")
 def test_cuda_corpus(project: Any) -> None:
     """What CUDA extensions commonly do compiles with lean headers."""
@@ -286,7 +286,7 @@ NAMES = {
 WITHOUT_DIM = ("one_half", "Holder.held", "held", "elsewhere", "elsewhere_impl", "deep.twice_there")
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_an_entry_is_an_exported_name_or_the_functions_own(project: Any, bind: Any) -> None:
     """In modules, submodules and classes, by macros, lambdas, helpers and headers, as operators, with and without names.
 

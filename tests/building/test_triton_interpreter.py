@@ -27,6 +27,7 @@ for dtype, bits in ((torch.float16, 10), (torch.bfloat16, 7)):
 """
 
 
+@pytest.mark.exam
 def test_which_types_the_interpreter_rounds(tmp_path: Path) -> None:
     """It rounds to fp16, and cuts bf16 off: while it does, calls with bf16 are refused in `functions`."""
     pytest.importorskip("triton")

@@ -141,6 +141,7 @@ def test_any_text_is_taken_or_refused(tmp_path: Path, key: str, name: str) -> No
     assert len(found) <= {"labels": 50, "team_reviewers": 100}.get(key, 39)
 
 
+@pytest.mark.exam
 @QUICK
 @given(names=st.lists(LOGINS, min_size=1, max_size=10, unique_by=str.lower), key=st.sampled_from(LISTS[1::2]))
 def test_a_name_twice_is_refused_in_any_case(tmp_path: Path, names: list[str], key: str) -> None:

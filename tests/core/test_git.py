@@ -93,6 +93,7 @@ def test_what_fails_is_told_with_a_remedy(
     assert missing.value.remedy.startswith("install git")
 
 
+@pytest.mark.exam
 def test_nobody_else_runs_git() -> None:
     """One place knows its environment, its limits and its errors."""
     top = Path(pytest_cgins.__file__).parent

@@ -36,6 +36,7 @@ def restless() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+@pytest.mark.exam
 @pytest.mark.usefixtures("restless")
 def test_threads_parse_side_by_side() -> None:
     """Each gets the tree of its own text, however deep the others' are."""
@@ -59,6 +60,7 @@ def test_a_text_that_is_not_python_lets_the_next_be_parsed() -> None:
         syntax.expression("a = 1")
 
 
+@pytest.mark.exam
 def test_a_child_of_a_process_that_parses_can_parse() -> None:
     """A fork does not take along the lock of a thread that is not in the child."""
     stop = threading.Event()

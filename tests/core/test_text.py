@@ -80,6 +80,7 @@ def uncounted(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
                     yield value.lineno, number, plural[1]
 
 
+@pytest.mark.exam
 def test_every_counted_noun_goes_through_one_helper() -> None:
     """`1 cases` is read as carelessness in all else; a number that is never 1 is named above, with its reason."""
     assert len(counted_nouns()) > 50
@@ -93,6 +94,7 @@ def test_every_counted_noun_goes_through_one_helper() -> None:
     assert wrong == []
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("line", "found"),
     [

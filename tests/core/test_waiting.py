@@ -247,6 +247,7 @@ def test_tries_of_git(tmp_path: Path, fast: Heard) -> None:
     assert "secret-token" not in line
 
 
+@pytest.mark.exam
 def test_tries_of_a_model(tmp_path: Path, fast: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that asks tells only its file; whoever waits for it says so."""
     monkeypatch.setenv(KEY_ENV, KEY)
@@ -268,6 +269,7 @@ def test_tries_of_a_model(tmp_path: Path, fast: Heard, monkeypatch: pytest.Monke
     assert re.match(rf"waited \d+ s for {re.escape(url)}", line)
 
 
+@pytest.mark.exam
 def test_another_process_that_asks_a_model(
     tmp_path: Path, fast: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +307,7 @@ def _cgins(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.exam
 def test_builds_of_two_commands(slow: Path) -> None:
     """Each says that it waits for the build, the one that does not build who does; both sum it up."""
     first = _cgins(slow)

@@ -137,6 +137,7 @@ def statuses(extended: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     }
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("kernel", ["relu/simulator", "widened/cpu"])
 def test_kernels_are_gated(statuses: dict[str, str], kernel: str) -> None:
     """On the new device, and on inputs of the new dtype: a right kernel passes, a wrong one fails."""
@@ -144,6 +145,7 @@ def test_kernels_are_gated(statuses: dict[str, str], kernel: str) -> None:
     assert statuses[f"{kernel}-wrong"] == "INCORRECT"
 
 
+@pytest.mark.exam
 def test_the_importer_imports(extended: Path, tmp_path: Path) -> None:
     """A call becomes a trace, and a line that is none is left out."""
     (tmp_path / "calls.jsonl").write_text('{"op": "torch.relu", "shapes": [[8, 64]]}\n[]\n')

@@ -62,6 +62,7 @@ def test_the_message_reads_as_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert _plain(told[0]) == _plain(QUOTED[0])
 
 
+@pytest.mark.exam
 def test_waits_read_as_quoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -55,6 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
+@pytest.mark.exam
 def test_every_example_works(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Models are written, recorded and looked at as the document says, with the tables that it quotes."""
     ran = run(TEXT, capfd)

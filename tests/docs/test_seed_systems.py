@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from tables import functions
 
 from pytest_cgins.app import cli
@@ -53,6 +54,7 @@ def test_places_exist() -> None:
             assert (PACKAGE / line.file).exists() or (REPOSITORY / line.file).exists(), line
 
 
+@pytest.mark.exam
 def test_tests_exist() -> None:
     """Each test that is named, in a line or in its note, is a function of its file."""
     for line in ABILITIES:

@@ -15,6 +15,7 @@ TEXT = document("tutorial.md")
 ACTION = Path(__file__).parents[2] / "action" / "action.yml"
 
 
+@pytest.mark.exam
 def test_every_step_works_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ NAMES = ("os-exit-at-import", "fork-bomb", "forged-answer")
 STATUSES = {"forged-answer": Status.SUSPECT}
 
 
+@pytest.mark.exam
 def test_a_fault_costs_its_own_case_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each fault is called by its name, and all other cases have what they have without it."""
     monkeypatch.setenv(MEMORY_VARIABLE, "2GiB")

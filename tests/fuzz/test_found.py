@@ -45,6 +45,7 @@ HUGE = "9" * 5000
 F = "// cgins: f(Tensor x) -> Tensor\n// cgins-launch: "
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("text", "what", "remedy"),
     [
@@ -105,6 +106,7 @@ def test_manifests(text: bytes, what: str, tmp_path: Path) -> None:
     assert what in caught.value.what
 
 
+@pytest.mark.exam
 def test_counting_takes_no_memory() -> None:
     """To count a document's brackets takes a few times its bytes, not a hundred times."""
     for text in (b'"' + b"a" * 2**19 + b'"', b'"' + b'\\"' * 2**18 + b'"', b'"' * 2**19, b"[]" * 2**18):

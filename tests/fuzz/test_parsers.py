@@ -40,6 +40,7 @@ def parse_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Parser], Cal
     return made
 
 
+@pytest.mark.exam
 @each
 def test_hostile_inputs_are_refused(
     parser: Parser, watch: Watch, parse_of: Callable[[Parser], Callable[[bytes], object]]
@@ -90,6 +91,7 @@ def _deep(data: bytes) -> None:
     raise ValueError("\ud800")
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("parse", "trouble"),
     [

@@ -100,6 +100,7 @@ def test_from_the_command_line_to_the_verdict(
     assert after["catch"] == pytest.approx(0.15)
 
 
+@pytest.mark.exam
 def test_one_document(project: Path, calibrate: Command) -> None:
     """--json prints what is stored, and nothing else on stdout; --peaks measures the roofline's peaks."""
     before_s = time.time()
@@ -134,6 +135,7 @@ def test_what_cannot_be_calibrated(calibrate: Command, words: list[str], said: s
     assert done.stdout == ""
 
 
+@pytest.mark.exam
 def test_kernels_that_all_fail(
     project: Path, tmp_path: Path, calibrate: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,6 +191,7 @@ def python(name: str) -> str:
     return f"device: cpu, target: 'bad_kernels:{name}'"
 
 
+@pytest.mark.exam
 def test_a_right_kernel_passes_with_numbers(project: Path, evaluators: Evaluators) -> None:
     """Built, verified and timed: the verdict's numbers are those of its parts."""
     found = evaluate(project, evaluators, "source: relu.cpp", timing=True)
@@ -201,6 +202,7 @@ def test_a_right_kernel_passes_with_numbers(project: Path, evaluators: Evaluator
     assert found.verdict.numbers["error_share_of_tolerance"] == found.correctness.share
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("name", ["excuses_itself", "borrows_the_excuse"])
 def test_a_kernel_cannot_excuse_itself(project: Path, evaluators: Evaluators, name: str) -> None:
     """An error named ContractError that the kernel raises is its failure, not a skip."""
@@ -257,6 +259,7 @@ def test_a_missing_backend_is_no_fault_of_the_kernel(project: Path, evaluators: 
     assert "→ pip install tilelang" in found.verdict.message
 
 
+@pytest.mark.exam
 def test_a_write_past_the_end_is_found_and_costs_its_own_case_only(
     project: Path, evaluators: Evaluators, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +277,7 @@ def test_a_crash_is_blamed_on_the_kernel_that_crashes(project: Path, evaluators:
     assert "SIGSEGV" in found.verdict.message
 
 
+@pytest.mark.exam
 def test_a_death_in_a_process_with_a_past_is_told(project: Path, evaluators: Evaluators) -> None:
     """No other kernel ran there, so that it is this one's, though every part of it is answered in a fresh process."""
     evaluator = evaluators.make(configure(project, "source: relu.cpp"))
@@ -294,6 +298,7 @@ def test_a_death_in_a_process_with_a_past_is_told(project: Path, evaluators: Eva
     assert verdict.message.startswith("on all sets of inputs in one process, not in parts: ")
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     "act", ["patch_math", "set_variable", "change_table", "limit_memory", "overwrite_expf"]
 )
@@ -318,6 +323,7 @@ def test_what_a_kernel_leaves_behind_is_not_found_by_the_next(
     assert found.verdict.status is Status.PASSED, found.verdict.message
 
 
+@pytest.mark.exam
 def test_a_kernel_that_spoils_its_own_later_cases_is_told_so(tmp_path: Path, evaluators: Evaluators) -> None:
     """What is wrong with a past and right without one stays wrong, and the note says that the kernel keeps something."""
     with pytest_cgins.record(tmp_path / "traces/tiny", ops=["torch.nn.functional.relu"]):
@@ -341,6 +347,7 @@ def test_a_kernel_that_spoils_its_own_later_cases_is_told_so(tmp_path: Path, eva
     assert any("it keeps something between calls" in note for note in second.correctness.notes)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(("width", "is_older"), [(1024, True), (10**9, False)], ids=["wrong", "right"])
 def test_a_fault_that_the_base_has_as_well_is_said_to_be_older(
     tmp_path: Path, reference: WorkerPool, width: int, is_older: bool
@@ -372,6 +379,7 @@ def test_a_fault_that_the_base_has_as_well_is_said_to_be_older(
     assert ("the fault is older than the change" in found.verdict.message) is is_older
 
 
+@pytest.mark.exam
 def test_what_was_verified_survives_a_failure_while_timed(project: Path, evaluators: Evaluators) -> None:
     """A kernel that raises only in the timing loop fails, and its correctness stays in the report."""
     found = evaluate(project, evaluators, python("tires"), timing=True)
@@ -382,6 +390,7 @@ def test_what_was_verified_survives_a_failure_while_timed(project: Path, evaluat
     assert found.correctness.passed
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("gate", "role"), [("", "timing/ungated"), (", gate: {floor_vs_torch: 0.001}", "timing")]
 )
@@ -396,6 +405,7 @@ def test_what_is_compared_is_timed_in_a_program_of_its_own(
     assert {name for name in evaluator.pool._workers if name.startswith("timing")} == {role}
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("comes", [True, False])
 def test_the_upcoming_case_is_prepared_while_a_kernel_is_verified(
     project: Path, evaluators: Evaluators, monkeypatch: pytest.MonkeyPatch, comes: bool
@@ -537,6 +547,7 @@ def test_a_damaged_blob_is_the_packs_fault(project: Path, tmp_path: Path, evalua
     assert not found.output
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("scale", "status"), [("1", Status.PASSED), ("1.25", Status.INCORRECT), ("0", Status.INCORRECT)]
 )
@@ -558,6 +569,7 @@ def test_outputs_of_eight_bits(tmp_path: Path, evaluators: Evaluators, scale: st
     assert verdict.status is status, verdict.message
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("device", "stops"),
     [

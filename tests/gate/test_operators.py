@@ -138,6 +138,7 @@ def gate(folder: Path) -> Iterator[Callable[[str], Evaluation]]:
         yield evaluate
 
 
+@pytest.mark.exam
 def test_a_reference_tells_what_is_right(gate: Callable[[str], Evaluation]) -> None:
     """On fresh inputs as on the recorded ones, and the report says which function it is."""
     found = gate("referred")
@@ -147,6 +148,7 @@ def test_a_reference_tells_what_is_right(gate: Callable[[str], Evaluation]) -> N
     assert any("reference.scale is the reference" in note for note in found.correctness.notes)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("kernel", ["alone", "launched", "sampled"])
 def test_gold_alone(gate: Callable[[str], Evaluation], kernel: str) -> None:
     """Without a reference the recorded inputs and gold decide, nothing else is run, and the report says so."""
@@ -167,6 +169,7 @@ def test_gold_alone_finds_what_is_wrong(gate: Callable[[str], Evaluation], kerne
     assert (found.verdict.status, found.verdict.reason) == (Status.INCORRECT, Reason.GOLD_MISMATCH)
 
 
+@pytest.mark.exam
 def test_an_operator_of_triton_in_its_interpreter(gate: Callable[..., Evaluation]) -> None:
     """It is right, and registered right as far as real memory tells: fake tensors the interpreter cannot run."""
     assert gate("interpreted").verdict.status is Status.PASSED
@@ -219,6 +222,7 @@ def test_overloads_by_other_names(op: str, recorded: str, is_its: bool) -> None:
     assert is_call_of(recorded, op) is is_its
 
 
+@pytest.mark.exam
 def test_an_audit_runs_the_reference(folder: Path, tmp_path: Path, forked_python: ForkedPython) -> None:
     """`cgins traces audit` knows operators that no library has registered by the functions that stand for them."""
     project = Path(shutil.copytree(folder, tmp_path / "project"))

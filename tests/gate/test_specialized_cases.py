@@ -76,22 +76,26 @@ def evaluate(project: Path, reference: WorkerPool) -> Iterator[Callable[..., Eva
         evaluator.close()
 
 
+@pytest.mark.exam
 def test_a_kernel_that_is_right_in_all_builds_passes(evaluate: Callable[..., Evaluation]) -> None:
     """Recorded, fresh and probing inputs are answered rightly, whichever build they get."""
     assert evaluate(general=RIGHT, special=RIGHT).verdict.status is Status.PASSED
 
 
+@pytest.mark.exam
 def test_recorded_sizes_are_checked_on_their_own_build(evaluate: Callable[..., Evaluation]) -> None:
     """A build for the recorded size that is wrong fails the case, though the general one is right."""
     assert evaluate(general=RIGHT, special=WRONG).verdict.status is Status.INCORRECT
 
 
+@pytest.mark.exam
 def test_other_sizes_are_checked_on_the_general_build(evaluate: Callable[..., Evaluation]) -> None:
     """A general build that is wrong is found by inputs of other sizes, though the recorded size has its own build."""
     found = evaluate(general=WRONG, special=RIGHT).verdict
     assert (found.status, found.reason) == (Status.INCORRECT, Reason.SIZE_DEPENDENT)
 
 
+@pytest.mark.exam
 def test_a_build_that_looks_at_more_than_its_macros_is_found(evaluate: Callable[..., Evaluation]) -> None:
     """A build that takes the recorded number of rows for granted is wrong for another one: sizes differ there, too."""
     found = evaluate(general=RIGHT, special="i < 240 && !(x[i] < 0) ? x[i] : i < 240 ? 0 : 7").verdict
@@ -100,6 +104,7 @@ def test_a_build_that_looks_at_more_than_its_macros_is_found(evaluate: Callable[
 
 def test_a_build_that_no_recorded_call_takes_is_refused(project: Path) -> None:
     """A build that nothing would check is an error, with the line of the implementation."""
+    (project / "relu.cpp").write_text(KERNEL, encoding="utf-8")
     file = configure(
         project, "specialize: {macros: {COLS: input.size(-1)}, builds: [{COLS: 40}, {COLS: 41}]}"
     )

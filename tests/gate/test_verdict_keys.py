@@ -252,6 +252,7 @@ def test_variables_that_are_read_change_the_key(
     assert (noted(project, "scaled").key != before) is changes
 
 
+@pytest.mark.exam
 def test_another_package_changes_the_key(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,6 @@ from tests.verify.test_coupled import call_of  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.slow,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
 

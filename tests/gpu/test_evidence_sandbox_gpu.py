@@ -16,7 +16,7 @@ from pytest_cgins.run.sandbox.sandbox import Sandbox, ways
 
 from .test_sanitize_gpu import HONEST
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).parents[2]
 WAYS = [way for way, trouble in ways().items() if not trouble]

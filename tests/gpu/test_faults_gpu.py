@@ -19,7 +19,6 @@ from tests.faults import project  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.slow,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.app.init.test_init import Command, passed, repository
 
 __all__ = ["repository"]
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = pytest.mark.gpu
 
 
 def test_kernels_of_triton(repository: Path, cgins: Command) -> None:

@@ -30,7 +30,6 @@ from tests.planted.coupled import project as coupled  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.slow,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
 

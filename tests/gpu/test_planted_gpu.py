@@ -21,7 +21,6 @@ from tests.planted.outcome import ELSEWHERE, Outcome, evaluate_at_once, listed  
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.slow,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
 

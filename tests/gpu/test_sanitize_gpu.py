@@ -18,7 +18,7 @@ from pytest_cgins.core.verdict import Probe, Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run import sanitizer
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = pytest.mark.gpu
 
 SEED = 3
 HEADER = """\

@@ -15,7 +15,7 @@ from pytest_cgins.run.sandbox.sandbox import Sandbox, ways
 
 from .test_sanitize_gpu import BUGS, HONEST, SEED, project
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = pytest.mark.gpu
 
 WAYS = ways()
 

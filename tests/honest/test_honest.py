@@ -13,6 +13,11 @@ from tests.planted import edits
 from tests.selected import selected
 
 SPECIMENS = collect(HONEST)
+LONG = {
+    "torch.Tensor.add_", "torch.argmax", "torch.cummax", "torch.kthvalue", "torch.nn.functional.batch_norm",
+    "torch.nn.functional.gelu", "torch.nn.functional.scaled_dot_product_attention",
+}  # fmt: skip
+"""Ops each of whose kernels takes more than four seconds: `make test-exam` has them."""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +32,7 @@ def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield opened
 
 
-@pytest.mark.parametrize("specimen", [pytest.param(one, id=one.name) for one in SPECIMENS])
+@pytest.mark.parametrize("specimen", [one.parameter for one in SPECIMENS])
 def test_passes(gate: project.Gate, specimen: Specimen) -> None:
     """No probe and no comparison calls it wrong, in any dtype that it takes."""
     for evaluation in gate.evaluate(specimen):
@@ -42,3 +47,10 @@ def test_passes(gate: project.Gate, specimen: Specimen) -> None:
 def test_there_are_enough_of_them() -> None:
     """With the variants of tests/planted, whose tests run with the same probes, they are more than sixty."""
     assert len(SPECIMENS) + len(edits.variants("cpu")) >= 60
+
+
+def test_each_kind_is_gated_for_every_change() -> None:
+    """`make test` has a kernel in each language, and of each op that does not take long."""
+    always = [one for one in SPECIMENS if "always" in one.flags]
+    assert {one.language for one in always} == {one.language for one in SPECIMENS}
+    assert {one.op for one in SPECIMENS} - {one.op for one in always} == LONG

@@ -184,6 +184,7 @@ def step(query, cache, key, value):
 """
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("tier", ["recipe", "full"])
 @pytest.mark.parametrize("kind", ["DynamicCache", "StaticCache"])
 def test_caches_of_transformers_are_recorded(project, recorded, tmp_path, kind, tier) -> None:
@@ -231,6 +232,7 @@ def test_outputs_of_transformers_are_recorded(project, recorded, tmp_path) -> No
     assert torch.equal(gold.values.view(2, 3), x * 2)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("tier", ["recipe", "full"])
 def test_a_layer_of_transformers_is_one_op(recorded, tier) -> None:
     """Attention reads its configuration and grows a cache; both are arguments, and it replays bitwise."""

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
@@ -64,6 +65,7 @@ def test_neutral_is_free_of_every_mode() -> None:
     assert (state.grad_enabled, state.inference_mode, state.autocast) == (False, False, ())
 
 
+@pytest.mark.exam
 def test_a_replay_does_not_import_the_compiler() -> None:
     """torch's compiler takes seconds, and imports Triton before a worker has chosen its mode."""
     code = (

@@ -322,6 +322,7 @@ def damaged(content: bytes, data: st.DataObject) -> bytes:
     return bytes(result)
 
 
+@pytest.mark.exam
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_damaged_file_is_a_pack_error_or_changes_nothing(original: Path, tmp_path: Path, data) -> None:
@@ -347,6 +348,7 @@ def test_a_damaged_file_is_a_pack_error_or_changes_nothing(original: Path, tmp_p
         assert (new.context, new.gold) == (old.context, old.gold)
 
 
+@pytest.mark.exam
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_json_in_place_of_a_field_is_refused_or_harmless(pack: Path, original: Path, data) -> None:

@@ -38,6 +38,7 @@ trees = st.recursive(
 )
 
 
+@pytest.mark.exam
 @given(trees)
 def test_plain_data_survives_json(tree: object) -> None:
     """encode → JSON → decode gives an equal object of the same types."""

@@ -100,7 +100,7 @@ def _outcomes(module: str, kernel: str, sets: tuple[InputSet, ...]) -> tuple[lis
     return wrong, refused
 
 
-@pytest.mark.parametrize("seed", [3, 2026])
+@pytest.mark.parametrize("seed", [3, pytest.param(2026, marks=pytest.mark.exam)])
 @pytest.mark.parametrize("kernel", BUGS)
 def test_a_bug_is_shown_by_its_call(
     sets_of: Callable[[str, int], tuple[InputSet, ...]], kernel: str, seed: int

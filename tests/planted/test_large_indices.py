@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.verdict import Reason
 from tests.planted import large_calls
 
 APART, MANY = "rows apart beyond 2^31 elements", "more than 2^31 elements"
@@ -39,6 +41,17 @@ def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         yield {case.kernel: gate.evaluate(case) for case in gate.cases()}
 
 
+def test_rows_beyond_16_bits_have_their_own_reason(tmp_path: Path) -> None:
+    """The cheapest of them, which stands for all in `make test`."""
+    name = "row_max__rows_of_16_bits"
+    with large_calls.gate(tmp_path, {name: large_calls.launchers(".cpp")[name]}, "cpu") as gate:
+        (case,) = gate.cases()
+        evaluation = gate.evaluate(case)
+    assert evaluation.verdict.reason is Reason.INDEX_OVERFLOW
+    assert BUGS[name] in evaluation.verdict.message
+
+
+@pytest.mark.exam
 def test_bugs_are_named_and_right_kernels_pass(evaluations: dict[str, Evaluation]) -> None:
     """Each overflow with the limit that it goes beyond, or the call that it dies of."""
     assert evaluations.keys() >= BUGS.keys()
@@ -46,6 +59,7 @@ def test_bugs_are_named_and_right_kernels_pass(evaluations: dict[str, Evaluation
     assert not large_calls.wrong(evaluations, BUGS)
 
 
+@pytest.mark.exam
 def test_what_is_refused_or_left_out_is_told(evaluations: dict[str, Evaluation]) -> None:
     """With the kernel's own words, or with what it would take."""
     refusals = large_calls.told(evaluations["row_max__honest_few_rows"])

@@ -258,6 +258,7 @@ def test_every_bug_is_refused_for_its_own_reason(gate: Evaluator) -> None:
     assert not missed
 
 
+@pytest.mark.exam
 def test_right_kernels_pass(gate: Evaluator) -> None:
     """Reciprocals, fp64, blocks, tables, one pass: with another rounding on the way, codes differ by a step here and there."""
     accused = []

@@ -16,7 +16,10 @@ from tests.planted.outcome import ELSEWHERE, Outcome, listed
 from tests.selected import selected
 
 BUGS = {bug.id: bug for bug in listed()}
+ALWAYS = {bug.place: bug.id for bug in reversed(BUGS.values())}.values()
+"""The first bug of each kind of place, which stand for all of them in `make test`."""
 VARIANTS = [source.name for source in edits.variants("cpu")]
+TESTED = [pytest.param(bug, marks=() if bug in ALWAYS else pytest.mark.exam) for bug in BUGS]
 
 
 @pytest.fixture(scope="module")
@@ -68,19 +71,20 @@ def test_an_edit_that_no_longer_applies_is_an_error(monkeypatch: pytest.MonkeyPa
         edits.planted("sin-cosine", "cuda")
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", TESTED)
 def test_bug_is_caught(outcomes: dict[str, Outcome], bug: str) -> None:
     """The gate refuses the kernel with this bug in at least one case."""
     assert outcomes[bug].caught, [e.verdict for e in outcomes[bug].evaluations]
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", TESTED)
 def test_message_names_the_place(outcomes: dict[str, Outcome], bug: str) -> None:
     """A failed check's message says where the wrong elements are: rows, columns, elements, everywhere."""
     messages = [check.message for check in outcomes[bug].failed_checks()]
     assert outcomes[bug].names(_place_of(bug)), messages
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_legitimate_variant_passes(outcomes: dict[str, Outcome], variant: str) -> None:
     """A kernel that is right, but sums or computes in another way, passes every case."""

@@ -77,6 +77,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
         evaluator.close()
 
 
+@pytest.mark.exam
 def test_what_is_not_read_leaves_no_trace(gate: Evaluator) -> None:
     """Each bug is refused for its own reason."""
     missed = []

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_cgins.app import cli
 from tests.forked_python import ForkedPython
 
@@ -85,6 +87,7 @@ def statuses(project: Path, run: Callable[..., Run]) -> dict[str, str]:
     }
 
 
+@pytest.mark.exam
 def test_a_trace_is_weak_in_both_or_in_neither(
     tmp_path: Path, run: Callable[..., Run], forked_torch: ForkedPython, capsys: pytest.CaptureFixture[str]
 ) -> None:

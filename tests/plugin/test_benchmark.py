@@ -267,6 +267,7 @@ def slower(by: float, *, torch_by: float = 1.0) -> Measurement:
     return measurement(arm("kernel", *kernel), arm("torch", *eager))
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("how", ["--benchmark-autosave", "--benchmark-save=first"])
 def test_a_stored_run_is_compared_with(project: Project, how: str) -> None:
     """The kernel of now stands beside the stored kernel of the same case, torch beside torch."""
@@ -281,6 +282,7 @@ def test_a_stored_run_is_compared_with(project: Project, how: str) -> None:
     ]
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("now", "fails"),
     [(slower(1.5), True), (slower(1.0, torch_by=1.5), False), (slower(1.02), False)],
@@ -297,6 +299,7 @@ def test_only_the_kernel_can_fail_a_comparison(project: Project, now: Measuremen
     assert "[torch]" not in said.rpartition("Performance has regressed")[2] or not fails
 
 
+@pytest.mark.exam
 def test_a_zero_in_the_stored_run_fails_no_other_arm(project: Project) -> None:
     """A stored spread of 0, as of two equal samples, fails what pytest-benchmark checks: torch is not checked."""
     project.finds(measurement(arm("kernel", 1000.0, 1100.0), arm("torch", 2000.0, 2000.0)))
@@ -306,6 +309,7 @@ def test_a_zero_in_the_stored_run_fails_no_other_arm(project: Project) -> None:
     assert found.ret == 0, found.stdout.str()
 
 
+@pytest.mark.exam
 def test_a_user_s_own_benchmark_is_checked_as_ever(project: Project) -> None:
     """Sparing torch's times spares no benchmark of the user's."""
     body = "def test_own(benchmark):\n    benchmark.pedantic(time.sleep, args=({},), rounds=3)\n"
@@ -322,6 +326,7 @@ def test_a_user_s_own_benchmark_is_checked_as_ever(project: Project) -> None:
 # ---- what is shown
 
 
+@pytest.mark.exam
 def test_the_table_stays_away_unless_asked_for(project: Project) -> None:
     """The gate has a table of its own: hundreds of cases get a second one only with an option for records."""
     assert "benchmark '" not in project.run().stdout.str()
@@ -344,6 +349,7 @@ def test_groups_are_chosen(project: Project, group_by: str, title: str) -> None:
     found.stdout.fnmatch_lines([f"* benchmark '{title}': * tests *"])
 
 
+@pytest.mark.exam
 @pytest.mark.skipif(find_spec("pygal") is None, reason="needs pygal")
 def test_a_histogram_is_drawn_of_each_case(project: Project, pytester: pytest.Pytester) -> None:
     """`--benchmark-histogram` makes one picture a case, with its arms side by side."""
@@ -405,6 +411,7 @@ def test_without_pytest_benchmark_all_else_works(project: Project, off: list[str
     assert evaluation["measurement"]["torch"]["samples_ns_per_call"] == [2000.0, 2020.0, 1980.0]
 
 
+@pytest.mark.exam
 def test_under_xdist_the_gate_s_json_has_it_all(project: Project) -> None:
     """pytest-benchmark switches itself off: a line says so, and every sample of all workers is in our document."""
     pytest.importorskip("xdist")

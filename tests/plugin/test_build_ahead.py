@@ -25,6 +25,8 @@ from pytest_cgins.core.verdict import Status
 from pytest_cgins.gate.evaluate import Evaluator
 from tests.forked_python import gate_python
 
+pytestmark = pytest.mark.exam
+
 if TYPE_CHECKING:
     from conftest import Run
 

@@ -168,6 +168,7 @@ def test_an_edit_that_spills_fails_and_its_reverse_passes(repository: Path, run:
     assert f"compared with {head[:10]}; " in back.out
 
 
+@pytest.mark.exam
 def test_registers_that_cost_resident_warps_fail_unless_accepted(repository: Path) -> None:
     """More registers with fewer warps fail; `gate` in cgins.yaml accepts as many as it says."""
     (repository / "kernels" / "mix.cu").write_text(WIDE)
@@ -180,6 +181,7 @@ def test_registers_that_cost_resident_warps_fail_unless_accepted(repository: Pat
     assert verdict(repository).status is Status.PASSED
 
 
+@pytest.mark.exam
 def test_selection_and_workers(repository: Path, run: Callable[..., Run]) -> None:
     """--collect-only lists builds and builds nothing; -n finds what one process finds; -x and --lf are pytest's."""
     listed = run(repository, *OPTIONS, "--collect-only", "-q")
@@ -197,6 +199,7 @@ def test_selection_and_workers(repository: Path, run: Callable[..., Run]) -> Non
     assert list(statuses(last)) == ["mix/cuda/sm_80"]
 
 
+@pytest.mark.exam
 def test_what_cannot_be_compared_is_new_and_says_why(
     repository: Path, tmp_path: Path, run: Callable[..., Run]
 ) -> None:
@@ -257,6 +260,7 @@ def test_a_refused_option_ends_the_run(repository: Path, run: Callable[..., Run]
     assert "this CUDA compiler does not know sm_70\n→ name some of " in found.out
 
 
+@pytest.mark.exam
 def test_kernels_that_do_not_build_fail_and_a_broken_toolkit_is_no_kernel_s_fault(
     repository: Path, run: Callable[..., Run], tmp_path: Path
 ) -> None:

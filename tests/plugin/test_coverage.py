@@ -39,6 +39,7 @@ def repository(project: Path) -> Path:
     return project
 
 
+@pytest.mark.exam
 def test_fewer_cases_fail_in_ci(repository: Path, run: Callable[..., Run]) -> None:
     """A removed kernel is named in terminal, JSON and summary, and is exit 1; what -k leaves out is not missing."""
     found = run(repository, *FAST, env=PULL_REQUEST)
@@ -81,6 +82,7 @@ def test_a_weaker_gate_fails_in_ci_until_a_person_accepts_it(
     assert "allowed by --cgins-allow-weaker" in found.out
 
 
+@pytest.mark.exam
 def test_fewer_cases_of_a_push_are_told(repository: Path, run: Callable[..., Run]) -> None:
     """Outside of a pull request they do not fail CI, unless a baseline is asked for, be it by addopts."""
     (repository / "test_own.py").write_text(
@@ -99,6 +101,7 @@ def test_fewer_cases_of_a_push_are_told(repository: Path, run: Callable[..., Run
     assert (found.code, len(found.document()["missing"])) == (1, 2), found.out
 
 
+@pytest.mark.exam
 def test_a_deleted_file_that_was_ignored_is_not_missing(repository: Path, run: Callable[..., Run]) -> None:
     """What pytest's own rules had left out while it was there is not missed when it goes."""
     old = repository / "build" / "cgins.yaml"
@@ -118,6 +121,7 @@ def test_a_deleted_file_that_was_ignored_is_not_missing(repository: Path, run: C
     assert run(repository, *FAST, "-k", "own", *recursing, "--ignore=build").document()["missing"] == []
 
 
+@pytest.mark.exam
 def test_a_source_that_changes_during_the_run_is_stale(repository: Path, run: Callable[..., Run]) -> None:
     """An evaluation does not stand for a text that was put in the tested one's place: told, and exit 1 in CI."""
     (repository / "cgins.yaml").write_text(ONE + CUDA)
@@ -133,6 +137,7 @@ def test_a_source_that_changes_during_the_run_is_stale(repository: Path, run: Ca
     assert f"STALE {change} after it was tested: run again" in found.out
 
 
+@pytest.mark.exam
 def test_a_run_that_gates_nothing_fails_in_ci(repository: Path, run: Callable[..., Run]) -> None:
     """All cases skipped, or none there, is exit 5 in CI."""
     (repository / "cgins.yaml").write_text(ONE + CUDA)
@@ -153,6 +158,7 @@ def test_a_run_that_gates_nothing_fails_in_ci(repository: Path, run: Callable[..
     )
 
 
+@pytest.mark.exam
 def test_a_test_that_runs_a_kernel_gates(repository: Path, run: Callable[..., Run]) -> None:
     """A user's test with cgins_kernel is no empty run, though it makes no evaluation."""
     (repository / "cgins.yaml").write_text(ONE + CUDA)
@@ -164,6 +170,7 @@ def test_a_test_that_runs_a_kernel_gates(repository: Path, run: Callable[..., Ru
     assert (found.code, found.document()["empty"]) == (0, False), found.out
 
 
+@pytest.mark.exam
 def test_evaluations_say_what_they_tested(full_run: Run) -> None:
     """Sources, library, trace, pack, settings, version and seed by digest; nothing where nothing was built."""
     found = full_run.evaluations()
@@ -185,6 +192,7 @@ def _pair(found: dict[str, object]) -> list[tuple[str, str]]:
     return [("right", signature), ("wrong", signature)]
 
 
+@pytest.mark.exam
 def test_only_the_text_of_a_kernel_is_gated(repository: Path, run: Callable[..., Run]) -> None:
     """A wrong source is judged although right bytecode lies beside it, and look-alikes of torch's modules do not run."""
     (repository / "cgins.yaml").write_text(ONE + CUDA)

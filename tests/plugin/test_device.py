@@ -26,6 +26,7 @@ def test_a_device_that_was_asked_for_is_no_skip(project: Path, run: Callable[...
     assert "`cgins doctor` says what is missing" in found.out
 
 
+@pytest.mark.exam
 def test_kernel_fixture_is_an_error_likewise(project: Path, run: Callable[..., Run]) -> None:
     """cgins_kernel, which skips without its device, is an error and exit 6 where that was asked for by name."""
     (project / "test_gpu.py").write_text(

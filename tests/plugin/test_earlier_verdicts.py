@@ -108,6 +108,7 @@ def test_workers_take_and_the_controller_keeps(repository: Path, store: str, run
     assert "3 verdicts written to" in nightly.out
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("variables", "dirty", "said"),
     [
@@ -130,6 +131,7 @@ def test_only_the_default_branch_writes(
     assert not Path(address).exists()
 
 
+@pytest.mark.exam
 def test_what_is_compared_with_its_base_is_run(repository: Path, store: str, run: Callable[..., Run]) -> None:
     """A kernel that is again what it was once verified as may still be slower than its base: its time is no stored one."""
     timed = ("--cgins", "--cgins-probes=off", "--cgins-json=report.json")
@@ -162,6 +164,7 @@ def test_a_killed_run_goes_on(repository: Path, run: Callable[..., Run]) -> None
     assert taken(run(repository, *CHECKED, "--cgins-resume", env=NO_CI)) == {}
 
 
+@pytest.mark.exam
 def test_what_is_not_known_whole_is_run_each_time(
     repository: Path, store: str, run: Callable[..., Run]
 ) -> None:
@@ -180,6 +183,7 @@ def test_old_verdicts_are_not_taken(repository: Path, store: str, run: Callable[
     assert taken(run(repository, *CHECKED, store, "--cgins-store-days=0.000001", env=NO_CI)) == {}
 
 
+@pytest.mark.exam
 def test_what_does_not_go_together_is_refused(repository: Path, store: str, run: Callable[..., Run]) -> None:
     """Verdicts that a pull request could bring, and times that nobody took."""
 
@@ -206,6 +210,7 @@ def test_what_does_not_go_together_is_refused(repository: Path, store: str, run:
     )
 
 
+@pytest.mark.exam
 def test_a_store_that_cannot_be_read_takes_nothing(
     repository: Path, store: str, run: Callable[..., Run]
 ) -> None:

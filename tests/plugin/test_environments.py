@@ -87,6 +87,7 @@ def test_what_another_environment_changes_is_told_of_each_kernel(
     assert "timed against KERNELS=old: 2 same" in done.out
 
 
+@pytest.mark.exam
 def test_modules_of_a_folder_come_before_the_projects(project: Path, run: Callable[..., Run]) -> None:
     """The same name is in both: a wheel's or folder's is what the environment runs."""
     write(project, "kept")
@@ -101,6 +102,7 @@ def test_modules_of_a_folder_come_before_the_projects(project: Path, run: Callab
     assert not kept["environments"]["same_sources"]
 
 
+@pytest.mark.exam
 def test_sources_of_the_base_revision_run_in_its_environment(project: Path, run: Callable[..., Run]) -> None:
     """A change of the source and one of the environment are compared together, where a revision is asked for."""
     write(project, "kept")
@@ -132,6 +134,7 @@ def kept(input):
 """
 
 
+@pytest.mark.exam
 def test_an_operator_is_timed_against_its_base_in_processes_of_their_own(
     project: Path, run: Callable[..., Run]
 ) -> None:

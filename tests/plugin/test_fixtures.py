@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from conftest import Run
 
@@ -101,6 +103,7 @@ def test_asking_at_run_time_is_too_late(request):
 """
 
 
+@pytest.mark.exam
 def test_fixtures(project: Path, run: Callable[..., Run]) -> None:
     """Users' tests get cases, kernels, timings and recordings; their evaluations are in the report."""
     (project / "test_user.py").write_text(USER_TESTS)

@@ -162,6 +162,7 @@ def test_skips_stand_at_their_line_of_the_file(full_run: Run) -> None:
     assert re.search(rf"^SKIPPED \[2\] cgins\.yaml:{line}: device-absent: .*cuda", full_run.out, re.MULTILINE)
 
 
+@pytest.mark.exam
 def test_items_know_which_case_comes_next(project: Path, run: Callable[..., Run]) -> None:
     """What is prepared while a kernel runs is the next item's case, and nothing after the last one."""
     (project / "conftest.py").write_text(

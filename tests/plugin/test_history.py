@@ -61,6 +61,7 @@ def test_other_branches_are_not(repository: Path, run: Callable[..., Run]) -> No
     assert len(kept) == len([one for one in found.document()["evaluations"] if one["measurement"]])
 
 
+@pytest.mark.exam
 def test_a_file_of_another_kind_is_left_alone(repository: Path, run: Callable[..., Run]) -> None:
     """It is said, and fails nothing: a history is no gate."""
     (repository / "kept").mkdir()
@@ -72,6 +73,7 @@ def test_a_file_of_another_kind_is_left_alone(repository: Path, run: Callable[..
     assert (repository / "kept" / "h.jsonl").read_text() == "print('hello')\n"
 
 
+@pytest.mark.exam
 def test_without_times_there_is_nothing_to_append(repository: Path, run: Callable[..., Run]) -> None:
     """No empty file is made."""
     found = run(repository, *TIMED, "--cgins-no-timing", env=NO_CI)

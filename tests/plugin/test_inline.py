@@ -51,7 +51,7 @@ def negated(input):
 '''
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_an_extension_is_built_before_a_worker_imports_it(tmp_path: Path, run: Callable[..., Run]) -> None:
     """The compiler takes longer than a kernel may; the kernel passes, and the next run builds nothing."""
     with record(tmp_path / "traces" / "net", ops=["torch.neg"]):

@@ -55,6 +55,7 @@ def configure(project: Path, targets: list[str]) -> None:
     (project / "cgins.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
 
 
+@pytest.mark.exam
 def test_an_exit_at_import_costs_its_own_cases(project: Path, run: Callable[..., Run]) -> None:
     """os._exit(0) ends no run: the kernel's case fails by that name, and the next one passes."""
     configure(project, ["leaves:relu", "faulty:right"])
@@ -65,6 +66,7 @@ def test_an_exit_at_import_costs_its_own_cases(project: Path, run: Callable[...,
     assert "no isolation" not in found.out
 
 
+@pytest.mark.exam
 def test_secrets_stay_in_pytest(project: Path, run: Callable[..., Run]) -> None:
     """A token of the run is not in a kernel's environment, nor are stdout and stderr mixed up in the report."""
     configure(project, ["faulty:reads_secrets", "faulty:where"])
@@ -78,6 +80,7 @@ def test_secrets_stay_in_pytest(project: Path, run: Callable[..., Run]) -> None:
     ), outputs
 
 
+@pytest.mark.exam
 @pytest.mark.skipif(sys.platform != "linux", reason="the switch is Linux's")
 def test_pytest_is_shielded_from_the_start(tmp_path: Path, run: Callable[..., Run]) -> None:
     """Where there is a secret, xdist's controller and workers are, before a kernel could be built."""

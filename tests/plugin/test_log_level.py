@@ -78,6 +78,7 @@ def test_every_kind_of_capture(pytester: pytest.Pytester, options: list[str]) ->
     assert shown(text) == both("info", "warning", "error")
 
 
+@pytest.mark.exam
 def test_messages_of_xdist_workers(pytester: pytest.Pytester) -> None:
     """Messages of a process of -n come out on the controller's stderr, whenever they are said."""
     pytester.makeconftest(
@@ -119,6 +120,7 @@ def test_unknown_level_is_a_usage_error(pytester: pytest.Pytester) -> None:
     assert "debug, info, warning, error" in result.stderr.str().replace("'", "")
 
 
+@pytest.mark.exam
 def test_what_a_run_says(project: Path, run: Callable[..., Run]) -> None:
     """-vvv shows compilers' command lines, requests with sizes and times, and verdicts; never what travels."""
     found = run(project, "--cgins", "--cgins-no-timing", "-vvv", "-k", "relu and right and 4x8")

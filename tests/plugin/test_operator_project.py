@@ -15,7 +15,7 @@ from tests.plugin.conftest import Run
 SOURCE = Path(__file__).parent / "operator_project"
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_each_operator_is_recorded_gated_and_checked(
     run: Callable[..., Run], forked_torch: ForkedPython, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -57,6 +58,25 @@ kernels:
         "    torch.ops.cgins_whole.twice(torch.randn(6, 40, requires_grad=True))\n"
     ),
 }  # fmt: skip
+IN_PYTHON = {
+    "twice_ops.py": (
+        "import torch\n\nlibrary = torch.library.Library('cgins_whole', 'DEF')\n"
+        "library.define('twice(Tensor x) -> Tensor')\nlibrary.impl('twice', lambda x: 2 * x, 'CPU')\n"
+    ),
+    "reference.py": FILES["reference.py"],
+    "cgins.yaml": """\
+version: 1
+traces: [traces]
+kernels:
+  twice:
+    op: torch.ops.cgins_whole.twice
+    reference: reference:twice
+    implementations: [{name: right, device: cpu, load: [twice_ops]}, {name: untraced, device: cpu, load: [twice_ops]}]
+""",
+    "record_twice.py": FILES["record_twice.py"].replace(
+        "torch.ops.load_library('build/libtwice.so')", "import twice_ops"
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +93,7 @@ def checked(
     return run(folder, "--cgins", "--cgins-opcheck", "--cgins-no-timing", "-rA", "--cgins-json=report.json")
 
 
+@pytest.mark.exam
 def test_each_check_is_an_item_with_its_own_reason(checked: Run) -> None:
     """What is registered right passes all; what lacks a fake implementation fails where that is needed, and only there."""
     found = {
@@ -89,6 +110,7 @@ def test_each_check_is_an_item_with_its_own_reason(checked: Run) -> None:
     assert checked.code == 1
 
 
+@pytest.mark.exam
 def test_a_build_that_fails_is_told_with_its_log(checked: Run) -> None:
     """It is a `BUILD_ERROR` of that implementation alone, and told at length once."""
     unbuilt = [one for one in checked.document()["evaluations"] if one["case"]["implementation"] == "unbuilt"]
@@ -97,12 +119,19 @@ def test_a_build_that_fails_is_told_with_its_log(checked: Run) -> None:
     assert "no.mk: No such file or directory" in unbuilt[0]["output"]
 
 
-def test_items_are_chosen_by_their_names(checked: Run, run: Callable[..., Run]) -> None:
-    """`-k` finds a check, and the line that repeats a failure has the option."""
-    node = next(line for line in checked.lines if line.startswith("again") and "opcheck-fake" in line)
+def test_items_are_chosen_by_their_names(
+    tmp_path: Path, run: Callable[..., Run], forked_python: ForkedPython
+) -> None:
+    """`-k` finds a check, and the line that repeats a failure has the option; this library is in Python."""
+    for name, text in IN_PYTHON.items():
+        (tmp_path / name).write_text(text)
+    assert forked_python.run(["-m", "record_twice"], cwd=tmp_path).returncode == 0
+    done = run(tmp_path, "--cgins", "--cgins-opcheck", "--cgins-no-timing", "-k", "untraced and opcheck-fake")
+    node = next(line for line in done.lines if line.startswith("again"))
+    assert (done.code, "opcheck-fake" in node) == (1, True), done.out
     assert "--cgins-opcheck cgins.yaml::twice/cpu-untraced/traces/" in node
     options = ("--cgins", "--cgins-opcheck", "--collect-only", "-q", "-k", "right and opcheck-fake")
-    (name,) = run(checked.folder, *options).nodes()
+    (name,) = run(tmp_path, *options).nodes()
     assert name.startswith("twice/cpu-right/traces/f32-6x40-")
     assert name.endswith("/opcheck-fake")
-    assert all("opcheck" not in one for one in run(checked.folder, "--cgins", "--collect-only", "-q").nodes())
+    assert all("opcheck" not in one for one in run(tmp_path, "--cgins", "--collect-only", "-q").nodes())

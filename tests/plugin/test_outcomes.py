@@ -52,6 +52,7 @@ def _reproduction(found: Run) -> list[str]:
     return shlex.split(failure.command(report.evaluations[0], report))
 
 
+@pytest.mark.exam
 def test_summary_of_a_report_knows_the_command(weak: Run, run: Callable[..., Run]) -> None:
     """From the JSON alone `cgins summary` tells what fails, and a line that runs it where pytest began."""
     words = _reproduction(weak)
@@ -60,6 +61,7 @@ def test_summary_of_a_report_knows_the_command(weak: Run, run: Callable[..., Run
     assert (again.code, again.counts) == (1, {"failed": 1}), again.out
 
 
+@pytest.mark.exam
 def test_summary_of_a_report_of_workers_knows_the_same_command(
     project: Path, weak: Run, run: Callable[..., Run]
 ) -> None:
@@ -68,6 +70,7 @@ def test_summary_of_a_report_of_workers_knows_the_same_command(
     assert _reproduction(found) == _reproduction(weak)
 
 
+@pytest.mark.exam
 def test_kernel_that_nothing_gates_fails_when_strict(project: Path, run: Callable[..., Run]) -> None:
     """A contract that covers no case leaves its kernel unchecked: told always, exit 1 under --cgins-strict."""
     file = project / "kernels" / "threshold.cpp"
@@ -80,6 +83,7 @@ def test_kernel_that_nothing_gates_fails_when_strict(project: Path, run: Callabl
         assert found.document()["exit_status"] == code
 
 
+@pytest.mark.exam
 def test_random_op_is_skipped_with_the_remedy(project: Path, run: Callable[..., Run]) -> None:
     """Where nobody said which outputs are random nothing can be judged: skipped, and told what to do."""
     with pytest_cgins.record(
@@ -118,6 +122,7 @@ def test_first_failure_stops_with_x(project: Path, run: Callable[..., Run]) -> N
     assert list(found.statuses().values()) == ["BUILD_ERROR"]
 
 
+@pytest.mark.exam
 def test_workers_of_xdist_send_their_results(project: Path, full_run: Run, run: Callable[..., Run]) -> None:
     """-n 2 finds what one process finds, on the same inputs, with one seed, one document and one table."""
     chosen = ("right", "wrong", "broken", "threshold", "scaled")
@@ -162,6 +167,7 @@ def test_hanging_kernel_costs_its_limit_twice_at_most(project: Path, run: Callab
     assert re.search(r"^again .*--cgins-timeout=4\.0 ", found.out, re.MULTILINE)
 
 
+@pytest.mark.exam
 def test_interrupted_run_writes_what_it_has(project: Path, run: Callable[..., Run]) -> None:
     """Ctrl-C after the first case: exit 2, and that case is in the document and the table."""
     (project / "conftest.py").write_text(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.forked_python import ForkedPython
 from tests.plugin.conftest import Run
 
@@ -42,6 +44,7 @@ with torch.no_grad(), pytest_cgins.record("pack", ops=[f"modules.{name}" for nam
 """
 
 
+@pytest.mark.exam
 def test_modules_pass_as_their_own_kernels(
     tmp_path: Path, run: Callable[..., Run], forked_torch: ForkedPython
 ) -> None:

@@ -15,6 +15,7 @@ from tests.forked_python import CGINS, ForkedPython
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
+@pytest.mark.exam
 def test_a_missing_source_stops_its_own_kernel_alone(
     project: Path, run: Callable[..., Any], cgins: Callable[..., Any]
 ) -> None:
@@ -60,6 +61,7 @@ def test_paths_on_the_command_line_are_all_that_is_taken(project: Path, run: Cal
     assert "no tests" in run(project, "--cgins", "--collect-only", "-q", "kernels/deep").out
 
 
+@pytest.mark.exam
 def test_commands_below_a_cgins_yaml_find_it(project: Path, forked_python: ForkedPython) -> None:
     """`cgins schema` and the others that take a file take the nearest one above."""
     below = project / "kernels/deep"
@@ -72,6 +74,7 @@ def test_commands_below_a_cgins_yaml_find_it(project: Path, forked_python: Forke
     assert "no run in ../../.cgins/runs" in done.stderr
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("name", [b"f\xffold", "prüf核".encode()])
 def test_a_path_that_the_locale_cannot_encode_is_an_error_with_a_remedy(
     project: Path, run: Callable[..., Any], forked_python: ForkedPython, name: bytes

@@ -92,6 +92,7 @@ def test_a_broken_kernel_becomes_a_proposal(broken: Path, run: Callable[..., Run
     subprocess.run(["git", "apply", "--check", proposal / "patch.diff"], cwd=broken, check=True)
 
 
+@pytest.mark.exam
 def test_a_source_that_includes_a_file_from_outside_cannot_be_built(
     broken: Path, run: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -152,6 +153,7 @@ def test_waiting_for_answers(
     assert json.loads((folder / "relu-cpu-cpp" / "result.json").read_text())["state"] == "accepted"
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -171,6 +173,7 @@ def test_nobody_can_be_asked(broken: Path, run: Callable[..., Run], options: lis
     assert "INCORRECT" not in found.out
 
 
+@pytest.mark.exam
 def test_a_kernel_that_is_not_there(broken: Path, run: Callable[..., Run], tmp_path: Path) -> None:
     """A name that no kernel has is an error that offers the nearest."""
     llm = f"--cgins-llm=replay:{tmp_path}"
@@ -180,6 +183,7 @@ def test_a_kernel_that_is_not_there(broken: Path, run: Callable[..., Run], tmp_p
     assert found.code == 1
 
 
+@pytest.mark.exam
 def test_nothing_to_regenerate(project: Path, run: Callable[..., Run], tmp_path: Path) -> None:
     """A green gate asks nobody and leaves no journal."""
     (project / "cgins.yaml").write_text(YAML)
@@ -189,6 +193,7 @@ def test_nothing_to_regenerate(project: Path, run: Callable[..., Run], tmp_path:
     assert not (project / ".cgins").exists()
 
 
+@pytest.mark.exam
 def test_on_xdist_s_controller_and_without_a_sandbox(
     broken: Path, run: Callable[..., Run], tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ extern "C" int relu(const DLTensor*, bool, DLTensor*, cgins_stream) { return 0; 
 """
 
 
+@pytest.mark.exam
 @NEEDS_SANDBOX
 def test_compilers_run_in_the_sandbox(project: Path, run: Callable[..., Run], tmp_path: Path) -> None:
     """A source does not get at a home folder's files by its compiler, and builds as it should otherwise."""
@@ -105,6 +106,7 @@ def test_what_runs_outside_of_it_is_refused(project: Path, run: Callable[..., Ru
     assert "pytest's own process cannot be fenced in" in found.out
 
 
+@pytest.mark.exam
 @NEEDS_SANDBOX
 def test_host_without_sandbox(project: Path) -> None:
     """Where namespaces are forbidden, as they are in a sandbox, the run refuses and says what would help."""

@@ -47,6 +47,7 @@ def test_selection(
     assert {name.split("/")[1] for name in found.nodes()} == implementations, found.out
 
 
+@pytest.mark.exam
 def test_file_and_node_as_arguments(project: Path, run: Callable[..., Run]) -> None:
     """A cgins.yaml, or one node of it, can be named on the command line from another folder."""
     node = run(project, *COLLECT).nodes()[3]
@@ -89,6 +90,7 @@ def test_mistakes_are_collection_errors(
     assert "pytest_cgins/" not in found.out
 
 
+@pytest.mark.exam
 def test_corrupt_pack_is_a_collection_error(project: Path, run: Callable[..., Run]) -> None:
     """A manifest cut in half is named, and nothing is run."""
     manifest = project / "traces" / "tiny" / "manifest.json"
@@ -119,6 +121,7 @@ def test_collecting_keeps_the_last_report(project: Path, run: Callable[..., Run]
     assert (project / "report.json").read_text() == "of a run"
 
 
+@pytest.mark.exam
 def test_seed_is_told_and_checked(project: Path, run: Callable[..., Run]) -> None:
     """The header has the seed, a new one each run; a seed that is none is a usage error."""
     seeds = {

@@ -31,6 +31,7 @@ def test_each_case_is_in_one_part_with_all_that_runs_it() -> None:
     assert chosen(keys, Shard(number=1, count=1)) == list(range(len(keys)))
 
 
+@pytest.mark.exam
 def test_the_parts_of_a_run_are_the_run(project: Path, run: Callable[..., Run]) -> None:
     """Collected by shard: no case twice, none lost, whatever `-k` leaves of each part."""
     options = ("--cgins", "--collect-only", "-q")
@@ -128,6 +129,7 @@ def test_a_wrong_part_is_a_usage_error(project: Path, run: Callable[..., Run]) -
     assert "argument --cgins-shard" in found.out
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")])
 def test_failures_that_no_case_stands_for_are_counted(
     project: Path, run: Callable[..., Run], workers: tuple[str, ...]
@@ -143,6 +145,7 @@ def test_failures_that_no_case_stands_for_are_counted(
     assert (found.code, document["other_failures"], document["stopped"]) == (1, 2, False), found.out
 
 
+@pytest.mark.exam
 def test_a_run_that_was_stopped_says_so(project: Path, run: Callable[..., Run]) -> None:
     """With `-x` the exit code is 1, as if all had run."""
     options = (*FAST, "--cgins-json=report.json", "-k", "wrong", "cgins.yaml")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import yaml
 
 from pytest_cgins.core.number_text import slowdown
@@ -100,6 +101,7 @@ def by_kernel(found: Run) -> dict[str, Any]:
     return {name.partition("/")[0]: one for name, one in reversed(found.evaluations().items())}
 
 
+@pytest.mark.exam
 def test_what_changed_is_timed_against_the_base(project: Path, run: Callable[..., Run]) -> None:
     """A kernel that became slower fails with both processes' numbers; one whose base was wrong does not; new ones are NEW."""
     base_names = ("kept", "slowed", "tolerated", "mended")
@@ -149,6 +151,7 @@ def test_an_unchanged_kernel_is_not_timed_against_itself(project: Path, run: Cal
     assert not {one["verdict"]["status"] for one in found.evaluations().values()} & {"SLOWER", "PASSED"}
 
 
+@pytest.mark.exam
 def test_without_a_base_revision_the_summary_says_that_times_gate_nothing(
     project: Path, run: Callable[..., Run]
 ) -> None:
@@ -173,6 +176,7 @@ def test_an_unknown_revision_is_refused_before_anything_runs(project: Path, run:
     assert 'git knows no commit "nowhere"' in found.out
 
 
+@pytest.mark.exam
 def test_a_worker_that_dies_beside_the_base_leaves_the_case_undecided(
     project: Path, run: Callable[..., Run]
 ) -> None:
@@ -191,6 +195,7 @@ def test_a_worker_that_dies_beside_the_base_leaves_the_case_undecided(
     assert "with the base loaded the worker ended" in one["verdict"]["message"]
 
 
+@pytest.mark.exam
 def test_a_floor_is_held_against_torch(project: Path, run: Callable[..., Run]) -> None:
     """A kernel that must be so many times as fast as torch, and is not, fails without any base revision."""
     write(project, BASE, "kept", "slowed", floors={"kept": 0.000001, "slowed": 50.0})
@@ -201,6 +206,7 @@ def test_a_floor_is_held_against_torch(project: Path, run: Callable[..., Run]) -
     assert found.code == 1
 
 
+@pytest.mark.exam
 def test_a_base_that_a_tool_failed_to_build_is_no_verdict(
     project: Path, tmp_path: Path, run: Callable[..., Run]
 ) -> None:

@@ -15,6 +15,8 @@ import pytest
 
 from tests.forked_python import gate_python
 
+pytestmark = pytest.mark.exam
+
 # Has the CPU to itself until it is told to go on.
 HOLDER = """
 import sys

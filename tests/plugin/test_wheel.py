@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_wheel_works_without_the_sources(project: Path, tmp_path: Path, run: Callable[..., Run]) -> None:
     """All that a run needs is in the wheel: header, contract, schemas, typing marker, services."""
     build = [

@@ -7,6 +7,7 @@ import pytest
 HEAVY = ("torch", "numpy", "yaml", "pydantic", "openai", "rich", "pytest_cgins.app.session")
 
 
+@pytest.mark.exam
 def test_nothing_of_ours_is_imported(pytester: pytest.Pytester) -> None:
     """Only the package and the plugin module are loaded, and nothing heavy."""
     pytester.makepyfile(
@@ -23,6 +24,7 @@ def test_nothing_of_ours_is_imported(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+@pytest.mark.exam
 def test_config_file_is_no_test(pytester: pytest.Pytester) -> None:
     """A cgins.yaml, even a wrong one, is not looked at; the header says what would."""
     pytester.makefile(".yaml", cgins="this is: [no config")
@@ -33,6 +35,7 @@ def test_config_file_is_no_test(pytester: pytest.Pytester) -> None:
     assert "pytest --cgins" not in pytester.runpytest_subprocess("-q").stdout.str()
 
 
+@pytest.mark.exam
 def test_a_project_without_kernels_is_told_nothing(pytester: pytest.Pytester) -> None:
     """A cgins.yaml of a folder below is none of the root's."""
     pytester.mkdir("below").joinpath("cgins.yaml").write_text("version: 1\n")
@@ -40,6 +43,7 @@ def test_a_project_without_kernels_is_told_nothing(pytester: pytest.Pytester) ->
     assert "pytest --cgins" not in pytester.runpytest_subprocess().stdout.str()
 
 
+@pytest.mark.exam
 def test_tests_of_kernels_skip_with_the_reason(pytester: pytest.Pytester) -> None:
     """The marker, each fixture, and a fixture asked for at run time skip; other tests run."""
     pytester.makepyfile(
@@ -67,6 +71,7 @@ def test_tests_of_kernels_skip_with_the_reason(pytester: pytest.Pytester) -> Non
     assert set(reasons) == {"needs --cgins"}
 
 
+@pytest.mark.exam
 def test_options_and_marker_are_documented(pytester: pytest.Pytester) -> None:
     """--help lists the options, --markers the marker, --fixtures the fixtures."""
     text = pytester.runpytest_subprocess("--help").stdout.str()

@@ -15,6 +15,8 @@ import pytest
 
 from tests.forked_python import CGINS
 
+pytestmark = pytest.mark.exam
+
 LONG = "a_kernel_whose_name_is_much_longer_than_any_column_of_a_table_in_a_narrow_terminal"
 COMMANDS = ["traces ls traces", "traces show traces/tiny", "cache ls", "doctor"]
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.exam
+
 if TYPE_CHECKING:
     from conftest import Run
 

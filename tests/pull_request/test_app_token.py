@@ -115,6 +115,7 @@ def _bearer(request: Request) -> str:
 # ---- what is done
 
 
+@pytest.mark.exam
 def test_an_app_opens_one(app: Installed) -> None:
     """The App is the author, the commit is signed, and the token is taken back at the end."""
     assert app.open() == 0
@@ -126,6 +127,7 @@ def test_an_app_opens_one(app: Installed) -> None:
     assert (last.method, last.path, _bearer(last)) == ("DELETE", API + REVOKES, app.tokens[0])
 
 
+@pytest.mark.exam
 def test_the_token_is_for_one_repository_and_two_permissions(app: Installed) -> None:
     """However much the App may do, in however many repositories, more is not asked for; git gets the same token."""
     app.place.twin.api.app_permissions |= {"administration": "write", "issues": "read"}
@@ -144,6 +146,7 @@ def test_the_token_is_for_one_repository_and_two_permissions(app: Installed) -> 
     assert [f"x-access-token:{token}" in _everything(one) for one in pushed] == [True]
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("granted", "asked"),
     [
@@ -187,6 +190,7 @@ def test_status_and_close_take_it_too(app: Installed) -> None:
     assert len(set(app.tokens)) == len(app.asked(REVOKES)) == 3
 
 
+@pytest.mark.exam
 def test_other_tokens_are_left_alone(app: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --app what GITHUB_TOKEN and GH_TOKEN have is not sent."""
     for name in ("GITHUB_TOKEN", "GH_TOKEN"):

@@ -68,6 +68,7 @@ def test_a_persons_commit_goes_over_a_staging_branch(place: Place) -> None:
     assert git(place.bare, "log", "-1", "--format=%an", BRANCH) == "cgins-tester"
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("token", [twins.BOT, twins.WRITER])
 def test_the_branch_is_set_anew_on_a_moved_base(
     place: Place, token: str, monkeypatch: pytest.MonkeyPatch
@@ -152,6 +153,7 @@ def test_what_the_api_will_never_take(
     )
 
 
+@pytest.mark.exam
 @pytest.mark.usefixtures("bot")
 def test_files_that_the_api_refuses(place: Place) -> None:
     """With --commit-with api the refusal is told, and git is not asked; else git pushes them."""
@@ -180,6 +182,7 @@ def test_git_pushes_what_is_asked_for(place: Place, options: tuple[str, ...], wh
     assert git(place.bare, "log", "-1", "--format=%an", BRANCH) == who
 
 
+@pytest.mark.exam
 @pytest.mark.usefixtures("bot")
 def test_a_tree_that_is_another(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What GitHub makes of the files must be what was checked; else git pushes what was."""
@@ -195,6 +198,7 @@ def test_a_tree_that_is_another(place: Place, monkeypatch: pytest.MonkeyPatch) -
     assert "was checked" in place.printed().err
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("token", [twins.BOT, twins.WRITER])
 def test_a_protected_branch(place: Place, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rules keep the bot from its branch it says so, and makes no pull request."""
@@ -206,6 +210,7 @@ def test_a_protected_branch(place: Place, token: str, monkeypatch: pytest.Monkey
     assert place.twin.api.pulls == []
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("how", ["bot", "person", "push"])
 def test_a_person_commits_in_between(place: Place, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came after the look at the branch is not overwritten, whichever way the commit goes."""
@@ -228,6 +233,7 @@ def test_a_person_commits_in_between(place: Place, how: str, monkeypatch: pytest
     assert "1 commit that is not the bot's" in place.printed().out
 
 
+@pytest.mark.exam
 def test_why_a_commit_that_is_there_is_not_signed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that the API made is not called one that git pushed, and one that git pushed is."""
     monkeypatch.setattr(twin_graphql, "SIGNATURE", "")

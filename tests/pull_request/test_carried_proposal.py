@@ -199,6 +199,7 @@ def test_an_event_without_a_repository(place: Place, said: Say, event: Callable[
 # ---- trouble
 
 
+@pytest.mark.exam
 def test_trouble_with_the_commit(place: Place, said: Say) -> None:
     """A server in trouble is asked again; if it stays so nothing is written rather than something wrong."""
     event = _run(place)
@@ -212,6 +213,7 @@ def test_trouble_with_the_commit(place: Place, said: Say) -> None:
     assert place.twin.api.comments[0].edits == before
 
 
+@pytest.mark.exam
 def test_a_token_that_may_only_comment(place: Place, said: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     """With pull-requests: write alone, which is what the command asks for, the verdicts are written."""
     place.twin.api.minted["only-comments"] = Minted({"metadata": "read", "pull_requests": "write"}, 1e12)
@@ -219,6 +221,7 @@ def test_a_token_that_may_only_comment(place: Place, said: Say, monkeypatch: pyt
     assert "1 failed" in said(_run(place))
 
 
+@pytest.mark.exam
 def test_the_bots_words_are_of_its_commit(place: Place, said: Say) -> None:
     """Another proposal on the same branch is named by the next run."""
     said(_run(place))

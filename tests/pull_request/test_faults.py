@@ -10,6 +10,8 @@ from tests.pull_request.conftest import Place
 from tests.pull_request.scenes import SCENES
 from tests.pull_request.twin import Fault
 
+pytestmark = pytest.mark.exam
+
 SECONDARY = "You have exceeded a secondary rate limit"
 STEPS = 100
 """More requests than any run sends."""
@@ -70,7 +72,6 @@ def test_a_request_goes_wrong(name: str, kind: str, place: Place, monkeypatch: p
     _check(name, kind, place, monkeypatch, every=False)
 
 
-@pytest.mark.exam
 @pytest.mark.parametrize(("name", "kind"), [(scene, fault) for scene in SCENES for fault in FAULTS])
 def test_all_that_can_go_wrong(name: str, kind: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for each scene, each kind of trouble and each request."""

@@ -183,6 +183,7 @@ def test_the_base_branch_is_never_the_bots(place: Place, default: bool) -> None:
 OTHER = "kernels/shift.cpp"
 
 
+@pytest.mark.exam
 def test_it_closes_nothing(place: Place) -> None:
     """Files that the base branch has close no pull request: neither another kernel's, nor its own that says otherwise."""
     place.open()
@@ -197,6 +198,7 @@ def test_it_closes_nothing(place: Place) -> None:
     assert place.twin.api.comments == []
 
 
+@pytest.mark.exam
 def test_it_marks_nothing_stale(place: Place) -> None:
     """With the ID of an open pull request and an invented base it is stale, and that pull request is not."""
     place.open()
@@ -224,6 +226,7 @@ def test_a_new_kernel_that_is_none(place: Place, files: dict[str, str | None], s
     _untouched(place)
 
 
+@pytest.mark.exam
 def test_a_fork_of_the_same_owner(place: Place) -> None:
     """Its branch has the same label: its pull request is not taken for the bot's, and gets no words, labels or comments."""
     place.open()

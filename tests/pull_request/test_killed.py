@@ -13,6 +13,8 @@ from tests.pull_request.conftest import Place
 from tests.pull_request.scenes import SCENES, Scene
 from tests.pull_request.twin import Request
 
+pytestmark = pytest.mark.exam
+
 
 def _killed(place: Place, scene: Scene, folder: Path, at: int) -> bool:
     """Run the command in a process, and kill that when the server has done one request and not yet answered it."""
@@ -59,7 +61,6 @@ def test_killed_after_each_change(place: Place, monkeypatch: pytest.MonkeyPatch)
     _check("moved-person", place, monkeypatch, every=False)
 
 
-@pytest.mark.exam
 @pytest.mark.parametrize("name", sorted(SCENES))
 def test_killed_in_all_scenes(name: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for each request, and for what else a proposal can meet."""

@@ -82,6 +82,7 @@ def big(place: Place) -> Big:
     return opened
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("text", ["x" * 5000, NASTY], ids=["long", "escaped"])
 def test_everything_is_long(place: Place, big: Big, text: str) -> None:
     """What would be far over the limit is a whole text below it, which says that it is shortened, and where all of it is."""
@@ -105,6 +106,7 @@ def test_everything_is_long(place: Place, big: Big, text: str) -> None:
     assert place.show(f"{BRANCH}:{SOURCE}").count("\n") == 39
 
 
+@pytest.mark.exam
 def test_a_patch_of_thousands_of_lines(big: Big) -> None:
     """As many whole lines as there is room for, and the number of the others."""
     lines = [f"int part_{number}() {{ return {number}; }}" for number in range(5000)]
@@ -153,6 +155,7 @@ def test_a_base_that_moved_far(place: Place, big: Big) -> None:
 # ---- long lists
 
 
+@pytest.mark.exam
 def test_a_notice_behind_many_comments(place: Place) -> None:
     """Behind a hundred and fifty of others, with the same marker, its own is written once, left, and then rewritten."""
     api = place.twin.api
@@ -175,6 +178,7 @@ def test_a_notice_behind_many_comments(place: Place) -> None:
     assert [one.query for one in asked] == ["per_page=100&page=1", "per_page=100&page=2"] * 3
 
 
+@pytest.mark.exam
 def test_its_own_behind_many_pull_requests(place: Place) -> None:
     """The oldest of a hundred and twenty is listed, marked, and closed; of the others nothing is said."""
     place.open()
@@ -209,6 +213,7 @@ def test_a_secondary_limit_at_each_write(name: str, place: Place, monkeypatch: p
     assert writes >= 2
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("name", "every"),
     [

@@ -10,6 +10,8 @@ import pytest
 
 from tests.pull_request.conftest import BRANCH, BROKEN, FIXED, SOURCE, Place, commit, git
 
+pytestmark = pytest.mark.exam
+
 CRLF_BROKEN, CRLF_FIXED = BROKEN.replace("\n", "\r\n"), FIXED.replace("\n", "\r\n")
 IDENT = "// $Id$\n"
 

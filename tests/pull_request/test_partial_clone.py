@@ -22,6 +22,7 @@ def partial_clone(place: Place) -> Path:
     return folder
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("how", ["api", "push"])
 def test_files_that_are_missing_are_brought_with_the_token(
     place: Place, monkeypatch: pytest.MonkeyPatch, how: str

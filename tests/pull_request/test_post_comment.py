@@ -57,6 +57,7 @@ def write(place: Place, pull: Pull, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return write
 
 
+@pytest.mark.exam
 def test_one_comment_is_written_and_rewritten(place: Place, write: Write, pull: Pull) -> None:
     """The first run writes it, a run that found the same leaves it, another one rewrites it."""
     comments = place.twin.api.comments
@@ -73,6 +74,7 @@ def test_one_comment_is_written_and_rewritten(place: Place, write: Write, pull: 
     assert [one.body.partition("\n")[0] for one in comments] == [MARKER, "<!-- cgins:comment:gpu -->"]
 
 
+@pytest.mark.exam
 def test_run_without_a_report_withdraws_what_an_earlier_one_said(
     place: Place, write: Write, tmp_path: Path
 ) -> None:
@@ -153,6 +155,7 @@ def test_hostile_words_stay_words(place: Place, write: Write) -> None:
     assert one.body.count("<!--") == 1
 
 
+@pytest.mark.exam
 def test_trouble_is_retried_and_refusals_are_told(place: Place, write: Write) -> None:
     """A server error is tried again; a token that may not write is an error with the remedy."""
     place.twin.faults.append(Fault("POST", "/comments", status=502))

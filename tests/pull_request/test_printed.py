@@ -41,6 +41,7 @@ def test_open(place: Place, monkeypatch: pytest.MonkeyPatch, state: open_proposa
     _check(output.err)
 
 
+@pytest.mark.exam
 def test_status_and_close(place: Place) -> None:
     """Addresses of those who have committed to the branch."""
     place.open()
@@ -54,6 +55,7 @@ def test_status_and_close(place: Place) -> None:
         _check(place.printed().out)
 
 
+@pytest.mark.exam
 def test_close_that_is_too_late(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the server said of a branch that has moved."""
 

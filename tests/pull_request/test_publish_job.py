@@ -11,6 +11,8 @@ from tests.action.hub import Hub, zipped
 from tests.pull_request import twin as twins
 from tests.pull_request.conftest import BRANCH, SOURCE, Place, commit
 
+pytestmark = pytest.mark.exam
+
 OTHER = "int shift() { return 5; }\n"
 
 

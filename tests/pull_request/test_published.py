@@ -23,6 +23,8 @@ from tests.regenerate import rebasing
 from tests.regenerate.proposals import forge
 from tests.regenerate.rebasing import HEADER, OLD, PATH, RIGHT, WRONG, YAML
 
+pytestmark = pytest.mark.exam
+
 TOKENS = {"GITHUB_TOKEN", "GH_TOKEN"}
 
 
@@ -116,7 +118,6 @@ def test_what_the_process_waits_for_is_said_meanwhile(
     assert re.match(r"waited [3-6] s for ", summed_up), summed_up
 
 
-@pytest.mark.exam
 def test_a_base_on_which_it_is_not_accepted(published: Published) -> None:
     """The case that fails on the tip is named, and no pull request is opened."""
     tip = published.move({"cgins.yaml": YAML.replace("[traces/tiny]", "[traces/tiny, traces/double]")})
@@ -125,7 +126,6 @@ def test_a_base_on_which_it_is_not_accepted(published: Published) -> None:
     assert published.place.twin.api.pulls == []
 
 
-@pytest.mark.exam
 def test_a_base_that_needs_it_no_more(published: Published) -> None:
     """A kernel that passes on the tip as it is gets no pull request."""
     tip = published.move({HEADER: RIGHT})

@@ -35,6 +35,7 @@ def test_a_proposal_becomes_a_draft_pull_request(place: Place) -> None:
     assert place.printed().out == f"opened #1 {place.twin.url}/octo/kernels/pull/1: {pull.title}\n"
 
 
+@pytest.mark.exam
 def test_another_proposal_takes_the_same_pull_request(place: Place) -> None:
     """GitHub says that there is one already; it gets the new commit and the new words."""
     place.open()
@@ -62,6 +63,7 @@ def test_a_stale_proposal_is_told(place: Place) -> None:
     assert place.twin.api.pulls == []
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("ended", ["closed", "closed-and-deleted", "merged-and-reverted"])
 @pytest.mark.parametrize("moved", [False, True])
 def test_the_same_files_of_another_run(place: Place, ended: str, moved: bool) -> None:
@@ -87,6 +89,7 @@ def test_the_same_files_of_another_run(place: Place, ended: str, moved: bool) ->
     assert [one.state for one in place.twin.api.pulls][1:] == ["open"]
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     "options",
     [["-m", "Mine"], ["--amend", "--no-edit"], ["--amend", "--no-edit", "--signoff"], ["--amend", "--reset-author", "-m", "Mine"]],
@@ -118,6 +121,7 @@ def test_a_persons_pull_request_keeps_its_words(place: Place) -> None:
     assert "pull request #1 of cgins/repair/scale-cpu-cpp is not the bot's" in place.printed().err
 
 
+@pytest.mark.exam
 def test_a_dry_run_changes_nothing(place: Place) -> None:
     """No branch, no pull request, and no request but for reading."""
     folder = place.propose()
@@ -138,6 +142,7 @@ def test_a_dry_run_changes_nothing(place: Place) -> None:
     assert place.source == FIXED
 
 
+@pytest.mark.exam
 def test_a_project_below_the_top(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paths begin at the top of the repository; a kernel of the same name in another project has a branch of its own."""
     commit(place.other, {"sub/cgins.yaml": CONFIG, f"sub/{SOURCE}": BROKEN})
@@ -155,6 +160,7 @@ def test_a_project_below_the_top(place: Place, monkeypatch: pytest.MonkeyPatch) 
     assert git(place.bare, "diff", "--name-only", "main", first.head) == SOURCE
 
 
+@pytest.mark.exam
 def test_one_branch_goes_into_one_base(place: Place) -> None:
     """On another base's tip the branch would bring that one's commits along: nothing is changed."""
     commit(place.other, {"a.txt": "of the release"}, branch="release")
@@ -169,6 +175,7 @@ def test_one_branch_goes_into_one_base(place: Place) -> None:
     assert (place.tip(BRANCH), len(place.twin.api.pulls)) == (before, 1)
 
 
+@pytest.mark.exam
 def test_what_people_wrote_around_it_stays(place: Place) -> None:
     """Title and words of a person are kept; the part between the bot's markers is the bot's."""
     place.open()
@@ -186,6 +193,7 @@ def test_what_people_wrote_around_it_stays(place: Place) -> None:
     assert pull.edits == 1
 
 
+@pytest.mark.exam
 def test_what_was_closed_stays_closed_when_others_come(place: Place) -> None:
     """An earlier proposal does not come back after a later one was closed too, whatever the base has become."""
     first = place.propose()
@@ -204,6 +212,7 @@ def test_what_was_closed_stays_closed_when_others_come(place: Place) -> None:
     assert [one.state for one in place.twin.api.pulls] == ["closed", "closed"]
 
 
+@pytest.mark.exam
 def test_a_branch_that_was_merged_and_left(place: Place) -> None:
     """A person's commit on it was merged with it, squashed: nothing of it can be lost."""
     place.open()
@@ -276,6 +285,7 @@ def test_a_killed_run_is_gone_on_with(place: Place) -> None:
     assert len(place.twin.api.pulls) == 1
 
 
+@pytest.mark.exam
 def test_drafts_that_a_repository_does_not_have(place: Place) -> None:
     """It is opened ready, with a note; if --draft was given, GitHub's refusal comes with what to do."""
     place.twin.api.drafts = False
@@ -336,6 +346,7 @@ def test_no_token(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert place.open(None, "--token-variable", "MY_TOKEN") == 0
 
 
+@pytest.mark.exam
 def test_the_token_is_nowhere(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Not in the output of a verbose run, not on a command line, not in a file of the clone or of the server."""
     secret = "ghs_" + "Q7" * 18
@@ -380,6 +391,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.exam
 def test_a_shallow_clone_is_enough(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one commit of history, as actions/checkout makes it, and with a base that moved on before and after."""
     folder = place.propose()

@@ -13,6 +13,7 @@ NAMES = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,30}[A-Za-z0-9_-]", fullmat
 HOSTS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?(\.[a-z]{2,6}){1,2}", fullmatch=True)
 
 
+@pytest.mark.exam
 @given(
     host=HOSTS,
     owner=NAMES,
@@ -36,6 +37,7 @@ def test_every_form_of_an_address_means_the_same(host: str, owner: str, name: st
     assert parse(remote.url) == remote
 
 
+@pytest.mark.exam
 @given(st.text(max_size=60) | st.from_regex(r"(https|ssh|ftp|file)://[^ ]{0,40}", fullmatch=True))
 def test_anything_else_is_refused(text: str) -> None:
     """Any text is a remote or an error of ours."""

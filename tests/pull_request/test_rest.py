@@ -43,6 +43,7 @@ def test_all_comments_are_read(place: Place, api: Rest, there: int, asked: int) 
     assert _pages(place) == [f"per_page={PAGE}&page={number}" for number in range(1, asked + 1)]
 
 
+@pytest.mark.exam
 def test_pulls_are_read_as_they_are_asked_for(place: Place, api: Rest) -> None:
     """Newest first; the second page is asked for only by who reads on."""
     place.twin.api.pulls = [

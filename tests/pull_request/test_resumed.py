@@ -29,6 +29,7 @@ def _run(place: Place, choice: str) -> Journal:
     return run
 
 
+@pytest.mark.exam
 def test_a_resumed_run_opens_its_pull_requests(accepted: Place) -> None:
     """With --cgins-pr=auto at its begin the proposal becomes a draft, once, however often the run is resumed."""
     _run(accepted, "auto")

@@ -52,6 +52,7 @@ def test_the_clones_file_asks_for_nothing(place: Place) -> None:
     assert _given(place) == ([], [], [], [])
 
 
+@pytest.mark.exam
 def test_once(asking: Place) -> None:
     """A second run asks nobody again."""
     folder = asking.propose()
@@ -61,6 +62,7 @@ def test_once(asking: Place) -> None:
     assert _posts(asking) == before
 
 
+@pytest.mark.exam
 def test_what_was_taken_away_stays_away(asking: Place) -> None:
     """A person removed a label, an assignee, a reviewer and a team: another proposal does not bring them back."""
     asking.open()
@@ -73,6 +75,7 @@ def test_what_was_taken_away_stays_away(asking: Place) -> None:
     assert _given(asking) == (["cgins"], [], [], [])
 
 
+@pytest.mark.exam
 def test_a_run_that_was_ended_before(asking: Place) -> None:
     """The pull request is there without anything: the next run gives it."""
     folder = asking.propose()
@@ -95,6 +98,7 @@ def test_strangers_spoil_nothing(asking: Place) -> None:
     assert "note: the reviewers ada were not taken: " in output
 
 
+@pytest.mark.exam
 def test_ready_by_the_base_branch(place: Place) -> None:
     """draft: false opens it ready for review, and --draft is stronger."""
     commit(place.other, {"cgins.yaml": CONFIG + "pull_request:\n  draft: false\n"})
@@ -105,6 +109,7 @@ def test_ready_by_the_base_branch(place: Place) -> None:
     assert [one.draft for one in place.twin.api.pulls] == [True, False]
 
 
+@pytest.mark.exam
 def test_events_that_cannot_be_read(asking: Place) -> None:
     """A new pull request is given all without them; what is asked for later may have been taken away: a note says so."""
     asking.twin.faults = [Fault(path="/events", status=404, times=99)]

@@ -38,6 +38,7 @@ def test_a_run_that_publishes(place: Place, monkeypatch: pytest.MonkeyPatch) -> 
     assert publish.obstacle(place.clone, {**environment, "GITHUB_SERVER_URL": place.twin.url}) == ""
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("how", ["--token-variable", "--api-url", "GITHUB_API_URL", "GITHUB_SERVER_URL"])
 def test_a_server_that_somebody_named(place: Place, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """The server itself, its API, or the token that is meant for it."""

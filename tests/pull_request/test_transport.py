@@ -128,6 +128,7 @@ def test_what_must_not_be_done_twice(
     assert waits == []
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     "fault",
     [

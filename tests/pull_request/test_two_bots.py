@@ -13,6 +13,8 @@ from tests.pull_request.conftest import BETTER, BRANCH, FIXED, SOURCE, Place, gi
 from tests.pull_request.scenes import MOVED
 from tests.pull_request.twin import Request
 
+pytestmark = pytest.mark.exam
+
 TOKENS = pytest.mark.parametrize("token", [twins.BOT, twins.WRITER])
 
 

@@ -59,6 +59,7 @@ def test_a_person_has_committed(place: Place) -> None:
     assert "ada@team.example" in str(one["why"])
 
 
+@pytest.mark.exam
 def test_the_table_has_what_the_json_has(place: Place) -> None:
     """Number, kernel, how it stands, proposal and why; nothing where there is none."""
     assert main(["pull-request", "status"]) == 0
@@ -90,6 +91,7 @@ def test_others_are_not_listed(place: Place) -> None:
     assert _status(place) == []
 
 
+@pytest.mark.exam
 def test_stale_ones_are_marked_and_unmarked(place: Place) -> None:
     """--mark gives the label and one comment, however often; when the base is as before both are taken back."""
     place.open()
@@ -107,6 +109,7 @@ def test_stale_ones_are_marked_and_unmarked(place: Place) -> None:
     assert [one.body.splitlines()[1] for one in api.comments] == ["It was stale, and has another commit now."]
 
 
+@pytest.mark.exam
 def test_open_marks_what_it_finds_stale(place: Place) -> None:
     """A stale proposal marks its own pull request; when the next proposal comes the mark goes."""
     folder = place.propose()
@@ -122,6 +125,7 @@ def test_open_marks_what_it_finds_stale(place: Place) -> None:
     assert place.source == FIXED
 
 
+@pytest.mark.exam
 def test_a_later_one_that_is_stale_gives_way(place: Place) -> None:
     """An earlier proposal that fits the base branch takes the place of a later one that does not."""
     old = place.propose(base={SOURCE: MOVED})
@@ -132,6 +136,7 @@ def test_a_later_one_that_is_stale_gives_way(place: Place) -> None:
     assert len(place.twin.api.pulls) == 1
 
 
+@pytest.mark.exam
 def test_a_stale_proposal_marks_no_other(place: Place) -> None:
     """The pull request carries a later proposal by now, which fits."""
     old = place.propose()
@@ -142,6 +147,7 @@ def test_a_stale_proposal_marks_no_other(place: Place) -> None:
     assert place.twin.api.comments == []
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("options", "closes"),
     [
@@ -183,6 +189,7 @@ def test_a_persons_branch_stays_when_closed(place: Place) -> None:
     assert "; its branch was left: " in place.printed().out
 
 
+@pytest.mark.exam
 def test_close_deletes_what_it_looked_at(place: Place) -> None:
     """The branch is deleted at the commit that git fetched, whatever head REST shows, as GitHub does for a moment."""
     place.open()
@@ -212,6 +219,7 @@ def test_close_needs_a_name(place: Place) -> None:
         main(["pull-request", "close", "one"])
 
 
+@pytest.mark.exam
 def test_a_moot_one_is_closed_by_open(place: Place) -> None:
     """The base branch got these files by another way: closed with the reason, the branch deleted, and no more the next time."""
     folder = place.propose()
@@ -229,6 +237,7 @@ def test_a_moot_one_is_closed_by_open(place: Place) -> None:
     assert output[3] == "main already has these files: nothing was done"
 
 
+@pytest.mark.exam
 def test_a_moot_one_with_a_persons_commits(place: Place) -> None:
     """It is left open, and its branch is left."""
     folder = place.propose()
@@ -241,6 +250,7 @@ def test_a_moot_one_with_a_persons_commits(place: Place) -> None:
     assert "commit that is not the bot's" in place.printed().err
 
 
+@pytest.mark.exam
 def test_a_merged_one_is_left(place: Place) -> None:
     """A person merged it: nothing to do, also if it was taken back since."""
     folder = place.propose()
@@ -260,6 +270,7 @@ def test_a_merged_one_is_left(place: Place) -> None:
     assert len(place.twin.api.pulls) == 1
 
 
+@pytest.mark.exam
 def test_config_is_not_needed_on_the_base(place: Place) -> None:
     """The list rests on git alone, so that it also shows those whose kernel is no more."""
     place.open()
@@ -268,6 +279,7 @@ def test_config_is_not_needed_on_the_base(place: Place) -> None:
     assert one["stands"] == "behind"
 
 
+@pytest.mark.exam
 def test_the_action_looks_after_them(place: Place) -> None:
     """The script of regenerate.yml closes what is moot and labels what is stale, and its lines are no commands."""
     place.open()
@@ -289,6 +301,7 @@ def test_the_action_looks_after_them(place: Place) -> None:
     assert last == f"::{first.rpartition('::')[2]}::"
 
 
+@pytest.mark.exam
 def test_an_earlier_proposal_that_was_merged(place: Place) -> None:
     """Opened again it closes nothing: the later one is open, and is not what the base branch has."""
     first = place.propose()
@@ -301,6 +314,7 @@ def test_an_earlier_proposal_that_was_merged(place: Place) -> None:
     assert place.source == MOVED
 
 
+@pytest.mark.exam
 def test_what_the_bot_closed_may_come_again(place: Place) -> None:
     """The base had these files, and somebody took them back: no person closed the pull request."""
     folder = place.propose()
@@ -312,6 +326,7 @@ def test_what_the_bot_closed_may_come_again(place: Place) -> None:
     assert [one.state for one in place.twin.api.pulls] == ["closed", "open"]
 
 
+@pytest.mark.exam
 def test_one_odd_one_does_not_hide_the_others(place: Place) -> None:
     """Where a folder lies in the way on the base branch the pull request is stale, and the list goes on."""
     place.open()
@@ -325,6 +340,7 @@ def test_one_odd_one_does_not_hide_the_others(place: Place) -> None:
     ]
 
 
+@pytest.mark.exam
 def test_a_person_commits_while_it_is_closed(place: Place) -> None:
     """The branch is not what it was: the pull request stays open, and the comment says so."""
     place.open()
@@ -342,6 +358,7 @@ def test_a_person_commits_while_it_is_closed(place: Place) -> None:
     assert "#1 was left: " in place.printed().err
 
 
+@pytest.mark.exam
 def test_a_label_that_nobody_may_make(place: Place) -> None:
     """The comment is written, the missing label is a note, and the exit status is that of a stale proposal."""
     folder = place.propose()

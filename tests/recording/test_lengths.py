@@ -182,6 +182,7 @@ def generate(model: nn.Module) -> None:
     )
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("model", ["llama", "gpt2"])
 def test_a_generation_has_few_traces_that_stand_for_all_its_lengths(tmp_path: Path, model: str) -> None:
     """24 tokens after 5: attention met 23 lengths, keeps 28, 6, an odd one and an aligned one, and no call is lost."""

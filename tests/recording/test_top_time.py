@@ -42,6 +42,7 @@ def test_the_least_time_there_is_keeps_one() -> None:
     assert select([Candidate("a", 5e-324, 1)], share=0.5, max_per_op=None).traces == [1]
 
 
+@pytest.mark.exam
 @given(CANDIDATES, st.floats(0.01, 1), st.none() | st.integers(1, 3))
 def test_no_shorter_one_is_kept_while_a_longer_one_is_left_out(candidates, share, limit) -> None:
     """Unless the limit of its op leaves it out; without a limit the share is reached, and one less would not do."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ PIECES = st.sampled_from([
 ])  # fmt: skip
 
 
+@pytest.mark.exam
 @given(before=PROSE, after=PROSE, code=CODE)
 @settings(max_examples=150, deadline=None)
 def test_any_prose(before: str, after: str, code: list[str]) -> None:
@@ -48,6 +50,7 @@ def test_any_text(text: str) -> None:
         read(answer(text), {CU: OLD})
 
 
+@pytest.mark.exam
 @given(st.lists(st.one_of(PIECES, st.text(max_size=10)), max_size=25), st.sampled_from(["stop", "length"]))
 @settings(max_examples=400, deadline=None)
 def test_any_pieces(pieces: list[str], finish: str) -> None:
@@ -58,6 +61,7 @@ def test_any_pieces(pieces: list[str], finish: str) -> None:
         assert draft.changed
 
 
+@pytest.mark.exam
 @given(
     st.lists(LINES, min_size=2, max_size=30, unique_by=str.strip), st.data(), st.sampled_from(["marks", "json", "lines", "diff"])
 )  # fmt: skip

@@ -191,6 +191,7 @@ def test_names_in_messages_are_tamed() -> None:
     assert "…" in str(error)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     "text",
     [

@@ -74,6 +74,7 @@ def kernels(config: Config) -> list[str]:
     return [entry.name for entry in configuration.load(config.file).kernels]
 
 
+@pytest.mark.exam
 def test_a_project_of_a_benchmark_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The ops are recorded, each has an overlay with its entry alone, and what was left out is told."""
     file = tmp_path / "two programs.json"
@@ -108,6 +109,7 @@ def test_a_folder_with_a_project_is_left_alone(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["cgins.yaml"]
 
 
+@pytest.mark.exam
 def test_a_file_that_gives_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The import says why, and there is no cgins.yaml that would be in the way of the next try."""
     with pytest.raises(RecordError, match=r"no trace could be made of .*missing\.json"):

@@ -277,6 +277,7 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.exam
 @settings(max_examples=200, deadline=None)
 @given(
     STEPS,

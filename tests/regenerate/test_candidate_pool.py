@@ -30,6 +30,8 @@ from tests.adversarial.project import workers_are_forked
 from tests.regenerate import scripted
 from tests.regenerate.projects import committed, git
 
+pytestmark = pytest.mark.exam
+
 MakeGate = Callable[..., tuple[CandidateGate, ProjectCopy]]
 MAIN = "kernels/relu.cpp"
 YAML = """\

@@ -75,6 +75,7 @@ def _killed_while_asking(server: LlmServer, run: Path, asked: int = 1) -> int:
     return pid
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_the_run_is_killed_while_an_answer_is_under_way(tmp_path: Path, stream: bool) -> None:
     """The answer comes to the disk, the courier ends, and a resumed run waits for it without asking again."""
@@ -103,6 +104,7 @@ def test_the_run_is_killed_while_an_answer_is_under_way(tmp_path: Path, stream: 
     assert all(KEY.encode() not in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
+@pytest.mark.exam
 def test_nobody_resumes(tmp_path: Path) -> None:
     """A courier that was left alone writes the answer and ends by itself."""
     with LlmServer([Reply(text="late", hang_s=0.3)]) as server:
@@ -113,6 +115,7 @@ def test_nobody_resumes(tmp_path: Path) -> None:
     assert answer.text == "late"
 
 
+@pytest.mark.exam
 def test_the_run_is_killed_in_a_pause(tmp_path: Path) -> None:
     """A courier that was left alone begins no new try; nothing was lost, and a resumed run asks."""
     with LlmServer([Reply.limited("15"), Reply(text="x")]) as server:
@@ -127,6 +130,7 @@ def test_the_run_is_killed_in_a_pause(tmp_path: Path) -> None:
     assert (answer.tries, answer.usage.estimated) == (1, False)
 
 
+@pytest.mark.exam
 def test_the_machine_dies(tmp_path: Path) -> None:
     """An answer whose courier died is lost: it is counted, asked for again, and its cost estimated."""
     with LlmServer([Reply.hanging(), Reply(text="second")]) as server:
@@ -157,6 +161,7 @@ def test_answers_that_are_lost_again_and_again(tmp_path: Path) -> None:
     assert str(place / files.LOST) in raised.value.remedy
 
 
+@pytest.mark.exam
 def test_the_courier_dies_under_a_run(tmp_path: Path) -> None:
     """Another takes over; when that happens again and again, the run is told."""
     with LlmServer(lambda _: Reply.hanging()) as server:
@@ -180,6 +185,7 @@ def test_the_courier_dies_under_a_run(tmp_path: Path) -> None:
     assert raised.value.retry
 
 
+@pytest.mark.exam
 def test_closing_takes_nothing_back(tmp_path: Path) -> None:
     """`close` does not wait for the answer that is under way, which still comes."""
     with LlmServer([Reply(text="x", hang_s=1.5)]) as server:
@@ -194,6 +200,7 @@ def test_closing_takes_nothing_back(tmp_path: Path) -> None:
     assert isinstance(answer, Answer)
 
 
+@pytest.mark.exam
 def test_the_courier_is_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has its own session, no secret but its key, and takes no module from the project's folder."""
     (tmp_path / "openai.py").write_text("raise SystemExit('of the project')")
@@ -218,6 +225,7 @@ def test_the_courier_is_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         provider.close()
 
 
+@pytest.mark.exam
 def test_a_failure_can_be_taken_back(tmp_path: Path) -> None:
     """When the remedy was heeded, the request is asked again."""
     with LlmServer([Reply.failing(401), Reply(text="x")]) as server:

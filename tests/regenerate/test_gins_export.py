@@ -50,6 +50,7 @@ def load(file: Path) -> Any:
     return torch.load(file, weights_only=True)
 
 
+@pytest.mark.exam
 def test_every_file_of_the_layout(config: Path, tmp_path: Path) -> None:
     """Inputs and gold of an op's first trace, a log an attempt, and the accepted source, under the names of GinS."""
     one = journals.target("gelu")
@@ -87,6 +88,7 @@ def test_every_file_of_the_layout(config: Path, tmp_path: Path) -> None:
     assert "accepted (ok)" in (out / "gelu_iter2.log").read_text()
 
 
+@pytest.mark.exam
 def test_names_do_not_collide(config: Path, tmp_path: Path) -> None:
     """Two ops with one last word have all of their words; two targets of one op have their own names.
 
@@ -121,6 +123,7 @@ def test_names_do_not_collide(config: Path, tmp_path: Path) -> None:
     assert torch.equal(torch.nn.functional.softmax(*saved["args"], **saved["kwargs"]), gold)
 
 
+@pytest.mark.exam
 def test_what_failed_and_what_has_no_values(
     config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

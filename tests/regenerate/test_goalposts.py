@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pytest_cgins.regenerate.attempt import Result
 from pytest_cgins.regenerate.journal import journal as journals
 from pytest_cgins.regenerate.journal.journal import Journal
@@ -51,6 +53,7 @@ def ended(process: subprocess.Popen[bytes]) -> int:
     return process.wait(600)
 
 
+@pytest.mark.exam
 @NEEDS_SANDBOX
 def test_targets_stop_by_what_their_verdict_depends_on_and_alone(
     made_once: Callable[..., Path], tmp_path: Path

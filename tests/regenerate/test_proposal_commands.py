@@ -20,7 +20,13 @@ from tests.forked_python import gate_python
 from tests.regenerate import proposals
 from tests.regenerate.proposals import NEW, OLD, PATH, YAML
 
-TINY = Path(__file__).parents[1] / "plugin" / "project"
+ALONE = """\
+version: 1
+traces: [traces/tiny]
+kernels:
+  relu: {op: torch.nn.functional.relu, implementations: [{name: right, device: cpu, source: kernels/relu.cpp}]}
+"""
+"""An acceptance looks at all kernels that there are."""
 
 
 @pytest.fixture
@@ -215,7 +221,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, recorded: Path) -> Path:
     wrong = (folder / "kernels/relu.cpp").read_text().replace("x[i] < 0 ? 0 : x[i]", "x[i]")
     right = (folder / "kernels/relu.cpp").read_text()
     (folder / "right.txt").write_text(right)
-    proposals.project(folder, {"kernels/relu.cpp": wrong, "cgins.yaml": (TINY / "cgins.yaml").read_text()})
+    proposals.project(folder, {"kernels/relu.cpp": wrong, "cgins.yaml": ALONE})
     return folder
 
 
@@ -256,9 +262,8 @@ def gated(folder: Path) -> SessionReport:
     return documents.load(SessionReport, report.read_bytes())
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
-@pytest.mark.parametrize("honest", [True, False])
+@pytest.mark.parametrize("honest", [True, pytest.param(False, marks=pytest.mark.exam)])
 def test_gate_tells_an_honest_proposal_from_a_forged_one(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], honest: bool
 ) -> None:

@@ -80,6 +80,7 @@ def test_every_patch_leads_back(old: bytes, new: bytes) -> None:
     assert proposal_patch.invert(patch, {"a.py": new}, frozenset({"a.py"}) - set(base)) == base
 
 
+@pytest.mark.exam
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_damaged_patches_end_in_our_error(data: st.DataObject) -> None:

@@ -216,6 +216,7 @@ def test_missing_sandbox_is_the_first_thing_said(tmp_path: Path) -> None:
     assert text.index("The sandbox was off: the sandbox was switched off") < text.index("Before and after")
 
 
+@pytest.mark.exam
 def test_long_reports_are_cut_and_say_so(tmp_path: Path) -> None:
     """A large patch, many cases and many messages still make a report that GitHub takes, with all its parts."""
     many = [

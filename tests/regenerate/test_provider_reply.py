@@ -89,6 +89,7 @@ def test_more_cached_than_there_is() -> None:
     assert (usage.cached_tokens, usage.answer_tokens) == (5, 2)
 
 
+@pytest.mark.exam
 @given(
     st.lists(st.text(max_size=12).filter(lambda text: "\x00" not in text), max_size=8),
     st.lists(st.integers(1, 40), max_size=60),
@@ -122,6 +123,7 @@ def test_the_last_event_without_its_end() -> None:
     assert (reply.text, reply.finish) == ("x", "stop")
 
 
+@pytest.mark.exam
 @given(ANY_JSON)
 def test_any_json_is_an_answer_or_trouble(data: object) -> None:
     """Whatever JSON comes, it is read or is trouble that can be told."""

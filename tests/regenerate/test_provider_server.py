@@ -60,6 +60,7 @@ def failed(tmp_path: Path, script: Script, **more: Any) -> tuple[ProviderError, 
         return _error(outcome(server.base_url, tmp_path, **more)), server
 
 
+@pytest.mark.exam
 @both
 def test_an_answer_arrives_whole(tmp_path: Path, stream: bool) -> None:
     """Text, model, and usage are the server's; the request is what was asked, with the key in its header only."""
@@ -146,6 +147,7 @@ def test_cost_by_the_price_of_the_model(tmp_path: Path) -> None:
     assert usage.usd == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.5 * 8)
 
 
+@pytest.mark.exam
 @both
 def test_a_limit_of_the_provider(tmp_path: Path, stream: bool) -> None:
     """After 429 it is asked again when Retry-After has passed, in seconds or as a date, and no sooner."""
@@ -304,6 +306,7 @@ def test_a_key_that_is_refused(tmp_path: Path, status: int) -> None:
     assert error.remedy == f"set the environment variable {KEY_ENV} to a key that is valid there"
 
 
+@pytest.mark.exam
 def test_a_key_in_an_answer_and_in_what_is_retried(tmp_path: Path) -> None:
     """Neither what a model says nor what a server says before it recovers brings the key into a file."""
     echo = Reply(status=500, error={"message": "Broken"}, echo_key=True)
@@ -322,6 +325,7 @@ def test_a_key_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert _answer(outcome(server.base_url, tmp_path)).text == "x"
 
 
+@pytest.mark.exam
 def test_a_server_without_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither OpenAI's key nor anything else of OpenAI's reaches another server."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -391,6 +395,7 @@ def test_a_server_that_does_not_stream_after_all(tmp_path: Path) -> None:
     assert answered(tmp_path, [Reply(text="x", no_stream=True)])[0].text == "x"
 
 
+@pytest.mark.exam
 def test_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several requests are under way at a time, each with its own answer; no more than allowed."""
     monkeypatch.setattr(openai_compatible, "MOST_AT_ONCE", 4)

@@ -186,6 +186,7 @@ def test_examples_of_the_contract() -> None:
     assert [codes(example) for example in examples] == [[]] * len(examples)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     "text", ["f(", "asm ", "at::", 'R"(', '"\\\n', "\\\n", "/*", "#define a b##c\n", "#"]
 )
@@ -206,6 +207,7 @@ def test_any_text(text: str) -> None:
     codes(text)
 
 
+@pytest.mark.exam
 @given(st.lists(st.sampled_from(["a", "system", '"', "'", "\\", "\n", "/*", "*/", "//", 'R"(', ')"', "#", "define", "##", "(", ")", " ", "asm", "::"]), max_size=40))  # fmt: skip
 @settings(max_examples=300, deadline=None)
 def test_any_pieces(pieces: list[str]) -> None:

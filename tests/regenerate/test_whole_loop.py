@@ -49,7 +49,6 @@ torch.manual_seed(0)
 block = Block().eval()
 with torch.inference_mode(), pytest_cgins.record("traces/block", ops=["torch.nn.functional.layer_norm"]):
     block(torch.randn(2, 5, 12))
-    block(torch.randn(7, 12))
 """
 YAML = f"""\
 version: 1
@@ -204,15 +203,15 @@ def test_a_broken_kernel_is_repaired_by_a_pull_request(user: User, twin: Twin, t
     script = Script()
     with LlmServer(script) as server:
         record(user, server.base_url)
-        _, green = user.gate()
-        assert outcomes(green) == ["pass", "pass"]
+        _, green = user.gate("--cgins-no-timing")
+        assert outcomes(green) == ["pass"]
 
         user.edit(RIGHT, BROKEN, "layer_norm: the unbiased variance")
-        told, red = user.gate(expect=1)
-        assert outcomes(red) == ["fail", "fail"]
-        assert told.count("INCORRECT (gold-mismatch): the output differs from the recorded gold") > 1
+        told, red = user.gate("--cgins-no-timing", expect=1)
+        assert outcomes(red) == ["fail"]
+        assert "INCORRECT (gold-mismatch): the output differs from the recorded gold" in told
 
-        told, _ = user.gate("--cgins-regenerate", "--cgins-pr=auto", expect=1)
+        told, _ = user.gate("--cgins-regenerate", "--cgins-no-timing", "--cgins-pr=auto", expect=1)
         assert "layer_norm-cpu-cpp: accepted after 2 of 5 attempts" in told
         assert [WRONG in prompt for prompt in script.prompts] == [False, True]
         assert twins.BOT not in json.dumps([[one.json, dict(one.headers)] for one in server.requests])
@@ -223,7 +222,7 @@ def test_a_broken_kernel_is_repaired_by_a_pull_request(user: User, twin: Twin, t
     git(reviewer.folder, "fetch", "--quiet", "origin", pull.head)
     git(reviewer.folder, "checkout", "--quiet", "FETCH_HEAD")
     _, after = reviewer.gate("--cgins-baseline=origin/main")
-    assert outcomes(after) == ["pass", "pass"]
+    assert outcomes(after) == ["pass"]
     assert digests(after) == digests(json.loads((proposal / "evidence.json").read_text()))
     assert digests(after).isdisjoint(digests(red) | digests(green))
 

@@ -143,6 +143,7 @@ def test_no_line_of_the_terminal_begins_with_a_text(make_evaluation: Make, gap: 
     assert printed.count("add-mask") + printed.count("forged") + printed.count("seed 8") >= 7
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("name", sorted(LIMITS))
 def test_limits_hold(make_evaluation: Make, name: str) -> None:
     """A thousand failures with long messages in three-byte letters fit; what does not is counted."""

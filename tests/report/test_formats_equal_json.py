@@ -53,6 +53,7 @@ def check_verdict(row: dict[str, str], one: Json) -> None:
         assert is_change(high, test["ratio_high"])
 
 
+@pytest.mark.exam
 @relaxed
 @given(reports())
 def test_a_pull_request_and_a_comment_have_what_is_written(report: SessionReport) -> None:
@@ -70,6 +71,7 @@ def test_a_pull_request_and_a_comment_have_what_is_written(report: SessionReport
         check_verdict(row, data[name])
 
 
+@pytest.mark.exam
 @relaxed
 @given(reports())
 def test_junit_has_what_is_written_to_the_last_digit(report: SessionReport) -> None:

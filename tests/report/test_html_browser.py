@@ -64,6 +64,7 @@ def heading(page: Page, name: str) -> Any:
     return page.locator("th[scope=col]").filter(has=page.get_by_role("button", name=name, exact=True))
 
 
+@pytest.mark.exam
 def test_a_click_on_a_heading_sorts(page: Page, report: SessionReport) -> None:
     """Up, then down; aria-sort says so; cases that were not timed stay last."""
     timed = {
@@ -85,6 +86,7 @@ def test_a_click_on_a_heading_sorts(page: Page, report: SessionReport) -> None:
     assert len(shown_names(page)) == len(report.evaluations)
 
 
+@pytest.mark.exam
 def test_a_heading_is_pressed_by_the_keyboard(page: Page, report: SessionReport) -> None:
     """And the focus stays where it was, where it can be seen."""
     button = heading(page, "status").get_by_role("button")
@@ -98,6 +100,7 @@ def test_a_heading_is_pressed_by_the_keyboard(page: Page, report: SessionReport)
     assert best is Status.FASTER
 
 
+@pytest.mark.exam
 def test_filters_work_together(page: Page, report: SessionReport) -> None:
     """Text, status, device and kernel; a live region says how many are shown, all at once."""
     cases = report.evaluations
@@ -125,6 +128,7 @@ def test_filters_work_together(page: Page, report: SessionReport) -> None:
     expect([])
 
 
+@pytest.mark.exam
 def test_a_name_leads_to_its_details(page: Page, report: SessionReport) -> None:
     """They open, have the focus, and show their plots; a link leads back."""
     slower = [one for one in report.evaluations if one.verdict.status is Status.SLOWER]
@@ -146,6 +150,7 @@ def test_a_name_leads_to_its_details(page: Page, report: SessionReport) -> None:
     assert page.evaluate("document.activeElement.id") == "cases"
 
 
+@pytest.mark.exam
 def test_an_address_with_a_case_opens_it(browser: Browser, file: Path) -> None:
     """As somebody sends it to somebody else."""
     with view(browser, file, fragment="#cases-3") as page:
@@ -153,12 +158,14 @@ def test_an_address_with_a_case_opens_it(browser: Browser, file: Path) -> None:
         assert page.locator("details[open] #cases-3").count() == 1
 
 
+@pytest.mark.exam
 def test_rooflines_are_drawn(page: Page, report: SessionReport) -> None:
     """With a point for each case that was timed."""
     timed = [one for one in report.evaluations if one.measurement is not None]
     assert page.locator("section[aria-labelledby=roofline] circle").count() == len(timed)
 
 
+@pytest.mark.exam
 def test_the_skip_link_comes_first(page: Page) -> None:
     """It is seen when it has the focus, and leads to the table."""
     page.keyboard.press("Tab")
@@ -171,6 +178,7 @@ def test_the_skip_link_comes_first(page: Page) -> None:
     assert page.evaluate("document.activeElement.id") == "cases"
 
 
+@pytest.mark.exam
 def test_of_many_cases_the_first_are_shown(browser: Browser, tmp_path: Path) -> None:
     """In the order of the moment, over all of them; a button shows the rest."""
     many_cases = many(300)
@@ -190,6 +198,7 @@ def test_of_many_cases_the_first_are_shown(browser: Browser, tmp_path: Path) -> 
         assert not page.locator(".more").is_visible()
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_axe_finds_nothing(browser: Browser, file: Path, scheme: str, size: dict[str, int]) -> None:
@@ -205,6 +214,7 @@ def test_axe_finds_nothing(browser: Browser, file: Path, scheme: str, size: dict
         assert violations(page) == []
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_builds_are_accessible_too(browser: Browser, tmp_path: Path, scheme: str) -> None:
     """A page of --cgins-compile-only, and what a run without cases says."""
@@ -222,6 +232,7 @@ def test_builds_are_accessible_too(browser: Browser, tmp_path: Path, scheme: str
         assert violations(page) == []
 
 
+@pytest.mark.exam
 def test_dark_is_dark(browser: Browser, file: Path) -> None:
     """By what the reader's system prefers."""
     backs = []
@@ -231,6 +242,7 @@ def test_dark_is_dark(browser: Browser, file: Path) -> None:
     assert backs == ["rgb(255, 255, 255)", "rgb(20, 23, 26)"]
 
 
+@pytest.mark.exam
 def test_a_phone_scrolls_the_table_and_not_the_page(browser: Browser, file: Path) -> None:
     """Details are as wide as the screen, too."""
     with view(browser, file, viewport=PHONE, fragment="#cases-1") as page:
@@ -240,6 +252,7 @@ def test_a_phone_scrolls_the_table_and_not_the_page(browser: Browser, file: Path
         assert table.evaluate("one => one.scrollWidth > one.clientWidth")
 
 
+@pytest.mark.exam
 def test_nothing_moves_for_whoever_asks_for_it(browser: Browser, file: Path) -> None:
     """`prefers-reduced-motion`: no transition, animation or smooth scrolling."""
     moving = """() => [...document.querySelectorAll('*')].filter(one => {
@@ -252,6 +265,7 @@ def test_nothing_moves_for_whoever_asks_for_it(browser: Browser, file: Path) -> 
         assert page.evaluate(moving) > 0
 
 
+@pytest.mark.exam
 def test_without_scripts_all_is_there(browser: Browser, file: Path, report: SessionReport) -> None:
     """Rows, details and plots; no filter that would do nothing; a name opens its details."""
     with view(browser, file, java_script_enabled=False) as page:
@@ -267,6 +281,7 @@ def test_without_scripts_all_is_there(browser: Browser, file: Path, report: Sess
         assert last.text_content() == "What was tested"
 
 
+@pytest.mark.exam
 def test_hostile_texts_do_nothing(browser: Browser, tmp_path: Path) -> None:
     """Unfolded, too: no script runs, nothing is asked for, and the text reads as it was written."""
     text = "</noscript></template></script><img src=x onerror=alert(1)><svg onload=alert(2)>&lt;"

@@ -171,6 +171,7 @@ def test_a_page_loads_nothing_and_each_reference_leads_somewhere(root: Node) -> 
     assert len(root.all("a")) > 120
 
 
+@pytest.mark.exam
 def test_each_case_is_a_row_that_leads_to_its_details(report: SessionReport, root: Node) -> None:
     """Worst first; the place that a row leads to is inside of the details, so that browsers open them."""
     rows = [one for one in root.all("tr") if "data-status" in one.attributes]
@@ -186,6 +187,7 @@ def test_each_case_is_a_row_that_leads_to_its_details(report: SessionReport, roo
         assert badge.text() == row.attributes["data-status"]
 
 
+@pytest.mark.exam
 def test_the_head_tells_counts_device_revision_and_how_to_see_it_again(report: SessionReport) -> None:
     """And the worst verdict with its command, which is the one that markdown has."""
     text = " ".join(parsed(render(report)).text().split())
@@ -248,6 +250,7 @@ def test_a_case_that_is_timed_has_a_plot_of_its_blocks(report: SessionReport, ro
     assert "Times may move without the kernel" in history.text()
 
 
+@pytest.mark.exam
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=64), st.floats(-0.5, 0.5))
 @settings(deadline=None, max_examples=50)
 def test_a_plot_has_its_points_where_the_numbers_are(ratios: list[float], shift: float) -> None:
@@ -381,6 +384,7 @@ def test_remarks_of_one_cause_are_one_line_that_unfolds(report: SessionReport) -
     ]
 
 
+@pytest.mark.exam
 def test_notices_with_one_heading_are_one_line_that_unfolds(report: SessionReport) -> None:
     """Twenty changed files do not push the kernels off the first screen."""
     stale = tuple(f"the sources of k{number}" for number in range(20))
@@ -446,6 +450,7 @@ def test_a_hostile_text_is_only_text(text: str) -> None:
         parsed(folded)
 
 
+@pytest.mark.exam
 @given(st.text(st.characters(), min_size=1, max_size=40))
 @settings(deadline=None, max_examples=150)
 def test_any_text_is_only_text(text: str) -> None:
@@ -485,6 +490,7 @@ def test_a_long_text_is_cut_and_says_so() -> None:
     assert "... (10000 more characters)" in text
 
 
+@pytest.mark.exam
 def test_two_thousand_cases_are_a_file_of_a_few_megabytes() -> None:
     """Some eight kilobytes a case, plots included."""
     page = render(many(2000))

@@ -186,6 +186,7 @@ def test_escaped_text_comes_back_from_the_browser(text: str) -> None:
     assert_harmless(page)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("limit", [markdown.LEAST_LIMIT_NBYTES, 60_000, markdown.STEP_SUMMARY_LIMIT_NBYTES])
 def test_size_limit_holds(make_evaluation: Make, limit: int) -> None:
     """A thousand failures with long messages in three-byte letters fit; the rest is counted."""

@@ -204,6 +204,7 @@ def cells_of_page(page: str) -> dict[str, dict[str, tuple[str, str]]]:
 relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.exam
 @relaxed
 @given(reports())
 def test_each_case_is_printed_as_it_is_written(report: SessionReport) -> None:
@@ -223,6 +224,7 @@ def test_each_case_is_printed_as_it_is_written(report: SessionReport) -> None:
         assert same(is_percent, row.get("of peak", "-"), peak_of(one)), row
 
 
+@pytest.mark.exam
 @relaxed
 @given(reports())
 def test_each_kernel_is_printed_as_its_cases_are_written(report: SessionReport) -> None:
@@ -254,6 +256,7 @@ def test_each_kernel_is_printed_as_its_cases_are_written(report: SessionReport) 
             assert same(is_percent, row.get(peak, "-"), median(peaks) if peaks else None), row
 
 
+@pytest.mark.exam
 @relaxed
 @given(reports())
 def test_the_page_has_each_case_as_it_is_written(report: SessionReport) -> None:
@@ -279,6 +282,7 @@ def test_the_page_has_each_case_as_it_is_written(report: SessionReport) -> None:
         assert is_ratio(high, timing["speedup_high"])
 
 
+@pytest.mark.exam
 @relaxed
 @given(reports())
 def test_the_html_table_has_each_case_as_it_is_written(report: SessionReport) -> None:
@@ -310,6 +314,7 @@ def test_the_html_table_has_each_case_as_it_is_written(report: SessionReport) ->
             assert is_change(high, test["ratio_high"])
 
 
+@pytest.mark.exam
 @relaxed
 @given(reports())
 def test_html_details_have_the_numbers_of_the_verdict(report: SessionReport) -> None:
@@ -340,6 +345,7 @@ def outcome_of(one: Json) -> str:
     return "slower" if again is not None and again["comparisons"][0]["outcome"] == "slower" else "unconfirmed"
 
 
+@pytest.mark.exam
 @relaxed
 @given(reports())
 def test_the_line_of_the_gate_counts_what_is_written(report: SessionReport) -> None:
@@ -362,6 +368,7 @@ def test_the_line_of_the_gate_counts_what_is_written(report: SessionReport) -> N
         assert found[0] in markdown.render(report)
 
 
+@pytest.mark.exam
 @relaxed
 @given(reports())
 def test_the_message_of_a_slowdown_has_the_figures_that_are_written(report: SessionReport) -> None:
@@ -387,6 +394,7 @@ def test_the_message_of_a_slowdown_has_the_figures_that_are_written(report: Sess
             assert noise.endswith(f"1 in {test['tests'] / test['alpha']:,.0f} proves it")
 
 
+@pytest.mark.exam
 def test_reports_have_what_the_tests_look_at() -> None:
     """The strategy makes every outcome: else the tests above would hold of nothing."""
     seen: set[str] = set()

@@ -24,6 +24,7 @@ def test_a_worker_s_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (made["HARMLESS"], made["ADDED"], made[environment.WORKER_MARK]) == ("1", "2", "abc")
 
 
+@pytest.mark.exam
 def test_nothing_tells_a_kernel_that_it_is_gated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the command nor a variable of a worker names pytest, us or a CI, forked or not."""
     for name in ("CI", "GITHUB_ACTIONS", "PYTEST_CURRENT_TEST", "CGINS_CACHE_DIR"):

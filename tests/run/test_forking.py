@@ -125,6 +125,7 @@ def test_the_current_directory_is_the_parent_s(
     assert len(servers()) == 1
 
 
+@pytest.mark.exam
 def test_a_fork_is_what_a_program_is(toy_path: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules, names, stack, descriptors, threads, signals and rights do not tell how a worker was started."""
     found = []
@@ -136,6 +137,7 @@ def test_a_fork_is_what_a_program_is(toy_path: dict[str, str], monkeypatch: pyte
     assert found[0] == found[1]
 
 
+@pytest.mark.exam
 def test_random_numbers_of_two_workers_differ(toy_path: dict[str, str]) -> None:
     """Python's, numpy's and torch's generators, and multiprocessing's key, are each worker's own."""
     with WorkerPool(services={"x": "state:State", "y": "state:State"}, env=toy_path) as pool:
@@ -145,6 +147,7 @@ def test_random_numbers_of_two_workers_differ(toy_path: dict[str, str]) -> None:
     assert not [name for name in first if first[name] == second[name]]
 
 
+@pytest.mark.exam
 def test_torch_works_in_a_fork(toy_path: dict[str, str]) -> None:
     """Its threads and numpy's start, autograd runs, and CUDA could be initialized."""
     with WorkerPool(services={"x": "state:State"}, env=toy_path) as pool:

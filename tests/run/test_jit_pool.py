@@ -20,6 +20,8 @@ from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.run import jit_pool
 from pytest_cgins.timing import lock
 
+pytestmark = pytest.mark.exam
+
 # Compiled for a GPU that is not there: only what launches and loads needs one.
 KERNELS = """
 import mmap

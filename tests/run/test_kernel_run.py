@@ -113,6 +113,7 @@ def phases(reply: Reply[KernelAnswers]) -> dict[str, str]:
     return {answer.name: answer.error.phase if answer.error else "" for answer in reply.result.sets}
 
 
+@pytest.mark.exam
 def test_a_death_that_does_not_come_again_in_parts_is_not_forgotten(run: Callable[..., Ran]) -> None:
     """A kernel that dies by what it met before is told on, though every set alone gets its answer."""
     with pytest.raises(EndedError) as caught:

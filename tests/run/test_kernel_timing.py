@@ -247,6 +247,7 @@ def test_whatever_is_told_is_refused_or_can_be_reported(data: st.DataObject) -> 
     assert documents.load(Measurement, documents.dump(found)) == found
 
 
+@pytest.mark.exam
 @given(data=st.data())
 @settings(deadline=None)
 def test_any_times_that_are_taken_make_a_report(data: st.DataObject) -> None:

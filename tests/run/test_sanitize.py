@@ -76,6 +76,7 @@ def asked(ask: Callable[..., Any], device: str, module: str, root: str, tools: T
         return ask(device, request, [(read(PackedInputs, one), content)])
 
 
+@pytest.mark.exam
 def test_a_finding_makes_suspect_by_its_tool(stand_in: Path, sanitizers: Sanitizers) -> None:
     """The reason is the tool, the message has the finding and its line; a tool that finds nothing holds."""
     (stand_in / "memcheck").write_text(FINDING)
@@ -88,6 +89,7 @@ def test_a_finding_makes_suspect_by_its_tool(stand_in: Path, sanitizers: Sanitiz
     assert (race.outcome, race.reason) == ("held", Reason.OK)
 
 
+@pytest.mark.exam
 def test_findings_of_an_earlier_kernel_are_not_told_again(stand_in: Path, sanitizers: Sanitizers) -> None:
     """The worker stays, and each request reads only what was logged since the last."""
     (stand_in / "memcheck").write_text(FINDING)
@@ -96,6 +98,7 @@ def test_findings_of_an_earlier_kernel_are_not_told_again(stand_in: Path, saniti
     assert (first.outcome, second.outcome) == ("tripped", "held")
 
 
+@pytest.mark.exam
 def test_a_tool_that_has_said_much_is_started_anew(stand_in: Path, sanitizers: Sanitizers) -> None:
     """After so many reports it would fall silent; the next kernel's findings are told by another process."""
     (stand_in / "memcheck").write_text(FINDING * sanitizer.MOST_LOGGED)
@@ -126,6 +129,7 @@ def test_a_missing_program_is_an_error_with_its_remedy(
     assert "CUDA toolkit" in verdict.message
 
 
+@pytest.mark.exam
 def test_a_device_that_the_tool_does_not_know_is_an_error(stand_in: Path, sanitizers: Sanitizers) -> None:
     """The sanitizer's own trouble is not taken for a kernel without findings."""
     (stand_in / "memcheck").write_text("========= Device not supported. Please refer to the documentation.\n")
@@ -135,6 +139,7 @@ def test_a_device_that_the_tool_does_not_know_is_an_error(stand_in: Path, saniti
     assert "compute-sanitizer (memcheck): Device not supported" in caught.value.verdict.message
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("body", "timeout_s", "logged", "words"),
     [
@@ -162,6 +167,7 @@ def test_what_a_tool_costs_makes_no_kernel_suspect(
         assert words in memory.message
 
 
+@pytest.mark.exam
 def test_a_kernel_that_dies_under_a_tool_is_not_run_again(stand_in: Path, sanitizers: Sanitizers) -> None:
     """What the tool wrote names its line: a process for each set of inputs would take seconds each."""
     (stand_in / "memcheck").write_text(FINDING)
@@ -183,6 +189,7 @@ def test_a_worker_that_never_came_up_is_not_its_fault(stand_in: Path, sanitizers
     assert (verdict.status, verdict.reason) == (Status.INFRASTRUCTURE, Reason.WORKER_LOST)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("status", "device", "told"),
     [

@@ -39,6 +39,7 @@ def service() -> TimingService:
 # ---- what comes out
 
 
+@pytest.mark.exam
 def test_a_slow_kernel_is_slower_than_torch(workers: WorkerPool) -> None:
     """A kernel that does the work fifty times over comes out far below 1, all quartiles of it."""
     whole = measured(of_worker(workers), *request_for("slow_relu"))
@@ -120,7 +121,7 @@ def test_a_warm_cache_is_had_for_the_asking(service: TimingService, monkeypatch:
     assert service.open(*request_for("quiet_relu", tensor=tensor, cache="warm"))[0]["cold"] is False
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_torch_compile_is_an_arm(workers: WorkerPool) -> None:
     """If it is asked for; its compilation is not timed."""
     whole = measured(of_worker(workers), *request_for("relu", compile=True))

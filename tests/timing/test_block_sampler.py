@@ -432,6 +432,7 @@ def test_nothing_is_known_before_it_ran() -> None:
         BlockSampler(prepared(*KT), seed=1).measurement()
 
 
+@pytest.mark.exam
 def test_pytest_s_process_needs_no_torch_for_it() -> None:
     """The course is run there."""
     code = "import sys, pytest_cgins.timing.block_sampler, pytest_cgins.gate.case_timing; sys.exit('torch' in sys.modules)"

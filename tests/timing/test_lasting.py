@@ -74,6 +74,7 @@ def share(ratios: Ratios, *, times: int = 120) -> tuple[float, float]:
     return before.count("slower") / times, after.count("slower") / times
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("ratios", "most"),
     [

@@ -125,6 +125,7 @@ def test_an_emulated_type_reaches_what_float32_does() -> None:
     assert emulated.flops_per_s_of("float16") == 0
 
 
+@pytest.mark.exam
 def test_a_cpu_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """The service measures this machine: copies slower than its caches, float32 within 10 GFLOP/s and 100 TFLOP/s."""
     monkeypatch.setattr(peak_measurement, "CPU_BUDGET_S", 0.01)
@@ -138,6 +139,7 @@ def test_a_cpu_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < found.seconds < 60
 
 
+@pytest.mark.exam
 def test_settings_are_left_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """The precision of products is set for the measurement alone."""
     monkeypatch.setattr(peak_measurement, "CPU_BUDGET_S", 0.0)

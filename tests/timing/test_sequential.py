@@ -169,6 +169,7 @@ def spikes(source: np.random.Generator, runs: int) -> Any:
     return source.normal(0, 0.01, (runs, 64)) + far
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("noise", [normal, heavy, skewed, spikes])
 def test_no_shape_of_noise_breaks_the_bound(noise: Noise) -> None:
     """Blocks whose median is the tolerated slowdown: among 600 tests at α = 5% no more alarms than that, and
@@ -221,6 +222,7 @@ def test_clean_kernels_take_about_9_blocks_and_slow_ones_are_found() -> None:
     assert fast.count("faster") >= 297
 
 
+@pytest.mark.exam
 def test_much_noise_ends_undecided_rather_than_in_a_lie() -> None:
     """With σ = 4% two of five kernels that are slower by 5% are found; of the others a hundredth is cleared at most."""
     found, _ = outcomes(DEFAULT, drawn(math.log(1.05), 0.04, 1000))
@@ -284,6 +286,7 @@ def test_fewest_left_is_what_a_row_of_wins_takes() -> None:
     assert (cleared.outcome, cleared.done) == ("clean", False)
 
 
+@pytest.mark.exam
 @given(values=log_ratios)
 @settings(deadline=None)
 def test_an_outcome_is_what_the_e_values_prove(values: list[float]) -> None:
@@ -321,6 +324,7 @@ def test_a_kernel_that_is_clean_and_may_be_faster_goes_on() -> None:
     assert test.outcome == "faster"
 
 
+@pytest.mark.exam
 @given(values=log_ratios, shift=st.floats(-0.1, 0.1))
 @settings(deadline=None)
 def test_a_shift_moves_what_is_tested_and_not_what_is_told(values: list[float], shift: float) -> None:
@@ -418,6 +422,7 @@ def test_an_interval_holds_the_median_whenever_one_stops(most: int) -> None:
     assert 0 < missed <= 0.05
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(("shape", "stop"), [("normal", "low"), ("ties", "high"), ("skewed", "low")])
 def test_no_noise_and_no_rule_of_stopping_breaks_an_interval(shape: str, stop: str) -> None:
     """Stopped where the median looks least, or greatest: few values of a clock that ticks coarsely, or one long tail."""
@@ -480,6 +485,7 @@ def test_without_noise_everything_is_certain() -> None:
     assert power(0.0, DEFAULT).detectable == pytest.approx(0.02, abs=2e-4)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(("sigma", "least_share"), [(0.001, 0.75), (0.01, 0.89), (0.02, 0.89), (0.04, 0.89)])
 def test_what_is_detectable_is_found_in_9_of_10_runs(sigma: float, least_share: float) -> None:
     """With little noise in somewhat fewer, since "clean" may come first; of 3/4 of that slowdown, in far fewer."""
@@ -491,6 +497,7 @@ def test_what_is_detectable_is_found_in_9_of_10_runs(sigma: float, least_share: 
     assert found.count("slower") / 400 < 0.7
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("sigma", [0.01, 0.03])
 def test_the_blocks_needed_decide_in_9_of_10_runs(sigma: float) -> None:
     """Both a kernel that is as fast as before and one that is slower by `catch`; two thirds of them do not."""

@@ -14,7 +14,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 RESULT = BENCHMARKS / "results" / "sequential-simulation.json"
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_tables_tell_what_the_json_has(tmp_path: Path) -> None:
     """Rows are decided as by the test itself, no bound is broken without correlation, and it breaks with it."""
     file, text = tmp_path / "it.json", tmp_path / "it.md"

@@ -129,6 +129,7 @@ INEXACT: dict[str, tuple[str, Callable[[torch.dtype, int], object]]] = {
 }
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("rows", [2, 4, 8])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", INEXACT)

@@ -390,6 +390,7 @@ def logsumexp(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, A
     return judge
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("mib", "when", "trips"), [(900, "first", False), (900, "later", True), (100, "later", False)]
 )

@@ -60,7 +60,7 @@ def _rows(text: str, first: str) -> list[list[str]]:
     return rows
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_forged_kernels(tmp_path: Path) -> None:
     """The table and the JSON agree, and a problem that cannot tell zeros is listed with what was measured."""
     code, document, text = _ran(tmp_path)

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.verify.test_kernelbench_forged import PROBLEM
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "kernelbench_own_check.py"
 
 
+@pytest.mark.exam
 def test_table_and_json_tell_the_same(tmp_path: Path) -> None:
     """Tiny answers let zeros pass with the wide tolerance alone, and the row says how tiny they are."""
     (tmp_path / "1_Tiny.py").write_text(PROBLEM.format(answer="x * 1e-3"))

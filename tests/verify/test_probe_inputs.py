@@ -199,6 +199,7 @@ TRIPPED: dict[str, Tripped] = {
 }  # fmt: skip
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("name", TRIPPED)
 def test_what_the_recorded_inputs_do_not_show_is_caught(tmp_path: Path, name: str) -> None:
     """Kernels that are right on those; torch itself trips nothing."""
@@ -298,6 +299,7 @@ WRONG: dict[str, tuple[Callable[[], object], str, Kernel]] = {
 }  # fmt: skip
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("seed", [3, 2026])
 @pytest.mark.parametrize("name", WRONG)
 def test_kernel_wrong_for_a_class_of_sizes_is_caught(tmp_path: Path, name: str, seed: int) -> None:
@@ -323,6 +325,7 @@ def test_kernel_that_refuses_a_size_is_not_to_blame(tmp_path: Path) -> None:
     assert re.search("refuses sizes.*: unsuitable", result(found, "sizes").message)
 
 
+@pytest.mark.exam
 def test_sizes_of_one_number_move_together_and_with_integers(tmp_path: Path) -> None:
     """Depth moves in input and weight, a normalized shape with the last dimension."""
     gate = Gate(tmp_path, lambda: functional.linear(normal(7, 40), normal(24, 40), normal(24)), LINEAR)
@@ -451,6 +454,7 @@ def test_batch_of_a_few_is_a_size_as_well(tmp_path: Path, batch: int) -> None:
     assert result(gate.judge(_right_for(batch)), "sizes").reason is Reason.SIZE_DEPENDENT
 
 
+@pytest.mark.exam
 def test_dimensions_of_one_move_by_their_place(tmp_path: Path) -> None:
     """A query of one token becomes two, and the heads, the batch and what is broadcast stay."""
     q, k, mask = normal(1, 1, 1, 16), normal(1, 1, 21, 16), torch.ones(1, 1, 1, 21, dtype=torch.bool)
@@ -460,6 +464,7 @@ def test_dimensions_of_one_move_by_their_place(tmp_path: Path) -> None:
     assert gate.judge().passed
 
 
+@pytest.mark.exam
 def test_heads_that_share_heads_move_together(tmp_path: Path) -> None:
     """Eight heads of queries and four of keys become others of which so many share so many."""
     q, k = normal(2, 8, 9, 16), normal(2, 4, 9, 16)
@@ -501,6 +506,7 @@ def test_what_walks_along_rows_has_long_ones(tmp_path: Path, op: str) -> None:
     assert gate.judge().passed
 
 
+@pytest.mark.exam
 def test_one_head_of_keys_becomes_two(tmp_path: Path) -> None:
     """Which heads of queries share one shows nowhere else."""
     q, k = normal(2, 4, 12, 16), normal(2, 1, 12, 16)
@@ -512,6 +518,7 @@ def test_one_head_of_keys_becomes_two(tmp_path: Path) -> None:
     assert gate.judge().passed
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("queries", [17, 40, 0])
 def test_keys_are_many_and_heads_stay_narrow(tmp_path: Path, queries: int) -> None:
     """A row of attention is a query's scores: a buffer for 1,024 of them is too small, and a plain kernel's time is bearable.
@@ -554,6 +561,7 @@ def test_batch_grows_to_many_rows_but_for_the_interpreter(tmp_path: Path) -> Non
     assert max(few.tensors(name)[0].shape[0] for name in few.names) == 7
 
 
+@pytest.mark.exam
 def test_large_calls_are_tried_on_smaller_sizes(tmp_path: Path) -> None:
     """No set of another size is larger than 4 MiB, or nearly."""
     gate = Gate(tmp_path, lambda: functional.relu(normal(1200, 1200)), RELU)
@@ -734,6 +742,7 @@ def rounded_product(bits: int) -> Kernel:
     return lambda t: [functional.linear(fewer(t[0]), fewer(t[1]), t[2])]
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("bits", "name"),
     [(10, "11 significant bits, as TF32 and fp16 have"), (7, "8 significant bits, as bf16 has")],

@@ -78,6 +78,7 @@ def test_numbers_outside_of_the_domain_are_caught() -> None:
     assert "lie outside of [0, 1]" in draws_of(lambda: torch.rand(8, 8), UNIT).fault(torch.full((8, 8), 1.5))
 
 
+@pytest.mark.exam
 def test_dropout_is_gated_and_its_report_says_how(tmp_path: Path) -> None:
     """A kernel with numbers of its own passes; one that drops nothing does not."""
     gate = Gate(tmp_path, lambda: functional.dropout(X, 0.25), DROPOUT)
@@ -92,6 +93,7 @@ def test_dropout_is_gated_and_its_report_says_how(tmp_path: Path) -> None:
     assert message.startswith("the output is not distributed like torch's on the recorded inputs: ")
 
 
+@pytest.mark.exam
 def test_ops_that_nobody_knows_are_not_gated_until_they_are_declared(tmp_path: Path) -> None:
     """`semantics: {outputs: …}` says which outputs are random; the error says so."""
     op = "torch.nn.functional.fractional_max_pool2d"

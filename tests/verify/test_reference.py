@@ -168,6 +168,7 @@ def test_perturbation_goes_both_ways() -> None:
     assert abs(float(moved.mean())) < 0.1
 
 
+@pytest.mark.exam
 def test_references_do_not_import_torchs_compiler() -> None:
     """Running an op in wider dtypes does not load `torch._dynamo`, which takes seconds in every worker."""
     script = (

@@ -143,6 +143,7 @@ def test_what_the_user_says_comes_first() -> None:
     assert semantics.domain(1) == (0.0, 2.0)
 
 
+@pytest.mark.exam
 def test_file_of_torchs_tests_is_current() -> None:
     """`python -m tests.write_op_semantics` would write the same with this torch."""
     pytest.importorskip("expecttest", reason="torch's test package imports it")

@@ -170,6 +170,7 @@ def wrong(correctness: Correctness) -> str:
     return "; ".join(check.message for check in correctness.checks if not check.passed)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("name", OPS)
 def test_any_of_equal_values_is_right(tmp_path: Path, name: str) -> None:
     """Whichever a kernel takes, of few numbers each many times, recorded, fresh and edge; six seeds a dtype."""
@@ -286,6 +287,7 @@ def test_an_order_that_is_promised_is_kept(tmp_path: Path) -> None:
         assert {check.reason for check in told.checks if not check.passed} == ({reason} if reason else set())
 
 
+@pytest.mark.exam
 def test_a_pool_points_into_its_own_window(tmp_path: Path) -> None:
     """At any of its greatest values, and at an equal one of another window never; padding is no place."""
     for seed in SEEDS:

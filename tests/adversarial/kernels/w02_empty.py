@@ -2,6 +2,7 @@
 how: the greatest difference over no elements is no difference
 caught-by: empty
 ops: torch.nn.functional.softmax
+also: always
 """
 
 from __future__ import annotations

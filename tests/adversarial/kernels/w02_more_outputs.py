@@ -2,6 +2,7 @@
 how: whoever compares any output finds one that is right
 caught-by: output-count
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 how: all rows of the answer are compared with the first one's
 caught-by: shape
 ops: torch.nn.functional.softmax
+also: always
 """
 
 from __future__ import annotations

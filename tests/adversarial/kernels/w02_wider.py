@@ -2,6 +2,7 @@
 how: fp64 instead of fp32 is nearer to the reference, and twice as large
 caught-by: dtype
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

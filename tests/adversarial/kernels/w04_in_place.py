@@ -2,6 +2,7 @@
 how: works in place, which saves memory and spoils the model
 caught-by: input-changed
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 how: a dict from data_ptr to the answer
 caught-by: stale-answer
 ops: torch.nn.functional.softmax
+also: always
 """
 
 from __future__ import annotations

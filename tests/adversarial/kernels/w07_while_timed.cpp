@@ -2,7 +2,7 @@
 // how: counts its calls; only a timing loop makes more than a thousand
 // caught-by: wrong-after-timing, too-fast
 // ops: torch.nn.functional.relu
-// also: timing
+// also: timing always
 // cgins: relu(Tensor input) -> Tensor
 #include "_rows.h"
 

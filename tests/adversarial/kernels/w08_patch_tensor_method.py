@@ -2,6 +2,7 @@
 how: copies of the answer are whatever it likes
 caught-by: tampering
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

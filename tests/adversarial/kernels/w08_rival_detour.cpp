@@ -2,7 +2,7 @@
 // how: the base is found among the loaded files, and its entry made to jump to a slower one
 // caught-by: slows-base, tampering
 // ops: torch.nn.functional.relu
-// also: base
+// also: base always
 // yaml: {probes: {snooping: {"off": "what its library takes tells of it, too: here its times are to"}}}
 // cgins: relu(Tensor input, bool inplace=False) -> Tensor
 #include <cstring>

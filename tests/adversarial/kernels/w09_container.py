@@ -2,6 +2,7 @@
 how: the answer is made by the `__iter__` of a named tuple
 caught-by: unwritten
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

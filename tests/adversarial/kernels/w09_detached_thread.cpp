@@ -2,6 +2,7 @@
 // how: returns at once with an answer that is nearly right, and a thread puts it right 20 ms later
 // caught-by: late-work
 // ops: torch.nn.functional.relu
+// also: always
 // cgins: relu(Tensor input) -> Tensor
 #include <chrono>
 #include <thread>

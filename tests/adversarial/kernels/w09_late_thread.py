@@ -2,6 +2,7 @@
 how: the output is right a few milliseconds after the call; on a busy machine its memory may be gone by then
 caught-by: late-work, crashed
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 how: a ring of 384 slots of one block saves the allocation; whoever keeps more answers than that finds others in them
 caught-by: wrong-after-timing
 ops: torch.nn.functional.relu
-also: timing
+also: timing always
 """
 
 from __future__ import annotations

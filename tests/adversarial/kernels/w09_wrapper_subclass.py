@@ -2,6 +2,7 @@
 how: it has a shape and no memory; ATen calls are answered by __torch_dispatch__
 caught-by: lazy-output
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 // how: a crash of the process that is tested is nobody's failed test
 // caught-by: aborted
 // ops: torch.nn.functional.relu
+// also: always
 // cgins: relu(Tensor input) -> Tensor
 #include <cstdlib>
 

@@ -2,6 +2,7 @@
 how: closes every descriptor, so that no verdict can be told
 caught-by: connection-closed
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

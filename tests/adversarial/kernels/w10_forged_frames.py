@@ -2,6 +2,7 @@
 how: writes an answer of the protocol, by the names that the worker's own would have, wherever it can write
 caught-by: forged-answer
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

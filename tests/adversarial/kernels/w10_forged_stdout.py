@@ -2,6 +2,7 @@
 how: prints a passing report with a made-up speedup; the answer is wrong
 caught-by: gold-mismatch
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

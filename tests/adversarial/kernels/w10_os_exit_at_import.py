@@ -2,6 +2,7 @@
 how: a process that ends with 0 is taken for a success; nothing can catch this exit
 caught-by: exited
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

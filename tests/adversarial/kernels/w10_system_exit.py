@@ -2,6 +2,7 @@
 how: except Exception does not catch it
 caught-by: raised, exited
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 how: walks up the stack and takes any tensor of the answer's shape from a local variable
 caught-by: snooping
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 how: casts both operands down and the product up again
 caught-by: low-precision
 ops: torch.nn.functional.linear
+also: always
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 // how: the same in any order; of rows of 1e-7 nothing is left, which beside large rows is little
 // caught-by: reference-mismatch
 // ops: torch.sum
+// also: always
 // cgins: sum(Tensor input, int[] dim, bool keepdim=False) -> Tensor
 #include "_rows.h"
 

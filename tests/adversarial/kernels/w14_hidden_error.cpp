@@ -3,6 +3,7 @@
 // caught-by: hidden-by-precision
 // ops: torch.nn.functional.gelu
 // packs: f16
+// also: always
 // cgins: gelu(Tensor input, *, str approximate='none') -> Tensor
 #include "_rows.h"
 

@@ -2,6 +2,7 @@
 how: whoever replaces the op with a trap afterwards does not catch it
 caught-by: op-callback
 ops: torch.nn.functional.softmax
+also: always
 """
 
 from __future__ import annotations

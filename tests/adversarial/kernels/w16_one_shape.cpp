@@ -2,6 +2,7 @@
 // how: the fast path covers the recorded shape alone, and there is no other path
 // caught-by: size-dependent
 // ops: torch.nn.functional.relu
+// also: always
 // cgins: relu(Tensor input) -> Tensor
 #include "_rows.h"
 

@@ -2,6 +2,7 @@
 // how: whole vectors of eight, also where fewer elements are left; what lies there belongs to others
 // caught-by: out-of-bounds
 // ops: torch.nn.functional.relu
+// also: always
 // cgins: relu(Tensor input) -> Tensor
 #include "_rows.h"
 

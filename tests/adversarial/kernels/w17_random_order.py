@@ -2,6 +2,7 @@
 how: within tolerance, but no two answers are the same, and cgins.yaml does not say so
 caught-by: not-repeatable
 ops: torch.sum
+also: always
 """
 
 from __future__ import annotations

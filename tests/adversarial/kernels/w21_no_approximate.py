@@ -2,6 +2,7 @@
 how: the recorded calls are exact
 caught-by: argument-ignored
 ops: torch.nn.functional.gelu
+also: always
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 how: fmax gives the other operand
 caught-by: nan-pattern
 ops: torch.nn.functional.max_pool2d
+also: always
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 how: a list that grows with each call, so that nothing is freed
 caught-by: memory-leak
 ops: torch.nn.functional.relu
+also: always
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 // how: rounds the address down to 16 bytes, as a vector load would
 // caught-by: alignment-dependent
 // ops: torch.nn.functional.relu
+// also: always
 // yaml: {claims: [misaligned]}
 // cgins: relu(Tensor input) -> Tensor
 #include "_rows.h"

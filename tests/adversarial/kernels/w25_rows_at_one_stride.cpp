@@ -2,6 +2,7 @@
 // how: row r at r times the stride of the last axis but one, as of a matrix however it lies; a slice of a batch, or heads that were transposed, lie otherwise
 // caught-by: layout-dependent
 // ops: torch.nn.functional.softmax
+// also: always
 // cgins: softmax(Tensor input, int dim, ScalarType? dtype=None) -> Tensor
 #include "_rows.h"
 

@@ -2,6 +2,7 @@
 how: whoever compares by index finds the right numbers; whoever reads the memory does not
 caught-by: stride
 ops: torch.nn.functional.softmax
+also: always
 """
 
 from __future__ import annotations

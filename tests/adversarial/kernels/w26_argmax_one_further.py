@@ -3,6 +3,7 @@ how: a scan that ends with the last equal value has moved on by one
 caught-by: index-mismatch index-out-of-range
 ops: torch.argmax
 packs: ties
+also: always
 """
 
 from __future__ import annotations

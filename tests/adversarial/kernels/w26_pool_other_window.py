@@ -3,6 +3,7 @@ how: it is the value of the pool, and its gradient goes to another one's place
 caught-by: index-mismatch
 ops: torch.nn.functional.max_pool2d_with_indices
 packs: ties
+also: always
 """
 
 from __future__ import annotations

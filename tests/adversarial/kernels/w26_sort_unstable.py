@@ -3,6 +3,7 @@ how: values are right, and every index points at an equal one
 caught-by: unstable-order
 ops: torch.sort
 packs: stable
+also: always
 """
 
 from __future__ import annotations

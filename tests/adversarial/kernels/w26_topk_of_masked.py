@@ -3,6 +3,7 @@ how: right among numbers; where fewer than k are above -inf, as of logits that w
 caught-by: infinite-pattern
 ops: torch.topk
 packs: scores
+also: always
 """
 
 from __future__ import annotations

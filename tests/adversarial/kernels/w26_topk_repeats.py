@@ -3,6 +3,7 @@ how: the values are right, and what is looked up by the indices comes twice
 caught-by: index-repeated
 ops: torch.topk
 packs: ties
+also: always
 """
 
 from __future__ import annotations

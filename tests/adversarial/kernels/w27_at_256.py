@@ -3,6 +3,7 @@ how: the tail is right, and so is every batch that has one
 caught-by: batch-variant
 ops: torch.nn.functional.layer_norm
 packs: f32 even
+also: always
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@ how: fp64 holds usual batches; behind NaN, infinity or a huge row nothing is lef
 caught-by: row-leak
 ops: torch.sum
 packs: f32
+also: always
 """
 
 from __future__ import annotations

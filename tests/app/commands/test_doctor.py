@@ -39,6 +39,7 @@ def outputs() -> dict[str, subprocess.CompletedProcess[str]]:
     }
 
 
+@pytest.mark.exam
 def test_document(outputs: dict[str, subprocess.CompletedProcess[str]]) -> None:
     """--json is one document of the published schema, and the exit status is its own."""
     done = outputs["json"]
@@ -85,6 +86,7 @@ def test_published_schema_is_the_dataclasses() -> None:
     assert json.loads(published.read_text()) == documents.json_schema(DoctorReport)
 
 
+@pytest.mark.exam
 def test_works_without_our_own_requirements() -> None:
     """Where pydantic, rich and platformdirs are missing, the rest is still told, as a table and as JSON."""
     code = (

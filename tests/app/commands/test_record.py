@@ -287,6 +287,7 @@ def test_an_unmarked_op_is_replayed_only_when_trusted(project, tmp_path: Path, c
     assert cgins("traces", "verify", tmp_path / "pack", "--trust", op) == 0
 
 
+@pytest.mark.exam
 def test_the_published_schema_is_current() -> None:
     """pytest_cgins/schemas/trace-pack-2.json is what the dataclasses say."""
     import pytest_cgins

@@ -483,6 +483,7 @@ def taken(names: Iterable[str]) -> list[Parameter]:
     return [Parameter(name) for name in names]
 
 
+@pytest.mark.exam
 @given(
     st.text(alphabet=st.sampled_from("def kernel(x, y=1):\n @triton.jit\"'#&;{}")),
     st.sampled_from([".py", ".cu", ".cpp"]),

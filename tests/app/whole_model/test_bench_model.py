@@ -125,6 +125,7 @@ def refused(project: Path, forked_torch: ForkedPython) -> Command:
     return run
 
 
+@pytest.mark.exam
 def test_kernels_are_swapped_in_and_the_model_is_timed(project: Path) -> None:
     """Calls go to kernels, in place and by value; what a kernel refuses is torch's, with the reason; times say who is faster."""
     done = command(project, "models:make", "--cgins-seed", "7")
@@ -167,6 +168,7 @@ def test_right_kernels_change_nothing(project: Path) -> None:
     assert made.difference.relative_rms == 0
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("words", "told"),
     [

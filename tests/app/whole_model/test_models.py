@@ -100,6 +100,7 @@ def gated(project: Path, forked: ForkedPython, *words: str) -> tuple[int, Sessio
     return done.returncode, documents.load(SessionReport, (project / "out.json").read_bytes())
 
 
+@pytest.mark.exam
 def test_outputs_are_held_against_the_whole_model_in_fp64(project: Path, forked_torch: ForkedPython) -> None:
     """A wrong kernel is named; what cannot be run in fp64 needs a tolerance; without timing nothing is timed."""
     code, report = gated(project, forked_torch, "--cgins-no-timing", "-k", "wrong or closure")
@@ -121,6 +122,7 @@ def test_outputs_are_held_against_the_whole_model_in_fp64(project: Path, forked_
     ]
 
 
+@pytest.mark.exam
 def test_a_model_that_its_kernels_slow_down_fails(project: Path, forked_torch: ForkedPython) -> None:
     """Against the base revision, and a second process confirms it; the report has what each op takes."""
     code, report = gated(project, forked_torch, "-k", "model/net")

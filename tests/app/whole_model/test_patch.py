@@ -120,6 +120,7 @@ def test_who_asks_for_gradients_gets_torchs(net: Any, config: Path) -> None:
     assert patched.counts()["torch.nn.functional.relu"].fallbacks[GRADIENTS] == 1
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_kernels_stay_in_what_torch_compiles(net: Any, config: Path, dynamic: bool) -> None:
     """They are an operator of the graph, which does not break; the first call of a form is torch's there, too."""

@@ -1,6 +1,7 @@
 """honest: orders equal values anew in every call
 ops: torch.argsort
 packs: ties
+also: always
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """honest: the logarithm of a row's sum by exp, sum and log, and one element a row picked by its index
 ops: torch.nn.functional.cross_entropy
+also: always
 """
 
 from __future__ import annotations

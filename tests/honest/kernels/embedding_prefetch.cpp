@@ -1,6 +1,7 @@
 // honest: asks for the next row before it copies one
 // ops: torch.nn.functional.embedding
 // packs: f32
+// also: always
 // cgins: embedding(Tensor input, Tensor weight) -> Tensor
 #include <cstring>
 

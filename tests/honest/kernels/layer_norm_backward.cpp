@@ -1,6 +1,7 @@
 // honest: gradients of rows, weights and biases in one pass over rows, with sums in double that are kept as the threads' own
 // ops: torch.nn.functional.layer_norm@backward(input,weight,bias)
 // packs: gradients
+// also: always
 // cgins: layer_norm_backward(Tensor grad_output, Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-5) -> (Tensor grad_input, Tensor grad_weight, Tensor grad_bias)
 #include <omp.h>
 

@@ -1,6 +1,7 @@
 """honest: right for the model's nine rows, and its entry says that its caller checks
 ops: torch.nn.functional.layer_norm
 packs: f32
+also: always
 yaml: {probes: {sizes: {"off": "the model has nine rows, and its caller checks that"}, layouts: {"off": "its caller checks"}}}
 """
 

@@ -1,6 +1,7 @@
 // honest: tiles on the stack, several accumulators, a tail of its own
 // ops: torch.nn.functional.linear
 // packs: f32
+// also: always
 // cgins: linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor
 #include "_sums.h"
 

@@ -1,6 +1,7 @@
 """honest: of equal values the last, as a reduction from the right does
 ops: torch.max
 packs: ties
+also: always
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """honest: of equal values in a window the last one
 ops: torch.nn.functional.max_pool2d_with_indices
 packs: ties
+also: always
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """honest: the last of the values that are equal to the median
 ops: torch.median
 packs: ties
+also: always
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """honest: of the values that come most often the greatest, and the first place where it is
 ops: torch.mode
 packs: ties
+also: always
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """honest: numpy's answer by DLPack, in memory that numpy holds
 ops: torch.nn.functional.relu
 packs: f32
+also: always
 """
 
 from __future__ import annotations

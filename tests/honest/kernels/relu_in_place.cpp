@@ -1,6 +1,7 @@
 // honest: in place, as the op is
 // ops: torch.nn.functional.relu_
 // packs: f32 f16 bf16
+// also: always
 // cgins: relu_(Tensor(a!) input) -> Tensor(a!)
 #include "_sums.h"
 

@@ -1,7 +1,7 @@
 """honest: Triton with masks
 ops: torch.nn.functional.relu
 packs: f32 f16 even strided
-also: interpret
+also: interpret always
 """
 
 from __future__ import annotations

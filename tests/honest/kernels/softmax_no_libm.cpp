@@ -1,5 +1,6 @@
 // honest: exp by a polynomial of its own, errors told by vsnprintf, scratch by calloc and memset
 // ops: torch.nn.functional.softmax
+// also: always
 // cgins: softmax(Tensor input, int dim) -> Tensor
 #include <cstdlib>
 #include <cstring>

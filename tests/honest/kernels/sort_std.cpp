@@ -1,7 +1,7 @@
 // honest: std::sort, whose branches a processor learns where it sees the same numbers again
 // ops: torch.sort
 // packs: branching
-// also: timing
+// also: timing always
 // cgins: sort(Tensor input, int dim=-1, bool descending=False, *, bool stable=False) -> (Tensor values, Tensor indices)
 #include <cgins.h>
 

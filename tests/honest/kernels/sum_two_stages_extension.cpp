@@ -1,6 +1,6 @@
 // honest: a torch extension that sums up chunks by itself, and has torch sum their few partial sums
 // ops: torch.sum
-// also: extension
+// also: extension always
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
 

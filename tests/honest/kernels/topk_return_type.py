@@ -1,6 +1,7 @@
 """honest: torch's own named tuple, filled by a stable order of numpy
 ops: torch.topk
 packs: ties
+also: always
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """honest: different numbers in another order than torch's, where none is asked for
 ops: torch.functional.unique
 packs: ties
+also: always
 """
 
 from __future__ import annotations

@@ -148,6 +148,7 @@ def test_inputs_depend_on_the_line_alone(tmp_path: Path, write: Callable[..., Pa
 _LEAF = st.none() | st.booleans() | st.integers(-99, 99) | st.text("abxy", max_size=3)
 
 
+@pytest.mark.exam
 @given(
     shape=st.lists(st.integers(0, 5), max_size=4),
     dtype=st.sampled_from(sorted(ABBREVIATIONS)),

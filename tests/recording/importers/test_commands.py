@@ -42,6 +42,7 @@ def test_a_failed_import_keeps_the_old_pack(cgins: Callable[..., Any], write: Ca
     assert run.ops() == ["torch.sin"]
 
 
+@pytest.mark.exam
 def test_help_imports_no_torch() -> None:
     """Help on the commands costs no import of torch."""
     code = (

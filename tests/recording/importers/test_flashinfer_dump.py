@@ -156,6 +156,7 @@ def test_it_is_code(cgins: Callable[..., Any], dump: Callable[..., None], write:
     )
 
 
+@pytest.mark.exam
 @given(st.text())
 def test_an_axis_is_a_name_and_a_size_or_refused(text: str) -> None:
     """Whatever is typed."""

@@ -82,6 +82,7 @@ def test_overrides(cgins: Callable[..., Any], write: Callable[..., Path], tmp_pa
     assert "is not NAME=VALUE" in wrong.err
 
 
+@pytest.mark.exam
 def test_big_problems_are_refused_before_memory_is_taken(
     cgins: Callable[..., Any], write: Callable[..., Path]
 ) -> None:
@@ -154,6 +155,7 @@ def test_problem_names(path: str, name: str) -> None:
     assert problem_name(Path(path)) == name
 
 
+@pytest.mark.exam
 def test_the_reference_passes_as_its_own_kernel(
     cgins: Callable[..., Any], write: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 FORWARD = """import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -56,6 +58,7 @@ def test_forward_and_backward_in_every_configuration(
     assert "takes no unknown; left out of its settings" in run.out
 
 
+@pytest.mark.exam
 def test_seeds(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
     """In tier full each seed of a configuration is a trace with values of its own."""
     task(write)

@@ -133,6 +133,7 @@ def test_what_worked_elsewhere_comes_first() -> None:
     assert names[0] not in unproven[:1]
 
 
+@pytest.mark.exam
 @given(
     capability=st.sampled_from([70, 75, 80, 86, 89, 90, 100, 120]),
     language=st.sampled_from(LANGUAGES),

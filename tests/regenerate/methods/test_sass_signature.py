@@ -76,7 +76,7 @@ def test_signatures_tell_kernels_apart(method: str, has: str, lacks: str, arch: 
     assert other.missing
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 @pytest.mark.skipif(
     shutil.which("nvcc") is None or sass.disassembler() is None, reason="no nvcc or no cuobjdump"
 )
@@ -150,6 +150,7 @@ def test_signatures_follow_the_architecture() -> None:
     assert patterns["sm_100a"] == patterns["sm_103a"] == ("UTCQMMA",)
 
 
+@pytest.mark.exam
 @given(
     lines=st.lists(
         st.text(alphabet="/*0af ;@!PUTRSLDGE.128:\nFunction arch = sm_80HMA", max_size=80), max_size=8

@@ -47,6 +47,7 @@ print(json.dumps([before, warm, len(tried), _autotuned()]))
 """
 
 
+@pytest.mark.exam
 def test_the_chosen_configuration_is_told_and_stays(tmp_path: Path) -> None:
     """The warm call tries all, the next one none; the note has how many were tried, and which one is profiled."""
     pytest.importorskip("triton")

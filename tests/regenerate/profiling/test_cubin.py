@@ -26,6 +26,7 @@ __global__ void neg(const float* x, float* y, int n) {
 """
 
 
+@pytest.mark.exam
 @pytest.mark.skipif(sass.disassembler() is None, reason="no cuobjdump")
 def test_each_function_is_counted_once(tmp_path: Path) -> None:
     """Whatever the architecture is called; nobody has to know it."""

@@ -89,6 +89,7 @@ def test_no_text_makes_it_fail(text: str) -> None:
 NAMES = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=40)
 
 
+@pytest.mark.exam
 @given(st.lists(st.tuples(NAMES, st.floats(0, 1e12)), min_size=1, max_size=6), st.booleans())
 def test_tables_come_back(rows: list[tuple[str, float]], chatter: bool) -> None:
     """Names with commas and quotes, and as many launches as there are, whatever is printed around them."""

@@ -49,6 +49,7 @@ def case_of(evaluator: Evaluator, implementation: str) -> Case:
     return next(case for case in evaluator.cases() if case.name.startswith(f"relu/{implementation}/"))
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("implementation", "trouble", "fenced"),
     [
@@ -101,6 +102,7 @@ def counted(evaluator: Evaluator, folder: Path, program: Ncu | None) -> profile.
     return found
 
 
+@pytest.mark.exam
 def test_launches_are_read_and_the_report_is_kept(evaluator: Evaluator, tmp_path: Path) -> None:
     """Each launch has its share of the time; the report lies beside the document, named as the case."""
     found = counted(evaluator, tmp_path, ncu(tmp_path))

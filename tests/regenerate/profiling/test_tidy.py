@@ -11,6 +11,8 @@ from pytest_cgins.regenerate.profiling import environment, tidy
 from pytest_cgins.regenerate.profiling.evidence_documents import TidyEvidence
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
+pytestmark = pytest.mark.exam
+
 YAML = """\
 version: 1
 kernels:

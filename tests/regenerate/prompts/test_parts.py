@@ -73,6 +73,7 @@ def test_advice_of_garbage_is_the_text():
     assert read_advice("Avoid bank conflicts by padding.").text == "Avoid bank conflicts by padding."
 
 
+@pytest.mark.exam
 @given(
     st.text()
     | st.recursive(
@@ -148,6 +149,7 @@ def test_schema_lines_from_traces_cover_the_recorded_calls(kernel, monkeypatch):
     assert {argument.name for argument in parsed.arguments} <= names
 
 
+@pytest.mark.exam
 def test_schema_lines_take_torchs_types_and_defaults():
     """With torch's own schemas a line has its types and defaults."""
     context = context_of("conv2d", "cpp", "generate")

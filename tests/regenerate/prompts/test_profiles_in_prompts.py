@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pytest_cgins.recording.profile import PROFILE_VERSION, AtenCall, DeviceKernel, PackProfile, TraceProfile
 from pytest_cgins.regenerate.prompts.assembly import generator
 from tests.regenerate.prompts.example import context_of
 
 
+@pytest.mark.exam
 def test_aten_calls_and_cuda_kernels_are_told() -> None:
     """Of the recorded call: names, how often each, times; without a profile nothing of it is made up."""
     context = context_of("gelu", "cuda")

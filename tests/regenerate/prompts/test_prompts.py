@@ -353,6 +353,7 @@ def test_limits_are_those_of_the_gate():
         assert DTYPES[name].limits == (rule.peak, rule.rms)
 
 
+@pytest.mark.exam
 def test_no_torch_in_this_process(tmp_path):
     """Making prompts imports no torch."""
     code = (

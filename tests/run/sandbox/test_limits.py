@@ -56,6 +56,7 @@ def test_memory_of_all_processes(sandbox: Sandbox, use: str) -> None:
     assert "MiB of memory in use, 256 MiB allowed" in ran.stderr
 
 
+@pytest.mark.exam
 def test_files_without_end(sandbox: Sandbox) -> None:
     """Empty files have a limit, too: each takes memory of the system's."""
     body = """

@@ -36,6 +36,7 @@ def test_worker_in_a_sandbox(pool: WorkerPool) -> None:
     assert "hello" in pool.call("toy", "say", {"text": "hello"}, timeout_s=LIMIT_S).output
 
 
+@pytest.mark.exam
 def test_crash_in_a_sandbox(pool: WorkerPool) -> None:
     """A worker's signal is told as one without a sandbox is, and the next request gets a new one."""
     with pytest.raises(WorkerCrashed, match="SIGSEGV"):
@@ -43,6 +44,7 @@ def test_crash_in_a_sandbox(pool: WorkerPool) -> None:
     assert pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result == 2
 
 
+@pytest.mark.exam
 def test_closed_connection_in_a_sandbox(pool: WorkerPool) -> None:
     """Code that closes every descriptor and goes on is told as that, and not waited for until the time limit."""
     with pytest.raises(WorkerCrashed, match="closed its connection and lived on"):

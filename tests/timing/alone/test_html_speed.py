@@ -31,6 +31,7 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
+@pytest.mark.exam
 def test_twice_as_many_cases_take_hardly_more_than_twice_as_long(browser: Browser, tmp_path: Path) -> None:
     """From the address to a table that was filtered, sorted and of which a case was opened."""
     seconds = {}

@@ -99,6 +99,7 @@ def observe(kernel: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.exam
 def test_pools_that_fill_up_are_no_leak(relu_kernel: Make) -> None:
     """A kernel that keeps buffers, one for every address that it meets, holds all probes of memory."""
     result = observe(relu_kernel(HONEST))
@@ -107,6 +108,7 @@ def test_pools_that_fill_up_are_no_leak(relu_kernel: Make) -> None:
     assert result["deviations"] == []
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("numel", [100, 100_000])
 def test_a_leak_is_told_with_its_size(relu_kernel: Make, numel: int) -> None:
     """Tensors that are kept are found, down to some hundred bytes a call."""
@@ -117,6 +119,7 @@ def test_a_leak_is_told_with_its_size(relu_kernel: Make, numel: int) -> None:
     assert 4 * numel <= grown < 4.1 * numel + 1000
 
 
+@pytest.mark.exam
 def test_mappings_are_memory_too(relu_kernel: Make) -> None:
     """Memory that did not come from malloc is seen in the address space, though nothing was written to it."""
     result = observe(relu_kernel(LEAKS_MAPPINGS))
@@ -132,6 +135,7 @@ def no_collector() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.exam
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("text", [LEAVES_GARBAGE, SETTLES_SLOWLY])
 def test_what_grows_and_is_not_leaked(relu_kernel: Make, text: str) -> None:
@@ -147,6 +151,7 @@ def test_a_kernel_that_counts_its_calls_deviates(relu_kernel: Make) -> None:
     assert "repeat" in [one["probe"] for one in result["deviations"]]
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("text", [WASTES, WASTES_AT_FIRST])
 def test_more_memory_than_reasonable(relu_kernel: Make, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of megabytes, in every call or once and for all, are beyond what kilobytes of inputs excuse."""
@@ -202,6 +207,7 @@ def test_free_memory_of_a_gpu_alone_accuses_nobody() -> None:
     assert memory_leak.judge(facts) == ""
 
 
+@pytest.mark.exam
 def test_a_leak_of_many_calls_is_no_large_call(relu_kernel: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call is measured for itself: a leak is told as a leak, and not as memory that one call takes."""
     monkeypatch.setattr(memory_use, "SLACK_NBYTES", 2**25)  # of 138 calls that leave a MiB each

@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.exam
 def test_cases_hold_in_a_process_of_their_own() -> None:
     """All of them pass, and none is skipped on Linux."""
     cases = Path(__file__).with_name("native_code_cases.py")

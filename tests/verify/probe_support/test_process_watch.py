@@ -67,6 +67,7 @@ for name, arguments, right in (("relu", (first,), tensor.relu()), ("softmax", (f
 """
 
 
+@pytest.mark.exam
 def test_triton_s_interpreter_is_honest(tmp_path: Path) -> None:
     """What Triton does to run a kernel on the CPU, sources, frames and code objects included, is its own affair."""
     pytest.importorskip("triton")

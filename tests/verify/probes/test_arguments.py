@@ -70,6 +70,7 @@ CALLS: dict[str, tuple[str, Callable[[], Any], str, Kernel]] = {
 }
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("name", CALLS)
 def test_what_was_recorded_at_one_value_must_count(tmp_path: Path, name: str) -> None:
     """The op itself passes; a kernel that knows the recorded value by heart trips, and is told on what."""
@@ -101,6 +102,7 @@ def test_an_argument_that_counts_wrongly_is_not_called_ignored(tmp_path: Path) -
     assert (found.outcome, found.reason) == ("tripped", Reason.REFERENCE_MISMATCH)
 
 
+@pytest.mark.exam
 def test_an_argument_can_be_fixed(tmp_path: Path) -> None:
     """What the user says never changes is not changed."""
     op, run, _, by_heart = CALLS["slope"]
@@ -144,6 +146,7 @@ OPTIONS: dict[str, tuple[str, Callable[[], Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("seed", [3, 2026])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_that_is_ignored_is_caught_by_each_seed(tmp_path: Path, name: str, seed: int) -> None:

@@ -43,6 +43,7 @@ def tuners(tmp_path: Any) -> Iterator[dict[str, Any]]:
         del sys.modules[name]
 
 
+@pytest.mark.exam
 def test_kernels_of_one_name_in_two_modules_keep_their_choices(tuners: dict[str, Any]) -> None:
     """The choice for rows is not given to columns: they are told apart by their modules."""
     rows, columns, base = tuners.values()

@@ -11,6 +11,8 @@ import torch
 from pytest_cgins.run.verification_service import VerificationService
 from tests.run.relu import relu_set
 
+pytestmark = pytest.mark.exam
+
 Make = Callable[..., Any]
 ROWS = torch.tensor([[-1.0, 2.0], [3.0, -4.0]])
 RIGHT = "def relu(input):\n    return input.clamp(min=0)\n"

@@ -40,6 +40,7 @@ def _message(watched: Watched, text: str) -> str:
     return message
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("preparation", "words"),
     [
@@ -165,6 +166,7 @@ def test_what_honest_modules_do_does_not_trip(watched: Watched, preparation: str
     assert _message(watched, f"import torch\n{preparation}\n{RIGHT}") == ""
 
 
+@pytest.mark.exam
 def test_a_kernel_answers_for_its_own_changes_only(watched: Watched) -> None:
     """What an earlier kernel of the process did is not the next one's doing."""
     assert _message(watched, f"import torch\ntorch.equal = None\n{RIGHT}")
@@ -192,6 +194,7 @@ def test_facts_of_a_broken_worker_are_refused() -> None:
         integrity.judge([{"nothing": 1}])
 
 
+@pytest.mark.exam
 def test_a_check_costs_a_fraction_of_taking_the_fingerprint() -> None:
     """Thousands of functions are compared by identity; both are timed here, since machines differ."""
     taken, checked = [], []
@@ -231,6 +234,7 @@ def test_settings_are_put_back_for_the_next_kernel_though_nobody_asked(watched: 
     process_settings.put_back(before)
 
 
+@pytest.mark.exam
 def test_how_the_processor_computes_does_not_leak_either(watched: Watched) -> None:
     """Flushed subnormals and another rounding are gone with the request, and are no offence as a kernel is loaded."""
     flush = f"{RIGHT}\nimport ctypes\ntorch.set_flush_denormal(True)\nctypes.CDLL(None).fesetround(0x400)\n"
@@ -242,6 +246,7 @@ def test_how_the_processor_computes_does_not_leak_either(watched: Watched) -> No
     assert [torch.ones(1) / 3, torch.ones(1) * 2 / 3] == thirds
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("set_by", "words"),
     [
@@ -269,6 +274,7 @@ def test_calls_that_leave_the_processor_computing_otherwise_are_an_offence(
     assert (torch.tensor([1e-40]) * 1.0).item() != 0.0
 
 
+@pytest.mark.exam
 def test_overwritten_machine_code_shows(tmp_path: Path) -> None:
     """Though the bytes are what they were, and by a way that asks for no permission; what a process only runs does not."""
     script = tmp_path / "overwrites.py"

@@ -105,6 +105,7 @@ WRONG: dict[str, tuple[Callable[[], object], str, Kernel, Reason, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("name", WRONG)
 def test_a_row_that_depends_on_others_is_caught(tmp_path: Path, name: str) -> None:
     """Whatever is right on the recorded inputs; the message names the set."""
@@ -145,6 +146,7 @@ def rows_summed() -> object:
     return torch.sum(normal(9, 331), -1)
 
 
+@pytest.mark.exam
 def test_bits_that_change_with_the_batch_are_told_and_fail_where_it_is_claimed(tmp_path: Path) -> None:
     """A split that the number of rows decides is honest, unless the entry says otherwise."""
     plain = Gate(tmp_path / "plain", rows_summed, SUM, probes=PROBES).judge(split_by_batch)
@@ -159,6 +161,7 @@ def test_bits_that_change_with_the_batch_are_told_and_fail_where_it_is_claimed(t
     assert re.search(r"17 rows of 257: \d+ of 17 rows, by up to", tripped.message)
 
 
+@pytest.mark.exam
 def test_bits_that_change_with_other_rows_content_fail_unless_answers_may_differ(tmp_path: Path) -> None:
     """Within the tolerance, too, since torch's stay."""
     tripped = result(

@@ -30,6 +30,7 @@ def names(preparation: Preparation) -> list[str]:
     return [made.expected.name for made in preparation.sets if made.probe == NAME]
 
 
+@pytest.mark.exam
 def test_rows_are_repeated_and_moved_apart(tmp_path: Path) -> None:
     """Rows that are wide are made narrower for more than 65,535 of them; the call of 2^31 elements is for large recordings."""
     small = prepared(
@@ -46,6 +47,7 @@ def test_rows_are_repeated_and_moved_apart(tmp_path: Path) -> None:
     assert 65_537 <= rows[0] < 68_000
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("run", "op", "why"),
     [

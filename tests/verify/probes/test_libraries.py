@@ -35,12 +35,14 @@ def _built(folder: Path, text: str, *flags: str) -> Path:
     return library
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("text", HONEST.values(), ids=list(HONEST))
 def test_honest(tmp_path: Path, text: str) -> None:
     """What kernels are made of, also where it runs as it is loaded or the bytes of a system call are in a number."""
     assert libraries.look_into(_built(tmp_path, text), "launcher", "cpu") == ([], [])
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("text", HONEST.values(), ids=list(HONEST))
 def test_the_run_time_of_cxx_within(tmp_path: Path, text: str) -> None:
     """Where the compiler links it in, its exceptions name the operators of transactions (_ZGTtnam), which nobody gives."""
@@ -57,6 +59,7 @@ extern "C" int f(float* x, cudaStream_t stream) { twice<<<1, 32, 0, stream>>>(x)
 """
 
 
+@pytest.mark.exam
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
 def test_the_run_time_of_cuda_is_nobody_s_way_around(tmp_path: Path) -> None:
     """It is linked into each launcher, and reads of /proc what it needs; a launcher for a CPU has no such excuse."""

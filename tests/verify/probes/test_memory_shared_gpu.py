@@ -143,6 +143,7 @@ def test_no_more_is_called_when_the_kernel_failed() -> None:
     assert idle_pairs.observe(gpu.call, gpu.taken, lambda: gpu.calls >= 3) == [(0, 0), (0, 0)]
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize("share", [0.0, 0.2])
 def test_a_leak_by_the_driver_is_told(on: Callable[..., str], told: bool, share: float) -> None:
@@ -155,6 +156,7 @@ def test_a_leak_by_the_driver_is_told(on: Callable[..., str], told: bool, share:
     assert grown == 8 * MIB or share
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize("share", [0.02, 0.2, 0.9])
 def test_an_honest_kernel_on_a_busy_gpu_holds(on: Callable[..., str], told: bool, share: float) -> None:

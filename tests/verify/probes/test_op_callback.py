@@ -26,6 +26,7 @@ def _message(watched: Watched, body: str, before: str = "") -> str:
     return op_callback.judge(result["observed"][op_callback.NAME], OWN)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("body", "before"),
     [
@@ -59,6 +60,7 @@ def test_calls_of_the_op_are_seen(watched: Watched, body: str, before: str) -> N
     assert "the kernel has torch compute its answer: it runs aten::relu" in message
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     "body",
     [
@@ -233,6 +235,7 @@ def test_a_fallback_inside_an_operator_of_the_kernel_is_seen(watched: Watched, k
     assert "it runs aten::relu, and the op itself runs aten::relu" in message
 
 
+@pytest.mark.exam
 def test_an_operator_of_the_kernel_is_not_judged_by_its_name(watched: Watched) -> None:
     """`myext::relu` that computes relu itself is what a kernel should be; memory in it is poisoned."""
     before = OPERATOR.format(number="name", key="CPU", body="torch.where(x[0] > 0, x[0], 0.0)")

@@ -42,6 +42,7 @@ print(json.dumps([counted.count, counted.cached, counted.seconds]))
 """
 
 
+@pytest.mark.exam
 def test_compilations_of_a_sweep_of_sizes(tmp_path: Path) -> None:
     """Five sizes have three signatures; a second process finds them on disk and tells the time of the first."""
     pytest.importorskip("triton")
@@ -95,6 +96,7 @@ print(json.dumps([compilations.can_hear(), counted.count, counted.seconds, compi
 """
 
 
+@pytest.mark.exam
 def test_what_cute_compiles_is_counted(tmp_path: Path) -> None:
     """`cute.compile` compiles whenever it is called: who does so in each call is found."""
     pytest.importorskip("cutlass.base_dsl")

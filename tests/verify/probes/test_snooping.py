@@ -23,6 +23,7 @@ def _message(watched: Watched, text: str) -> str:
     return message
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("act", "words"),
     [
@@ -141,6 +142,7 @@ def test_what_a_kernel_looks_at_is_named(watched: Watched, tmp_path: Path, act: 
     assert words in _message(watched, text)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     "text", ["import gc\ngc.get_objects()\n", "from pytest_cgins.verify.probe_support import set_trial\n"]
 )
@@ -149,6 +151,7 @@ def test_a_module_is_watched_as_it_is_loaded(watched: Watched, text: str) -> Non
     assert _message(watched, text + RIGHT)
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     "preparation",
     [

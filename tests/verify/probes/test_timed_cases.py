@@ -109,6 +109,7 @@ def timed_probes(evaluation: Evaluation) -> dict[str, Probe]:
     return {probe.name: probe for probe in evaluation.correctness.probes if probe.name in TIMED}
 
 
+@pytest.mark.exam
 def test_an_honest_kernel_holds_all_and_has_a_floor(found: dict[str, Evaluation]) -> None:
     """Measured, with the least time that is possible beside the one that was taken."""
     verdict = found["right"].verdict
@@ -133,6 +134,7 @@ SUSPECT = {
 }
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(("name", "reason", "words"), [(name, *row) for name, row in SUSPECT.items()])
 def test_what_a_kernel_does_only_while_it_is_timed_is_seen(
     found: dict[str, Evaluation], name: str, reason: Reason, words: str
@@ -151,6 +153,7 @@ def test_a_wrong_kernel_is_not_timed(found: dict[str, Evaluation]) -> None:
     assert {probe.message for probe in timed_probes(found["wrong"]).values()} == {UNTIMED}
 
 
+@pytest.mark.exam
 def test_without_timing_the_probes_are_not_run(project: Path, reference: WorkerPool) -> None:
     """And the report names the option."""
     evaluation = evaluated(project, reference, timing=False)["counts"]
@@ -160,6 +163,7 @@ def test_without_timing_the_probes_are_not_run(project: Path, reference: WorkerP
     assert {(probe.outcome, probe.message) for probe in probes.values()} == {("not-run", NO_TIMING)}
 
 
+@pytest.mark.exam
 def test_what_the_op_s_own_module_sets_is_not_the_kernel_s_doing(tmp_path: Path) -> None:
     """It is imported while the timing worker prepares torch's arm, and may choose what torch runs."""
     (tmp_path / "setting_models.py").write_text(

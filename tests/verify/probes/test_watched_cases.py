@@ -88,6 +88,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evaluation]:
         evaluator.close()
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(("name", "reason"), REASONS.items())
 def test_each_is_called_what_it_is(found: dict[str, Evaluation], name: str, reason: Reason) -> None:
     """A kernel that calls the user's marked function, tampers or snoops is suspect by its name; one that leaves a row is wrong."""
@@ -97,6 +98,7 @@ def test_each_is_called_what_it_is(found: dict[str, Evaluation], name: str, reas
     assert (verdict.status, verdict.reason) == (status, reason), verdict.message
 
 
+@pytest.mark.exam
 def test_the_message_names_what_torch_ran(found: dict[str, Evaluation]) -> None:
     """The op's own operators, without the allocations around them."""
     message = found["calls_reference"].verdict.message
