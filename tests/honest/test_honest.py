@@ -14,8 +14,8 @@ from tests.selected import selected
 
 SPECIMENS = collect(HONEST)
 LONG = {
-    "torch.Tensor.add_", "torch.argmax", "torch.cummax", "torch.kthvalue", "torch.nn.functional.batch_norm",
-    "torch.nn.functional.gelu", "torch.nn.functional.scaled_dot_product_attention",
+    "torch.Tensor.add_", "torch.argmax", "torch.cummax", "torch.kthvalue", "torch.matmul", "torch.nn.functional.batch_norm",
+    "torch.nn.functional.dropout", "torch.nn.functional.gelu", "torch.nn.functional.scaled_dot_product_attention",
 }  # fmt: skip
 """Ops each of whose kernels takes more than four seconds: `make test-exam` has them."""
 

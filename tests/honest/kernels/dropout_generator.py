@@ -1,6 +1,6 @@
 """honest: draws its mask from a generator of its own
 ops: torch.nn.functional.dropout
-also: timing always
+also: timing
 """
 
 from __future__ import annotations

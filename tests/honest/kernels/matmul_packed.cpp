@@ -1,7 +1,6 @@
 // honest: packs the right matrix transposed into memory that it keeps between calls
 // ops: torch.matmul
 // packs: f32 f16 bf16
-// also: always
 // cgins: matmul(Tensor input, Tensor other) -> Tensor
 #include "_sums.h"
 
