@@ -149,6 +149,8 @@ class Attempt(Document):
     """The compiler's output, if it refused."""
     trials: tuple[Trial, ...] = ()
     """In the order in which they were made."""
+    said: str = ""
+    """What its author gave as the cause, or set out to do: the answer's first words."""
     digest: str = ""
     """sha256 over the candidate's sources; "" where there are none."""
     seconds: float = 0.0
@@ -180,6 +182,8 @@ class Advice(Document):
     """What to do next."""
     avoid: tuple[str, ...] = ()
     """What was tried and must not be repeated, one line each."""
+    attempt: int = 0
+    """Number of the attempt that it is about; 0 in runs of older versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

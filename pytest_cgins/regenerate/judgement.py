@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,11 @@ class Candidate:
     """Whether these are to be built and run."""
 
 
+_MOST_SAID = 600
+_SOURCES = re.compile(r"^(?:[`~]{3}|<|\*{3} |[{#])", re.MULTILINE)
+"""Where an answer's own words end: at a fence, a mark of edits or files, JSON or a heading."""
+
+
 class Screen:
     """Reads the answers about one target.
 
@@ -55,7 +61,11 @@ class Screen:
             answer: to its prompt.
             shown: sources that the prompt had, by path: edits are edits of these.
         """
-        attempt = Attempt(number=number, goal=self._goal, outcome="refused", reason="", message="", ask=ask)
+        said = _SOURCES.split(answer.text.lstrip(), maxsplit=1)[0]
+        attempt = Attempt(
+            number=number, goal=self._goal, outcome="refused", reason="", message="", ask=ask,
+            said=" ".join(said.split())[:_MOST_SAID],
+        )  # fmt: skip
         try:
             draft = answers.read(answer, shown)
         except AnswerError as error:

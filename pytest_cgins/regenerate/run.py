@@ -346,7 +346,7 @@ class Run:
         )
         prompts = ContextPrompts(
             target, copy, incumbent, lambda: hardware(target.device), self.journal.before(target),
-            memory=lambda: memory_file.read(self._methods),
+            memory=lambda: memory_file.read(self._methods), runs=self.journal.folder.parent,
         )  # fmt: skip
         goalposts = GuardedFiles(
             moved=lambda candidate: self._moved(target, copy, candidate), touched=gate.touched

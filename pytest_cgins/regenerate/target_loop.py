@@ -277,7 +277,7 @@ class TargetLoop:
             (answer,) = yield (request,)
             advice = self.prompts.read_advice(answer.text if answer.finish in ("stop", "length") else "")
             self.journal.keep_advice(self.target, number, advice)
-        self._advices.append(advice)
+        self._advices.append(replace(advice, attempt=number))
 
     def _request(
         self,

@@ -423,15 +423,22 @@ def _of_itself(failed: Sequence[Answered]) -> str:
     return ""
 
 
+def _shown_factor(factor: float) -> str:
+    """`0.5 times`; near 1 by how much it is more or less, which a rounded factor would hide."""
+    if f"{factor:.3g}" != "1":
+        return f"{factor:.3g} times"
+    return f"{abs(factor - 1):.2%} {'more' if factor > 1 else 'less'} than"
+
+
 def _rearranged(failed: Sequence[Answered]) -> str:
     """What the right answer was done to, if undoing it on each wrong answer gives the right one."""
     pairs = [pair for one in failed for pair in _floats(one)]
     for sentence, undo in _REARRANGED:
         if pairs and all(_mends(undo, got, output) for got, output in pairs):
             return sentence
-    factors = {f"{_factor(got, output):.3g}" for got, output in pairs}
+    factors = {_shown_factor(_factor(got, output)) for got, output in pairs}
     if len(factors) == 1 and all(_mends(lambda y, o: y / _factor(y, o), *pair) for pair in pairs):
-        return f"Every element is {factors.pop()} times what is expected."
+        return f"Every element is {factors.pop()} what is expected."
     return ""
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.config.llm import Budget, Models
-from pytest_cgins.regenerate.attempt import Result
+from pytest_cgins.regenerate.attempt import Ask, Result
 from pytest_cgins.regenerate.conversation import Request
+from pytest_cgins.regenerate.judgement import Screen
 from pytest_cgins.regenerate.search.policy import Means
+from tests.regenerate.answers import answer as answer_of
 from tests.regenerate.search import oracle
 
 TARGET = replace(oracle.TARGET, goal="repair")
@@ -66,3 +68,19 @@ def test_a_run_of_a_former_version_goes_on(tmp_path: Path) -> None:
     assert (result.state, len(result.attempts)) == ("accepted", 4)
     told = [request.messages[0].text for request in asked if request.role == "generator"]
     assert told == ["2 attempts, 2 advices", "3 attempts, 3 advices"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("The cause:\n the tail.\n```cpp k.cpp\nint a;\n```\nDone.", "The cause: the tail."),
+        ("The tail.\n*** Begin Patch\n*** End Patch", "The tail."),
+        ('{"k.cpp": "int a;"}', ""),
+        ("word " * 1000, ("word " * 1000)[:600]),
+    ],
+)
+def test_what_an_answer_says_before_its_sources_is_kept(text: str, said: str) -> None:
+    """The cause that its author gives, for the prompts that follow, also of an answer without a source; no source is taken for it."""
+    screen = Screen("repair", {"k.cpp": "int b;"}, lambda _: ())
+    ask = Ask(parent=0, kind="fix", round=1)
+    assert screen.read(1, ask, answer_of(text), {"k.cpp": "int b;"}).attempt.said == said

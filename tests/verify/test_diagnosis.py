@@ -180,6 +180,7 @@ PLANTED = {
     "linear-sums-in-fp16": Planted("wide", sums_in(torch.float16), "sums that are kept in fp16", FP32),
     "linear-sums-in-bf16": Planted("wide", sums_in(torch.bfloat16), "sums that are kept in bf16", FP32),
     "gelu-tanh": Planted("gelu", lambda x: functional.gelu(x, approximate="tanh"), "`approximate` tanh", FP32),
+    "gelu-nearly": Planted("gelu", lambda x: functional.gelu(x) * 1.003, "0.30% more than what is expected", FP32),
     "gelu-half": Planted("gelu", lambda x: functional.gelu(x) * 0.5, "0.5 times what is expected", ALL),
     "gelu-moved": Planted("gelu", lambda x: functional.gelu(x).roll(1, 0), "the rows moved by +1", ALL),
     "gelu-zeros": Planted("gelu", torch.zeros_like, "Every element is zero", ALL),

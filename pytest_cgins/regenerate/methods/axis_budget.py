@@ -12,8 +12,8 @@ METHODS_A_ROUND = 3
 MOST_AN_AXIS = 2
 LEAST_GAP = 0.10
 """An axis that is nearer to its peak than this gets no method."""
-BUSY = 0.5
-"""Where compute or memory is nearer to its peak than this, the other's gap leads nowhere."""
+IDLE = 0.9
+"""A kernel that is farther from both peaks than this waits."""
 ASSUMED_GAP = 0.5
 """For an axis without data."""
 TIES: tuple[Axis, ...] = ("memory", "latency", "compute")
@@ -45,12 +45,16 @@ class Gaps(Document):
     def leading(self) -> Axis | None:
         """The axis with most to win; None if nothing was measured, or all are near their peaks.
 
-        A kernel that keeps the memory busy has a large gap of compute by nature, and the reverse: neither counts.
+        Of compute and memory only that counts which is nearer to its peak: it bounds the kernel, and the other's gap is
+        natural. A kernel that is far from both waits.
         """
         known = {axis: gap for axis in TIES if (gap := self.of(axis)) is not None}
         compute, memory = self.compute, self.memory
-        if compute is not None and memory is not None and min(compute, memory) < BUSY and compute != memory:
-            del known["compute" if compute > memory else "memory"]
+        if compute is not None and memory is not None:
+            if min(compute, memory) > IDLE:
+                return "latency"
+            if compute != memory:
+                del known["compute" if compute > memory else "memory"]
         best = max(known, key=lambda axis: known[axis], default=None)
         return best if best is not None and known[best] >= LEAST_GAP else None
 

@@ -2,7 +2,7 @@
 
 `templates/` has the texts. `generator.md`, `candidate.md` (of a search), `helper.md`, `verifier.md` and `judge.md` are whole
 prompts, each with its `*_system.md` (`system.md` for the first two); they include the sections, a file each. Where
-languages, contracts or kinds of op differ, there is a file each in `languages/`, `contract/` and `advice/`.
+languages or contracts differ, there is a file each in `languages/` and `contract/`; what makes kernels fast are the methods.
 `ops.txt` and `probes.txt` are lists. What is quoted goes through `data` or `fenced`, whose fences
 nothing inside can end.
 

@@ -12,12 +12,25 @@ from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.regenerate.attempt import Ask, Attempt, Goal
 from pytest_cgins.regenerate.conversation import Message
-from pytest_cgins.regenerate.prompts import blocks, contract, findings, templating, traces, workload
+from pytest_cgins.regenerate.prompts import (
+    blocks,
+    contract,
+    exemplars,
+    findings,
+    templating,
+    traces,
+    workload,
+)
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 
 MOST_CHARACTERS = 84_000
-"""Of a whole prompt: about 24,000 tokens."""
+"""Of a whole prompt: about 21,000 tokens."""
+LEAST_USEFUL = (
+    "exemplar", "other candidates", "methods", "project headers", "the source before all attempts",
+    "figures of profilers", "what was tried",
+)  # fmt: skip
+"""Parts that a prompt which is longer does without, in this order, until it is short enough; it says which."""
 LONG_CHARACTERS = 3_000
 """From here on a change is asked for as edits: about eighty lines."""
 MOST_SHOWN_CHARACTERS = 12_000
@@ -36,14 +49,15 @@ class Shown:
     """Its sources; empty if they are not to be shown."""
 
 
-def generator(context: Context, goal: Goal | None = None) -> tuple[Message, ...]:
+def generator(context: Context, goal: Goal | None = None, *, methods: str = "") -> tuple[Message, ...]:
     """Asks for a kernel: that is wrong, not there yet, or right and too slow.
 
     Args:
         context: what it is about.
         goal: if not the target's.
+        methods: what makes it fast, as a list; "" for nothing.
     """
-    return _messages("system.md", "generator.md", context, goal=goal or context.target.goal)
+    return _messages("system.md", "generator.md", context, goal=goal or context.target.goal, methods=methods)
 
 
 def helper(context: Context) -> tuple[Message, ...]:
@@ -96,23 +110,26 @@ def candidate(
 
 
 def _messages(system: str, user: str, context: Context, **values: object) -> tuple[Message, ...]:
-    return (
-        Message(role="system", text=section(system, context)),
-        # A last guard: each part has its own bound, which together stay below this one but for odd projects. The answer's
-        # form comes last and must stay.
-        Message(role="user", text=blocks.without_middle(section(user, context, **values), MOST_CHARACTERS)),
-    )
+    text = section(user, context, **values)
+    left_out: tuple[str, ...] = ()
+    for part in LEAST_USEFUL:
+        if len(text) <= MOST_CHARACTERS:
+            break
+        shorter = section(user, context, left_out=(*left_out, part), **values)
+        if len(shorter) < len(text):
+            text, left_out = shorter, (*left_out, part)
+    # A last guard, for what no part is to blame for. The answer's form comes last and must stay.
+    text = blocks.without_middle(text, MOST_CHARACTERS)
+    return Message(role="system", text=section(system, context)), Message(role="user", text=text)
 
 
 def section(template: str, context: Context, **values: object) -> str:
-    """A template, filled in with what is known of a kernel; `values` are besides that."""
+    """A template, filled in with what is known of a kernel, without some of `LEAST_USEFUL`; `values` are besides that."""
     return templating.render(
         template,
         context=context,
         hardware=with_peaks(context),
         language=workload.language_of(context),
-        backend=workload.backend_of(context),
-        families=workload.families_of(context.target.op),
         fence_of=workload.fence_of,
         described_op=workload.described_op,
         recorded_calls=traces.recorded_calls,
@@ -121,12 +138,14 @@ def section(template: str, context: Context, **values: object) -> str:
         of_evaluations=findings.of_evaluations,
         of_attempt=findings.of_attempt,
         last_judged=findings.last_judged,
+        changes=blocks.changes,
+        exemplar=exemplars.exemplar,
         written=_written,
         fitted=_fitted,
         timed_tables=_timed_tables,
         long_characters=LONG_CHARACTERS,
         most_shown_characters=MOST_SHOWN_CHARACTERS,
-        **values,
+        **{"left_out": (), **values},
     )
 
 

@@ -6,7 +6,9 @@ that are longer than any run of the same character inside, without characters th
 
 from __future__ import annotations
 
+import difflib
 import re
+from itertools import groupby
 from pathlib import Path
 
 from pytest_cgins.core.text import counted
@@ -29,6 +31,9 @@ _SETTING = re.compile(
     rf"(?:\s?[;:(]|, or\b|^\s*→)(?={_WITHIN}(?:{_ADVISES}{_WITHIN}\bcgins\.yaml|--cgins-)).*$"
 )
 """From the mark before it to the end of its line."""
+_CASE = re.compile(r"^\S+/\S+: [A-Z_]+ \([\w-]+\): ")
+_FOR_PEOPLE = re.compile(r"^base revision |^→ the whole log is in ")
+"""Lines of a verdict about what a model neither sees nor answers for."""
 _LEAST_FENCE = 4
 _OPENING = re.compile(r"`{3,}")
 
@@ -40,12 +45,25 @@ def clean(text: str) -> str:
 
 
 def without_settings(text: str) -> str:
-    """A verdict's message without remedies in files or options that a model may not touch: cgins.yaml, `--cgins-…`."""
+    """A verdict's message without what is for people: remedies in cgins.yaml, `--cgins-…` and logs, and the base revision."""
     return "\n".join(line for line in map(_without_settings, text.split("\n")) if line is not None)
+
+
+def without_case(text: str) -> str:
+    """An attempt's message without the name and verdict of the case that it begins with."""
+    return _CASE.sub("", text, count=1)
+
+
+def changes(before: str, after: str) -> str:
+    """How one text became another, as a unified diff without its first two lines."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
+    return "\n".join([*lines][2:])
 
 
 def _without_settings(line: str) -> str | None:
     """A line up to such a remedy; None if it is nothing else."""
+    if _FOR_PEOPLE.match(line):
+        return None
     remedy = _SETTING.search(line)
     if remedy is None:
         return line
@@ -105,6 +123,12 @@ def _open_fence(text: str) -> str:
         elif run and line == run[0] and len(line) >= len(fence):
             fence = ""
     return fence
+
+
+def squeezed(text: str) -> str:
+    """Text in which lines that follow each other and are the same stand once, with their number."""
+    counts = ((line, len(list(same))) for line, same in groupby(text.split("\n")))
+    return "\n".join(f"{line}  ×{count}" if count > 1 else line for line, count in counts)
 
 
 def tail(text: str, most: int) -> str:

@@ -54,6 +54,8 @@ class Context:
     candidate: Mapping[str, str] = field(default_factory=dict)
     """The last attempt's sources, like `sources`; empty if there is none that could be read. SEARCH/REPLACE edits
     of the answer are edits of these where they are given, else of `sources`."""
+    runs: Path | None = None
+    """Folder of the project's runs, whose accepted kernels serve as exemplars."""
     schema: str = ""
     """Schema line of a source that is not written yet, without its mark; see `schema_line.derive`."""
 

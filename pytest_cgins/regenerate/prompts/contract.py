@@ -139,9 +139,9 @@ def checks(context: Context) -> dict[str, object]:
     }
     excused = {exception.probe for exception in entry.exceptions}
     probes = switched_on("full", excused)
-    known = templating.sentences("probes.txt")
+    known, contract = templating.sentences("probes.txt"), context.implementation.contract
     sentences = (
-        known.get(name) or known.get(f"{name}@{context.target.device}")
+        known.get(name) or known.get(f"{name}@{context.target.device}") or known.get(f"{name}@{contract}")
         for name in probes
         if name != "repeat" or entry.repeatability.kind == "exact"
     )

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.building.compilers import diagnostics
+from pytest_cgins.core.case import Case
+from pytest_cgins.core.dtypes import SHORT
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.regenerate.attempt import Attempt
-from pytest_cgins.regenerate.prompts import blocks
+from pytest_cgins.regenerate.prompts import blocks, traces
+from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.templating import render
 
 MOST_CHARACTERS = 9_000
 _MOST_GROUPS = 5
+_MOST_NAMES = 4
 _MOST_LOG = 5000
 _LONGEST_LOG = 2 << 20
 _HINTS = {
@@ -30,24 +34,44 @@ class Group:
 
     first: Evaluation
     """The one that is shown."""
-    cases: list[str]
-    """Names of all."""
+    cases: list[Case]
+    """All."""
+
+    def called(self, numbers: Mapping[tuple[str, str], int]) -> str:
+        """The numbers of their calls in the prompt's list, each with its element types; names of cases that are not in it."""
+        dtypes: dict[int, list[str]] = {}
+        others: list[str] = []
+        for case in self.cases:
+            number = numbers.get((case.pack, case.trace_id))
+            if number is None:
+                others.append(blocks.one_line(case.name, 120))
+            else:
+                dtypes.setdefault(number, []).append(SHORT.get(case.dtype, case.dtype))
+        told = [
+            f"call {number} ({', '.join(sorted(set(types)))})" for number, types in sorted(dtypes.items())
+        ]
+        more = [f"{len(others) - _MOST_NAMES} more"] if len(others) > _MOST_NAMES else []
+        return ", ".join([*told, *others[:_MOST_NAMES], *more])
 
 
-def of_evaluations(evaluations: Sequence[Evaluation], top: Path, most: int = MOST_CHARACTERS) -> str:
-    """Failing cases of one kernel, those that share status and reason together; how many pass.
+def of_evaluations(context: Context, evaluations: Sequence[Evaluation], most: int = MOST_CHARACTERS) -> str:
+    """Failing cases of one kernel, those that share status and reason together, the first of each in full; how many pass.
 
     Args:
+        context: of the prompt.
         evaluations: at least one.
-        top: folder that paths are relative to.
         most: characters of all groups of failures together; the first has its own bounds.
     """
     bad = _failing(evaluations)
     skipped = sum(evaluation.verdict.status is Status.SKIPPED for evaluation in evaluations)
     groups = _grouped(bad)
+    numbers = traces.call_numbers(context)
     shown: list[str] = []
+    told: set[str] = set()
     for group in groups[:_MOST_GROUPS]:
-        text = render("failing_cases.md", group=group, top=top)
+        reason = group.first.verdict.reason.value
+        text = render("failing_cases.md", group=group, numbers=numbers, top=context.top, brief=reason in told)
+        told.add(reason)
         if shown and sum(map(len, shown)) + len(text) > most:
             break
         shown.append(text)
@@ -77,20 +101,19 @@ def _grouped(bad: Sequence[Evaluation]) -> list[Group]:
         wrong = next((check for check in checks if not check.passed), None)
         kind = wrong.map.split("\n", 1)[0].split(" ")[0] if wrong else ""
         key = (evaluation.verdict.status.value, evaluation.verdict.reason.value, kind)
-        groups.setdefault(key, Group(evaluation, [])).cases.append(evaluation.case.name)
+        groups.setdefault(key, Group(evaluation, [])).cases.append(evaluation.case)
     return sorted(
         groups.values(),
-        key=lambda group: (_HINTS.get(group.first.verdict.status, 9), -len(group.cases), group.cases[0]),
+        key=lambda group: (_HINTS.get(group.first.verdict.status, 9), -len(group.cases), group.cases[0].name),
     )
 
 
-def of_attempt(attempt: Attempt, files: Sequence[str], top: Path, most: int = MOST_CHARACTERS) -> str:
+def of_attempt(context: Context, attempt: Attempt, most: int = MOST_CHARACTERS) -> str:
     """All that is known of a failed attempt, each thing once: a verdict's message is told with its cases.
 
     Args:
+        context: of the prompt.
         attempt: it.
-        files: paths of the sources.
-        top: folder that paths are relative to.
         most: characters of all groups of failures together; the first has its own bounds.
     """
     trials = [trial for trial in attempt.trials if _failing(trial.evaluations)] or attempt.trials
@@ -103,11 +126,11 @@ def of_attempt(attempt: Attempt, files: Sequence[str], top: Path, most: int = MO
     return render(
         "attempt.md",
         attempt=attempt,
-        top=top,
-        log=of_log(attempt.log, files, top) if attempt.log else "",
+        top=context.top,
+        log=of_log(attempt.log, list(context.sources), context.top) if attempt.log else "",
         message="" if attempt.findings or attempt.log or attempt.reason in reasons else attempt.message,
         trial=trials[-1] if trials else None,
-        cases=of_evaluations(evaluations, top, most) if evaluations else "",
+        cases=of_evaluations(context, evaluations, most) if evaluations else "",
     )
 
 

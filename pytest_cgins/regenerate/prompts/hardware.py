@@ -8,13 +8,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.config import Config
-from pytest_cgins.core.device import DeviceName, device_of
+from pytest_cgins.core.device import Device, DeviceName, device_of
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.session_report import Environment
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.prompts.blocks import one_line
 from pytest_cgins.run.early_verdict import EndedError
@@ -83,6 +86,8 @@ class Hardware:
     """Measured: a copy of memory, bytes read and written."""
     peak_flops_per_s: Mapping[str, float] = field(default_factory=dict)
     """Measured: a product of matrices, by dtype."""
+    versions: tuple[str, ...] = ()
+    """Compilers and libraries: `g++ 12.2.0`."""
 
 
 def read(
@@ -92,6 +97,7 @@ def read(
     peak_flops_per_s: Mapping[str, float] | None = None,
     driver: str = "",
     cores: int = 0,
+    versions: tuple[str, ...] = (),
     proc: Path = _PROC,
     sys_folder: Path = _SYS,
     library: str = LIBRARY,
@@ -104,6 +110,7 @@ def read(
         peak_flops_per_s: measured, by dtype.
         driver: version of the driver, where somebody knows it (`Environment.driver`).
         cores: that a kernel may use (`Environment.host_cores`), 0: those of the process.
+        versions: of compilers and libraries.
         proc: where the kernel tells of CPUs.
         sys_folder: where it tells of their caches.
         library: CUDA's driver.
@@ -115,7 +122,10 @@ def read(
     facts["peak_flops_per_s"] = dict(sorted((peak_flops_per_s or {}).items()))
     known = {field.name for field in fields(Hardware)} & facts.keys()
     return Hardware(
-        device=kind.name, peak_bytes_per_s=peak_bytes_per_s, **{name: facts[name] for name in known}
+        device=kind.name,
+        peak_bytes_per_s=peak_bytes_per_s,
+        versions=versions,
+        **{name: facts[name] for name in known},
     )
 
 
@@ -204,4 +214,19 @@ def described(config: Config, reference: WorkerPool, environment: Mapping[str, s
         peak_flops_per_s=peaks.matmul_flops_per_s if peaks else {},
         driver=found.driver if found else "",
         cores=found.host_cores if found else 0,
+        versions=_versions(found, device_of(device)) if found else (),
     )
+
+
+def _versions(found: Environment, device: Device) -> tuple[str, ...]:
+    """What kernels are compiled with and run beside."""
+    told = [
+        ("torch", found.torch),
+        *([("CUDA", found.cuda), ("Triton", found.triton)] if device.is_cuda else []),
+    ]
+    for compiler in (toolchain.nvcc, toolchain.cxx) if device.is_cuda else (toolchain.cxx,):
+        with suppress(InfrastructureError):
+            command = compiler()
+            number = re.search(r"\d+\.\d+(?:\.\d+)?", toolchain.version(command))
+            told.append((Path(command[0]).name, number[0] if number else ""))
+    return tuple(f"{name} {version}" for name, version in told if version)

@@ -12,7 +12,7 @@ from pytest_cgins.regenerate.methods import select
 from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.methods.definition import Axis, Family, Language
-from pytest_cgins.regenerate.methods.registry import Registry
+from pytest_cgins.regenerate.methods.registry import Registry, shipped
 from pytest_cgins.regenerate.methods.select import Offer, Situation
 from pytest_cgins.regenerate.prompts import workload
 from pytest_cgins.regenerate.prompts.context import Context
@@ -28,6 +28,7 @@ _CPP = re.compile(
     r"\b(?:CUTLASS|FastDivmod|NamedBarrier|Pipeline\w+|GmmaFP8\w+|Kernel\w+)\b"
 )
 """Names of CuTe's C++, which its Python language writes in another way."""
+_MOST_FIRST = 5
 _LINE = re.compile(r"^\W*methods\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
 
@@ -128,6 +129,13 @@ def offers(
     return Offers(
         registry=registry, situation=known, budget=budget, memory=memory, offered=offered, gaps=gaps
     )  # fmt: skip
+
+
+def first_ones(context: Context, memory: MethodMemory) -> str:
+    """For a kernel that is not there yet: what the most promising methods of first priority are, a line each."""
+    offered = offers(context, shipped(), memory, gaps=Gaps(), metrics={}, applied=())
+    first = [offer.method for offer in offered.offered if offer.method.priority == 1] if offered else []
+    return "\n".join(f"- {method.title}. {method.what}" for method in first[:_MOST_FIRST])
 
 
 def situation(context: Context) -> Situation | None:

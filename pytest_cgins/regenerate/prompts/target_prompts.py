@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pytest_cgins.core.session_report import Evaluation
@@ -131,6 +132,8 @@ class ContextPrompts:
     _: KW_ONLY
     memory: Callable[[], MethodMemory] = MethodMemory
     """What is remembered of methods, asked again for each prompt."""
+    runs: Path | None = None
+    """Folder of the project's runs."""
 
     def __post_init__(self) -> None:
         self._gathered: Context | None = None
@@ -139,7 +142,11 @@ class ContextPrompts:
         self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
     ) -> tuple[Message, ...]:
         """For the generator of a repair: with all attempts so far, and the last candidate's sources if there is one."""
-        return assembly.generator(self._context(sources, attempts, advices))
+        context = self._context(sources, attempts, advices)
+        is_new = self.target.goal == "generate"
+        return assembly.generator(
+            context, methods=methods.first_ones(context, self.memory()) if is_new else ""
+        )
 
     def advise(
         self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
@@ -231,6 +238,6 @@ class ContextPrompts:
             if self.target.goal == "generate":
                 traces = [trace for _, trace in self._gathered.traces]
                 schema = schema_line.derive(self.copy.config, entry, implementation, traces)
-                self._gathered = replace(self._gathered, schema=schema)
+                self._gathered = replace(self._gathered, schema=schema, runs=self.runs)
         candidate = {} if sources == self.incumbent else dict(sources)
         return replace(self._gathered, candidate=candidate, attempts=attempts, advices=advices)

@@ -39,7 +39,9 @@ def environment() -> Environment:
         middle_out=blocks.middle_out,
         one_line=blocks.one_line,
         short_dtype=lambda dtype: dtypes.SHORT.get(dtype, dtype),
+        squeezed=blocks.squeezed,
         tail=blocks.tail,
+        without_case=blocks.without_case,
         without_paths=blocks.without_paths,
         without_settings=blocks.without_settings,
     )

@@ -66,8 +66,20 @@ def recorded_calls(context: Context) -> dict[str, object] | None:
     }
 
 
+def call_numbers(context: Context) -> dict[tuple[str, str], int]:
+    """Number in the prompt's list of calls, by pack and trace; those that are left out there have none."""
+    groups = _ordered(_groups(context, context.traces, _common([trace for _, trace in context.traces])))
+    return {
+        (pack.pack.name, trace.id): number
+        for number, group in enumerate(groups[:MOST_CASES], 1)
+        for pack, trace in group.traces
+    }
+
+
 def _common(traces: Sequence[Trace]) -> dict[str, str]:
     """Plain arguments that have one value in all calls."""
+    if not traces:
+        return {}
     seen: dict[str, set[str]] = {}
     for trace in traces:
         for argument in calls.arguments(trace):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pytest_cgins.building.contracts import torch_schema
 from pytest_cgins.core import syntax
-from pytest_cgins.core.device import device_of
+from pytest_cgins.core.case import Contract
+from pytest_cgins.core.device import DeviceName, device_of
 from pytest_cgins.regenerate.prompts import templating
 from pytest_cgins.regenerate.prompts.context import Context, relative
 
@@ -102,7 +104,6 @@ def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
 
 
 Language = Literal["cpp", "cuda", "device", "triton", "cute", "cute-dsl", "python"]
-Backend = Literal["cpu", "cuda", "triton", "cute"]
 Family = Literal[
     "matmul", "convolution", "elementwise", "norm", "reduction", "attention", "embedding", "pooling", "fused"
 ]
@@ -115,38 +116,31 @@ _OF_WORDS: dict[str, Family] = {
 
 def language_of(context: Context) -> Language:
     """By contract, device, name and text of the sources."""
-    implementation = context.implementation
-    text = "\n".join(context.files.values())
-    name = implementation.name.lower()
-    if implementation.contract == "device":
+    it = context.implementation
+    files = {path: context.files.get(path, "") for path in context.sources}
+    return "triton" if it.interpret else language_in(it.contract, it.name, context.target.device, files)
+
+
+def language_in(contract: Contract, name: str, device: DeviceName, files: Mapping[str, str]) -> Language:
+    """The same of sources by path, of an implementation that has this name in `cgins.yaml`."""
+    text, name = "\n".join(files.values()), name.lower()
+    if contract == "device":
         return "device"
-    if implementation.contract == "python":
-        imports_triton = re.search(r"^\s*(?:import|from)\s+triton\b", text, re.MULTILINE)
-        if imports_triton or "triton" in name or implementation.interpret:
+    if contract == "python":
+        if re.search(r"^\s*(?:import|from)\s+triton\b", text, re.MULTILINE) or "triton" in name:
             return "triton"
         if re.search(r"^\s*(?:import|from)\s+cutlass\b", text, re.MULTILINE) or "cute" in name:
             return "cute-dsl"
         return "python"
     if re.search(r"#\s*include\s*<(?:cute|cutlass)/", text) or "cute" in name:
         return "cute"
-    is_cuda = device_of(context.target.device).is_cuda or any(
-        path.endswith(".cu") for path in context.sources
-    )
-    return "cuda" if is_cuda else "cpp"
+    return "cuda" if device_of(device).is_cuda or any(path.endswith(".cu") for path in files) else "cpp"
 
 
 def fence_of(path: str, language: Language) -> str:
     """Info string of a file's fence, by its suffix where that says more."""
     fence: str = _WORDS["suffixes"].get(path.rpartition(".")[2], _WORDS["fences"][language])
     return fence
-
-
-def backend_of(context: Context) -> Backend:
-    """Which texts on speed are read: CPU, CUDA C++, Triton, CuTe."""
-    language = language_of(context)
-    if not device_of(context.target.device).is_accelerator:
-        return "cpu"
-    return "triton" if language == "triton" else "cute" if language in ("cute", "cute-dsl") else "cuda"
 
 
 def family_of(op: str) -> Family:
@@ -160,9 +154,3 @@ def family_of(op: str) -> Family:
         (family for family, hints in _WORDS["hints"].items() if any(hint in last for hint in hints.split())),
         "fused",
     )
-
-
-def families_of(op: str) -> tuple[Family, ...]:
-    """With `fused` besides for functions of the user, which are made of several ops."""
-    first = family_of(op)
-    return (first,) if op.startswith("torch.") or first == "fused" else (first, "fused")

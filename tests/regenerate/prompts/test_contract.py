@@ -225,3 +225,29 @@ def test_a_prompt_tells_the_macros_of_every_build():
     assert "`-DROWS=128 -DCOLS=768`; `-DROWS=1 -DCOLS=50257`; and one without these macros" in text
     assert "Without the macros the source must be right for all sizes" in text
     assert "compiled several times" not in _contract(context)
+
+
+def test_what_only_python_kernels_are_tried_with_is_told_to_them_alone():
+    """Autotuners and recompilations are nothing that a C++ kernel has."""
+    for kernel, implementation, is_told in (("softmax", "triton", True), ("softmax", "cpp", False)):
+        text = assembly.generator(context_of(kernel, implementation))[-1].text
+        assert ("triton.autotune" in text) == ("compiles nothing" in text) == is_told
+
+
+@pytest.mark.parametrize(
+    ("arch", "archs", "facts"),
+    [("sm_90", (), ("TMA",)), ("sm_90", ("sm_90a",), ("TMA", "wgmma alone")), ("sm_80", ("sm_90a",), ())],
+)
+def test_hopper_is_told_what_it_alone_has(arch, archs, facts):
+    """TMA and clusters where the device is one, wgmma where the build takes it; nothing elsewhere, nor of a CPU."""
+    context = context_of("linear", "cuda")
+    context = replace(
+        context,
+        hardware=replace(context.hardware, arch=arch),
+        implementation=replace(context.implementation, archs=archs),
+    )
+    text = assembly.generator(context)[-1].text
+    assert [fact for fact in ("TMA", "wgmma alone") if f"{fact} " in text.partition("Hopper: ")[2]] == list(
+        facts
+    )
+    assert "Hopper" not in assembly.generator(context_of("linear", "cpp"))[-1].text

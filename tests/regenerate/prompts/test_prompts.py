@@ -156,7 +156,6 @@ def test_a_generate_prompt_derives_line_and_prototype(tmp_path):
         in text
     )
     assert "To be written: `kernels/silu_mul.cpp`" in text
-    assert "What makes it fast" in text
     assert "SEARCH" not in text.split("## Answer")[1]
 
 
@@ -181,15 +180,30 @@ def test_the_history_is_told():
         context,
         candidate={main: changed},
         attempts=(
-            attempt_of(context, message="first: wrong in the tail"),
-            attempt_of(context, number=2, outcome="refused", message="calls the op", findings=(finding,)),
+            attempt_of(context, message="layer_norm/cpu-cpp/p/f32-1: INCORRECT (gold-mismatch): first: wrong in the tail",
+                       said="the tail is not masked", digest="a"),
+            attempt_of(context, number=2, outcome="refused", message="calls the op", findings=(finding,), digest="b"),
         ),
-        advices=(Advice(text="Mask the last column.", avoid=("unrolling by 4 without a tail",)),),
-    )
+        advices=(Advice(text="Mask the last column.", avoid=("unrolling by 4 without a tail",), attempt=1),),
+    )  # fmt: skip
     text = user_text(later)
-    for fact in ("// second try", "first: wrong in the tail", "Mask the last column.", "- unrolling by 4 without a tail",
-                 "at::layer_norm is the op itself", "Attempt 2 ended as `refused`", "The source before all attempts"):  # fmt: skip
+    for fact in ("// second try", "(reference-mismatch): first: wrong in the tail", "its author said: the tail is not masked",
+                 "Mask the last column.", "- unrolling by 4 without a tail", "A reviewer read attempt 1 and advises",
+                 "at::layer_norm is the op itself", "Attempt 2 ended as `refused`", "The source before all attempts",
+                 "## Your files, as attempt 2 left them", "Attempt 2 failed; why comes last. Its sources are shown.",
+                 "whether the last diagnosis was right, what to avoid, what to try"):  # fmt: skip
         assert fact in text
+    # What was changed is less than what there was.
+    assert "\n+// second try\n" in text
+    assert text.count(context.sources[main].strip()[:200]) == 1
+    unread = attempt_of(context, number=3, outcome="unusable", reason="no-code", message="no source in it")
+    text = user_text(replace(later, attempts=(*later.attempts, unread)))
+    assert "## Your files, as attempt 2 left them" in text
+    assert (
+        "Attempt 3 failed; why comes last. It had no sources that could be read: those shown are older."
+        in text
+    )
+    assert "whether the last diagnosis" not in user_text(context)
     assert (
         text.index("before all attempts (for")
         < text.index("## Your files")
@@ -311,6 +325,30 @@ def test_a_prompt_that_is_cut_keeps_its_blocks(most, monkeypatch):
     assert outside.rstrip().endswith("(`...` is not code).")
 
 
+def test_a_prompt_that_is_too_long_does_without_the_least_useful(monkeypatch):
+    """Whole parts go, in their order and as few as will do, and the prompt says which: so does the journal, which has it."""
+    context = context_of("layer_norm", "cpp", "generate")
+    context = replace(
+        context, headers={"kernels/x.h": "// header\n" * 600}, attempts=(attempt_of(context, message="once"),)
+    )
+    whole = generator(context, methods="- Work in tiles.")[-1].text
+    parts = {
+        "exemplar": "## A kernel that passed", "methods": "- Work in tiles.", "project headers": "// header",
+        "what was tried": "## What was tried",
+    }  # fmt: skip
+    assert all(mark in whole for mark in parts.values())
+    assert "Left out" not in whole
+    gone: list[str] = []
+    most = len(whole)
+    for part in parts:
+        monkeypatch.setattr(assembly, "MOST_CHARACTERS", most - 1)
+        text = generator(context, methods="- Work in tiles.")[-1].text
+        gone.append(part)
+        assert f"Left out, since this would be too long: {', '.join(gone)}." in text
+        assert [part for part, mark in parts.items() if mark not in text] == gone
+        most = len(text)
+
+
 def test_a_log_shows_first_errors_without_paths(tmp_path):
     """A compiler's output is cut to its first errors, with paths relative to the project."""
     log = f"{tmp_path}/kernels/x.cu:7:3: error: expected ';'\n  7 | a\n/usr/include/c++/13/cmath:9:1: error: no\n"
@@ -338,9 +376,36 @@ def test_each_reason_is_told_once():
         "it changed conftest.py": attempt_of(context, outcome="tampered", reason="guarded-files",
                                              message="it changed conftest.py", trials=(journals.trial(wrong),)),
     }.items():  # fmt: skip
-        told = findings.of_attempt(attempt, context.sources, context.top)
+        told = findings.of_attempt(context, attempt)
         assert told.count(sentence) == 1
         assert ("64 of 4096 elements differ" in told) == bool(attempt.trials)
+
+
+def test_failures_are_told_by_the_numbers_of_their_calls_and_in_full_once():
+    """Cases are calls of the list above, or names if they are not in it; a second kind of one reason is a line; equal rows are one."""
+    context = context_of("layer_norm", "cpp")
+    bad, other = (evaluation(case_of(context, number)) for number in (0, 1))
+    (check,) = other.correctness.checks
+    checks = (replace(check, map="everywhere: all of it\n####\n####\n####"),)
+    other = replace(other, correctness=replace(other.correctness, checks=checks, probes=()))
+    stranger = replace(bad, case=replace(bad.case, kernel="another", trace_id="0"))
+    told = findings.of_evaluations(context, (bad, stranger))
+    assert re.search(r"^cases: call \d+ \(\w+\), another/cpu-cpp/", told, re.MULTILINE)
+    assert "layer_norm/cpu-cpp" not in told.replace(bad.verdict.message, "")
+    assert "####  ×3" in findings.of_evaluations(context, (other,))
+    both = findings.of_evaluations(context, (bad, other))
+    assert "####" not in both
+    assert both.count("\ncases: call ") == 2
+    assert both.count("\ncheck ") == 1
+
+
+def test_what_is_for_people_is_not_told():
+    """Neither the base revision, nor a log that a model cannot read, nor a setting that it may not touch."""
+    told = (
+        "wrong\nbase revision abc fails this on the same inputs, too: the fault is older than the change\n"
+        "→ the whole log is in /x/y.log; `cgins schema gelu` prints the prototype\nthe end"
+    )
+    assert blocks.without_settings(told) == "wrong\nthe end"
 
 
 def test_limits_are_those_of_the_gate():

@@ -13,7 +13,6 @@ from pytest_cgins.verify.probes.registry import switched_on
 from tests.regenerate.prompts.example import context_of
 
 TEMPLATES = sorted(path.relative_to(templating.FOLDER).as_posix() for path in templating.FOLDER.rglob("*.md"))
-FAMILIES = (*get_args(workload.Family), "backward")
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -26,14 +25,6 @@ def test_a_name_that_nothing_fills_in_is_an_error() -> None:
     """A misspelt name is never an empty text."""
     with pytest.raises(jinja2.UndefinedError, match="hardware"):
         templating.render("hardware.md")
-
-
-@pytest.mark.parametrize("backend", get_args(workload.Backend))
-@pytest.mark.parametrize("family", [*FAMILIES, "common"])
-def test_each_family_has_advice_for_each_backend(family: str, backend: str) -> None:
-    """A list of at least one sentence."""
-    text = templating.render(f"advice/{family}.md", backend=backend, language=backend)
-    assert text.startswith("- ")
 
 
 @pytest.mark.parametrize("language", get_args(workload.Language))
