@@ -26,7 +26,7 @@ from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.case import Case, CompiledKernel
-from pytest_cgins.core.device import device_of
+from pytest_cgins.core.device import DeviceName, device_of
 from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
 from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.core.session_report import Environment, Evaluation, Tested
@@ -55,6 +55,7 @@ from pytest_cgins.gate.verification_stage import (
     VerificationStage,
     role_of,
 )
+from pytest_cgins.recording.profile import PackProfile
 from pytest_cgins.run import jit_pool
 from pytest_cgins.run.device_peaks import DevicePeaks
 from pytest_cgins.run.early_verdict import EndedError
@@ -415,6 +416,16 @@ class Evaluator:
         try:
             return self._peaks.for_device(device)
         except InfrastructureError:
+            return None
+
+    def profile(self, pack: Path, device: DeviceName) -> PackProfile | None:
+        """What torch runs for the traces of a pack, and how long; None if that could not be found out."""
+        if device not in self.described():
+            return None
+        try:
+            with self.stage.alone_on(device_of(device).case_name):
+                return self.reference.profile(str(pack), device, str(self.requests.import_root))
+        except (EndedError, InfrastructureError):
             return None
 
     def measure_peaks(self, device: str) -> None:

@@ -10,12 +10,13 @@ from typing import TypeVar
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.device import device_of
+from pytest_cgins.core.device import DeviceName, device_of
 from pytest_cgins.core.errors import InfrastructureError, ReferenceStopped, ServiceError, WorkerError
 from pytest_cgins.core.failure_kinds import DEVICE_FAULTS, cause_of
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.verdict import Check, Correctness, Reason, Status
 from pytest_cgins.gate.case_timing import Timed
+from pytest_cgins.recording.profile import PackProfile
 from pytest_cgins.run.early_verdict import EndedError, forged, not_the_kernels
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
@@ -34,6 +35,7 @@ from pytest_cgins.verify.messages import (
     KernelAnswers,
     Machine,
     PreparedCase,
+    ProfileRequest,
     Ready,
     TimingJudgement,
     read,
@@ -106,6 +108,11 @@ class ReferenceWorker:
     def peaks(self, device: str) -> MeasuredPeaks | None:
         """What a device reaches; whoever asks holds its lock."""
         return self._ask("peaks", Ready(device), DevicePeak).result.peaks
+
+    def profile(self, pack: str, device: DeviceName, import_root: str) -> PackProfile:
+        """What torch runs for the traces of a pack; whoever asks holds the device's lock."""
+        request = ProfileRequest(pack=pack, device=device, import_root=import_root)
+        return self._ask("profile", request, PackProfile).result
 
     def prepare(self, case_request: CaseRequest) -> Reply[PreparedCase]:
         """The inputs of a case; EndedError also where torch no longer gives what was recorded."""

@@ -73,6 +73,8 @@ class TraceProfile(Document):
     being queued: the longer of what the host needs to launch and the device to run."""
     samples: int
     """Batches that the median is over."""
+    other_ns_per_call: float | None = None
+    """The median of another measurement, where it is more than twice as long: the device was busy, or not yet warm."""
     time_share: float
     """calls · median_ns_per_call over the sum of these in the pack."""
 

@@ -17,6 +17,7 @@ from pytest_cgins.core import git, syntax
 from pytest_cgins.core.errors import RevisionError
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.settings_files import SETTINGS
+from pytest_cgins.packs.store import PROFILES
 from pytest_cgins.regenerate.attempt import Guarded
 from pytest_cgins.regenerate.methods import memory_file
 
@@ -54,7 +55,8 @@ def guarded(config: Config, top: Path, own: Iterable[str], base_commit: str) -> 
     files = {name: _digest(top / name) for name in sorted(set(_of_project(config, top))) if name not in free}
     for pack in config.traces:
         for place in sorted(pack.rglob("*")):
-            if place.is_file():
+            # A profile is for readers: no verdict depends on it.
+            if place.is_file() and place.parent.name != PROFILES:
                 files[os.path.relpath(place, top)] = _digest(place)
     files[BASE] = base_commit
     return Guarded(files=files)

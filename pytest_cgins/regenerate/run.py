@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -14,9 +14,12 @@ from pytest_cgins import __version__
 from pytest_cgins.building.revision import merge_base
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
+from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.gate.evaluate import worker_environment
+from pytest_cgins.gate.evaluate import Evaluator, worker_environment
+from pytest_cgins.packs.store import open_pack
+from pytest_cgins.recording import profile
 from pytest_cgins.regenerate import exchange_folder, guard, run_status, scratch, static_check
 from pytest_cgins.regenerate.attempt import Guarded, Result, Target
 from pytest_cgins.regenerate.budget import Ledger
@@ -186,7 +189,15 @@ class Run:
             reference = stack.enter_context(WorkerPool(env=environment))
             pool = CandidatePool.fenced(self.conditions.sandbox, cache=self.conditions.cache)
             stack.callback(pool.close)
-            hardware = cache(partial(described, self.config, reference, self.conditions.environment))
+            describe = partial(described, self.config, reference, self.conditions.environment)
+
+            @cache
+            def hardware(device: DeviceName) -> Hardware:
+                self._profile(
+                    reference, device
+                )  # when the first prompt is made, and not of a run that is done
+                return describe(device)
+
             provider = of_settings(_provided(self.journal, self.llm), run=self.journal.record.id)
             stack.callback(provider.close)
             works: list[TargetLoop] = []
@@ -234,6 +245,22 @@ class Run:
                 results=tuple(self._in_order(results)),
                 spent=self._ledger.spent(),
             )
+
+    def _profile(self, reference: WorkerPool, device: DeviceName) -> None:
+        """Have each pack know what torch runs for its traces on a device, and how long: prompts tell it."""
+        evaluator = Evaluator(
+            self.config, seed=0, timing=False, environment=self.conditions.environment, reference=reference
+        )
+        with closing(evaluator):
+            for folder in self.config.traces:
+                if any(one.device == device for one in profile.read_all(open_pack(folder))):
+                    continue
+                try:
+                    made = evaluator.profile(folder, device)
+                    if made is not None and made.traces:
+                        profile.write(folder, made)
+                except OSError as error:
+                    self.journal.tell(f"no profile of {folder}: {error}")
 
     def _begun_after(self, result: Result) -> Target | None:
         """The target that goes on from what was accepted, laid out; None if there is none, or nothing to go on from."""
@@ -333,7 +360,11 @@ class Run:
         )
 
     def _work_on(
-        self, target: Target, copy: ProjectCopy, gate: CandidateGate, hardware: Callable[[str], Hardware]
+        self,
+        target: Target,
+        copy: ProjectCopy,
+        gate: CandidateGate,
+        hardware: Callable[[DeviceName], Hardware],
     ) -> TargetLoop:
         kept = self.journal.incumbent(target)
         incumbent = {path: kept[path] for path in copy.files}

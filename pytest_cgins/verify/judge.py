@@ -28,6 +28,8 @@ from pytest_cgins.core.trace import Trace
 from pytest_cgins.core.verdict import Check, Correctness, Reason
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack
+from pytest_cgins.recording import profiler
+from pytest_cgins.recording.profile import PackProfile
 from pytest_cgins.timing import least_work, peak_measurement
 from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.environment import describe
@@ -54,6 +56,7 @@ from pytest_cgins.verify.messages import (
     PackedInputs,
     PreparedCase,
     PrepareOptions,
+    ProfileRequest,
     Ready,
     TimedAnswer,
     TimingJudgement,
@@ -111,6 +114,15 @@ class JudgeService:
             return DevicePeak(peak_measurement.measure(request.device)), []
         except RuntimeError:
             return DevicePeak(None), []
+
+    @serves(ProfileRequest)
+    def profile(self, request: ProfileRequest, buffers: list[Buffer]) -> tuple[PackProfile, list[Buffer]]:
+        """Measure a pack; traces that cannot be replayed are left out. Whoever asks holds the device's lock."""
+        del buffers
+        reader = open_pack(request.pack)
+        for op in {trace.call.op for trace in reader.pack.traces}:
+            _importable(request.import_root, op)
+        return profiler.profile(reader, request.device, reader.pack.traces)[0], []
 
     @serves(CaseRequest)
     def prepare(self, case_request: CaseRequest, buffers: list[Buffer]) -> tuple[PreparedCase, list[Buffer]]:

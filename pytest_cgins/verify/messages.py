@@ -19,6 +19,7 @@ from pytest_cgins.config.kernel import Claim
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case, CompiledKernel, OperatorCheck
+from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.measurement import ARM_LETTERS, ArmName, JitCompilations, TunedConfig
@@ -562,6 +563,18 @@ class Machine(Document):
     """Environments by `cpu` and `cuda`."""
     locks: dict[str, str]
     """The name of each device, `cpu`, `cuda:0`, …, for `timing.lock`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRequest(Document):
+    """Count and time what torch runs for the traces of a pack."""
+
+    pack: str
+    """Its folder."""
+    device: DeviceName
+    """`cpu` or `cuda`."""
+    import_root: str
+    """Folder that ops' modules are imported from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pytest_cgins.run.sandbox.sandbox import Sandbox
 from tests.regenerate import journals
 
 NEEDS_SANDBOX = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
+FIRST = "ex/relu-cpu-cpp/attempt-01/generator"
 ANSWER = """\
 ```cpp kernels/relu.cpp
 // cgins: relu(Tensor input, bool inplace=False) -> Tensor
@@ -70,6 +71,8 @@ def test_the_first_right_kernel_becomes_faster(
         "--cgins-policy=single-shot",
     )
     assert cgins(here, *words).returncode == run_setup.EXIT_WAITING
+    assert len(list((here / "traces/tiny/profiles").iterdir())) == 1
+    assert "ATen: aten.relu.default×1" in (here / FIRST / "prompt.md").read_text()
     answers(here / "ex", "relu-cpu-cpp", ANSWER % 20)
     assert cgins(here, "runs", "resume").returncode == run_setup.EXIT_WAITING
     (run,) = runs_in(here / ".cgins/runs")

@@ -68,6 +68,12 @@ def run(args: argparse.Namespace) -> int:
             if not args.json:
                 print(f"{file}: {made.device_name}, torch {made.torch}")
                 print_table(by_op(made))
+                for one in made.traces:
+                    if one.other_ns_per_call is not None:
+                        took = f"{1e-3 * one.median_ns_per_call:.1f} µs, and {1e-3 * one.other_ns_per_call:.1f} µs"
+                        print(
+                            f"note: {one.op} {one.signature} took {took} at another time: the device was busy or not warm"
+                        )
     if args.json:
         print(json.dumps([documents.dump_python(made) for made in profiles], indent=1))
     print_failures(failures)
