@@ -98,8 +98,9 @@ def test_an_op_that_changes_its_input_is_timed_on_the_same_input_each_time(recor
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pytest_cgins.packs.forward.resolve", lambda op: watch)
         profile(reader, "cpu", reader.pack.traces)
-    # Counting, warming up and the estimate are not timed samples.
-    assert set(seen[3:]) == {1.0}
+    # The estimate of each of both measurements comes after a warm-up, and is no timed sample.
+    assert len([value for value in seen if value != 1.0]) == 2
+    assert len(seen) > 12
 
 
 def test_a_profile_is_found_beside_the_manifest_and_replaced(
