@@ -90,6 +90,7 @@ def test_softmax_is_taken_in_the_dtype_that_was_asked_for(both: Any) -> None:
     assert got.isnan().all()
 
 
+@pytest.mark.exam
 def test_attention_does_not_lose_a_score_that_is_nan(both: Any) -> None:
     """One NaN among the keys makes the whole row NaN, wherever it stands."""
     for place in (0, 3, 100):
@@ -101,6 +102,7 @@ def test_attention_does_not_lose_a_score_that_is_nan(both: Any) -> None:
 TOO_MANY = normal(*([2] * 9))
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("op", "args", "message"),
     [

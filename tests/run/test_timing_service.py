@@ -52,6 +52,7 @@ def test_a_slow_kernel_is_slower_than_torch(workers: WorkerPool) -> None:
     assert found.comparisons == ()
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("kernel", "base", "outcome"), [("slow_relu", "relu", "slower"), ("relu", "slow_relu", "faster")]
 )

@@ -147,6 +147,7 @@ def test_what_a_kernel_does_only_while_it_is_timed_is_seen(
     assert "speedup_vs_torch" in verdict.numbers
 
 
+@pytest.mark.exam
 def test_a_wrong_kernel_is_not_timed(found: dict[str, Evaluation]) -> None:
     """The probes say so."""
     assert found["wrong"].verdict.status is Status.INCORRECT
