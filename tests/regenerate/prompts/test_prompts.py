@@ -399,6 +399,17 @@ def test_failures_are_told_by_the_numbers_of_their_calls_and_in_full_once():
     assert both.count("\ncheck ") == 1
 
 
+def test_a_kernels_exception_is_told_without_what_the_worker_made_of_it():
+    """Its own frames and words, and not how our code passed them on."""
+    context = context_of("softmax", "triton")
+    own = "Traceback (most recent call last):\n  File \"x.py\", line 3, in softmax\nKeyError: 'b'"
+    chain = "\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):"
+    told = findings.of_evaluations(context, (evaluation(case_of(context), output=own + chain),))
+    assert "KeyError: 'b'" in told
+    assert "direct cause" not in told
+    assert told.count("Traceback") == 1
+
+
 def test_what_is_for_people_is_not_told():
     """Neither the base revision, nor a log that a model cannot read, nor a setting that it may not touch."""
     told = (

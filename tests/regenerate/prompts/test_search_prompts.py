@@ -51,14 +51,21 @@ def test_findings_of_the_last_judged_candidate_stand_under_every_prompt() -> Non
         number=2, goal="optimise", outcome="build-error", reason="compiler", message="no",
         log="kernels/gelu.cu:3:1: error: 'x' was not declared\n",
     )  # fmt: skip
-    right = Attempt(number=3, goal="optimise", outcome="right", reason="ok", message="", time_ratio=1.25)
+    asks = "whether the last diagnosis was right"
+    right = Attempt(number=3, goal="optimise", outcome="right", reason="ok", message="", time_ratio=1.25,
+        said="loads are scattered")  # fmt: skip
     for kind in ("optimise", "regenerate", "fix", "ablate"):
         ask = Ask(parent=1, kind=kind, round=2, method="vector-access")
         made = partial(assembly.candidate, context, ask, shown=(), evidence="", methods="")
         text = made(parent, judged=wrong)[-1].text
         assert "'x' was not declared" in text.partition("## What the gate found last")[2]
         text = made(parent, judged=right)[-1].text
-        assert "Candidate 3: right, 1.25 times the incumbent's time." in text
+        assert (
+            "Candidate 3: right, 1.25 times the incumbent's time; its author said: loads are scattered"
+            in text
+        )
+        assert (asks in text) == (kind != "ablate")
+        assert asks not in made(parent)[-1].text
         text = made(wrong, judged=wrong)[-1].text
         assert "What the gate found last" not in text
         assert text.count("Attempt 2 ended as `build-error`") == 1
