@@ -187,7 +187,7 @@ def test_the_history_is_told():
         advices=(Advice(text="Mask the last column.", avoid=("unrolling by 4 without a tail",), attempt=1),),
     )  # fmt: skip
     text = user_text(later)
-    for fact in ("// second try", "(reference-mismatch): first: wrong in the tail", "its author said: the tail is not masked",
+    for fact in ("// second try", "(reference-mismatch): first: wrong in the tail", "wrong in the tail\n   its author said: the tail is not masked\n2. repair",
                  "Mask the last column.", "- unrolling by 4 without a tail", "A reviewer read attempt 1 and advises",
                  "at::layer_norm is the op itself", "Attempt 2 ended as `refused`", "The source before all attempts",
                  "## Your files, as attempt 2 left them", "Attempt 2 failed; why comes last. Its sources are shown.",
