@@ -53,6 +53,8 @@ class Conditions(TrialConditions):
     """Told at each stage of each target."""
     check: Callable[[], object] = lambda: None
     """Called again and again; what it raises ends this part of the run."""
+    gives_up: bool = False
+    """Whether nothing more is asked for: a search ends with the best that it has."""
 
 
 def begin(
@@ -234,6 +236,7 @@ class Run:
                 self._ledger,
                 on_wait=lambda: _warm_one(works, gates) if self.llm.asks_server else None,
                 check=self.conditions.check,
+                gives_up=self.conditions.gives_up,
                 on_result=lambda result: proposed(
                     self.journal, self.config, copies.get(result.target.name), result
                 ),

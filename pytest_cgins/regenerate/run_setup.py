@@ -149,6 +149,7 @@ def carry_out(
     sandbox: Sandbox | None,
     workers: Mapping[str, str] | None = None,
     file: TextIO | None = None,
+    gives_up: bool = False,
 ) -> RunResult | None:
     """Do what a journal says, and show it; None after Ctrl-C.
 
@@ -159,6 +160,7 @@ def carry_out(
         sandbox: around candidates.
         workers: added to the environment of workers.
         file: where to show it, by default stderr.
+        gives_up: ask for nothing more, and end searches with the best that they have.
 
     Raises:
         CginsError: the project is not what it was, or nobody can be asked.
@@ -179,6 +181,7 @@ def carry_out(
         sanitize=sanitizers(),
         on_event=shown,
         check=interrupts.check,
+        gives_up=gives_up,
     )
     run = Run(journal, config, settings, conditions)
     console.print(f"cgins: run {journal.record.id}, in {shown_path(journal.folder)}", soft_wrap=True)

@@ -55,6 +55,8 @@ class Scheduler:
     on_result: Callable[[Result], Result] = lambda result: result
     """Told what became of a target that is done; gives it back, with a proposal if there is one. What it raises
     stops that target."""
+    gives_up: bool = False
+    """Whether nothing more is asked for: a search ends with the best that it has."""
     follow: Callable[[Result], TargetLoop | None] = lambda _: None
     """What is to be worked on because of a result."""
 
@@ -84,6 +86,10 @@ class Scheduler:
                 for run in fresh:
                     run.is_begun = True
                     self._advance(run, partial(next, run.steps))
+            if self.gives_up:
+                for run in [run for run in self._running if run.result is None]:
+                    self._give_up(run, BudgetError("given up", remedy="start a new run"))
+                continue
             # All that can be asked is, before a candidate is tried: prompts of all kernels go out in one go.
             answered = sum(self._answers(run) for run in self._running)
             ready = [run for run in self._running if run.result is None and not run.open]

@@ -165,7 +165,7 @@ def _add_resume(kinds: Subparsers) -> None:
     add_sandbox(parser, "auto: as the run began; a run that began in a sandbox refuses off")
     flag(
         parser,
-        "--give-up  end the run: targets that are not yet accepted count as failed, and the project of `cgins run` is finished",
+        "--give-up  end the run: searches end with their best, what is not accepted has failed, and the project of `cgins run` is finished",
     )
 
 
@@ -188,6 +188,8 @@ def run_resume(arguments: argparse.Namespace) -> int:
             )
         config = run_setup.config_of(journal)
         if arguments.give_up:
+            if any(map(journal.has_champion, record.targets)):
+                _worked(journal, config, gives_up=True)
             run_status.give_up(journal)
         ran = run_status.done(journal)
         if ran is not None:
@@ -197,12 +199,12 @@ def run_resume(arguments: argparse.Namespace) -> int:
         return run_setup.exit_code(settled(journal, config, ran))
 
 
-def _worked(journal: Journal, config: Config) -> RunResult | None:
+def _worked(journal: Journal, config: Config, *, gives_up: bool = False) -> RunResult | None:
     from pytest_cgins.regenerate import run_setup
 
     settings = run_setup.settings_of(config, run_setup.options_of(journal))
     sandbox = run_setup.sandbox_told("auto" if journal.record.sandbox else "off")
-    return run_setup.carry_out(journal, config, settings, sandbox=sandbox)
+    return run_setup.carry_out(journal, config, settings, sandbox=sandbox, gives_up=gives_up)
 
 
 def _add_verifiers(kinds: Subparsers) -> None:

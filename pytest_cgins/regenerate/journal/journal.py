@@ -360,6 +360,10 @@ class Journal:
         """What became of an attempt; None if that is not known yet."""
         return self.read(Attempt, self.folder_of(target, number) / "attempt.json")
 
+    def has_champion(self, target: Target) -> bool:
+        """Whether a search that is not done has found a kernel that is faster."""
+        return self.result(target) is None and any(one.beats_champion for one in self.attempts(target))
+
     def attempts(self, target: Target) -> tuple[Attempt, ...]:
         """Those that are done, in order."""
         files = (self.folder / target.name).glob("attempt-*/attempt.json")
