@@ -195,9 +195,8 @@ class Run:
 
             @cache
             def hardware(device: DeviceName) -> Hardware:
-                self._profile(
-                    reference, device
-                )  # when the first prompt is made, and not of a run that is done
+                # When the first prompt is made, and not of a run that is done.
+                self._profile(reference, device)
                 return describe(device)
 
             provider = of_settings(_provided(self.journal, self.llm), run=self.journal.record.id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.session_report import Evaluation
@@ -23,8 +22,6 @@ SUITE_VERSION = 1
 NAME = "suite.json"
 FAST = (0.0, 1.0, 1.5, 2.0)
 """p of fast_p; 0: right at all."""
-
-Against = Literal["torch", "compile"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,12 +133,15 @@ def test_a_suite_of_recorded_answers(
 def test_what_cannot_be_a_suite(
     tmp_path: Path, cgins: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """A folder without problems, and a place that is taken."""
+    """A folder without problems, a place that is taken, and nobody to ask: that is said before anything is recorded."""
     words = ("suite", "kernelbench", ".", "--out", "made", "--implementation=cpp", "--cgins-llm=exchange")
     none = cgins(tmp_path, *words)
     assert none.returncode == 2
     assert ". has no problem of kernelbench\n→ name a folder with files such as [0-9]*_*.py" in none.stderr
     (tmp_path / "1_A.py").write_text("")
+    unasked = cgins(tmp_path, *words[:-1])
+    assert "no model is configured" in unasked.stderr
+    assert not (tmp_path / "made").exists()
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "own.txt").write_text("")
     taken = cgins(tmp_path, *words)

@@ -90,6 +90,8 @@ def run_suite(arguments: argparse.Namespace) -> int:
     from pytest_cgins.regenerate import run_setup, suite_report
     from pytest_cgins.regenerate.suite import NAME, Suite
 
+    if not arguments.llm:
+        raise ConfigError("no model is configured", remedy="give --cgins-llm=PROVIDER and --cgins-model=NAME")
     place = arguments.out / NAME
     if not place.exists():
         _begin(arguments)
@@ -101,8 +103,6 @@ def run_suite(arguments: argparse.Namespace) -> int:
             + "; ".join(one.name for one in known.variants),
             remedy="give the same ones to go on, or another --out",
         )
-    if not arguments.llm:
-        raise ConfigError("no model is configured", remedy="give --cgins-llm=PROVIDER and --cgins-model=NAME")
     config = configuration.load(arguments.out / "cgins.yaml")
     codes = []
     for number in range(len(known.variants)):

@@ -1,7 +1,7 @@
-"""Exemplars: one complete kernel that passed this gate, of another op, in the contract and language that is asked for.
+"""Exemplars: one complete kernel of another op, in the contract and language that is asked for.
 
-`templates/exemplars/` has ours, a file each, whose first line says op, kind of op, contract and language. What was accepted in the
-project's own runs joins them, and comes first.
+`templates/exemplars/` has ours, a file each, whose first line says op, kind of op, contract and language; tests gate
+each where its device is. What was accepted in the project's own runs joins them, and comes first.
 """
 
 from __future__ import annotations

@@ -93,9 +93,9 @@ def test_a_new_kernel_is_shown_one_of_another_op(kernel: str, implementation: st
     chosen = exemplars.exemplar(context)
     assert (chosen.name if chosen else None) == name
     text = assembly.generator(context)[-1].text
-    assert ("## A kernel that passed this gate" in text) == (chosen is not None)
+    assert ("## A whole kernel of another op" in text) == (chosen is not None)
     assert chosen is None or chosen.text.strip() in text
-    assert "## A kernel that passed this gate" not in assembly.generator(context, "repair")[-1].text
+    assert "## A whole kernel of another op" not in assembly.generator(context, "repair")[-1].text
 
 
 def test_what_the_project_accepted_comes_first(tmp_path: Path) -> None:
