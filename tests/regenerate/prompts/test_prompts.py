@@ -333,7 +333,7 @@ def test_a_prompt_that_is_too_long_does_without_the_least_useful(monkeypatch):
     )
     whole = generator(context, methods="- Work in tiles.")[-1].text
     parts = {
-        "exemplar": "## A kernel that passed", "methods": "- Work in tiles.", "project headers": "// header",
+        "exemplar": "## A whole kernel of another op", "methods": "- Work in tiles.", "project headers": "// header",
         "what was tried": "## What was tried",
     }  # fmt: skip
     assert all(mark in whole for mark in parts.values())
