@@ -331,16 +331,18 @@ def test_another_thread_waits(tmp_path: Path) -> None:
 
 # ---- processes that are made meanwhile
 
-FORK = """
+CHILDREN = {
+    # A child that has not run yet has not closed what it inherited.
+    "a fork": """
+    runs, tells = os.pipe()
     child = os.fork()
     if child == 0:
-        {child}
+        os.write(tells, b"1")
         time.sleep(60)
         os._exit(0)
+    os.read(runs, 1)
     Path(sys.argv[1], "child").write_text(str(child))
-"""
-CHILDREN = {
-    "a fork": FORK.format(child="pass"),
+""",
     "a command that inherits all descriptors": """
     import subprocess
     child = subprocess.Popen(["sleep", "60"], close_fds=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
