@@ -20,6 +20,7 @@ from pytest_cgins.core.options import (
     PROVIDERS,
     SANITIZERS,
     TIMEOUT_S,
+    described,
 )
 
 if TYPE_CHECKING:
@@ -36,11 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option group `cgins`."""
     group = parser.getgroup("cgins", "kernel regression gate")
 
-    def option(line: str, **settings: Any) -> None:  # as the help shows it; without any settings a flag
-        form, _, text = line.partition("  ")
-        name, _, metavar = form.partition(" ")
-        told = {"metavar": metavar} if metavar else {}
-        group.addoption(name, help=text, **(settings | told or {"action": "store_true"}))
+    def option(line: str, **settings: Any) -> None:  # one that is nothing but a name and a text is a flag
+        name, told = described(line, settings)
+        group.addoption(name, **(told if len(told) > 1 else {**told, "action": "store_true"}))
 
     option("--cgins  gate the kernels of every cgins.yaml")
     option("--cgins-json PATH  write everything that was found to PATH as JSON")
@@ -108,16 +107,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "torch.compile, CUDA graphs"
     )
     option(
-        "--cgins-isolation  process: run kernels in worker processes; none: in pytest's own, for debuggers "
-        "(default: %(default)s)",
-        choices=("process", "none"),
-        default="process",
+        "--cgins-isolation process|none  process: run kernels in worker processes; none: in pytest's own, for debuggers "
+        "(default: %(default)s)"
     )
     option(
-        "--cgins-sandbox  isolate workers and compilers: no network, read-only files, no view of other "
-        "processes; auto: for generated kernels (default: %(default)s)",
-        choices=("auto", "on", "off"),
-        default="auto",
+        "--cgins-sandbox auto|on|off  isolate workers and compilers: no network, read-only files, no view of other "
+        "processes; auto: for generated kernels (default: %(default)s)"
     )
     option(
         "--cgins-allow-fewer  do not fail in CI if there are fewer cases than at the base revision, or if none ran"
@@ -174,10 +169,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     option("--cgins-budget KEY=N[,...]  limits of --cgins-regenerate, before llm.budget of cgins.yaml")
     option("--cgins-runs PATH  folder for journals of --cgins-regenerate (default: .cgins/runs)")
     option(
-        "--cgins-pr  open draft pull requests for proposals; auto: if there is a token and a GitHub remote; draft: "
-        "always, and say why if one cannot be opened; off: never (default: %(default)s)",
-        choices=("auto", "draft", "off"),
-        default="auto",
+        "--cgins-pr auto|draft|off  open draft pull requests for proposals; auto: if there is a token and a GitHub remote; "
+        "draft: always, and say why if one cannot be opened; off: never (default: %(default)s)"
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 TIMEOUT_S = 60.0
 """Default of `--cgins-timeout`, in seconds."""
@@ -37,3 +38,23 @@ Provider = Literal["openai", "gemini", "ollama", "compatible", "replay", "exchan
 """Who answers regeneration: presets of `config.provider_presets`; any server with OpenAI's protocol; a recording; a person
 or an agent."""
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
+
+
+def described(line: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The names of an argument and its settings, by the line that the help shows: `-j/--jobs N  builds at a time`.
+
+    Of `--level low|high  …` these words are the choices, and the first is the default if the text has `%(default)s`.
+    The type is that of the default. `settings` come before what the line says.
+    """
+    form, _, text = line.partition("  ")
+    names, _, metavar = form.partition(" ")
+    words = tuple(metavar.split("|"))
+    told: dict[str, Any] = {"help": text}
+    if len(words) > 1:
+        told |= {"choices": words, "default": words[0] if "%(default)s" in text else None}
+    elif metavar:
+        told["metavar"] = metavar
+    types = [kind for kind in (int, float, Path) if isinstance(settings.get("default"), kind)]
+    if types and "action" not in settings:
+        told["type"] = types[0]
+    return names, told | settings

@@ -24,13 +24,8 @@ def add_parsers(subparsers: Subparsers) -> None:
         "and no more than GitHub shows for one step.",
     )
     option(parser, "report REPORT  the JSON file", type=Path)
-    option(
-        parser,
-        "--folder DIR  folder in which pytest was started (default: this one)",
-        type=Path,
-        default=Path(),
-    )
-    option(parser, "--root DIR  top of the checkout (default: this folder)", type=Path, default=Path())
+    option(parser, "--folder DIR  folder in which pytest was started (default: this one)", default=Path())
+    option(parser, "--root DIR  top of the checkout (default: this folder)", default=Path())
     _add_comment(subparsers)
 
 

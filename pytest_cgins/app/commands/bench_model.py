@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins import config as configuration
-from pytest_cgins.app.commands.options import Subparsers, add_seed, command, option, seed_of
+from pytest_cgins.app.commands.options import Subparsers, add_seed, command, option, repeatable, seed_of
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.building.revision.merge_base import NONE
@@ -51,19 +51,12 @@ def add_parsers(subparsers: Subparsers) -> None:
         nargs="*",
     )
     option(parser, "--device  device of the models (default: cuda if there is one)", choices=DEVICES)
-    option(
+    repeatable(
         parser,
         "--kernel NAME[/IMPLEMENTATION]  use only this kernel; repeatable (default: the first implementation of each "
         "kernel for the device)",
-        action="append",
-        default=[],
     )
-    option(
-        parser,
-        "--against NAME[/IMPLEMENTATION]  compare with this kernel in their place; repeatable",
-        action="append",
-        default=[],
-    )
+    repeatable(parser, "--against NAME[/IMPLEMENTATION]  compare with this kernel in their place; repeatable")
     option(
         parser,
         "--baseline REV  compare with the kernels of this revision, a commit or merge-base (default: %(default)s)",
@@ -74,7 +67,6 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(
         parser,
         "--suite-tests N  tests of times that share the chance of a false alarm (default: %(default)s)",
-        type=int,
         default=1,
     )
     add_config_option(parser)

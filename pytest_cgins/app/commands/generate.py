@@ -26,6 +26,7 @@ from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.options import POLICIES
 
 if TYPE_CHECKING:
+    from pytest_cgins.config.llm import LlmSettings
     from pytest_cgins.regenerate.journal.journal import Journal
     from pytest_cgins.regenerate.new_kernel import NewKernel
     from pytest_cgins.regenerate.run_status import RunResult
@@ -55,10 +56,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     _add_asked(generate)
     option(
         generate,
-        "--cgins-pr  pull requests for proposals, as of pytest (default: %(default)s)",
+        "--cgins-pr auto|draft|off  pull requests for proposals, as of pytest (default: %(default)s)",
         dest="pull_requests",
-        choices=("auto", "draft", "off"),
-        default="auto",
     )
     whole = command(
         subparsers,
@@ -90,23 +89,17 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
 def _add_asked(parser: argparse.ArgumentParser) -> None:
     """The options of `pytest --cgins-regenerate`, under the same names."""
     add_model(parser, "model for every role")
-    option(
-        parser,
-        "--cgins-budget KEY=N[,...]  limits, before llm.budget of cgins.yaml",
-        dest="budget",
-        default="",
-    )
+    option(parser, "--cgins-budget KEY=N[,...]  limits, before llm.budget of cgins.yaml", default="")
     option(
         parser,
         "--cgins-policy  how a faster kernel is searched for once one is right (default: llm.policy, else refine)",
-        dest="policy",
         choices=POLICIES,
         default="",
     )
     flag(parser, "--first  end with the first right kernel")
-    option(parser, "--cgins-runs PATH  folder for journals", dest="runs", default="")
+    option(parser, "--cgins-runs PATH  folder for journals", default="")
     add_seed(parser)
-    flag(parser, "--cgins-no-timing  do not time kernels", dest="no_timing")
+    flag(parser, "--cgins-no-timing  do not time kernels")
     add_sandbox(parser, "isolate candidates; off: run them with all your rights")
 
 
@@ -166,8 +159,7 @@ def require_gpu(language: str) -> None:
 def _ran(
     arguments: argparse.Namespace, config: Config, planned: Sequence[NewKernel], *, made_project: bool = False
 ) -> RunResult | None:
-    from pytest_cgins.building.revision.merge_base import NONE
-    from pytest_cgins.regenerate import run, run_setup
+    from pytest_cgins.regenerate import run_setup
     from pytest_cgins.regenerate.project_copy import head
 
     asked = run_setup.RunOptions(
@@ -179,26 +171,52 @@ def _ran(
     )
     settings = run_setup.settings_of(config, asked)
     sandbox = run_setup.sandbox_told(arguments.sandbox)
+    goes_on = not arguments.first and not arguments.no_timing
+    further = {
+        "base_commit": head(config.root),
+        "made_project": made_project,
+        "pull_requests": "off" if made_project else arguments.pull_requests,
+    }
+    with begin(arguments, config, settings, planned, goes_on=goes_on, **further) as journal:
+        return settled(journal, config, run_setup.carry_out(journal, config, settings, sandbox=sandbox))
+
+
+def begin(
+    arguments: argparse.Namespace,
+    config: Config,
+    settings: LlmSettings,
+    planned: Sequence[NewKernel],
+    *,
+    goes_on: bool,
+    **further: object,
+) -> Journal:
+    """Write down the run of a command.
+
+    Args:
+        arguments: of the command.
+        config: the project's file.
+        settings: who is asked.
+        planned: kernels that are to be written.
+        goes_on: see `run.begin`.
+        further: fields of the record that the options of all such commands do not tell.
+    """
+    from pytest_cgins.building.revision.merge_base import NONE
+    from pytest_cgins.regenerate import run
+
     record = {
         "llm": arguments.llm,
         "model": arguments.model,
         "budget": arguments.budget,
         "seed": seed_of(arguments),
         "baseline": NONE,
-        "base_commit": head(config.root),
-        "sandbox": sandbox is not None,
+        "sandbox": arguments.sandbox != "off",
         "timing": not arguments.no_timing,
         "command": shlex.join(["cgins", *sys.argv[1:]]),
-        "made_project": made_project,
-        "pull_requests": "off" if made_project else arguments.pull_requests,
+        **further,
     }
     targets = [one.target for one in planned]
     overlays = {one.target.name: one.overlay for one in planned}
-    goes_on = not arguments.first and not arguments.no_timing
-    with run.begin(
-        config, settings, targets, (), record=record, overlays=overlays, goes_on=goes_on
-    ) as journal:
-        return settled(journal, config, run_setup.carry_out(journal, config, settings, sandbox=sandbox))
+    return run.begin(config, settings, targets, (), record=record, overlays=overlays, goes_on=goes_on)
 
 
 def settled(journal: Journal, config: Config, ran: RunResult | None) -> RunResult | None:

@@ -23,7 +23,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         "Times are compared only within one device, driver and set of libraries; where these changed, a line says "
         "what did. A trend is not a verdict.",
     )
-    option(history, "path PATH  the history", nargs="?", type=Path, default=Path(HISTORY_FILE))
+    option(history, "path PATH  the history", nargs="?", default=Path(HISTORY_FILE))
     option(history, "--case GLOB  cases whose name matches (default: %(default)s)", default="*")
     option(
         history, "--since WHEN  only runs since a date (2026-01-31), or of the last days (30d)", type=_since

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option, sentence
+from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option, repeatable, sentence
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import load
 from pytest_cgins.core.console import import_path, new_table, print_table, size_of
@@ -64,7 +64,6 @@ def _add(kinds: Subparsers, kind: str, importer: Importer) -> None:
         option(
             parser,
             "--references DIR  package that the code is copied to (default: %(default)s)",
-            type=Path,
             default=Path("references"),
         )
     for line, settings in importer.options:
@@ -191,11 +190,9 @@ def _add_torch_library(kinds: Subparsers) -> None:
         "`cgins export KERNEL --as torch-library` is the same.",
     )
     option(export, "kernels KERNEL  names in cgins.yaml", nargs="+")
-    option(
+    repeatable(
         export,
         "--implementation NAME  implementation to export; repeatable (default: the launchers, one per device)",
-        action="append",
-        default=[],
         dest="implementations",
     )
     option(export, "--out DIR  folder of the package (default: NAMESPACE-torch-library)", type=Path)

@@ -29,7 +29,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         init,
         "Read a repository's sources, without running them, and write cgins.yaml and a recording script for its kernels.",
     )
-    option(parser, "folder FOLDER  the repository (default: here)", nargs="?", type=Path, default=Path())
+    option(parser, "folder FOLDER  the repository (default: here)", nargs="?", default=Path())
     option(
         parser,
         "--device  where kernels of Triton run; on the CPU, in its interpreter (default: %(default)s)",

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
+from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option, repeatable
 from pytest_cgins.core import documents
 from pytest_cgins.core.device import DEVICES, device_of, device_of_language
 from pytest_cgins.core.errors import ConfigError
@@ -37,9 +37,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         "Methods that make kernels faster, which prompts offer, and their results in this project.",
     )
     files = argparse.ArgumentParser(add_help=False)
-    option(
-        files, "--file FILE  your methods besides the built-in ones", type=Path, action="append", default=[]
-    )
+    repeatable(files, "--file FILE  your methods besides the built-in ones", type=Path)
     listing = command(commands, "ls  list methods", run_ls, parents=[files])
     option(listing, "--axis  only methods of this axis", choices=AXES)
     option(listing, "--device  only methods for this device", choices=DEVICES)
@@ -65,9 +63,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     sass = command(commands, "sass  look for methods in a disassembly", run_sass, parents=[files])
     option(sass, "listing LISTING  output of cuobjdump -sass; - for stdin", type=Path)
     option(sass, "--arch sm_90a  architecture whose code is searched", required=True)
-    option(
-        sass, "--method ID  only this method, also if it is absent; repeatable", action="append", default=[]
-    )
+    repeatable(sass, "--method ID  only this method, also if it is absent; repeatable")
     results = command(commands, "results  list results of methods in this project", run_results)
     option(
         results,
@@ -88,16 +84,12 @@ def _situation_options(files: argparse.ArgumentParser) -> argparse.ArgumentParse
         default="cuda",
     )
     option(options, "--device-name NAME  name of the device in the memory, e.g. NVIDIA H200", default="")
-    option(options, "--capability 90  compute capability (default: %(default)s)", type=int, default=80)
-    option(
-        options, "--family KIND  kind of workload, e.g. norm", action="append", choices=FAMILIES, default=[]
-    )
-    option(
-        options, "--dtype TYPE  dtype of an input, e.g. float16", action="append", choices=DTYPES, default=[]
-    )
-    option(options, "--metric NAME=VALUE  a measured metric", action="append", default=[])
-    option(options, "--gap AXIS=0.4  a roofline gap", action="append", default=[])
-    option(options, "--applied ID  method that the kernel already uses", action="append", default=[])
+    option(options, "--capability 90  compute capability (default: %(default)s)", default=80)
+    repeatable(options, "--family KIND  kind of workload, e.g. norm", choices=FAMILIES)
+    repeatable(options, "--dtype TYPE  dtype of an input, e.g. float16", choices=DTYPES)
+    repeatable(options, "--metric NAME=VALUE  a measured metric")
+    repeatable(options, "--gap AXIS=0.4  a roofline gap")
+    repeatable(options, "--applied ID  method that the kernel already uses")
     option(
         options,
         f"--memory FILE  file of the memory of methods (default: {MEMORY})",

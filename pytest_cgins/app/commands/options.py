@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pytest_cgins.core.options import described
+
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 else:
@@ -51,12 +53,16 @@ def group(
 
 
 def option(parser: argparse._ActionsContainer, line: str, **settings: Any) -> None:
-    """Add an argument: `"-j/--jobs N  builds at a time"`; `settings` are those of `add_argument`."""
-    form, _, text = line.partition("  ")
-    names, _, metavar = form.partition(" ")
-    if metavar:
-        settings["metavar"] = metavar
-    parser.add_argument(*names.split("/"), help=text, **settings)
+    """Add an argument, as `described` has it: `"-j/--jobs N  builds at a time"`; `--cgins-seed` is known as `seed`."""
+    names, told = described(line, settings)
+    if names.startswith("--cgins-"):
+        told.setdefault("dest", names.removeprefix("--cgins-").replace("-", "_"))
+    parser.add_argument(*names.split("/"), **told)
+
+
+def repeatable(parser: argparse._ActionsContainer, line: str, **settings: Any) -> None:
+    """Add an option that may be given several times; without it the list is empty."""
+    option(parser, line, action="append", **{"default": [], **settings})
 
 
 def flag(parser: argparse._ActionsContainer, line: str, **settings: Any) -> None:
@@ -66,7 +72,7 @@ def flag(parser: argparse._ActionsContainer, line: str, **settings: Any) -> None
 
 def add_seed(parser: argparse.ArgumentParser, what: str = "of the inputs") -> None:
     """Add `--cgins-seed`, which `seed_of` reads."""
-    option(parser, f"--cgins-seed N  seed {what}", dest="seed", type=int)
+    option(parser, f"--cgins-seed N  seed {what}", type=int)
 
 
 def seed_of(arguments: argparse.Namespace) -> int:
@@ -76,14 +82,14 @@ def seed_of(arguments: argparse.Namespace) -> int:
 
 def add_sandbox(parser: argparse.ArgumentParser, text: str) -> None:
     """Add `--cgins-sandbox` of commands that run what a model wrote."""
-    option(parser, f"--cgins-sandbox  {text}", dest="sandbox", choices=("auto", "off"), default="auto")
+    option(parser, f"--cgins-sandbox auto|off  {text}", default="auto")
 
 
 def add_model(parser: argparse.ArgumentParser, asked: str) -> None:
     """Add `--cgins-llm` and `--cgins-model`, named as `pytest --cgins-regenerate` has them."""
     places = "--cgins-llm PROVIDER[:PLACE]  provider of the language model (default: llm of cgins.yaml)"
-    option(parser, places, dest="llm", default="")
-    option(parser, f"--cgins-model NAME  {asked}", dest="model", default="")
+    option(parser, places, default="")
+    option(parser, f"--cgins-model NAME  {asked}", default="")
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:

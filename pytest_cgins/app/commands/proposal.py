@@ -56,7 +56,6 @@ def add_parsers(subparsers: Subparsers) -> None:
         option(
             parser,
             "--root DIR  a folder of the project's repository, or the project's folder if it has none (default: this one)",
-            type=Path,
             default=Path(),
         )
 

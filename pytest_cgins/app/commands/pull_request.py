@@ -58,10 +58,8 @@ def _add_open(commands: Subparsers) -> None:
     )
     option(
         parser,
-        "--commit-with  api: GitHub's API makes the commit and signs it; push: git pushes it; auto: git if the API cannot "
+        "--commit-with auto|api|push  api: GitHub's API makes the commit and signs it; push: git pushes it; auto: git if the API cannot "
         "(default: %(default)s)",
-        choices=("auto", "api", "push"),
-        default="auto",
     )
     flag(
         parser,

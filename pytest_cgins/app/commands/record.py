@@ -37,10 +37,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--tier", choices=("shapes", "recipe", "full"), default="recipe")
     option(
         parser,
-        "--level  function: what the model calls; dispatch: the ATen ops that these calls come down to "
+        "--level function|dispatch  function: what the model calls; dispatch: the ATen ops that these calls come down to "
         "(default: %(default)s)",
-        choices=("function", "dispatch"),
-        default="function",
     )
     option(parser, "--name  name of the pack (default: that of its folder)")
     option(parser, "--max-per-op N  keep at most N signatures of an op", type=int)
@@ -52,10 +50,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     )
     option(
         parser,
-        "--lengths  few: keep at most four of the signatures that differ in one size, as in a generation; all: keep all "
+        "--lengths few|all  few: keep at most four of the signatures that differ in one size, as in a generation; all: keep all "
         "(default: %(default)s)",
-        choices=("few", "all"),
-        default="few",
     )
     option(
         parser,

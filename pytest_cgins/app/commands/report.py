@@ -46,9 +46,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(summary, "report REPORT  the JSON file", type=Path)
     option(
         summary,
-        "--format  counts: the number of cases per outcome, as lines of name=number (default: %(default)s)",
-        choices=("markdown", "counts"),
-        default="markdown",
+        "--format markdown|counts  counts: the number of cases per outcome, as lines of name=number (default: %(default)s)",
     )
     option(summary, "--max-bytes N  limit of the markdown (default: GitHub's, 1 MiB a step)", type=int)
     _add_merge(subparsers)
@@ -130,7 +128,6 @@ def _add_merge(subparsers: Subparsers) -> None:
     option(
         merge,
         "--expect N  required number of runs; needed to notice a missing report if runs have no --cgins-shard",
-        type=int,
         default=0,
     )
     option(merge, "--durations PATH  write how long cases took, for --cgins-durations", type=Path)

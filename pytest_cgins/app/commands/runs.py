@@ -56,7 +56,6 @@ def _add_folder(parser: argparse.ArgumentParser) -> None:
     option(
         parser,
         f"--runs PATH  folder of the journals (default: {RUNS_FOLDER} beside the nearest cgins.yaml)",
-        type=Path,
         default=Path(RUNS_FOLDER) if config is None else Path(os.path.relpath(config.parent / RUNS_FOLDER)),
     )
 

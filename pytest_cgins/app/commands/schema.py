@@ -35,7 +35,6 @@ def add_config_option(parser: argparse.ArgumentParser, what: str = "") -> None:
     option(
         parser,
         f"--config FILE  {what}default: cgins.yaml here, or in the nearest folder above",
-        type=Path,
         default=Path("cgins.yaml") if found is None else Path(os.path.relpath(found)),
     )
 

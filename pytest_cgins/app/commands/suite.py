@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pytest_cgins import config as configuration
-from pytest_cgins.app.commands.generate import CONTRACTS, LANGUAGES, require_gpu
+from pytest_cgins.app.commands.generate import CONTRACTS, LANGUAGES, begin, require_gpu
 from pytest_cgins.app.commands.options import (
     Subparsers,
     add_model,
@@ -55,13 +54,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(parser, "--out FOLDER  folder of the suite", type=Path, required=True)
     flag(parser, "--allow-code  run the problems' code")
     option(parser, "--draw N  take so many problems, drawn by the seed", type=whole_number(1))
-    option(
-        parser,
-        "--cgins-seed N  of the draw and of the inputs (default: %(default)s)",
-        dest="seed",
-        type=int,
-        default=0,
-    )
+    option(parser, "--cgins-seed N  of the draw and of the inputs (default: %(default)s)", default=0)
     flag(parser, "--shrink  halve a problem's sizes until they fit --max-mib (kernelbench)")
     option(parser, "--max-mib N  leave out calls with larger tensors (default: %(default)s)", default="1024")
     option(
@@ -79,8 +72,8 @@ def add_parsers(subparsers: Subparsers) -> None:
         choices=POLICIES,
         action="append",
     )
-    option(parser, "--cgins-budget KEY=N[,...]  limits of each run", dest="budget", default="")
-    flag(parser, "--cgins-no-timing  do not time kernels", dest="no_timing")
+    option(parser, "--cgins-budget KEY=N[,...]  limits of each run", default="")
+    flag(parser, "--cgins-no-timing  do not time kernels")
     flag(parser, "--compile  time torch.compile, too")
     add_sandbox(parser, "isolate candidates; off: run them with all your rights")
 
@@ -210,8 +203,7 @@ def _asked(arguments: argparse.Namespace, variant: Variant) -> RunOptions:
 
 def _opened(arguments: argparse.Namespace, config: Config, variant: Variant) -> Journal:
     """The run of a variant, begun if it is not yet."""
-    from pytest_cgins.building.revision.merge_base import NONE
-    from pytest_cgins.regenerate import run, run_setup
+    from pytest_cgins.regenerate import run_setup
     from pytest_cgins.regenerate.gins.benchmark_project import planned
     from pytest_cgins.regenerate.journal.journal import Journal
 
@@ -219,26 +211,9 @@ def _opened(arguments: argparse.Namespace, config: Config, variant: Variant) -> 
     if variant.run:
         return Journal.resume(settings.runs / variant.run)
     kernels = planned(config, config.traces[0], cast("Language", variant.language), arguments.contract)
-    record = {
-        "llm": arguments.llm,
-        "model": variant.model,
-        "budget": arguments.budget,
-        "seed": arguments.seed,
-        "baseline": NONE,
-        "sandbox": arguments.sandbox != "off",
-        "timing": not arguments.no_timing,
-        "compile": arguments.compile,
-        "command": shlex.join(["cgins", *sys.argv[1:]]),
-    }
-    return run.begin(
-        config,
-        settings,
-        [one.target for one in kernels],
-        (),
-        record=record,
-        overlays={one.target.name: one.overlay for one in kernels},
-        goes_on=bool(variant.policy) and not arguments.no_timing,
-    )
+    goes_on = bool(variant.policy) and not arguments.no_timing
+    further = {"model": variant.model, "compile": arguments.compile}
+    return begin(arguments, config, settings, kernels, goes_on=goes_on, **further)
 
 
 def _carried_out(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.explain import add_parser as add_explain
-from pytest_cgins.app.commands.options import Subparsers, add_model, command, flag, group, option
+from pytest_cgins.app.commands.options import Subparsers, add_model, command, flag, group, option, repeatable
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import KernelEntry, load
 from pytest_cgins.core import documents
@@ -55,12 +55,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """Add `--trust OP`, which `trust_named` acts on."""
-    option(
-        parser,
-        "--trust OP  run this unmarked function, if it is the op of a trace",
-        action="append",
-        default=[],
-    )
+    repeatable(parser, "--trust OP  run this unmarked function, if it is the op of a trace")
 
 
 def trust_named(args: argparse.Namespace) -> None:
@@ -253,7 +248,7 @@ def _add_audit(traces: Subparsers) -> None:
     )
     parser.add_argument("packs", nargs="+", type=Path, metavar="PACK")
     parser.add_argument("--device", choices=DEVICES, default="cpu")
-    option(parser, "--seed  seed of the first draw (default: %(default)s)", type=int, default=0)
+    option(parser, "--seed  seed of the first draw (default: %(default)s)", default=0)
     flag(parser, "--strict  exit status 1 if a trace is weak")
     flag(parser, "--json  print documents instead of tables")
     add_trust(parser)

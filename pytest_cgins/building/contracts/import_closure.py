@@ -27,10 +27,11 @@ class ImportReader:
     Args:
         root: folder of cgins.yaml, where modules are looked up first.
         path: folders in which they are looked up then.
+        alone: leave out what lies elsewhere, and what is imported by files that cannot be read.
     """
 
-    def __init__(self, root: Path, path: Iterable[str]) -> None:
-        self._root = root
+    def __init__(self, root: Path, path: Iterable[str], *, alone: bool = False) -> None:
+        self._root, self._alone = root, alone
         self._folders = [str(root), *path]
         self._imported: dict[Path, frozenset[Path]] = {}
 
@@ -61,7 +62,13 @@ class ImportReader:
             if not (folder / "__init__.py").is_file():
                 break
             yield folder / "__init__.py"
-        for node in ast.walk(syntax.module(file.read_text(encoding="utf-8"), str(file))):
+        try:
+            tree = syntax.module(file.read_text(encoding="utf-8"), str(file))
+        except (OSError, SyntaxError, ValueError):
+            if self._alone:
+                return
+            raise
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     yield from self._of_name(alias.name)
@@ -77,6 +84,8 @@ class ImportReader:
         if first in imports.RESERVED:
             return []
         found = list(self._in(name, self._folders))
+        if self._alone:
+            return found
         with suppress(ImportError, ValueError):  # an editable installation has finders of its own
             spec = None if found else importlib.util.find_spec(first)
             if spec is not None and spec.origin is not None and not _is_installed(Path(spec.origin)):

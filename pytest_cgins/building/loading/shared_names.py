@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_cgins.building.contracts.cxx import code_of
+from pytest_cgins.building.contracts.import_closure import ImportReader
 from pytest_cgins.building.contracts.source import read
-from pytest_cgins.building.loading.imports import finder
 from pytest_cgins.core import syntax
 from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.errors import SourceError
@@ -33,7 +32,8 @@ def obstacle_of_module(source: KernelSource) -> str:
     if source.load:
         return f"it loads {', '.join(map(os.path.basename, source.load))}, and torch has one operator of a name in a process"
     folders = source.namespace.folders if source.namespace is not None else (source.import_root,)
-    for file in _closure(source.module, folders):
+    reader = ImportReader(Path(folders[0]), folders[1:], alone=True)
+    for file in sorted(reader.closure([], [source.module])):
         try:
             tree = syntax.module(read(file))
         except (SourceError, SyntaxError, ValueError):
@@ -79,53 +79,3 @@ def _registers(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module == "torch.library" and any(alias.name in REGISTERING for alias in node.names)
     return False
-
-
-def _closure(module: str, folders: Sequence[str]) -> Iterator[Path]:
-    """Files of a module and of all that it imports from some folders, also from within functions."""
-    todo, seen = [module], set()
-    while todo:
-        name = todo.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        if "." in name:
-            todo.append(name.rpartition(".")[0])
-        file = _file(name, folders)
-        if file is None:
-            continue
-        yield file
-        package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-        try:
-            tree = syntax.module(read(file))
-        except (SourceError, SyntaxError, ValueError):
-            continue
-        for node in ast.walk(tree):
-            todo += _imported(node, package)
-
-
-def _imported(node: ast.AST, package: str) -> Iterator[str]:
-    """Names that a statement imports: what stands behind `import` may be a module or a name in one."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        parents = package.split(".")
-        above = ".".join(parents[: len(parents) + 1 - node.level]) if node.level else ""
-        base = ".".join(part for part in (above, node.module or "") if part)
-        yield base
-        yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names)
-
-
-def _file(name: str, folders: Sequence[str]) -> Path | None:
-    """The Python file of a module in some folders; None where there is none."""
-    places = list(folders)
-    origin = None
-    for part in name.split("."):
-        specs = [finder(place, Path(place)).find_spec(part) for place in places if Path(place).is_dir()]
-        found = next((spec for spec in specs if spec is not None and spec.loader is not None), None)
-        if found is not None:
-            places, origin = list(found.submodule_search_locations or ()), found.origin
-        else:
-            places = [place for spec in specs if spec for place in spec.submodule_search_locations or ()]
-            origin = None
-    return Path(origin) if origin is not None and origin.endswith(".py") else None
