@@ -13,6 +13,7 @@ from pytest_cgins.core.trace import TracePack
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
 from pytest_cgins.gate.calibration import CALIBRATION_VERSION, Calibration
 from pytest_cgins.recording.profile import PROFILE_VERSION, PackProfile
+from pytest_cgins.regenerate.methods.classes import METHODS_VERSION, MethodMemory
 from pytest_cgins.regenerate.profiling import evidence_documents as evidence
 from pytest_cgins.regenerate.proposal import PROPOSAL_VERSION, Proposal
 from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, SearchSummary
@@ -34,6 +35,7 @@ SCHEMAS = {
         f"evidence-{name}-{evidence.EVIDENCE_VERSION}.json": documents.json_schema(cls)
         for name, cls in EVIDENCE.items()
     },
+    f"methods-{METHODS_VERSION}.json": documents.published_schema(MethodMemory),
     f"model-bench-{MODEL_BENCH_VERSION}.json": documents.json_schema(ModelBenches),
     f"history-{HISTORY_VERSION}.json": documents.published_schema(HistoryEntry),
     f"proposal-{PROPOSAL_VERSION}.json": documents.published_schema(Proposal),

@@ -203,6 +203,13 @@ class Roofline(Document):
     bound: Literal["memory", "compute"]
     """The resource that takes longer at its peak."""
 
+    def gflops(self, ns_per_call: float) -> float | None:
+        """What a call that takes so long reaches, in GFLOP/s: `flops` over its time; None where nobody counts them.
+
+        They are counted by `timing.nominal_work` from the op's signature, or by what `work` in cgins.yaml declares.
+        """
+        return self.flops / ns_per_call if self.flops else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement(Document):

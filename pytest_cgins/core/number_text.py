@@ -47,6 +47,11 @@ def percent(share: float) -> str:
     return f"{_significant(100 * share, 3)}%"
 
 
+def gflops(value: float) -> str:
+    """A rate of floating-point operations, given in GFLOP/s: `1.23 GFLOP/s`."""
+    return f"{_significant(value, 3)} GFLOP/s"
+
+
 def change(ratio_of_times: float) -> str:
     """How much longer a time is than an earlier one: `+8.12%`, `-0.31%`; of a millionth or less `0%`."""
     more = 100 * (ratio_of_times - 1)

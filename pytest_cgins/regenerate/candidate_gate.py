@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +31,9 @@ from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.attempt import Goal, Target, Trial
 from pytest_cgins.regenerate.candidate_pool import CandidatePool, Checked, ConcurrentCandidates, Files
+from pytest_cgins.regenerate.journal.journal import draft_of
 from pytest_cgins.regenerate.profiling import disassembly, environment, ncu, selection, tidy
-from pytest_cgins.regenerate.profiling.evidence_documents import SassRow, TidyFinding
+from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile, SassRow, TidyFinding
 from pytest_cgins.regenerate.profiling.profile import Profiler
 from pytest_cgins.regenerate.project_copy import CHAMPION, INCUMBENT, ProjectCopy
 from pytest_cgins.regenerate.search import profile_figures
@@ -42,6 +44,8 @@ from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 ENOUGH_FAILURES = 3
 """So many failing cases tell a model what is wrong; the others are not run."""
+MOST_REPORTS_NBYTES = 256 << 20
+"""Of all reports of ncu that a search keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +98,8 @@ class CandidateGate:
     before: dict[str, Status]
     """Statuses of cases as the gate found them, by name: a kernel that shares a source with this one, and was wrong
     before, does not count against a candidate."""
+    reports: Path | None = None
+    """The target's folder in the journal, which takes reports of ncu from it; None keeps none."""
 
     def __post_init__(self) -> None:
         self._is_cuda = device_of(self.target.device).is_cuda
@@ -190,7 +196,7 @@ class CandidateGate:
             with scratch.folder() as folder:
                 program = ncu.find() if self._is_cuda else None
                 profiler = Profiler(evaluator, folder, program=program, sandbox=self.settings.sandbox)
-                profile = profiler.profile(case)
+                profile = with_report(profiler.profile(case), folder, self.reports)
             sm_count = max((device.sm_count for device in evaluator.environments()), default=0)
         measured = next((one.measurement for one in timed if one.case.name == case.name), None)
         return profile_figures.gathered(profile, measured, tidied=self._tidied(), sm_count=sm_count)
@@ -325,6 +331,26 @@ class CandidateGate:
         # The copy is gone when somebody reads this, and a resumed run has another: its files have the project's names.
         top = json.dumps(f"{self._last_tried.top}/", ensure_ascii=False)[1:-1]
         return documents.load(Trial, documents.dump(made).replace(top, ""))
+
+
+def with_report(profile: CaseProfile, written: Path, kept: Path | None) -> CaseProfile:
+    """The profile, and its report where the journal takes it from; if it leaves no room for it, that is in the notes.
+
+    Args:
+        profile: of a candidate.
+        written: folder that the report of ncu is in, if there is one.
+        kept: folder of the target; the reports of its candidates are in it and below.
+    """
+    if not profile.report or kept is None:
+        return replace(profile, report="")
+    report = written / profile.report
+    nbytes = report.stat().st_size
+    if nbytes + sum(file.stat().st_size for file in kept.rglob(f"*{ncu.SUFFIX}")) > MOST_REPORTS_NBYTES:
+        room = f"the reports of a search may take {MOST_REPORTS_NBYTES >> 20} MiB together"
+        note = f"ncu's report was left out, {counted(nbytes, 'byte', grouped=True)}: {room} → cgins evidence profile writes one"
+        return replace(profile, report="", notes=(*profile.notes, note))
+    shutil.move(report, draft_of(kept, profile.report))
+    return profile
 
 
 def rejections(

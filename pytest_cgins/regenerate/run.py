@@ -359,6 +359,7 @@ class Run:
             pool=pool,
             trusted_root=self.config.root,
             before=before,
+            reports=self.journal.folder / target.name,
         )
 
     def _work_on(

@@ -204,7 +204,7 @@ def _timed(arguments: argparse.Namespace, *, baseline: str = NO_BASELINE, compil
 def run_profile(arguments: argparse.Namespace) -> int:
     """Profile, write, print; what is missing is told and fails nothing."""
     from pytest_cgins.gate.evaluate import Evaluator
-    from pytest_cgins.regenerate.profiling import ncu, profile, render, selection
+    from pytest_cgins.regenerate.profiling import analysis, ncu, profile, selection
 
     config = load(arguments.config)
     program = None if arguments.no_ncu else ncu.find()
@@ -214,7 +214,8 @@ def run_profile(arguments: argparse.Namespace) -> int:
         cases = selection.heaviest(selection.cases_of(evaluator.cases(), chosen, arguments.case))
         profiler = profile.Profiler(evaluator, folder(arguments), top=arguments.top, program=program, say=say)
         made = profiler.evidence(_name(arguments), cases)
-    publish(made, render.profile(made), arguments, NCU_TOP)
+    pages = [analysis.page(profile, top=made.top).terminal() for profile in made.cases]
+    publish(made, pages, arguments, NCU_TOP)
     return 0
 
 

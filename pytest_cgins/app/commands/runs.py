@@ -107,7 +107,7 @@ def _summary(journal: Journal, name: str) -> str:
             f"{name} was not searched for: its goal is {target.goal}",
             remedy="cgins runs show lists its attempts",
         )
-    return summary_text.terminal(found)
+    return summary_text.page(found).terminal()
 
 
 def run_export(arguments: argparse.Namespace) -> int:

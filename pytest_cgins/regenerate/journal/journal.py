@@ -10,6 +10,7 @@
           generator/               request.json prompt.md answer.json answer.md
           source/  build.log       the candidate, and what the compiler said
           attempt.json             what became of it, with all verdicts
+          evidence.json            what profilers found, where a search asked; analysis.md for people, *.ncu-rep of ncu
           helper/  advice.json     advice for the next attempt
         result.json                  what became of it; why it waits, or was stopped, until the run goes on
         final/ or FAILED/          the accepted sources, or the last ones that failed
@@ -28,7 +29,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -80,6 +81,11 @@ def read_files(folder: Path) -> dict[str, str]:
     """Texts by path, in the order of the paths."""
     files = (file for file in sorted(folder.rglob("*")) if file.is_file())
     return {str(file.relative_to(folder)): file.read_bytes().decode() for file in files}
+
+
+def draft_of(folder: Path, name: str) -> Path:
+    """Where a file waits until it is put in its place; `sweep` removes it if a kill comes first."""
+    return folder / f".{name}"
 
 
 def sweep(folder: Path) -> None:
@@ -378,8 +384,13 @@ class Journal:
         return self.read(Evidence, self._place_of(target, number) / "evidence.json")
 
     def keep_evidence(self, target: Target, number: int, evidence: Evidence) -> None:
-        """Write it down."""
-        self.write(self._place_of(target, number) / "evidence.json", evidence)
+        """Write it down; what a person reads, and ncu's report, have files of their own."""
+        place = self._place_of(target, number)
+        place.mkdir(parents=True, exist_ok=True)
+        if evidence.report:
+            draft_of(self.folder / target.name, evidence.report).replace(place / evidence.report)
+        write_text(place / "analysis.md", evidence.analysis)
+        self.write(place / "evidence.json", replace(evidence, analysis=""))
         self.tell(f"{target.name}: profiled {f'attempt {number}' if number else 'the incumbent'}")
 
     def sass_signatures(self, target: Target, number: int) -> SassRow | None:

@@ -42,21 +42,30 @@ class Gaps(Document):
         gap: float | None = getattr(self, axis)
         return gap
 
+    def largest(self, but: Axis | None = None) -> Axis | None:
+        """The axis that is farthest from its peak, one left out; None where nothing was measured."""
+        known = {axis: gap for axis in TIES if (gap := self.of(axis)) is not None and axis != but}
+        return max(known, key=lambda axis: known[axis], default=None)
+
+    def bound(self) -> Axis | None:
+        """Of compute and memory that which is nearer to its peak; latency where both are far; None without data."""
+        if self.compute is None or self.memory is None:
+            return None
+        if min(self.compute, self.memory) > IDLE:
+            return "latency"
+        return "compute" if self.compute < self.memory else "memory"
+
     def leading(self) -> Axis | None:
         """The axis with most to win; None if nothing was measured, or all are near their peaks.
 
-        Of compute and memory only that counts which is nearer to its peak: it bounds the kernel, and the other's gap is
-        natural. A kernel that is far from both waits.
+        Of compute and memory only that counts which bounds the kernel: the other's gap is natural. What is far from both
+        waits.
         """
-        known = {axis: gap for axis in TIES if (gap := self.of(axis)) is not None}
-        compute, memory = self.compute, self.memory
-        if compute is not None and memory is not None:
-            if min(compute, memory) > IDLE:
-                return "latency"
-            if compute != memory:
-                del known["compute" if compute > memory else "memory"]
-        best = max(known, key=lambda axis: known[axis], default=None)
-        return best if best is not None and known[best] >= LEAST_GAP else None
+        bound = self.bound()
+        if bound == "latency":
+            return bound
+        best = self.largest(None if bound is None else "memory" if bound == "compute" else "compute")
+        return best if best is not None and (self.of(best) or 0.0) >= LEAST_GAP else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from pytest_cgins.core.document_base import Document
 from pytest_cgins.regenerate.methods.definition import Family, Language
 from pytest_cgins.regenerate.methods.sass_signature import Shown
 
+METHODS_VERSION: Literal[1] = 1
 MOST_TRIED = 5000
 """The oldest go first."""
 
@@ -76,7 +77,7 @@ class Tried(Document):
 class MethodMemory(Document):
     """All that is remembered, the oldest first."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1] = METHODS_VERSION
     """Of this file."""
     tried: tuple[Tried, ...] = ()
     """As it was told."""

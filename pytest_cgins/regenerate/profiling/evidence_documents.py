@@ -8,6 +8,7 @@ from typing import Literal
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.doctor.findings import Finding
+from pytest_cgins.regenerate.methods import axis_budget
 from pytest_cgins.regenerate.methods.definition import Axis
 from pytest_cgins.regenerate.methods.sass_signature import Shown
 
@@ -66,6 +67,14 @@ class Gaps(Document):
     """False: no data, 0.5 stands for it."""
     source: Literal["ncu", "roofline"]
     """Performance counters, or work over time."""
+
+    def measured(self) -> axis_budget.Gaps:
+        """The same without what stands for missing data, none above 1: an estimate of latency may be."""
+        return axis_budget.Gaps(
+            compute=min(1.0, self.compute),
+            memory=min(1.0, self.memory),
+            latency=min(1.0, self.latency) if self.latency_known else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +151,8 @@ class ProfiledKernel(Document):
     """All that were understood, by axis and badness."""
     raw: dict[str, float]
     """Every counter by ncu's own name, times in nanoseconds and sizes in bytes."""
+    suggested: tuple[str, ...] = ()
+    """What ncu's rules say of it, each with the speedup that they estimate, if they do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

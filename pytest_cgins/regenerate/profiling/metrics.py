@@ -21,6 +21,10 @@ EXTRAS: tuple[tuple[str, ...], ...] = ((*_DATA["memory"], *_DATA["pipes"]), tupl
 versions that refuse all counters for one whose name they do not know, and names of pipes differ most."""
 
 
+TOP = 5
+"""How many figures an axis are told first."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """One figure."""

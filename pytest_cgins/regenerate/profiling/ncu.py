@@ -7,7 +7,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_cgins.doctor import compilers, parse, profiling, tools
@@ -21,11 +21,16 @@ _KNOWN = frozenset({
     "Estimated Speedup", "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg", *NAME_COLUMNS,
     *METRIC_COLUMNS,
 })  # fmt: skip
+ADVICE = ("OPT", "WRN")
+"""Types of rules that advise something."""
 _NUMBER = re.compile(r"[+-]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _TIMES = {"nsecond": 1.0, "ns": 1.0, "usecond": 1e3, "us": 1e3, "µs": 1e3, "msecond": 1e6, "ms": 1e6, "second": 1e9,
           "s": 1e9}  # fmt: skip
 _PREFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SCALED = re.compile(r"([KMGT])(byte|hz|b|B)(.*)")
+
+Cells = dict[str, str]
+"""Of one row, by column; the first of several columns with one name."""
 
 
 @dataclass(slots=True)
@@ -42,17 +47,26 @@ class Launch:
     """Threads a block."""
     columns: dict[str, Reading] = field(default_factory=dict)
     """By metric; times in nanoseconds, sizes in bytes."""
+    suggested: list[str] = field(default_factory=list)
+    """What ncu's rules say of it: on the page of details alone."""
 
 
 def parse_csv(text: str) -> tuple[Launch, ...]:
     """The launches of one output, in their order; () if there is no table in it."""
     launches: dict[str, Launch] = {}
     for header, rows in _tables(text):
-        places = {name: index for index, name in reversed(list(enumerate(header)))}
-        if "Metric Name" in places:
-            _read_long(rows, places, launches)
-        else:
-            _read_wide(rows, header, places, launches)
+        units: Cells = {}
+        for row in rows:
+            cells: Cells = {}
+            for name, cell in zip(header, row, strict=False):
+                cells.setdefault(name, cell)
+            launch = _launch(cells, launches)
+            if launch is None:
+                units = units or cells
+            elif "Metric Name" in cells:
+                _read_long(cells, launch)
+            else:
+                _read_wide(cells, units, launch)
     return tuple(launches.values())
 
 
@@ -99,33 +113,22 @@ def _records(text: str) -> Iterator[list[str]]:
                 continue
 
 
-def _launch(row: Sequence[str], places: dict[str, int], launches: dict[str, Launch]) -> Launch | None:
-    def cell(*names: str) -> str:
-        return next((row[places[name]] for name in names if places.get(name, len(row)) < len(row)), "")
-
-    identity = cell("ID").strip()
-    name = cell(*NAME_COLUMNS).strip()
+def _launch(cells: Cells, launches: dict[str, Launch]) -> Launch | None:
+    """The launch that a row is of; None for the row of units."""
+    identity = cells.get("ID", "").strip()
+    name = next((cells[column] for column in NAME_COLUMNS if column in cells), "").strip()
     if not identity or not name:
-        return None  # the row of units
-    return launches.setdefault(
-        identity, Launch(identity, name, grid=cell("Grid Size"), block=cell("Block Size"))
-    )
+        return None
+    made = Launch(identity, name, grid=cells.get("Grid Size", ""), block=cells.get("Block Size", ""))
+    return launches.setdefault(identity, made)
 
 
-def _read_wide(
-    rows: Sequence[Sequence[str]], header: Sequence[str], places: dict[str, int], launches: dict[str, Launch]
-) -> None:
-    units: Sequence[str] = ()
-    for row in rows:
-        launch = _launch(row, places, launches)
-        if launch is None:
-            units = units or row
-            continue
-        for index, column in enumerate(header):
-            value = number(row[index]) if index < len(row) and column not in _KNOWN else None
-            if value is not None:
-                name, unit = _with_unit(column, units[index] if index < len(units) else "")
-                launch.columns.setdefault(name, based(value, unit))
+def _read_wide(cells: Cells, units: Cells, launch: Launch) -> None:
+    for column, cell in cells.items():
+        value = number(cell) if column not in _KNOWN else None
+        if value is not None:
+            name, unit = _with_unit(column, units.get(column, ""))
+            launch.columns.setdefault(name, based(value, unit))
 
 
 def _with_unit(column: str, unit: str) -> tuple[str, str]:
@@ -134,20 +137,18 @@ def _with_unit(column: str, unit: str) -> tuple[str, str]:
     return (matched[1], matched[2]) if matched and not unit else (column, unit)
 
 
-def _read_long(rows: Sequence[Sequence[str]], places: dict[str, int], launches: dict[str, Launch]) -> None:
-    name_at, value_at = places["Metric Name"], places.get("Metric Value", -1)
-    unit_at = places.get("Metric Unit", -1)
-    for row in rows:
-        launch = _launch(row, places, launches)
-        if launch is None or not 0 <= value_at < len(row) or name_at >= len(row):
-            continue
-        value = number(row[value_at])
-        if value is not None and row[name_at]:
-            unit = row[unit_at] if 0 <= unit_at < len(row) else ""
-            known = launch.columns.get(row[name_at])
-            # "Memory Throughput" is in two sections: a share in one, bytes a second in the other.
-            if known is None or (known.unit != "%" and unit == "%"):
-                launch.columns[row[name_at]] = based(value, unit)
+def _read_long(cells: Cells, launch: Launch) -> None:
+    name, value = cells["Metric Name"], number(cells.get("Metric Value", ""))
+    if name and value is not None:
+        unit = cells.get("Metric Unit", "")
+        known = launch.columns.get(name)
+        # "Memory Throughput" is in two sections: a share in one, bytes a second in the other.
+        if known is None or (known.unit != "%" and unit == "%"):
+            launch.columns[name] = based(value, unit)
+    if cells.get("Rule Type") in ADVICE:
+        speedup = number(cells.get("Estimated Speedup", ""))
+        estimated = f" (estimated speedup: {speedup:g}%)" if speedup else ""
+        launch.suggested.append(f"{cells.get('Rule Description', '')}{estimated}")
 
 
 INSTALL = "install Nsight Compute (nsight-compute, part of the CUDA toolkit)"
@@ -195,22 +196,24 @@ class Ncu:
         Args:
             report: file with its suffix.
         """
+        launches, ran = self._imported(report, "raw", "--print-units", "base")
+        if not launches and "print-units" in ran.output:
+            launches, ran = self._imported(report, "raw")
+        if not launches:
+            return (), f"{report.name} has no launch that can be read: {ran.last_line}"
+        suggested = {one.id: one.suggested for one in self._imported(report, "details")[0]}
+        return tuple(replace(one, suggested=suggested.get(one.id, [])) for one in launches), ""
+
+    def _imported(
+        self, report: Path, page: str, *options: str
+    ) -> tuple[tuple[Launch, ...], tools.ProgramResult]:
         table = report.with_suffix(".csv")
-        table.unlink(missing_ok=True)
-        command = [self.path, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
+        command = [self.path, "--import", str(report), "--csv", "--page", page, *options]
         # To a file: a long call has more than a pipe of ours takes.
         ran = tools.run([*command, "--log-file", str(table)], limit_s=IMPORT_LIMIT_S)
-        try:
-            text = table.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            text = ran.output
+        text = table.read_text(encoding="utf-8", errors="replace") if table.is_file() else ""
         table.unlink(missing_ok=True)
-        launches = parse_csv(text) or parse_csv(ran.output)
-        if not launches and "print-units" in f"{text}{ran.output}":
-            ran = tools.run(command[:-2], limit_s=IMPORT_LIMIT_S)
-            launches = parse_csv(ran.output)
-        trouble = "" if launches else f"{report.name} has no launch that can be read: {ran.last_line}"
-        return launches, trouble
+        return parse_csv(text) or parse_csv(ran.output), replace(ran, output=f"{text}{ran.output}")
 
 
 def find() -> Ncu | None:

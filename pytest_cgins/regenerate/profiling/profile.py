@@ -23,7 +23,6 @@ from pytest_cgins.regenerate.profiling.ncu import Launch
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
-TOP = 5
 COUNTER = re.compile(r"(?!device__|profiler__)\w+__")
 TIMEOUT_S = 300.0
 REPORT = "profile"
@@ -58,7 +57,7 @@ class Profiler:
     folder: Path
     """Where reports of ncu are kept; made if need be."""
     _: KW_ONLY
-    top: int = TOP
+    top: int = metrics.TOP
     """How many metrics an axis are told first."""
     program: tool.Ncu | None
     """The ncu that is used; None for none."""
@@ -228,6 +227,7 @@ def profiled(launches: Sequence[Launch]) -> tuple[evidence_documents.ProfiledKer
             time_share=(time or 0.0) / whole if known else 1 / len(launches),
             metrics=metrics.understood(one.columns),
             raw={name: read.value for name, read in one.columns.items() if COUNTER.match(name)},
+            suggested=tuple(one.suggested),
         )
         for one, time in zip(launches, times, strict=True)
     )

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from pytest_cgins.core.console import new_table
 from pytest_cgins.core.number_text import time_ns
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.methods.definition import AXES
 from pytest_cgins.regenerate.profiling import evidence_documents
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 SHOWN_OPCODES = 12
-SHOWN_FUNCTIONS = 8
 NAME_WIDTH = 72
 NO_FIGURE = "-"
 
@@ -59,59 +57,6 @@ def roofline(made: evidence_documents.RooflineEvidence) -> list[Table | str]:
         table.add_row(row.case, row.status, _time(row.median_ns_per_call), *work, *gap, near)
     messages = [f"{row.case}: {row.message}" for row in made.rows if row.message]
     return [table, *messages, *_degraded(made.degraded)]
-
-
-def profile(made: evidence_documents.ProfileEvidence) -> list[Table | str]:
-    """Of each case its launches, the worst figures, the timeline and the compiler's report."""
-    parts: list[Table | str] = []
-    for case in made.cases:
-        parts += [f"{case.case}{' · ' + case.report if case.report else ''}", *_profile(case)]
-    return parts
-
-
-def _profile(one: evidence_documents.CaseProfile) -> list[Table | str]:
-    parts: list[Table | str] = []
-    if one.kernels:
-        table = new_table("launch", "grid", "block", ">time", ">share")
-        for kernel in one.kernels:
-            table.add_row(
-                _short(kernel.name), kernel.grid, kernel.block, _time(kernel.ns), f"{kernel.time_share:.0%}"
-            )
-        parts += [table, _metrics(one.top)]
-    if one.timeline:
-        table = new_table("timeline", ">launches", ">time", "grid", "block", ">registers", ">occupancy")
-        for row in one.timeline[:SHOWN_FUNCTIONS]:
-            occupancy = f"{row.occupancy_pct:.0f}%" if row.occupancy_pct is not None else NO_FIGURE
-            table.add_row(
-                _short(row.name), str(row.count), _time(row.ns_per_call), row.grid, row.block,
-                _known(row.registers_per_thread), occupancy,
-            )  # fmt: skip
-        parts.append(table)
-    if one.functions:
-        table = new_table(
-            "function", "arch", ">registers", ">spilled bytes", ">stack", ">shared bytes", "opcodes"
-        )
-        for each in one.functions[:SHOWN_FUNCTIONS]:
-            table.add_row(
-                _short(each.function), each.arch, str(each.registers_per_thread or NO_FIGURE),
-                _known(each.spill_nbytes_per_thread), str(each.stack_nbytes_per_thread), str(each.static_shared_nbytes_per_block),
-                _opcodes(each.instructions),
-            )  # fmt: skip
-        parts.append(table)
-        if len(one.functions) > SHOWN_FUNCTIONS:
-            parts.append(f"and {counted(len(one.functions) - SHOWN_FUNCTIONS, 'more function')}")
-    parts += [f"compiler: {line}" for line in one.compiler]
-    parts += [f"note: {line}" for line in one.notes]
-    return [*parts, *_degraded(one.degraded), ""]
-
-
-def _metrics(top: Iterable[evidence_documents.MetricValue]) -> Table:
-    table = new_table("axis", "figure", ">value", ">badness")
-    for axis in AXES:
-        for one in top:
-            if one.axis == axis:
-                table.add_row(axis, one.title, f"{one.value:.4g} {one.unit}", f"{one.badness or 0:.2f}")
-    return table
 
 
 def sass(made: evidence_documents.SassEvidence) -> list[Table | str]:
@@ -215,10 +160,6 @@ def _scaled(value: float) -> str:
 
 def _short(name: str) -> str:
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
-
-
-def _known(value: int | None) -> str:
-    return NO_FIGURE if value is None else str(value)
 
 
 def _yes(known: bool) -> str:

@@ -51,6 +51,14 @@ def of_roofline(found: Roofline) -> evidence_documents.Gaps:
     )
 
 
+def gaps(
+    profile: evidence_documents.CaseProfile | None, found: Roofline | None
+) -> evidence_documents.Gaps | None:
+    """By counters, else by the roofline; None without either."""
+    counted = of_counters(profile.kernels) if profile is not None else None
+    return of_roofline(found) if counted is None and found is not None else counted
+
+
 def _weighted(
     kernels: Sequence[tuple[float, Mapping[str, float]]], is_meant: Callable[[str], bool]
 ) -> float | None:
@@ -101,9 +109,6 @@ def _row(
     measured = one.measurement
     roofline = measured.roofline if measured is not None else None
     profile = profiles.get((one.case.name, key))
-    found = of_counters(profile.kernels) if profile is not None and profile.kernels else None
-    if found is None and roofline is not None:
-        found = of_roofline(roofline)
     notes = [note for note in (measured.notes if measured is not None else ()) if "roofline" in note]
     message = one.verdict.message.partition("\n")[0] if measured is None else "; ".join(notes)
     return evidence_documents.RooflineRow(
@@ -113,6 +118,6 @@ def _row(
         message=message,
         median_ns_per_call=measured.kernel.median_ns_per_call if measured is not None else None,
         roofline=roofline,
-        gaps=found,
+        gaps=gaps(profile, roofline),
         near_peak=near_peak(roofline) if roofline is not None else None,
     )

@@ -30,6 +30,7 @@ _CPP = re.compile(
 """Names of CuTe's C++, which its Python language writes in another way."""
 _MOST_FIRST = 5
 _LINE = re.compile(r"^\W*methods\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+_OFFER = re.compile(r"^- `([\w.-]+)` \(priority \d\)", re.MULTILINE)
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
 
 
@@ -169,6 +170,11 @@ def named(registry: Registry, method: str) -> str:
         return method
     known = registry.get(method)
     return f"{method} ({known.title.rstrip('.')}: {known.what})"
+
+
+def offered_in(prompt: str) -> tuple[str, ...]:
+    """Ids of the methods that a prompt offers: the lines of `methods.md`."""
+    return tuple(_OFFER.findall(prompt))
 
 
 def chosen(answer: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pytest_cgins.core import dtypes
+from pytest_cgins.core.number_text import gflops
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.prompts import blocks
 
@@ -35,6 +36,7 @@ def environment() -> Environment:
         data=lambda text, title: blocks.data(title, text),
         fenced=blocks.fenced,
         fmt=format,
+        gflops=gflops,
         head=blocks.head,
         middle_out=blocks.middle_out,
         one_line=blocks.one_line,

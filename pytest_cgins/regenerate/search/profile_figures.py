@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.number_text import gflops
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.methods import axis_budget
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
-from pytest_cgins.regenerate.profiling import rooflines as profiled_gaps
+from pytest_cgins.regenerate.profiling import analysis, rooflines
 from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile, ProfiledKernel, TidyFinding
 from pytest_cgins.regenerate.profiling.profile import main_kernel
 
@@ -95,6 +96,10 @@ class Evidence(Document):
     """For a prompt."""
     degraded: tuple[str, ...] = ()
     """What could not be had, and why."""
+    report: str = ""
+    """Name of ncu's report beside it; "" without one."""
+    analysis: str = ""
+    """The profile as markdown; the journal keeps it in a file of its own."""
 
     def text(self) -> str:
         """As a prompt says it: what is missing is said, too."""
@@ -117,30 +122,34 @@ def gathered(
         sm_count: as of `figures`.
     """
     roofline = measured.roofline if measured is not None else None
-    counted = profiled_gaps.of_counters(profile.kernels)
-    found = counted or (profiled_gaps.of_roofline(roofline) if roofline is not None else None)
-    gaps = Gaps()
-    if found is not None:
-        latency = min(1.0, found.latency) if found.latency_known else None
-        gaps = Gaps(compute=min(1.0, found.compute), memory=min(1.0, found.memory), latency=latency)
+    found = rooflines.gaps(profile, roofline)
+    gaps = found.measured() if found is not None else Gaps()
     peak = axis_budget.near_peak(
         compute_share=roofline.share_of_compute if roofline is not None and roofline.flops else None,
         memory_share=roofline.share_of_bandwidth if roofline is not None else None,
-        gaps=gaps if counted is not None else None,
+        gaps=gaps if found is not None and found.source == "ncu" else None,
     )
+    rate = (
+        roofline.gflops(measured.kernel.median_ns_per_call)
+        if measured is not None and roofline is not None
+        else None
+    )
+    reached = peak.reason if rate is None else f"{peak.reason}, {gflops(rate)}"
     return Evidence(
         case=profile.case,
         gaps=gaps,
         figures=figures(measured, profile, sm_count=sm_count),
-        near_peak=peak.reason if peak.stop else "",
+        near_peak=reached if peak.stop else "",
         lines=(
-            *_lines(profile, gaps, peak.reason),
+            *_lines(profile, gaps, reached),
             *(
                 f"clang-tidy: {one.file}:{one.line}: {one.message} [{one.check}]"
                 for one in tidied[:_MOST_REMARKS]
             ),
         ),
         degraded=profile.degraded,
+        report=profile.report,
+        analysis=analysis.page(profile, measured).markdown(),
     )
 
 

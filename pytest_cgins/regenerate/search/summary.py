@@ -15,15 +15,13 @@ from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt, Result, Tar
 from pytest_cgins.regenerate.budget import Spent
 from pytest_cgins.regenerate.conversation import Role
 from pytest_cgins.regenerate.journal.journal import Journal, write_text
-from pytest_cgins.regenerate.methods.axis_budget import TIES
 from pytest_cgins.regenerate.methods.classes import MethodClass, Tried
-from pytest_cgins.regenerate.methods.definition import Axis
 from pytest_cgins.regenerate.profiling import bench
 from pytest_cgins.regenerate.run_status import spent_on
 from pytest_cgins.regenerate.search import summary_model as model
 from pytest_cgins.regenerate.search import summary_text, verifiers
 from pytest_cgins.regenerate.search.policy import decided
-from pytest_cgins.regenerate.search.profile_figures import Evidence
+from pytest_cgins.regenerate.search.retrospective import retrospective
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import times
 from pytest_cgins.timing.sequential import COVERAGE, median_interval
@@ -46,6 +44,8 @@ def headline(target: Target, attempts: Iterable[Attempt]) -> model.Headline | No
         means=tuple(_means(timed)),
         share_before=_median(case.share_before for case in cases),
         share_after=_median(case.share_after for case in cases),
+        gflops_before=_median(case.gflops_before for case in cases),
+        gflops_after=_median(case.gflops_after for case in cases),
     )
 
 
@@ -65,7 +65,7 @@ def _case(one: Evaluation, measured: Measurement) -> model.CaseTimes:
     compared = times.comparison(one) is not None
     before = measured.base.median_ns_per_call if compared and measured.base is not None else None
     after = measured.kernel.median_ns_per_call
-    share = times.share_of_peak(measured)
+    share, roofline = times.share_of_peak(measured), measured.roofline
     return model.CaseTimes(
         case=one.case.name,
         before_ns_per_call=before,
@@ -79,6 +79,8 @@ def _case(one: Evaluation, measured: Measurement) -> model.CaseTimes:
         # The same work in another time.
         share_before=None if share is None or before is None else share * after / before,
         share_after=share,
+        gflops_before=None if before is None or roofline is None else roofline.gflops(before),
+        gflops_after=None if roofline is None else roofline.gflops(after),
     )
 
 
@@ -94,8 +96,8 @@ def _means(timed: Sequence[tuple[Evaluation, Measurement]]) -> Iterable[model.Me
             yield model.Mean(against=against, ratio=ratio, low=low, high=high, cases=len(cases))
 
 
-def _median(shares: Iterable[float | None]) -> float | None:
-    known = [share for share in shares if share is not None]
+def _median(figures: Iterable[float | None]) -> float | None:
+    known = [figure for figure in figures if figure is not None]
     return median(known) if known else None
 
 
@@ -118,7 +120,7 @@ def write(journal: Journal, result: Result, ended: str) -> None:
     made = _made(journal, result.target, result, ended)
     folder = journal.folder / result.target.name
     journal.write(folder / JSON, made)
-    write_text(folder / MARKDOWN, summary_text.markdown(made))
+    write_text(folder / MARKDOWN, summary_text.page(made).markdown())
 
 
 def of(journal: Journal, target: Target) -> model.SearchSummary | None:
@@ -164,6 +166,7 @@ def _made(journal: Journal, target: Target, result: Result | None, ended: str) -
         ablations=tuple(_ablation(*one, attempts) for one in asked if one[1].kind == "ablate"),
         verifiers=_verifiers(attempts),
         costs=tuple(_costs(journal, target)),
+        retrospective=retrospective(journal, target, attempts),
     )
 
 
@@ -223,15 +226,10 @@ def _drift(journal: Journal, target: Target, attempts: Sequence[Attempt]) -> Ite
             was_champion=number in champions,
             case=evidence.case,
             gaps=evidence.gaps,
-            largest=_largest(evidence),
+            largest=evidence.gaps.largest(),
             near_peak=evidence.near_peak,
             degraded=evidence.degraded,
         )
-
-
-def _largest(evidence: Evidence) -> Axis | None:
-    known = {axis: gap for axis in TIES if (gap := evidence.gaps.of(axis)) is not None}
-    return max(known, key=lambda axis: known[axis], default=None)
 
 
 def _worth(one: Tried) -> tuple[int, float, int]:

@@ -37,6 +37,10 @@ class CaseTimes(Document):
     """Share of the peak that bounds the case, of the incumbent; None where no peak is known."""
     share_after: float | None
     """The same of the accepted kernel."""
+    gflops_before: float | None = None
+    """Operations of the call over the incumbent's time, in GFLOP/s; None where nobody counts them."""
+    gflops_after: float | None = None
+    """The same of the accepted kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,10 @@ class Headline(Document):
     share_before: float | None
     """Share of peak of the incumbent, median over the cases; None where no peak is known."""
     share_after: float | None
+    """The same of the accepted kernel."""
+    gflops_before: float | None = None
+    """GFLOP/s of the incumbent, median over the cases; None where nobody counts operations."""
+    gflops_after: float | None = None
     """The same of the accepted kernel."""
 
 
@@ -183,6 +191,60 @@ class Ablation(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Belief(Document):
+    """A method that answers named, and what came of it."""
+
+    method: str
+    """Its id."""
+    axis: Axis | None
+    """What it is for; None of a method of the project's own."""
+    expected: str
+    """The figure that spoke for it when it was first named; "" where the prompt had none."""
+    candidates: tuple[int, ...]
+    """Those that added it."""
+    time_ratio: float | None
+    """Time with it, and all that was added with it, over time before, of the best one; None if none was right."""
+    outcome: Literal["kept", "dropped", "lost"]
+    """It is in the best kernel; a candidate with it was right; none was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis(Document):
+    """How often it was true that an axis holds a kernel back."""
+
+    axis: Axis
+    """Which."""
+    candidates: int
+    """Those that added a method for it."""
+    right: int
+    """How many of them were proven faster than the best one until then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost(Document):
+    """Candidates that were not right."""
+
+    reason: str
+    """Code of what decided."""
+    candidates: int
+    """How many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrospective(Document):
+    """What was believed, and what came of it."""
+
+    beliefs: tuple[Belief, ...] = ()
+    """What was kept first, each by its gain."""
+    diagnoses: tuple[Diagnosis, ...] = ()
+    """By axis."""
+    never_named: tuple[str, ...] = ()
+    """Methods that prompts offered and no answer took, in the order in which they were first offered."""
+    lost: tuple[Lost, ...] = ()
+    """By reason, the most frequent first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verifiers(Document):
     """How often verifiers were right, by what the gate found of what was tried."""
 
@@ -256,3 +318,5 @@ class SearchSummary(Document):
     """None where no candidate was ranked."""
     costs: tuple[Cost, ...]
     """By role, and of all of them together."""
+    retrospective: Retrospective = Retrospective()
+    """Empty in summaries of older versions."""

@@ -1,18 +1,11 @@
-"""A summary of a search as markdown, as tables for a terminal, and in a few lines.
-
-Names, messages and ids of methods come from models, compilers and repositories: in markdown they stand in HTML `code`
-elements, on a terminal what controls it is spelled out. The tables themselves are plain texts that nobody has escaped.
-"""
+"""A summary of a search: its page, and a few lines."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 
-from pytest_cgins.core.number_text import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.number_text import change, gflops, percent, ratio, speedup, time_ns
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.budget import Spent
 from pytest_cgins.regenerate.methods.classes import Tried
@@ -20,14 +13,9 @@ from pytest_cgins.regenerate.methods.definition import AXES, Axis
 from pytest_cgins.regenerate.profiling.evidence_documents import Ratio
 from pytest_cgins.regenerate.search import summary_model as model
 from pytest_cgins.regenerate.search.policy import name_of
-from pytest_cgins.report import console
-from pytest_cgins.report.escape import code, one_line
-from pytest_cgins.report.markdown import row
+from pytest_cgins.regenerate.sections import NOTHING, Page, Section, known, section
 
-T = TypeVar("T")
-
-NOTHING = "–"
-ALL_CASES = "geometric mean, median of peaks"
+ALL_CASES = "geometric mean, median of peaks and rates"
 ARMS: dict[model.Against, str] = {"base": "incumbent", "torch": "torch eager", "compile": "torch.compile"}
 _RIVALS = ARMS | {"base": "the incumbent"}
 _FOUND = {
@@ -38,23 +26,6 @@ _FOUND = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A table, and what is said below it."""
-
-    title: str
-    """Our own words."""
-    columns: tuple[str, ...] = ()
-    """Likewise."""
-    rows: tuple[tuple[str, ...], ...] = ()
-    """A cell a column."""
-    foreign: frozenset[str] = frozenset()
-    """Columns whose cells may have anybody's words."""
-    notes: tuple[str, ...] = ()
-    """Lines that may have anybody's words."""
-
-
-CELL_LENGTH = 400
 _STATES = {
     "accepted": "A faster kernel was accepted",
     "failed": "Nothing was accepted",
@@ -65,28 +36,14 @@ _STATES = {
 _SHORT = {"effective": "worked", "ineffective": "no gain", "implementation-failed": "not built"}
 
 
-def markdown(summary: model.SearchSummary) -> str:
+def page(summary: model.SearchSummary) -> Page:
     """All of it; every figure is one of `summary.json`."""
-    lines = "".join(row(html.escape(label), _code(text)) for label, text in _facts(summary))
-    # Within a heading of markdown's own, even what stands in a code element is markdown.
-    title = f"<h2>Search of {_code(summary.target.name)}</h2>\n\n<p>{_code(opening(summary))}</p>\n"
-    parts = [title, f"\n<table>\n{lines}</table>\n", *(_section(section) for section in sections(summary))]
-    return "".join(parts)
-
-
-def terminal(summary: model.SearchSummary) -> str:
-    """The same as plain text."""
-    facts = "".join(f"{label.ljust(10)}  {_line(text)}\n" for label, text in _facts(summary))
-    parts = [f"search of {_line(summary.target.name)}\n{_line(opening(summary))}\n\n{facts}"]
-    for section in sections(summary):
-        parts.append(f"\n{section.title}\n")
-        if section.rows:
-            table = console.table(*section.columns, colour=False)
-            for cells in section.rows:
-                table.add_row(*map(_line, cells))
-            parts.append(console.text(table, colour=False))
-        parts += [f"{_line(note)}\n" for note in section.notes]
-    return "".join(parts)
+    return Page(
+        of=("search", summary.target.name),
+        opening=opening(summary),
+        facts=_facts(summary),
+        sections=sections(summary),
+    )
 
 
 def brief(summary: model.SearchSummary) -> list[tuple[str, str]]:
@@ -159,9 +116,9 @@ def _faster(one: model.Mean) -> str:
 
 
 def _shares(best: model.Headline) -> str:
-    before = "not known" if best.share_before is None else percent(best.share_before)
-    after = "not known" if best.share_after is None else percent(best.share_after)
-    return f"{before} of the device's peak before, {after} after"
+    before, after, *rates = (text.replace(NOTHING, "not known") for text in _peaks(best))
+    rate = "" if best.gflops_after is None else f"; {rates[0]} before, {rates[1]} after"
+    return f"{before} of the device's peak before, {after} after{rate}"
 
 
 def _verifiers(said: model.Verifiers) -> str:
@@ -172,32 +129,6 @@ def _verifiers(said: model.Verifiers) -> str:
     return f"{', '.join(shares)}, {counted(said.ranked, 'candidate')} ranked"
 
 
-# ---- escaping
-
-
-def _section(one: Section) -> str:
-    text = f"\n### {one.title}\n"
-    if one.rows:
-        head = "".join(f"<th>{html.escape(column)}</th>" for column in one.columns)
-        rows = "".join(
-            row(*(_cell(one, *pair) for pair in zip(one.columns, cells, strict=True))) for cells in one.rows
-        )
-        text += f"\n<table>\n<tr>{head}</tr>\n{rows}</table>\n"
-    return text + "".join(f"\n<p>{_code(note)}</p>\n" for note in one.notes)
-
-
-def _cell(one: Section, column: str, text: str) -> str:
-    return _code(text) if column in one.foreign else html.escape(text)
-
-
-def _code(text: str) -> str:
-    return code(text, length=CELL_LENGTH)
-
-
-def _line(text: str) -> str:
-    return one_line(text, length=CELL_LENGTH)
-
-
 # ---- the tables
 
 
@@ -205,6 +136,7 @@ def sections(summary: model.SearchSummary) -> tuple[Section, ...]:
     """In the order in which a person reads them."""
     return (
         _before_and_after(summary),
+        _retrospective(summary.retrospective),
         _rounds(summary),
         _timeline(summary),
         _drift(summary),
@@ -230,22 +162,35 @@ def _before_and_after(summary: model.SearchSummary) -> Section:
         return Section(title="Before and after", notes=("Nothing was accepted.",))
     rows = [
         (
-            one.case, _known(one.before_ns_per_call, time_ns), time_ns(one.after_ns_per_call), *_arms(one.ratios),
-            _known(one.share_before, percent), _known(one.share_after, percent),
+            one.case, known(one.before_ns_per_call, time_ns), time_ns(one.after_ns_per_call), *_arms(one.ratios),
+            *_peaks(one),
         )
         for one in best.cases
     ]  # fmt: skip
     if len(rows) > 1:  # the mean stands below the cases
-        shares = _known(best.share_before, percent), _known(best.share_after, percent)
-        rows.append((ALL_CASES, NOTHING, NOTHING, *_arms(best.means), *shares))
+        rows.append((ALL_CASES, NOTHING, NOTHING, *_arms(best.means), *_peaks(best)))
     against = (f"vs {name} (95%)" for name in ARMS.values())
     return Section(
         title="Before and after",
-        columns=("case", "before", "after", *against, "peak before", "peak after"),
+        columns=(
+            "case",
+            "before",
+            "after",
+            *against,
+            "peak before",
+            "peak after",
+            "rate before",
+            "rate after",
+        ),
         rows=tuple(rows),
         foreign=frozenset({"case"}),
         notes=tuple(f"{name} was not timed" for name in best.untimed),
     )
+
+
+def _peaks(of: model.CaseTimes | model.Headline) -> list[str]:
+    shares, rates = (of.share_before, of.share_after), (of.gflops_before, of.gflops_after)
+    return [*(known(share, percent) for share in shares), *(known(rate, gflops) for rate in rates)]
 
 
 def _arms(arms: Sequence[Ratio | model.Mean]) -> list[str]:
@@ -253,33 +198,36 @@ def _arms(arms: Sequence[Ratio | model.Mean]) -> list[str]:
     return [told.get(against, NOTHING) for against in ARMS]
 
 
-# ---- what was done
-
-
-def _table(
-    title: str,
-    items: Sequence[T],
-    columns: Mapping[str, Callable[[T], str]],
-    *,
-    empty: str = "",
-    foreign: Sequence[str] = (),
-    notes: Sequence[str] = (),
-) -> Section:
-    """A row an item; where there is none, what is said instead."""
-    if not items:
-        return Section(title=title, notes=(empty,) if empty else tuple(notes))
-    rows = tuple(tuple(cell(item) for cell in columns.values()) for item in items)
-    return Section(
-        title=title, columns=tuple(columns), rows=rows, foreign=frozenset(foreign), notes=tuple(notes)
+def _retrospective(found: model.Retrospective) -> Section:
+    diagnoses = [f"{one.axis} in {one.right} of {one.candidates}" for one in found.diagnoses]
+    lost = [f"{one.candidates} by {one.reason}" for one in found.lost]
+    told = (
+        ("Named for an axis, and proven faster", diagnoses),
+        ("Offered, and never named", found.never_named),
+        ("Candidates lost", lost),
+    )
+    notes = tuple(f"{label}: {', '.join(texts)}." for label, texts in told if texts)
+    return section(
+        "Retrospective",
+        found.beliefs,
+        {
+            "method": lambda one: one.method,
+            "axis": lambda one: one.axis or NOTHING,
+            "expected by": lambda one: one.expected or NOTHING,
+            "candidates": lambda one: ", ".join(map(str, one.candidates)),
+            "best time with it": lambda one: known(one.time_ratio, change),
+            "came of it": lambda one: one.outcome,
+        },
+        foreign=("method", "expected by"),
+        notes=notes or ("No answer names a method, and no candidate was lost.",),
     )
 
 
-def _known(value: float | None, write: Callable[[float], str]) -> str:
-    return NOTHING if value is None else write(value)
+# ---- what was done
 
 
 def _rounds(summary: model.SearchSummary) -> Section:
-    return _table(
+    return section(
         "Rounds",
         summary.rounds,
         {
@@ -288,8 +236,8 @@ def _rounds(summary: model.SearchSummary) -> Section:
             "asked": lambda one: str(len(one.candidates)),
             "tried": lambda one: str(one.tried),
             "right": lambda one: str(one.right),
-            "best time / incumbent's": lambda one: _known(one.time_ratio, ratio),
-            "new champion": lambda one: _known(one.champion, str),
+            "best time / incumbent's": lambda one: known(one.time_ratio, ratio),
+            "new champion": lambda one: known(one.champion, str),
         },
         empty="Nothing was asked that has an outcome.",
         foreign=("what the policy asked for",),
@@ -297,7 +245,7 @@ def _rounds(summary: model.SearchSummary) -> Section:
 
 
 def _timeline(summary: model.SearchSummary) -> Section:
-    return _table(
+    return section(
         "Timeline",
         summary.candidates,
         {
@@ -307,15 +255,15 @@ def _timeline(summary: model.SearchSummary) -> Section:
             "kind": lambda one: f"{one.kind} without {one.without}" if one.without else one.kind,
             "from": lambda one: name_of(one.parent),
             "model": lambda one: one.model or NOTHING,
-            "temperature": lambda one: _known(one.temperature, "{:g}".format),
+            "temperature": lambda one: known(one.temperature, "{:g}".format),
             "methods": lambda one: ", ".join(one.methods) or NOTHING,
             "outcome": lambda one: one.outcome,
             "why": _why,
-            "time / incumbent's": lambda one: _known(one.time_ratio, ratio),
+            "time / incumbent's": lambda one: known(one.time_ratio, ratio),
             "champion": lambda one: "yes" if one.became_champion else NOTHING,
             "seconds": lambda one: f"{one.seconds:.1f}",
             "tokens": lambda one: f"{one.prompt_tokens + one.answer_tokens:,}",
-            "USD": lambda one: _known(one.usd, "{:.4f}".format),
+            "USD": lambda one: known(one.usd, "{:.4f}".format),
         },
         empty="There were no candidates.",
         foreign=("kind", "model", "methods", "why"),
@@ -329,7 +277,7 @@ def _why(one: model.Candidate) -> str:
 
 def _drift(summary: model.SearchSummary) -> Section:
     notes = dict.fromkeys(f"not available: {line}" for one in summary.drift for line in one.degraded)
-    return _table(
+    return section(
         "Bottlenecks",
         summary.drift,
         {
@@ -357,7 +305,7 @@ def _gap(axis: Axis, one: model.Bottleneck) -> str:
 def _methods(summary: model.SearchSummary) -> Section:
     named = {method for candidate in summary.candidates for method in candidate.methods}
     said = f"Answers name {counted(len(named), 'method')}; nobody looked into what worked."
-    return _table(
+    return section(
         "Methods",
         summary.methods,
         {
@@ -365,7 +313,7 @@ def _methods(summary: model.SearchSummary) -> Section:
             "method": lambda one: one.method,
             "machine code": lambda one: one.shown,
             "proven": lambda one: {True: "yes", False: "no", None: "no ablation"}[one.proven],
-            "time without it": lambda one: _known(one.slowdown_without, change),
+            "time without it": lambda one: known(one.slowdown_without, change),
             "round": lambda one: str(one.round),
             "note": lambda one: one.note or NOTHING,
         },
@@ -375,7 +323,7 @@ def _methods(summary: model.SearchSummary) -> Section:
 
 
 def _ablations(summary: model.SearchSummary) -> Section:
-    return _table(
+    return section(
         "Ablations",
         summary.ablations,
         {
@@ -392,11 +340,11 @@ def _ablations(summary: model.SearchSummary) -> Section:
 
 def _slowdown(one: model.Ablation) -> str:
     between = "" if one.low is None or one.high is None else f" ({change(one.low)}..{change(one.high)})"
-    return _known(one.slowdown, lambda slowdown: f"{change(slowdown)}{between}")
+    return known(one.slowdown, lambda slowdown: f"{change(slowdown)}{between}")
 
 
 def _verifier_scores(said: model.Verifiers | None) -> Section:
-    return _table(
+    return section(
         "Verifiers",
         [said] if said is not None else [],
         {
@@ -405,8 +353,8 @@ def _verifier_scores(said: model.Verifiers | None) -> Section:
             "right, doubted": lambda one: str(one.score.right_and_doubted),
             "wrong, said right": lambda one: str(one.score.wrong_and_said_right),
             "wrong, doubted": lambda one: str(one.score.wrong_and_doubted),
-            "precision": lambda one: _known(one.precision, percent),
-            "recall": lambda one: _known(one.recall, percent),
+            "precision": lambda one: known(one.precision, percent),
+            "recall": lambda one: known(one.recall, percent),
         },
         empty="No candidate was ranked.",
         notes=("Counted over candidates that were tried: those that were put last are not among them.",),
@@ -414,7 +362,7 @@ def _verifier_scores(said: model.Verifiers | None) -> Section:
 
 
 def _money(summary: model.SearchSummary) -> Section:
-    return _table(
+    return section(
         "Money",
         summary.costs,
         {

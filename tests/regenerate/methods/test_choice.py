@@ -26,7 +26,7 @@ from pytest_cgins.regenerate.methods.select import (
     select,
     validate,
 )
-from pytest_cgins.regenerate.prompts.methods import offered_text
+from pytest_cgins.regenerate.prompts.methods import offered_in, offered_text
 
 SHIPPED = registry.shipped()
 HOPPER = Situation(
@@ -240,6 +240,9 @@ def test_the_block_of_a_prompt() -> None:
     text = offered_text(select(SHIPPED, HOPPER, BUDGET, memory), BUDGET, "cuda", not_again(HOPPER, memory))
     assert text.startswith("## Methods for this round\nChoose at most 3 methods (1 of memory, 2 of compute).")
     assert "### Compute: at most 2\n" in text
+    assert sorted(offered_in(text)) == sorted(
+        one.method.id for one in select(SHIPPED, HOPPER, BUDGET, memory)
+    )
     assert "### Latency" not in text
     assert "- `wgmma` (priority 1) Warpgroup products" in text
     assert "  How: wgmma.mma_async" in text

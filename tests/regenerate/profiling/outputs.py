@@ -8,6 +8,14 @@ RAW_2025 = """==PROF== Connected to process 4242 (/usr/bin/python3.12)
 "0","4242","python3.12","127.0.0.1","void map_packs<float, Gelu>(Pack<float> *, const Pack<float> *, long, Gelu)","1","7","(256, 1, 1)","(384, 1, 1)","0","9.0","4,096","61.43","1,572,864","22.10","9.6","16","n/a"
 "1","4242","python3.12","127.0.0.1","add_up(const float *, int, float *)","1","7","(1, 1, 1)","(1, 1, 1)","0","9.0","1,024","0.31","256","0.02","3","12","n/a"
 """
+# The same launches on the page of details, by hand in the columns of 2025: metrics, remarks, and rules that advise.
+DETAILS_2025 = """==PROF== Disconnected from process 4242
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value","Rule Name","Rule Type","Rule Description","Estimated Speedup Type","Estimated Speedup"
+"0","4242","python3.12","127.0.0.1","void map_packs<float, Gelu>(Pack<float> *, const Pack<float> *, long, Gelu)","1","7","(256, 1, 1)","(384, 1, 1)","0","9.0","GPU Speed Of Light Throughput","DRAM Throughput","%","61.43","","","","",""
+"0","4242","python3.12","127.0.0.1","void map_packs<float, Gelu>(Pack<float> *, const Pack<float> *, long, Gelu)","1","7","(256, 1, 1)","(384, 1, 1)","0","9.0","GPU Speed Of Light Throughput","","","","SOLBottleneck","INF","This workload is bound by memory.","",""
+"0","4242","python3.12","127.0.0.1","void map_packs<float, Gelu>(Pack<float> *, const Pack<float> *, long, Gelu)","1","7","(256, 1, 1)","(384, 1, 1)","0","9.0","Occupancy","","","","Occupancy","OPT","The kernel is short of warps: use smaller blocks, <b>or</b> fewer registers.","local","34.6"
+"1","4242","python3.12","127.0.0.1","add_up(const float *, int, float *)","1","7","(1, 1, 1)","(1, 1, 1)","0","9.0","Launch Statistics","","","","LaunchConfiguration","WRN","The grid is too small to fill the device.","",""
+"""
 # 2022.1, A100: old units, with digits grouped and a prefix.
 RAW_2022 = """==WARNING== Note: Running with uncontrolled GPU clock frequency. Profiling results may be inconsistent.
 "ID","Process ID","Process Name","Host Name","Kernel Name","Kernel Time","Context","Stream","dram__bytes_read.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed","gpu__time_duration.sum"

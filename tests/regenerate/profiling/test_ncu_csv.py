@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.regenerate.profiling import ncu
 from pytest_cgins.regenerate.profiling.metrics import Reading, understood
-from tests.regenerate.profiling.outputs import LONG_2020, RAW_2022, RAW_2025
+from tests.regenerate.profiling.outputs import DETAILS_2025, LONG_2020, RAW_2022, RAW_2025
 
 
 def values(text: str, at: int = 0) -> dict[str, float]:
@@ -45,6 +45,16 @@ def test_a_row_a_metric() -> None:
         "stall_long_scoreboard_pct": 61.0,
     }  # fmt: skip
     assert ncu.parse_csv(LONG_2020)[0].columns["Duration"] == Reading(2500, "ns")
+
+
+def test_advice_is_what_rules_say_of_a_launch() -> None:
+    """With the speedup that a rule estimates; what merely describes is no advice."""
+    first, second = ncu.parse_csv(DETAILS_2025)
+    assert first.suggested == [
+        "The kernel is short of warps: use smaller blocks, <b>or</b> fewer registers. (estimated speedup: 34.6%)"
+    ]
+    assert second.suggested == ["The grid is too small to fill the device."]
+    assert all(one.suggested == [] for one in ncu.parse_csv(LONG_2020))
 
 
 def test_a_unit_in_the_name() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,19 +14,27 @@ from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.config import load
 from pytest_cgins.core.case import Case
 from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.regenerate import candidate_gate
+from pytest_cgins.regenerate.candidate_gate import with_report
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.profiling import profile
 from pytest_cgins.regenerate.profiling.child import Child
+from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile
 from pytest_cgins.regenerate.profiling.ncu import Ncu
+from pytest_cgins.regenerate.search.profile_figures import gathered
 from pytest_cgins.run.sandbox.sandbox import Sandbox
-from tests.regenerate.profiling.outputs import RAW_2025
+from tests.evaluations import make_evaluation
+from tests.regenerate import journals
+from tests.regenerate.profiling.outputs import DETAILS_2025, RAW_2025
+from tests.regenerate.profiling.test_triggers import ROOFLINE
 
 PROJECT = Path(__file__).parents[2] / "plugin" / "project"
-# Refuses what it is told to, else "profiles" without running anything; prints the table of a report.
+# Refuses what it is told to, else "profiles" without running anything; prints the tables of a report.
 NCU = r"""#!{python}
 import pathlib, sys
 words = sys.argv[1:]
 if "--import" in words:
-    text = pathlib.Path({table!r}).read_text()
+    text = pathlib.Path({table!r}).with_suffix("." + words[words.index("--page") + 1]).read_text()
     if "--log-file" in words:
         pathlib.Path(words[words.index("--log-file") + 1]).write_text(text)
     else:
@@ -76,8 +85,9 @@ def test_a_kernel_runs_in_a_process_of_its_own(
 
 
 def ncu(folder: Path, *, refuses: str = "", error: str = "", table: str = RAW_2025) -> Ncu:
-    file, program = folder / "table.csv", folder / "ncu"
-    file.write_text(table)
+    file, program = folder / "table", folder / "ncu"
+    file.with_suffix(".raw").write_text(table)
+    file.with_suffix(".details").write_text(DETAILS_2025)
     program.write_text(NCU.format(python=sys.executable, table=str(file), refuses=refuses, error=error))
     program.chmod(0o755)
     return Ncu(path=str(program), version="2025.3")
@@ -85,6 +95,13 @@ def ncu(folder: Path, *, refuses: str = "", error: str = "", table: str = RAW_20
 
 def counted(evaluator: Evaluator, folder: Path, program: Ncu | None) -> profile._Findings:
     """What is known of a case after ncu has run."""
+    return profiled(evaluator, folder, program)[0]
+
+
+def profiled(
+    evaluator: Evaluator, folder: Path, program: Ncu | None
+) -> tuple[profile._Findings, CaseProfile]:
+    """The same, and the document of the case."""
     case = case_of(evaluator, "cpu-right")
     profiler = profile.Profiler(evaluator, folder / "out", program=program)
     found = profile._Findings()
@@ -99,7 +116,7 @@ def counted(evaluator: Evaluator, folder: Path, program: Ncu | None) -> profile.
             timeout_s=60.0,
         )
         profiler._counters(child, case, profiler._begin_counters(child, profile.EXTRAS[0]), found)
-    return found
+        return found, profiler._profile(case, ready.compiled, found)
 
 
 @pytest.mark.exam
@@ -144,3 +161,49 @@ def test_a_report_without_launches_is_told(evaluator: Evaluator, tmp_path: Path)
     """The name of the report is in the text."""
     found = counted(evaluator, tmp_path, ncu(tmp_path, table="no table"))
     assert "profile.ncu-rep has no launch that can be read" in found.degraded[0]
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_search_keeps_the_report_and_an_analysis(evaluator: Evaluator, tmp_path: Path, number: int) -> None:
+    """Both lie beside the evidence of the candidate; a person reads launch by launch what ncu found and advises."""
+    target = journals.target("relu", device="cuda", goal="optimise")
+    with Journal.resume(journals.journal(tmp_path / "cgins.yaml", target).folder) as journal:
+        place = journal.folder_of(target, number) if number else journal.folder / target.name
+        found = with_report(
+            profiled(evaluator, tmp_path, ncu(tmp_path))[1], tmp_path / "out", journal.folder / target.name
+        )
+        measured = make_evaluation(times_ns=(4096.0, 8000.0)).measurement
+        assert measured is not None
+        evidence = gathered(found, replace(measured, roofline=replace(ROOFLINE, flops=2**20)))
+        journal.keep_evidence(target, number, evidence)
+        kept = journal.evidence(target, number)
+        assert kept is not None
+        assert (kept.report, kept.text()) == (found.report, evidence.text())
+        assert (place / kept.report).read_text() == "report"
+        assert len(list(journal.folder.rglob("*.ncu-rep"))) == 1
+    assert "50% of the device's bandwidth, 85% would be near its peak, 256 GFLOP/s" in kept.text()
+    text = (place / "analysis.md").read_text()
+    for words in (
+        "Memory bounds it; its largest gap is compute, 0.82; most is to be won in latency.", "<code>256 GFLOP/s</code>", found.report,
+        "map_packs&lt;float, Gelu&gt;", "<td>80%</td><td>0.78</td><td>0.39</td><td>0.60</td><td>memory</td><td>compute</td>",
+        "DRAM throughput", "&lt;b&gt;or&lt;/b&gt; fewer registers. (estimated speedup: 34.6%)", "too small to fill",
+    ):  # fmt: skip
+        assert words in text, text
+
+
+def test_a_report_for_which_there_is_no_room_is_told(
+    evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All reports of a search together have a limit in bytes; what is over it is left out, and the analysis says so."""
+    monkeypatch.setattr(candidate_gate, "MOST_REPORTS_NBYTES", 10)
+    kept, written = tmp_path / "kept", tmp_path / "out"
+    (kept / "attempt-01").mkdir(parents=True)
+    (kept / "attempt-01" / "c.ncu-rep").write_text("12345")
+    full = profiled(evaluator, tmp_path, ncu(tmp_path))[1]
+    made = with_report(full, written, kept)
+    assert made.report == ""
+    assert made.notes[-1].startswith("ncu's report was left out, 6 bytes: ")
+    assert "report was left out, 6 bytes" in gathered(made, None).analysis
+    assert gathered(made, None).text() == gathered(full, None).text()
+    assert [file.name for file in kept.rglob("*.ncu-rep")] == ["c.ncu-rep"]
+    assert with_report(full, written, None).report == ""

@@ -33,7 +33,13 @@ from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.search.summary import pooled
-from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, SearchSummary
+from pytest_cgins.regenerate.search.summary_model import (
+    SUMMARY_VERSION,
+    Belief,
+    Lost,
+    Retrospective,
+    SearchSummary,
+)
 from pytest_cgins.timing.sequential import median_interval
 from tests.regenerate import journals
 from tests.regenerate.search.oracle import (
@@ -179,6 +185,8 @@ def test_the_headline_is_that_of_the_acceptance(name: str, searches: Searches) -
     )
     assert all(one.low < one.ratio < one.high and one.cases == 2 for one in best.means)
     assert (best.share_before, best.share_after) == pytest.approx((0.3, 300 / time))
+    # Ten operations, counted by the signature, in nanoseconds.
+    assert (best.gflops_before, best.gflops_after) == pytest.approx((10 / 1000, 10 / time))
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -190,7 +198,7 @@ def test_both_files_are_written_and_keep_the_published_schema(name: str, searche
     jsonschema.validate(json.loads(kept(folder)), schema)
     assert schema == documents.json_schema(SearchSummary)
     assert documents.load(SearchSummary, kept(folder)) == found(folder)
-    assert kept(folder, summary.MARKDOWN) == summary_text.markdown(found(folder))
+    assert kept(folder, summary.MARKDOWN) == summary_text.page(found(folder)).markdown()
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -345,6 +353,52 @@ def test_what_a_search_learned_of_methods_is_told(tmp_path: Path) -> None:
     assert told[ABSENT[0]] == "implementation-failed"
 
 
+PICKS = {1: "cpu-cache-blocks", 2: "cpu-vector-loops", 4: "cpu-one-pass", 5: "mine"}
+"""Of the candidates of a search: the first and the fourth are faster, the second is not, the third is wrong."""
+
+
+class Figures(Oracle):
+    """What profilers find is a share of bandwidth, and a gap of compute."""
+
+    def evidence(self, files: Mapping[str, str], timed: Sequence[Evaluation]) -> Evidence:
+        return Evidence(case="c", gaps=Gaps(compute=0.6), figures={"share_of_bandwidth": 0.25})
+
+
+def test_the_retrospective_holds_beliefs_against_times(tmp_path: Path) -> None:
+    """Each method that was named, by which figure, what its time became, and whether the best kernel has it."""
+    times = {1: 900.0, 2: 950.0, 3: 100.0, 4: 800.0, 5: 100.0}
+
+    def picks(request: Request, number: int) -> str:
+        return answer(source(times[number], note=str(number), wrong=number in (3, 5)), PICKS.get(number, ""))
+
+    searched(tmp_path, Figures(), Model(picks), "refine", attempts=5)
+    told = found(tmp_path).retrospective
+    assert [(one.method, one.axis, one.candidates, one.outcome) for one in told.beliefs] == [
+        ("cpu-one-pass", "memory", (4,), "kept"),
+        ("cpu-cache-blocks", "memory", (1,), "kept"),
+        ("cpu-vector-loops", "compute", (2,), "dropped"),
+        ("mine", None, (5,), "lost"),
+    ]
+    ratios = [one.time_ratio for one in told.beliefs[:3]]
+    assert ratios == pytest.approx([800 / 900, 0.9, 950 / 900])
+    # The first prompt shows no profile; no figure is for the one that went wrong.
+    assert [one.expected for one in told.beliefs] == ["", "", "compute gap 0.60", ""]
+    assert {one.axis: (one.right, one.candidates) for one in told.diagnoses} == {
+        "compute": (0, 1),
+        "memory": (2, 2),
+    }
+    assert [(one.reason, one.candidates) for one in told.lost] == [("gold-mismatch", 2)]
+    text = kept(tmp_path, summary.MARKDOWN)
+    assert cells(text, "Retrospective")[2] == {
+        "method": "cpu-vector-loops", "axis": "compute", "expected by": "compute gap 0.60", "candidates": "2",
+        "best time with it": "+5.56%", "came of it": "dropped",
+    }  # fmt: skip
+    said = said_below(text, "Retrospective")
+    assert "Named for an axis, and proven faster: compute in 0 of 1, memory in 2 of 2." in said
+    assert "Candidates lost: 2 by gold-mismatch." in said
+    assert summary.of(journal(tmp_path), TARGET) == found(tmp_path)
+
+
 # ---- what is printed
 
 
@@ -396,6 +450,10 @@ def test_every_printed_figure_is_one_of_the_document(name: str, searches: Search
     for row, one in zip([*rows, mean], [*best["cases"], best], strict=True):
         assert is_percent(row["peak before"], one["share_before"])
         assert is_percent(row["peak after"], one["share_after"])
+        for when in ("before", "after"):
+            assert float(row[f"rate {when}"].removesuffix(" GFLOP/s")) == pytest.approx(
+                one[f"gflops_{when}"], rel=0.005
+            )
     for row, one in zip(cells(text, "Rounds"), data["rounds"], strict=True):
         numbers = (one["number"], len(one["candidates"]), one["tried"], one["right"])
         assert (row["round"], row["asked"], row["tried"], row["right"]) == tuple(map(str, numbers))
@@ -475,10 +533,17 @@ def test_hostile_texts_are_only_texts(text: str, searches: Searches) -> None:
         ),
         drift=tuple(replace(one, case=text, near_peak=text, degraded=(text,)) for one in made.drift),
         ablations=tuple(replace(one, method=text) for one in made.ablations),
+        retrospective=Retrospective(
+            beliefs=(
+                Belief(method=text, axis=None, expected=text, candidates=(1,), time_ratio=None, outcome="lost"),
+            ),
+            never_named=(text,),
+            lost=(Lost(reason=text, candidates=1),),
+        ),
     )  # fmt: skip
     for one in (bad, replace(bad, headline=None, state="failed")):
-        harmless(summary_text.markdown(one))
-        said = summary_text.terminal(one)
+        harmless(summary_text.page(one).markdown())
+        said = summary_text.page(one).terminal()
         assert all(character.isprintable() or character == "\n" for character in said)
 
 
@@ -520,6 +585,7 @@ def test_an_empty_search(tmp_path: Path) -> None:
     assert made.device_name == ""
     text = kept(tmp_path, summary.MARKDOWN)
     for title, words in (
+        ("Retrospective", "No answer names a method, and no candidate was lost."),
         ("Rounds", "Nothing was asked that has an outcome."),
         ("Timeline", "There were no candidates."),
         ("Bottlenecks", "Nothing was profiled."),
@@ -571,7 +637,7 @@ def test_runs_show_has_the_short_form(tmp_path: Path, monkeypatch: pytest.Monkey
     for line in (
         "  search      refine: candidate 4 accepted (4 candidates, 3 right)",
         "  headline    1.23x as fast as the incumbent (1.22..1.24 at 95%, geometric mean over 2 cases)",
-        "  peak        30% of the device's peak before, 36.8% after",
+        "  peak        30% of the device's peak before, 36.8% after; 0.01 GFLOP/s before, 0.0123 GFLOP/s after",
         "  round 1     best 0.95 of the incumbent's time, champion 1: next step from the incumbent",
         "  cost        80 tokens, 0.0500 USD",
         "  ended       4 answers are used up",
@@ -592,7 +658,7 @@ def test_runs_show_prints_the_summary_of_a_target(
     journals.journal(tmp_path / "cgins.yaml", TARGET, journals.target("gelu"), policy="refine")
     searched(tmp_path, gate(), model(), "refine")
     assert main(["runs", "show", "--summary", TARGET.name]) == 0
-    assert capsys.readouterr().out == summary_text.terminal(found(tmp_path))
+    assert capsys.readouterr().out == summary_text.page(found(tmp_path)).terminal()
     assert main(["runs", "show", "--summary", "scale-cpu-cp"]) != 0
     said = capsys.readouterr().err
     assert f'run {journals.RUN} has no target "scale-cpu-cp"' in said
