@@ -86,7 +86,7 @@ class CalibrationRun:
             EndedError: the trusted worker was lost.
         """
         started = time.monotonic()
-        environment = self._evaluator.described()[self._device]
+        environment = self._evaluator.devices.described()[self._device]
         with ExitStack() as stack:
             chosen = self._chosen(stack, cases)
             classes = self._measured(chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,16 @@ class Elsewhere:
     def variables(self) -> Mapping[str, str]:
         """Added to those of workers."""
         return self.environment.variables if self.environment is not None else {}
+
+    def import_root(
+        self, config: Config, bases: BaseKernels, workers: dict[str, str]
+    ) -> tuple[Path, dict[str, str]]:
+        """Folder that workers import ops from, and their variables."""
+        inherited = workers.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        if self.at_base and (folders := bases.import_folders(inherited)):
+            # All of the project is the base revision's there, also what is imported by other ways than the kernel.
+            return Path(folders[0]), {**workers, "PYTHONPATH": os.pathsep.join(folders)}
+        return config.root, workers
 
     @property
     def interpreter(self) -> Interpreter:

@@ -133,9 +133,10 @@ class EnvironmentPairs:
             self._progress(f"verifying in two environments: {index + 1} of {counted(len(cases), 'case')}")
             evaluation = self._verified(case)
             evaluations[case.name] = evaluation
-            right = evaluation.verdict.status in (Status.PASSED, Status.WEAK)
+            right = (Status.PASSED, Status.WEAK)
             environments = evaluation.environments
-            if timing and right and environments and _is_right(environments.base_status):
+            there = environments.base_status if environments else ""
+            if timing and evaluation.verdict.status in right and there in [one.value for one in right]:
                 to_time.append(case)
         for evaluator in self._evaluators.values():
             evaluator.pool.close()
@@ -283,7 +284,7 @@ class EnvironmentPairs:
         started = time.monotonic()
         with ThreadPoolExecutor(2 * count) as starts:
             ready = [
-                starts.submit(evaluator.fresh_process, role, case.device)
+                starts.submit(evaluator.processes.fresh, role, case.device)
                 for role in roles
                 for evaluator in self._evaluators.values()
             ]
@@ -333,7 +334,7 @@ class EnvironmentPairs:
             )
         except EndedError as end:
             pairing.ended = side, end
-            evaluator.fresh_process(role, case.device)
+            evaluator.processes.fresh(role, case.device)
             return None
         pairing.opened[side] = opened
         if reports and side == "kernel":
@@ -353,8 +354,7 @@ class EnvironmentPairs:
             first = end.verdict.message.partition("\n")[0]
             text = f"{self._there} the base failed while it was timed: {first}"
             return replace(
-                evaluation,
-                verdict=replace(evaluation.verdict, reason=Reason.NOT_COMPARABLE, message=text),
+                evaluation, verdict=replace(evaluation.verdict, reason=Reason.NOT_COMPARABLE, message=text)
             )
         if not pairing.times["kernel"]:
             return evaluation
@@ -428,10 +428,6 @@ def _own_choices(kernel: Sequence[TunedConfig], base: Sequence[TunedConfig]) -> 
         other = there.get((choice.kernel, choice.key), choice.config)
         if other != choice.config:
             yield f"the autotuner of {choice.kernel} chose {choice.config} for the kernel and {other} for the base; each was timed with its own"
-
-
-def _is_right(status: str) -> bool:
-    return status in (Status.PASSED.value, Status.WEAK.value)
 
 
 def _both(base: _Number | None, kernel: _Number | None) -> tuple[_Number, _Number] | None:

@@ -10,7 +10,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -26,7 +25,7 @@ from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.case import Case, CompiledKernel
-from pytest_cgins.core.device import DeviceName, device_of
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
 from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.core.session_report import Environment, Evaluation, Tested
@@ -34,7 +33,9 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate import input_digests
+from pytest_cgins.gate.case_processes import CaseProcesses
 from pytest_cgins.gate.cases import cases_of
+from pytest_cgins.gate.devices import Devices
 from pytest_cgins.gate.elsewhere import HERE, Elsewhere
 from pytest_cgins.gate.known_verdicts import KnownVerdicts
 from pytest_cgins.gate.reference_requests import ReferenceRequests
@@ -48,24 +49,16 @@ from pytest_cgins.gate.timing_stage import (
     with_tuning_notes,
 )
 from pytest_cgins.gate.verdict_keys import VerdictKeys
-from pytest_cgins.gate.verification_stage import (
-    AFTER_TIMING,
-    UNINSTRUMENTED,
-    Prepared,
-    VerificationStage,
-    role_of,
-)
-from pytest_cgins.recording.profile import PackProfile
+from pytest_cgins.gate.verification_stage import Prepared, VerificationStage, role_of
 from pytest_cgins.run import jit_pool
 from pytest_cgins.run.device_peaks import DevicePeaks
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
-from pytest_cgins.run.pool import BASE_ONLY, UNGATED, Isolation, WorkerPool
+from pytest_cgins.run.pool import BASE_ONLY, Isolation, WorkerPool
 from pytest_cgins.run.process import Reply
 from pytest_cgins.run.sandbox.builds import BuildFence, around_kernels, show_compilers
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.sanitize import Sanitizers
-from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.verify.messages import KernelAnswers
 
 logger = logging.getLogger(__name__)
@@ -138,12 +131,8 @@ class Evaluator:
             timing=timing,
             cases=self.cases,
         )
-        workers = {
-            **worker_environment(),
-            **({} if sandbox else jit_environment(cache or default_cache())),
-            **(environment or {}),
-            **elsewhere.variables,
-        }
+        caches = {} if sandbox else jit_environment(cache or default_cache())
+        workers = {**worker_environment(), **caches, **(environment or {}), **elsewhere.variables}
         if elsewhere.environment is not None:
             elsewhere.require_replacing(config)
             builds = BuildQueue(cache=cache, beside=builds, build=elsewhere.environment.build)
@@ -164,12 +153,7 @@ class Evaluator:
             base = (self._bases.root,) if self._bases.root is not None else ()
             fence = around_kernels(sandbox, config, (cache or default_cache(), *base))
             show_compilers(self.kernel_builds.builds.fence, config, fence)
-        import_root = config.root
-        inherited = workers.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-        if elsewhere.at_base and (folders := self._bases.import_folders(inherited)):
-            # All of the project is the base revision's there, also what is imported by other ways than the kernel.
-            import_root = Path(folders[0])
-            workers["PYTHONPATH"] = os.pathsep.join(folders)
+        import_root, workers = elsewhere.import_root(config, self._bases, workers)
         self._import_root = str(import_root)
         self._workers = workers
         own = sandbox is None and elsewhere == HERE and isolation == "process"
@@ -187,11 +171,7 @@ class Evaluator:
         self._hung: dict[str, list[str]] = {}
         self._runs = KernelRuns(self.pool, seed=seed, timeout_s=timeout_s)
         self._verification = VerificationStage(
-            self._runs,
-            self.reference,
-            self._sanitizers,
-            self._bases,
-            import_root=import_root,
+            self._runs, self.reference, self._sanitizers, self._bases, import_root=import_root
         )
         self.stage = TimingStage(
             self.requests,
@@ -207,7 +187,15 @@ class Evaluator:
         path = workers.get("PYTHONPATH", "").replace(str(config.root), ".")
         limits = f"{timeout_s:g} s, {isolation}, sandbox {sandbox is not None}, seed {known and known.seed}, {path}"
         self._keys = VerdictKeys(config, self.requests, self.reference.environment_of, limits)
-        self._peaks = DevicePeaks(self.reference.environment_of, self.reference.peaks, self.stage.alone_on)
+        self.peaks = DevicePeaks(self.reference.environment_of, self.reference.peaks, self.stage.alone_on)
+        self.devices = Devices(
+            reference=self.reference, pool=self.pool, builds=self.kernel_builds, stage=self.stage, reached=self.peaks,
+            asked=device, import_root=str(self.requests.import_root),
+        )  # fmt: skip
+        self.processes = CaseProcesses(
+            pool=self.pool, runs=self._runs, requests=self.requests, reference=self.reference, bases=self._bases,
+            devices=self.devices,
+        )  # fmt: skip
 
     def cases(self) -> tuple[Case, ...]:
         """All cases, kernel by kernel in the order of the file; errors are those of `cases_of`."""
@@ -220,7 +208,7 @@ class Evaluator:
         if not self.requests.is_timed(case) or not self._bases.is_touched(*case.key):
             return False
         with suppress(EndedError, CginsError):
-            self.require_device(case)
+            self.devices.require(case)
             return self._bases.of(*case.key, self.compiled(case)).state == "apart"
         return False
 
@@ -248,7 +236,7 @@ class Evaluator:
     def retire(self) -> None:
         """Close while nothing is being timed: giving back a GPU disturbs timings as taking one does."""
         try:
-            with self.verification_lock():
+            with self.processes.verification_lock():
                 self.close()
         except (CginsError, EndedError):
             self.close()
@@ -259,7 +247,7 @@ class Evaluator:
         Args:
             cases: in the order in which they will be evaluated.
         """
-        self.warm()
+        self.processes.warm()
         cases = list(cases)
         wanted = [case.key for case in cases]
         if self._timing and any(self._bases.is_touched(*name) for name in dict.fromkeys(wanted)):
@@ -288,7 +276,7 @@ class Evaluator:
             seconds=0.0,
         )
         try:
-            self.require_device(case)
+            self.devices.require(case)
             compiled = self.compiled(case)
             self._require_no_hangs(compiled)
             place = (*case.key, compiled.key, case.pack_path)
@@ -335,8 +323,8 @@ class Evaluator:
         started = time.monotonic()
         result = replace(right, build_seconds=0.0)
         try:
-            self._describe()
-            self.require_device(right.case)
+            self.devices.describe()
+            self.devices.require(right.case)
             compiled = self.compiled(right.case)
             with closing(self.prepared(right.case)) as prepared:
                 result = self._timed(result, compiled, prepared)
@@ -347,55 +335,8 @@ class Evaluator:
     def can_build(self, case: Case) -> bool:
         """Whether a case's kernel can be built, once that is known; starts no worker that would run it."""
         with suppress(EndedError):
-            self._describe()
+            self.devices.describe()
         return self.kernel_builds.can_build(case.key)
-
-    def start(self, role: str) -> None:
-        """Start the imports of a role's processes while nothing is being timed; errors are raised when they are used.
-
-        Args:
-            role: `verification` or `timing`.
-        """
-        with suppress(CginsError, EndedError), self.verification_lock():
-            self.pool.warm(self._roles_of_cases(role))
-
-    def wait_until_ready(self, role: str) -> None:
-        """Wait until the processes of a role are ready for a case, while nothing is being timed; errors as in `start`."""
-        with suppress(CginsError, EndedError), self.verification_lock():
-            for name in self._roles_of_cases(role):
-                self.pool.start(name)
-                if role == "timing":
-                    self._runs.make_ready(name, self.cases()[0].device)
-
-    @contextmanager
-    def verification_lock(self) -> Iterator[None]:
-        """Hold the devices of all cases, with others that verify on them or start processes.
-
-        Raises:
-            EndedError: others time all the while, or there is no trusted worker.
-        """
-        self._describe()
-        with ExitStack() as stack:
-            for device in sorted({case.device for case in self.cases()}):
-                stack.enter_context(self.reference.verification_lock(device))
-            yield
-
-    def _roles_of_cases(self, role: str) -> list[str]:
-        suffix = "/interpret" if any(map(self.requests.is_interpreted, self.cases())) else ""
-        if role != "timing":
-            return [role + suffix]
-        return self._roles_after_verification(self.cases()[0], f"verification{suffix}", f"timing{suffix}")
-
-    def _roles_after_verification(self, case: Case, verification: str, timing: str) -> list[str]:
-        """Whose processes are asked about a right kernel, the one that times it first."""
-        is_compared = self._bases.is_touched(*case.key)
-        is_tested = is_compared or self.requests.entry(case).timing.floor_vs_torch
-        roles = [timing if is_tested else timing + UNGATED]
-        if is_compared:
-            roles.append(timing + BASE_ONLY)
-        if AFTER_TIMING in self.requests.probes(case):
-            roles.append(verification + UNINSTRUMENTED)
-        return roles
 
     @contextmanager
     def made_ready(self, case: Case) -> Iterator[ReadyCase]:
@@ -404,63 +345,10 @@ class Evaluator:
         Raises:
             EndedError: it cannot be built or prepared.
         """
-        self.require_device(case)
+        self.devices.require(case)
         compiled = self.compiled(case)
         with closing(self.prepared(case, probes=False)) as prepared:
             yield _ready(compiled, prepared)
-
-    def peaks(self, device: str) -> MeasuredPeaks | None:
-        """What a device reaches, as it is stored or measured now; None if it is not there, or busy all the while."""
-        if device.partition(":")[0] not in self.described():
-            return None
-        try:
-            return self._peaks.for_device(device)
-        except InfrastructureError:
-            return None
-
-    def profile(self, pack: Path, device: DeviceName) -> PackProfile | None:
-        """What torch runs for the traces of a pack, and how long; None if that could not be found out."""
-        if device not in self.described():
-            return None
-        try:
-            with self.stage.alone_on(device_of(device).case_name):
-                return self.reference.profile(str(pack), device, str(self.requests.import_root))
-        except (EndedError, InfrastructureError):
-            return None
-
-    def measure_peaks(self, device: str) -> None:
-        """Measure anew what a device reaches.
-
-        Raises:
-            EndedError: it could not be.
-            InfrastructureError: the device was not to be had.
-        """
-        self._peaks.measure(device)
-
-    def described(self, *, warms: bool = True) -> Mapping[str, Environment]:
-        """The devices of this machine, `cpu` and `cuda`, as the reference worker sees them; it is started for that.
-
-        Args:
-            warms: start the other workers meanwhile; they are not needed where nothing is verified.
-        """
-        if warms and not self.reference.known:
-            self.warm()
-        return self._describe()
-
-    def _describe(self) -> Mapping[str, Environment]:
-        if not self.reference.known:
-            self.kernel_builds.found_devices(self.reference.describe())
-        return self.reference.known
-
-    def require_device(self, case: Case) -> None:
-        """Raise EndedError where a case's device is not on this machine."""
-        device = case.device.split(":")[0]
-        if device in self.described():
-            return
-        if self._device == "auto":
-            raise EndedError(Status.SKIPPED, Reason.DEVICE_ABSENT, f"no {device} device on this machine")
-        # Asked for by name: a skip would make a pipeline green that gated nothing.
-        raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_ABSENT, self.reference.absence(device))
 
     def _require_no_hangs(self, compiled: CompiledKernel) -> None:
         """Raise EndedError for a build that has hung too often: the rest of its cases would most likely, too."""
@@ -472,11 +360,6 @@ class Evaluator:
                 f"it hung in {counted(len(hung), 'case')} ({', '.join(hung)}), each for {self._runs.timeout_s:g} s: not run in its others\n"
                 "→ fix the loop or the deadlock, or raise the time limit with --cgins-timeout",
             )
-
-    def warm(self) -> None:
-        """Have all workers import torch at the same time, while something else is awaited."""
-        self.reference.warm()
-        self.pool.warm(["verification"])
 
     def compiled(self, case: Case) -> CompiledKernel:
         """The built kernel; its build time is reported with the first case only."""
@@ -496,7 +379,7 @@ class Evaluator:
         case = result.case
         with ExitStack() as open_buffers:
             # Nothing is timed on the device meanwhile, so no timing is disturbed.
-            with self.reference.verification_lock(case.device), self._processes(case, compiled):
+            with self.reference.verification_lock(case.device), self.processes.beside(case, compiled):
                 prepared = open_buffers.enter_context(closing(self.prepared(case)))
                 with self._preparing(upcoming, beside=case):
                     correctness, output = self._verification.run(prepared, compiled)
@@ -523,23 +406,6 @@ class Evaluator:
             return nullcontext()
         return self.reference.preparing(self.requests.for_case(upcoming))
 
-    @contextmanager
-    def _processes(self, case: Case, compiled: CompiledKernel) -> Iterator[None]:
-        """Start what a case needs; meanwhile they take hold of its GPU, which takes each about a second."""
-        roles = [role_of("verification", compiled)]
-        if self.requests.is_timed(case):
-            roles += self._roles_after_verification(case, roles[0], role_of("timing", compiled))
-        fresh = [role for role in roles if not self.pool.has_run(role, compiled.key)]
-        for role in fresh:
-            self.pool.start_for(role, compiled.key)
-        if not fresh or self.pool.is_local or not device_of(case.device).is_accelerator:
-            yield
-            return
-        with ThreadPoolExecutor(len(fresh)) as pool:
-            for role in fresh:
-                pool.submit(self._runs.make_ready, role, case.device)
-            yield
-
     def _timed(self, verified: Evaluation, compiled: CompiledKernel, prepared: Prepared) -> Evaluation:
         """The evaluation with timings; the verification's results stay if the kernel fails while it is timed."""
         assert verified.correctness is not None
@@ -554,7 +420,7 @@ class Evaluator:
             raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}") from error
         entry, measured = self.requests.entry(case), outcome.measurement
         draw = partial(with_roofline, measured, ready.pairs[0][0], entry, case)
-        measured = self._peaks.roofline(case.device, measured, draw)
+        measured = self.peaks.roofline(case.device, measured, draw)
         measured = with_tuning_notes(measured, verified.correctness.tuned)
         outcome = replace(outcome, measurement=measured)
         correctness = verified.correctness.with_probes(outcome.judged.probes)
@@ -599,18 +465,10 @@ class Evaluator:
                 f"{role_of('verification', compiled)}/compared", case, compiled, pairs
             )
 
-    def fresh_process(self, role: str, device: str) -> None:
-        """Have a role served by a process without a past, with its imports and the context of a GPU behind it."""
-        self.pool.discard(role)
-        self._runs.make_ready(role, device)
-
 
 def _ready(compiled: CompiledKernel, prepared: Prepared) -> ReadyCase:
     return ReadyCase(
-        case=prepared.case,
-        compiled=compiled,
-        role=role_of("timing", compiled),
-        pairs=prepared.timeable,
+        case=prepared.case, compiled=compiled, role=role_of("timing", compiled), pairs=prepared.timeable
     )
 
 

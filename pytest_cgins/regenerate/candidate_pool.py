@@ -159,7 +159,7 @@ class ConcurrentCandidates:
         for slot in self._first(min(count, self.pool.threads)):
             if slot.checker is None:
                 slot.checker = self.evaluator(slot.copy, self._ahead(), None, False)
-                slot.checker.warm()
+                slot.checker.processes.warm()
 
     def begin(self, candidates: Sequence[Files], champion: Files | None, *, timed: bool) -> None:
         """Build and check candidates from now on; what was begun before is at an end.
@@ -239,12 +239,12 @@ class ConcurrentCandidates:
         """Have the processes that a candidate needs, which import torch at the same time."""
         with ExitStack() as stack:
             with suppress(EndedError):
-                stack.enter_context(checker.verification_lock())
-            checker.start("verification")
+                stack.enter_context(checker.processes.verification_lock())
+            checker.processes.start("verification")
             if timer is not None:
-                timer.start("timing")
-                timer.wait_until_ready("timing")
-            checker.wait_until_ready("verification")
+                timer.processes.start("timing")
+                timer.processes.wait_until_ready("timing")
+            checker.processes.wait_until_ready("verification")
 
     def _may_wait(self, slot: Slot) -> bool:
         """Whether a process may be started for a candidate before it is its turn to be timed: memory is bounded."""

@@ -258,7 +258,7 @@ class Run:
                 if any(one.device == device for one in profile.read_all(open_pack(folder))):
                     continue
                 try:
-                    made = evaluator.profile(folder, device)
+                    made = evaluator.devices.profile(folder, device)
                     if made is not None and made.traces:
                         profile.write(folder, made)
                 except OSError as error:

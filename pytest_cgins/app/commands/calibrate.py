@@ -106,14 +106,14 @@ def _measured(
             device = _device(evaluator, wanted)
             cases = _cases(evaluator, kernels, device, config.file)
             if peaks:
-                evaluator.measure_peaks(cases[0].device)
+                evaluator.peaks.measure(cases[0].device)
             return CalibrationRun(evaluator, device, plan, say=say).run(cases)
         except EndedError as end:
             raise InfrastructureError(end.verdict.message) from end
 
 
 def _device(evaluator: Evaluator, wanted: str | None) -> str:
-    there = evaluator.described()
+    there = evaluator.devices.described()
     if wanted is not None and wanted not in there:
         raise InfrastructureError(
             f"--device {wanted}: torch sees no such device here",

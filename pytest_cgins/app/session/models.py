@@ -120,7 +120,7 @@ class ModelRun:
     def _require(self, case: Case) -> None:
         if self._fenced:
             raise EndedError(Status.SKIPPED, Reason.NOT_APPLICABLE, SANDBOXED)
-        self._evaluator.require_device(case)
+        self._evaluator.devices.require(case)
 
     def _judged(self, found: Evaluation, bench: ModelBench) -> Evaluation:
         correctness = Correctness(checks=bench.checks, power=(), notes=bench.notes)

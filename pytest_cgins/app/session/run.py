@@ -129,12 +129,7 @@ class GateSession:
         return self._evaluators[file]
 
     def new_evaluator(
-        self,
-        file: Path,
-        elsewhere: Elsewhere,
-        reference: WorkerPool | None = None,
-        *,
-        timing: bool = True,
+        self, file: Path, elsewhere: Elsewhere, reference: WorkerPool | None = None, *, timing: bool = True
     ) -> Evaluator:
         """An evaluator of one `cgins.yaml`, closed by its owner; arguments are those of `Evaluator`."""
         option = self.config.getoption
@@ -202,7 +197,7 @@ class GateSession:
             evaluator = self.evaluator(file)
             evaluator.require_base()
             if not self.config.option.collectonly:
-                evaluator.warm()  # its processes import torch while packs are read and tests collected
+                evaluator.processes.warm()  # its processes import torch while packs are read and tests collected
             self._cases[file] = evaluator.cases()
         return self._cases[file]
 

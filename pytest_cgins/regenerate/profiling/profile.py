@@ -85,7 +85,7 @@ class Profiler:
         """Everything that is to be had of one case. What fails is told in `degraded`, never raised."""
         self.say(case.name)
         device = case.device.partition(":")[0]
-        if device not in self.evaluator.described(warms=False):
+        if device not in self.evaluator.devices.described(warms=False):
             return self._without_device(case)
         try:
             with (

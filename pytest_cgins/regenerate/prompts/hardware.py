@@ -204,8 +204,8 @@ def described(config: Config, reference: WorkerPool, environment: Mapping[str, s
     evaluator = Evaluator(config, seed=0, timing=False, environment=environment, reference=reference)
     with closing(evaluator):
         try:
-            found = evaluator.described().get(device)
-            peaks = evaluator.peaks(device_of(device).case_name)
+            found = evaluator.devices.described().get(device)
+            peaks = evaluator.devices.peaks(device_of(device).case_name)
         except EndedError:
             return read(device)
     return read(
