@@ -48,10 +48,7 @@ class KernelRuns:
         self.timeout_s = timeout_s
 
     def run(
-        self,
-        role: str,
-        request: RunKernel,
-        pairs: Sequence[Pair],
+        self, role: str, request: RunKernel, pairs: Sequence[Pair]
     ) -> tuple[Reply[KernelAnswers], list[str]]:
         """Run a kernel on all sets, those of probes included.
 
@@ -124,12 +121,7 @@ class KernelRuns:
         self.ask(role, "ready", Ready(device), answer, timeout_s=self.timeout_s, kernel=kernel)
 
     def together(
-        self,
-        role: str,
-        request: RunKernel,
-        pairs: Sequence[Pair],
-        *,
-        share: float = 1.0,
+        self, role: str, request: RunKernel, pairs: Sequence[Pair], *, share: float = 1.0
     ) -> Reply[KernelAnswers]:
         """Have the kernel run on sets whose names it does not learn, in one request and within a share of the limit.
 
@@ -149,11 +141,7 @@ class KernelRuns:
         )
 
     def _in_parts(
-        self,
-        role: str,
-        request: RunKernel,
-        pairs: Sequence[Pair],
-        end: EndedError,
+        self, role: str, request: RunKernel, pairs: Sequence[Pair], end: EndedError
     ) -> tuple[Reply[KernelAnswers], list[str]]:
         """The sets that are no probe's, then each of the others alone; the reply, and notes.
 
@@ -281,8 +269,7 @@ def _both(ours: Facts, theirs: Facts) -> Facts:
 def _dead(name: str, death: EndedError) -> Reply[KernelAnswers]:
     """What stands for the answer to a probe's set on which the kernel died."""
     return _failed(
-        name,
-        RaisedError(phase="died", kind=death.verdict.reason.value, message=death.verdict.message),
+        name, RaisedError(phase="died", kind=death.verdict.reason.value, message=death.verdict.message)
     )
 
 

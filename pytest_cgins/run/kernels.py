@@ -24,10 +24,7 @@ class KernelCache:
         return compiled.key in self._loaded
 
     def load(
-        self,
-        compiled: CompiledKernel,
-        *,
-        around: Callable[[], AbstractContextManager[object]] = nullcontext,
+        self, compiled: CompiledKernel, *, around: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> LoadedKernel:
         """Load a kernel, once.
 

@@ -70,12 +70,7 @@ class Sanitizers:
         self._read: dict[Path, int] = {}
         """Number of bytes read of each log."""
 
-    def probes(
-        self,
-        device: str,
-        request: RunKernel,
-        pairs: Sequence[Pair],
-    ) -> tuple[Probe, ...]:
+    def probes(self, device: str, request: RunKernel, pairs: Sequence[Pair]) -> tuple[Probe, ...]:
         """Run a kernel under each tool; one result a tool.
 
         Args:
@@ -94,12 +89,7 @@ class Sanitizers:
         return tuple(self._probe(tool, replace(request, probes=()), pairs) for tool in tools)
 
     def findings(
-        self,
-        device: str,
-        request: RunKernel,
-        pairs: Sequence[Pair],
-        *,
-        end: EndedError,
+        self, device: str, request: RunKernel, pairs: Sequence[Pair], *, end: EndedError
     ) -> tuple[str, ...]:
         """What the tools find in a kernel that failed when it was run, in lines; where and why it failed, with luck.
 

@@ -86,14 +86,13 @@ class TimingService:
         self._opened: _Opened | None = None
 
     @serves(Ready)
-    def ready(self, request: Ready, buffers: list[Buffer]) -> tuple[EmptyMessage, list[Buffer]]:
+    def ready(self, request: Ready) -> EmptyMessage:
         """Have everything imported, and the context of a GPU made."""
-        del buffers
         make_ready(request.device)
-        return EmptyMessage(), []
+        return EmptyMessage()
 
     @serves(OpenTiming)
-    def open(self, request: OpenTiming, buffers: list[Buffer]) -> tuple[Opened, list[Buffer]]:
+    def open(self, request: OpenTiming, buffers: list[Buffer]) -> Opened:
         """Make the arms of a case ready to be timed; `buffers` are one a set."""
         sets, device = request.sets, request.device
         if not sets or len(buffers) != len(sets):
@@ -103,35 +102,31 @@ class TimingService:
         import_from(request.import_root)
         with self._fatal_if_raised(device):
             self._opened = _Opened(request, buffers, self._kernels)
-            return self._opened.made_ready, []
+            return self._opened.made_ready
 
     @serves(RunBlocks)
-    def blocks(self, request: RunBlocks, buffers: list[Buffer]) -> tuple[TimedBlocks, list[Buffer]]:
+    def blocks(self, request: RunBlocks) -> TimedBlocks:
         """Run blocks, on a GPU with its clock."""
-        del buffers
         with self._measurement() as opened:
-            return TimedBlocks(tuple(opened.blocks(request.orders))), []
+            return TimedBlocks(tuple(opened.blocks(request.orders)))
 
     @serves(RepeatCalls)
-    def repeat(self, request: RepeatCalls, buffers: list[Buffer]) -> tuple[EmptyMessage, list[Buffer]]:
+    def repeat(self, request: RepeatCalls) -> EmptyMessage:
         """Call an arm so many times, for whoever times it from outside."""
-        del buffers
         with self._measurement() as opened:
             opened.repeat(request.arm, request.calls)
-        return EmptyMessage(), []
+        return EmptyMessage()
 
     @serves(EmptyMessage)
-    def look(self, request: EmptyMessage, buffers: list[Buffer]) -> tuple[EmptyMessage, list[Buffer]]:
+    def look(self) -> EmptyMessage:
         """Look at the answers of the kernel's last calls, after which no other arm was called."""
-        del request, buffers
         with self._measurement() as opened:
             opened.look()
-        return EmptyMessage(), []
+        return EmptyMessage()
 
     @serves(EmptyMessage)
-    def finish(self, request: EmptyMessage, buffers: list[Buffer]) -> tuple[FinishedTiming, list[Buffer]]:
+    def finish(self) -> tuple[FinishedTiming, list[Buffer]]:
         """Have the kernel run on exchanged numbers, and the probes look; gives one buffer an answer."""
-        del request, buffers
         with self._measurement() as opened:
             answers, observed = opened.finished()
         # A capture that failed leaves torch's allocator waiting for its end, and later ones would fail too.
@@ -344,7 +339,7 @@ class _Opened:
         if request.torch:
             arms["torch"] = self._torch_arm(turns)
         if base is not None:
-            self._add("base", arms, lambda: self._base_arm(base))
+            self._add("base", arms, lambda: Rotating([copy.bind_beside(base) for copy in self._copies]))
         if request.compile:
             self._add("compile", arms, lambda: self._compile_arm(turns))
         return arms
@@ -428,9 +423,6 @@ class _Opened:
             changes = process_settings.put_back(before)
         if changes and name == "base" and arms.pop(name, None) is not None:
             self._refused[name] = f"it changes settings that others are timed with: {changes[0]}"
-
-    def _base_arm(self, base: LoadedKernel) -> Rotating:
-        return Rotating([copy.bind_beside(base) for copy in self._copies])
 
     def _torch_arm(self, turns: Sequence[Content]) -> Rotating:
         if self._runs_forward:

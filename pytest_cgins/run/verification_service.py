@@ -21,11 +21,7 @@ from pytest_cgins.core.tensors import pack
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason
 from pytest_cgins.packs.ops import trust
-from pytest_cgins.run.kernels import (
-    KernelCache,
-    is_lost,
-    make_ready,
-)
+from pytest_cgins.run.kernels import KernelCache, is_lost, make_ready
 from pytest_cgins.run.large_call import LargeCall
 from pytest_cgins.run.worker import become_ordinary, describe
 from pytest_cgins.verify.messages import (
@@ -92,11 +88,10 @@ class VerificationService:
         """What a kernel is loaded and first run in."""
 
     @serves(Ready)
-    def ready(self, request: Ready, buffers: list[Buffer]) -> tuple[EmptyMessage, list[Buffer]]:
+    def ready(self, request: Ready) -> EmptyMessage:
         """Have the context of a GPU made."""
-        del buffers
         make_ready(request.device)
-        return EmptyMessage(), []
+        return EmptyMessage()
 
     @serves(RunKernel)
     def run(self, request: RunKernel, buffers: list[Buffer]) -> tuple[KernelAnswers, list[Buffer]]:
@@ -165,9 +160,7 @@ class VerificationService:
         return replace(result, tuned=tuners.chosen(), jit=jit), packed
 
     @serves(CheckOperator)
-    def check_operator(
-        self, request: CheckOperator, buffers: list[Buffer]
-    ) -> tuple[OperatorFinding, list[Buffer]]:
+    def check_operator(self, request: CheckOperator, buffers: list[Buffer]) -> OperatorFinding:
         """Look at how an operator is registered, in a process that verifies nothing: torch's compiler changes it."""
         from pytest_cgins.run import operator_checks  # it imports torch's compiler
 
@@ -179,7 +172,7 @@ class VerificationService:
         finding = operator_checks.Operator(request, buffers, kernel).finding(request.check)
         # A capture that failed leaves torch's allocator waiting for its end.
         self.fatal = request.check == "graph" and finding.reason is not Reason.OK
-        return finding, []
+        return finding
 
     def _first(
         self,

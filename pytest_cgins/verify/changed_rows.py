@@ -98,12 +98,7 @@ def _change(
         if bool(differs.any()):
             distance = (first.to(torch.float64) - second.to(torch.float64)).abs()
             greatest = max(greatest, float(distance.nan_to_num(nan=torch.inf).max()))
-    return ChangedRows(
-        inputs=input_set,
-        changed=int(changed.sum()),
-        compared=len(pairs),
-        greatest=greatest,
-    )
+    return ChangedRows(inputs=input_set, changed=int(changed.sum()), compared=len(pairs), greatest=greatest)
 
 
 def bits_differ(first: Tensor, second: Tensor, axis: int) -> Tensor:

@@ -5,10 +5,7 @@ It alone sees gold, torch's answers and the references; the worker that runs ker
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +20,6 @@ from pytest_cgins.core.errors import ProtocolError, TraceError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.tensors import pack, unpack
-from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Trace
 from pytest_cgins.core.verdict import Check, Correctness, Reason
 from pytest_cgins.packs.ops import trust
@@ -35,7 +31,7 @@ from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.environment import describe
 from pytest_cgins.verify import diagnosis, inputs
 from pytest_cgins.verify.changed_rows import own_rows
-from pytest_cgins.verify.compare import ExpectedSet, compare, failed_form
+from pytest_cgins.verify.compare import compare, failed_form
 from pytest_cgins.verify.expected import as_real, gold_order
 from pytest_cgins.verify.input_sets import InputSet, dense_meta
 from pytest_cgins.verify.messages import (
@@ -46,11 +42,9 @@ from pytest_cgins.verify.messages import (
     Drift,
     EmptyMessage,
     FirstFailure,
-    Header,
     JudgeAnswers,
     Judgement,
     JudgeTiming,
-    KernelAnswers,
     Machine,
     OutputMetas,
     PackedInputs,
@@ -58,12 +52,11 @@ from pytest_cgins.verify.messages import (
     PrepareOptions,
     ProfileRequest,
     Ready,
-    TimedAnswer,
     TimingJudgement,
     serves,
 )
 from pytest_cgins.verify.prepare import Preparation, prepare
-from pytest_cgins.verify.probe_verdicts import DeviatingAnswer, ProbeResults
+from pytest_cgins.verify.probe_verdicts import ProbeResults
 from pytest_cgins.verify.probes import (
     after_timing,
     arguments,
@@ -78,7 +71,8 @@ from pytest_cgins.verify.probes import (
     sizes,
     snooping,
 )
-from pytest_cgins.verify.probes.registry import TIMED, wrong_when
+from pytest_cgins.verify.probes.registry import TIMED
+from pytest_cgins.verify.received_answers import ReceivedAnswers, judge_timed_answers
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
 
@@ -96,38 +90,34 @@ class JudgeService:
         self._right: tuple[object, dict[str, str]] = (None, {})
 
     @serves(EmptyMessage)
-    def describe(self, request: EmptyMessage, buffers: list[Buffer]) -> tuple[Machine, list[Buffer]]:
+    def describe(self) -> Machine:
         """The devices of this machine."""
-        del request, buffers
         kinds = [kind for kind in DEVICES if device_of(kind).count()]
         names = [f"{kind}:{index}" for kind in kinds for index in range(device_of(kind).count())]
         devices = [timed_device(name) for name in names]
         environments: dict[str, Environment] = {kind: describe(kind) for kind in kinds}
         locks = {device.case_name: device.lock_key() for device in devices}
-        return Machine(environments=environments, locks=locks), []
+        return Machine(environments=environments, locks=locks)
 
     @serves(Ready)
-    def peaks(self, request: Ready, buffers: list[Buffer]) -> tuple[DevicePeak, list[Buffer]]:
+    def peaks(self, request: Ready) -> DevicePeak:
         """Measure what a device reaches, for rooflines; whoever asks holds the device's lock."""
-        del buffers
         try:
-            return DevicePeak(peak_measurement.measure(request.device)), []
+            return DevicePeak(peak_measurement.measure(request.device))
         except RuntimeError:
-            return DevicePeak(None), []
+            return DevicePeak(None)
 
     @serves(ProfileRequest)
-    def profile(self, request: ProfileRequest, buffers: list[Buffer]) -> tuple[PackProfile, list[Buffer]]:
+    def profile(self, request: ProfileRequest) -> PackProfile:
         """Measure a pack; traces that cannot be replayed are left out. Whoever asks holds the device's lock."""
-        del buffers
         reader = open_pack(request.pack)
         for op in {trace.call.op for trace in reader.pack.traces}:
             _importable(request.import_root, op)
-        return profiler.profile(reader, request.device, reader.pack.traces)[0], []
+        return profiler.profile(reader, request.device, reader.pack.traces)[0]
 
     @serves(CaseRequest)
-    def prepare(self, case_request: CaseRequest, buffers: list[Buffer]) -> tuple[PreparedCase, list[Buffer]]:
+    def prepare(self, case_request: CaseRequest) -> tuple[PreparedCase, list[Buffer]]:
         """Make the inputs of a case."""
-        del buffers
         prepared = self._preparation(case_request)
         drift = prepared.drift(case_request.tolerance, case_request.case.device)
         if drift:
@@ -153,12 +143,12 @@ class JudgeService:
         return PreparedCase(drift=None, sets=tuple(sets)), contents
 
     @serves(JudgeAnswers)
-    def judge(self, request: JudgeAnswers, buffers: list[Buffer]) -> tuple[Judgement, list[Buffer]]:
+    def judge(self, request: JudgeAnswers, buffers: list[Buffer]) -> Judgement:
         """Compare a kernel's answers."""
         case_request, tolerance = request.case_request, request.case_request.tolerance
         case, observed = case_request.case, request.answers.observed
         prepared = self._preparation(case_request)
-        answers = _Answers(request.answers, buffers, case.device)
+        answers = ReceivedAnswers(request.answers, buffers, case.device)
         results = _probe_results(case_request)
         results.own_calls = _own_calls(case_request, prepared)
         results.own_memory = lambda name: prepared.memory_taken(name, case.device)
@@ -220,13 +210,13 @@ class JudgeService:
             tuned=request.answers.tuned,
             jit=request.answers.jit,
         )
-        return Judgement(correctness, results.wrong_alone(probes)), []
+        return Judgement(correctness, results.wrong_alone(probes))
 
     @serves(JudgeAnswers)
-    def judge_large(self, request: JudgeAnswers, buffers: list[Buffer]) -> tuple[Judgement, list[Buffer]]:
+    def judge_large(self, request: JudgeAnswers, buffers: list[Buffer]) -> Judgement:
         """Judge a kernel's answers to the sets of `large_indices`, which come after all others, from another process."""
         prepared, tolerance = self._preparation(request.case_request), request.case_request.tolerance
-        answers = _Answers(request.answers, buffers, request.case_request.case.device)
+        answers = ReceivedAnswers(request.answers, buffers, request.case_request.case.device)
         results = _probe_results(request.case_request)
         given = []
         for input_set in prepared.sets:
@@ -254,27 +244,25 @@ class JudgeService:
             results.not_run[large_indices.NAME], left_out = f"left out {left_out}", ""
         probes = tuple(probe for probe in results.probes() if probe.name == large_indices.NAME)
         notes = (f"probe {large_indices.NAME} left out {left_out}",) if left_out else ()
-        return Judgement(Correctness(checks=(), power=(), notes=notes, probes=probes)), []
+        return Judgement(Correctness(checks=(), power=(), notes=notes, probes=probes))
 
     @serves(JudgeAnswers)
-    def first_failure(
-        self, request: JudgeAnswers, buffers: list[Buffer]
-    ) -> tuple[FirstFailure, list[Buffer]]:
+    def first_failure(self, request: JudgeAnswers, buffers: list[Buffer]) -> FirstFailure:
         """Compare a kernel's further answers to some sets; what was prepared is not made again."""
         case_request = request.case_request
         prepared = self._preparation(case_request)
-        answers = _Answers(request.answers, buffers, case_request.case.device)
+        answers = ReceivedAnswers(request.answers, buffers, case_request.case.device)
         unwanted = replace(_probe_results(case_request), wanted=())
         for input_set in prepared.sets:
             if input_set.probe and input_set.expected.name not in answers.first:
                 continue
             for check in self._check(input_set, answers, unwanted)[0]:
                 if not check.passed:
-                    return FirstFailure(check), []
-        return FirstFailure(None), []
+                    return FirstFailure(check)
+        return FirstFailure(None)
 
     @serves(CompareAnswers)
-    def drift(self, request: CompareAnswers, buffers: list[Buffer]) -> tuple[Drift, list[Buffer]]:
+    def drift(self, request: CompareAnswers, buffers: list[Buffer]) -> Drift:
         """How far answers to the same sets lie from each other."""
         count = len(request.first.sets)
         answers = zip(request.second.sets, buffers[count:], strict=True)
@@ -295,12 +283,10 @@ class JudgeService:
                 greatest = max(
                     [greatest, *distance.max().reshape(-1).tolist()] if len(distance) else [greatest]
                 )
-        return Drift(elements=elements, differing=differing, greatest=greatest), []
+        return Drift(elements=elements, differing=differing, greatest=greatest)
 
     @serves(JudgeTiming)
-    def judge_timed(
-        self, request: JudgeTiming, buffers: list[Buffer]
-    ) -> tuple[TimingJudgement, list[Buffer]]:
+    def judge_timed(self, request: JudgeTiming, buffers: list[Buffer]) -> TimingJudgement:
         """Judge what was seen of a kernel while it was timed.
 
         `integrity` and `snooping` are among the probes if they tripped: timing has a process of its own, in which the
@@ -314,8 +300,9 @@ class JudgeService:
         results = _probe_results(case_request)
         of, digests = self._right
         right = dict(digests) if of == _key(case_request) else {}
+        expected = {input_set.expected.name: input_set.expected for input_set in prepared.core}
         try:
-            _take_answers(request.timing.answers, buffers, prepared, results, right)
+            judge_timed_answers(request.timing.answers, buffers, expected, results, right)
         except (KeyError, ValueError) as error:
             raise ProtocolError(f"what was told of a timing is malformed: {error}") from error
         known = TIMED | {integrity.NAME, snooping.NAME, recompiles.NAME}
@@ -328,10 +315,10 @@ class JudgeService:
             )
         results.trip(physical_floor.NAME, physical_floor.judge(request.median_ns_per_call, floor))
         probes = (probe for probe in results.probes() if probe.name in TIMED or probe.outcome == "tripped")
-        return TimingJudgement(tuple(probes), floor), []
+        return TimingJudgement(tuple(probes), floor)
 
     def _check(
-        self, input_set: InputSet, answers: _Answers, results: ProbeResults
+        self, input_set: InputSet, answers: ReceivedAnswers, results: ProbeResults
     ) -> tuple[tuple[Check, ...], list[torch.Tensor]]:
         """The checks of one set of inputs, and the answer as far as it could be compared.
 
@@ -363,12 +350,12 @@ class JudgeService:
         return compare(expected, real, results.tolerance), real
 
     @serves(AskOutputs)
-    def output_metas(self, request: AskOutputs, buffers: list[Buffer]) -> tuple[OutputMetas, list[Buffer]]:
+    def output_metas(self, request: AskOutputs, buffers: list[Buffer]) -> OutputMetas:
         """Layouts of what torch returns for a call; the buffer holds its tensors."""
         _importable(request.import_root, request.call.op)
         tensors = unpack(request.tensors, buffers[0], request.device)
         outputs = answer(request.call, lay_out(tensors), request.context, request.device)
-        return OutputMetas(tuple(dense_meta(output, index) for index, output in enumerate(outputs))), []
+        return OutputMetas(tuple(dense_meta(output, index) for index, output in enumerate(outputs)))
 
     def _preparation(self, case_request: CaseRequest) -> Preparation:
         case, options = case_request.case, case_request.options
@@ -463,81 +450,6 @@ def _probe_results(case_request: CaseRequest) -> ProbeResults:
         repeatability=case_request.repeatability,
         claims=case_request.claims,
     )
-
-
-class _Answers:
-    """What the verification worker gave: an answer a set, and those that deviate from it."""
-
-    def __init__(self, answers: KernelAnswers, buffers: list[Buffer], device: str) -> None:
-        self.device = device
-        sets, deviations = answers.sets, answers.deviations
-        if len(sets) + len(deviations) != len(buffers):
-            raise ProtocolError(
-                f"{counted(len(sets), 'answer')} and {counted(len(deviations), 'deviation')} came with {counted(len(buffers), 'buffer')}"
-            )
-        self.first = {answer.name: answer for answer in sets}
-        self._buffers = {answer.name: buffer for answer, buffer in zip(sets, buffers, strict=False)}
-        self._deviations = list(zip(deviations, buffers[len(sets) :], strict=True))
-
-    def tensors(self, name: str) -> list[torch.Tensor]:
-        """The first answer to a set."""
-        return unpack(self.first[name].tensors, self._buffers[name], self.device)
-
-    def digest(self, name: str) -> str:
-        """Digest of the first answer to a set."""
-        return _digest(self.first[name].tensors, self._buffers[name])
-
-    def seconds(self, expected: dict[str, ExpectedSet]) -> Iterator[DeviatingAnswer]:
-        """The deviations."""
-        for deviant, buffer in self._deviations:
-            name = deviant.name
-            yield DeviatingAnswer(
-                probe=deviant.probe,
-                expected=expected[name],
-                first=self.tensors(name) if name in self.first else (),
-                given=unpack(deviant.tensors, buffer, self.device),
-                error=deviant.error.message if deviant.error else "",
-                reused=deviant.reused,
-                about=deviant.about,
-            )
-
-
-def _digest(header: Header, buffer: Buffer) -> str:
-    """Digest of an answer: how its tensors lie, and all their bytes."""
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-    if buffer.nbytes:
-        digest.update(buffer.view())
-    return digest.hexdigest()
-
-
-def _take_answers(
-    answers: Sequence[TimedAnswer],
-    buffers: Sequence[Buffer],
-    prepared: Preparation,
-    results: ProbeResults,
-    right: dict[str, str],
-) -> None:
-    expected = {input_set.expected.name: input_set.expected for input_set in prepared.core}
-    for timed, buffer in zip(answers, buffers, strict=True):
-        name = timed.name
-        if timed.error:
-            wrong = f"the kernel raised {timed.error.message}"
-        elif right.get(name) == (own := _digest(timed.tensors, buffer)):
-            continue
-        else:
-            wrong = _wrong(expected[name], timed.tensors, buffer, results.tolerance)
-            if not wrong:
-                right[name] = own
-        if wrong:
-            results.trip(after_timing.NAME, wrong_when(timed.when, name, wrong))
-
-
-def _wrong(expected: ExpectedSet, header: Header, buffer: Buffer, tolerance: Tolerance) -> str:
-    """Message of the first check that an answer fails; "" if it passes all."""
-    device = expected.outputs[0].answer.device if expected.outputs else "cpu"
-    got = unpack(header, buffer, device)
-    checks = compare(expected, [as_real(tensor) for tensor in got], tolerance)
-    return next((check.message for check in checks if not check.passed), "")
 
 
 def _floor_ns_per_call(prepared: Preparation, device: str, *, cold: bool, launch_ns: float) -> float:

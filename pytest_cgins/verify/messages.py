@@ -7,6 +7,7 @@ by whoever can: `Header`, which only means something beside its buffer, and `Fac
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -32,6 +33,7 @@ from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.verify.probes.registry import ALWAYS, PREPARED, When
 
 T = TypeVar("T")
+Served = Callable[[Any, Any, list[Buffer]], tuple[Any, list[Buffer]]]
 
 Header = dict[str, Any]
 """How tensors lie in a buffer: made and checked by `core.tensors`."""
@@ -67,25 +69,24 @@ def read(message: type[T], value: Any) -> T:
         raise ValueError(f"{message.__name__} cannot be read: {type(error).__name__}") from None
 
 
-def serves(
-    request: type[T],
-) -> Callable[
-    [Callable[[Any, T, list[Buffer]], tuple[object, list[Buffer]]]],
-    Callable[[Any, Any, list[Buffer]], tuple[Any, list[Buffer]]],
-]:
-    """Make a method of a service, from a message to a message, what `run.worker` calls: from JSON to JSON."""
+def serves(request: type[T]) -> Callable[[Callable[..., Any]], Served]:
+    """Make a method of a service what `run.worker` calls: from JSON to JSON.
 
-    def around(
-        method: Callable[[Any, T, list[Buffer]], tuple[object, list[Buffer]]],
-    ) -> Callable[[Any, Any, list[Buffer]], tuple[Any, list[Buffer]]]:
+    Its parameters are none, a message, or one and buffers; it gives a message, or one and buffers.
+    """
+
+    def around(method: Callable[..., Any]) -> Served:
+        count = len(inspect.signature(method).parameters) - 1
+
         @wraps(method)
         def served(service: Any, params: Any, buffers: list[Buffer]) -> tuple[Any, list[Buffer]]:
             try:
                 asked = read(request, params)
             except ValueError as error:
                 raise ProtocolError(f"what {method.__name__!r} was asked is malformed: {error}") from error
-            answer, results = method(service, asked, buffers)
-            return documents.dump_python(answer), results
+            answer = method(service, *(asked, buffers)[:count])
+            message, results = answer if isinstance(answer, tuple) else (answer, [])
+            return documents.dump_python(message), results
 
         return served
 

@@ -27,14 +27,7 @@ from pytest_cgins.packs.call import relocate
 from pytest_cgins.packs.ops import declared_of
 from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.packs.replay import load_inputs, recording_device
-from pytest_cgins.verify import (
-    coupled,
-    forgery_check,
-    inputs,
-    probe_inputs,
-    random_outputs,
-    sign_trial,
-)
+from pytest_cgins.verify import coupled, forgery_check, inputs, probe_inputs, random_outputs, sign_trial
 from pytest_cgins.verify.expected import ExpectedOutput, gold_drift, gold_elements
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder, reference_set
 from pytest_cgins.verify.messages import PrepareOptions
@@ -263,11 +256,7 @@ def _by_gold_alone(trace: Trace, source: BlobSource, device: str, options: Prepa
             remedy="name a function of torch that computes the same, reference: MODULE:FUNCTION, or record values",
         )
     builder = InputSetBuilder(
-        trace,
-        relocate(trace.call, device),
-        device,
-        tf32=options.allow_tf32,
-        declared=options.declared,
+        trace, relocate(trace.call, device), device, tf32=options.allow_tf32, declared=options.declared
     )
     recorded = builder.from_gold(load_inputs(trace, source, "cpu"), gold_elements(trace, source, device))
     return Preparation(

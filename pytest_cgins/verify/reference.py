@@ -147,11 +147,7 @@ def memory_taken(call: OpCall, inputs: Layout, context: Context, device: str) ->
 
 
 def _run(
-    call: OpCall,
-    inputs: Layout,
-    context: Context,
-    device: str,
-    mode: KeepWide | None = None,
+    call: OpCall, inputs: Layout, context: Context, device: str, mode: KeepWide | None = None
 ) -> tuple[list[Tensor], list[Tensor]]:
     """(argument tensors after the call, returned tensors)."""
     tensors = rebuild(inputs.metas, inputs.spans, device)

@@ -101,8 +101,7 @@ class Scale:
         """A copy with so many times the limit of single elements, and of all together."""
         constants = self.constants
         return replace(
-            self,
-            constants=replace(constants, peak=constants.peak * times, rms=constants.rms * rms_times),
+            self, constants=replace(constants, peak=constants.peak * times, rms=constants.rms * rms_times)
         )
 
     @property
@@ -390,11 +389,7 @@ def assess(answer: Tensor, bound: Bound) -> Assessment:
         relative = relative.masked_fill(broken, math.inf)
     rms_share = rms(z) / bound.rms_limit if math.isfinite(bound.rms_limit) else 0.0
     return Assessment(
-        z=z,
-        relative=relative,
-        relative_limit=limit,
-        peak_share=peak(relative) / limit,
-        rms_share=rms_share,
+        z=z, relative=relative, relative_limit=limit, peak_share=peak(relative) / limit, rms_share=rms_share
     )
 
 

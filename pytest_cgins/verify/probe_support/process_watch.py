@@ -52,10 +52,7 @@ class Watch:
         self._snooping = Snooping(origins) if snooping.NAME in wanted else None
         own: Mapping[str, int] = next((packed.op_calls for packed in request.sets if packed.op_calls), {})
         self._calls = _Calls(own, request.device) if op_callback.NAME in wanted else None
-        self._poisons = "poison" in wanted and request.kernel.source.contract in (
-            "python",
-            "torch-extension",
-        )
+        self._poisons = "poison" in wanted and request.kernel.source.contract in ("python", "torch-extension")
         # Held, since a kernel could replace what the classes have.
         self._check = self._checker()
         source = request.kernel.source

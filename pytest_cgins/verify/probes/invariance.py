@@ -38,12 +38,7 @@ from pytest_cgins.verify.changed_rows import bits_differ, own_rows
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.coupled import edge_count
 from pytest_cgins.verify.expected import ExpectedOutput, as_real
-from pytest_cgins.verify.input_sets import (
-    InputSet,
-    RowTrial,
-    dense_meta,
-    tensors_by_name,
-)
+from pytest_cgins.verify.input_sets import InputSet, RowTrial, dense_meta, tensors_by_name
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import op_word
 from pytest_cgins.verify.size_groups import resized

@@ -63,10 +63,7 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
         many = wide if is_narrow else _small_call(probed_call, key, on_gpu=on_gpu, as_wide=False)
         if not isinstance(many, str):
             rows = many.batch.size * -(-(GRID_ROWS + 2) // many.batch.size)
-            made += [
-                many.inputs,
-                many.large(f"more than {GRID_ROWS:,} rows", (rows,)),
-            ]
+            made += [many.inputs, many.large(f"more than {GRID_ROWS:,} rows", (rows,))]
         if on_gpu or probed_call.reference_set.nbytes >= WORTH_BYTES:
             size = wide.batch.size
             limits = LIMITS[::-1] if on_gpu else LIMITS[:1]
