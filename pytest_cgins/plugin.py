@@ -24,6 +24,7 @@ from pytest_cgins.core.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pytest_cgins.app.session.benchmark import Benchmark
@@ -52,16 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("auto", *DEVICES),
         default="auto",
     )
-    option(
-        "--cgins-jobs N  parallel builds (default: one per core, as memory allows)",
-        type=_jobs,
-        default=0,
-    )
+    option("--cgins-jobs N  parallel builds (default: one per core, as memory allows)", type=_jobs, default=0)
     option("--cgins-no-timing  check answers, do not time kernels")
     option(
         "--cgins-compare WHAT[,WHAT]  time more than the kernel, its base revision and torch: compile "
         "(torch.compile too); unchanged (a kernel that did not change against a second build of itself)",
-        type=_comparisons,
+        type=_words_of(COMPARISONS),
         default=(),
     )
     option(
@@ -99,7 +96,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cgins-sanitize TOOL[,TOOL]  run CUDA kernels under compute-sanitizer: memcheck, racecheck, initcheck, "
         "synccheck (without a value: all four)",
         nargs="?",
-        type=_sanitizers,
+        type=_words_of(SANITIZERS),
         const=SANITIZERS,
     )
     option(
@@ -273,18 +270,14 @@ def _seed(text: str) -> int:
     return value
 
 
-def _sanitizers(text: str) -> tuple[str, ...]:
-    tools = tuple(text.split(","))
-    if not set(tools) <= set(SANITIZERS):
-        raise ValueError(text)
-    return tools
+def _words_of(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
+    def words(text: str) -> tuple[str, ...]:
+        given = tuple(text.split(","))
+        if not set(given) <= set(known):
+            raise ValueError(text)
+        return given
 
-
-def _comparisons(text: str) -> tuple[str, ...]:
-    wanted = tuple(text.split(","))
-    if not set(wanted) <= set(COMPARISONS):
-        raise ValueError(text)
-    return wanted
+    return words
 
 
 def _jobs(text: str) -> int:

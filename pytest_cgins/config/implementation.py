@@ -233,14 +233,17 @@ def _name(value: Value) -> str:
     return name
 
 
-def _target(value: Value) -> str:
+def target_of(value: Value, remedy: str, *further: re.Pattern[str]) -> str:
+    """`MODULE:FUNCTION`, or what matches further patterns."""
     target = value.text()
-    if not (TARGET.fullmatch(target) or OPERATOR.fullmatch(target)):
-        value.fail(
-            f'target "{target}" is not MODULE:FUNCTION',
-            remedy="write e.g. kernels.softmax:softmax, models.blocks:GatedMLP.forward, or torch.ops.mylib.softmax",
-        )
+    if not any(pattern.fullmatch(target) for pattern in (TARGET, *further)):
+        value.fail(f'{value.key} "{target}" is not MODULE:FUNCTION', remedy=remedy)
     return target
+
+
+def _target(value: Value) -> str:
+    known = "kernels.softmax:softmax, models.blocks:GatedMLP.forward, or torch.ops.mylib.softmax"
+    return target_of(value, f"write e.g. {known}", OPERATOR)
 
 
 def _load(value: Value) -> tuple[str, ...]:

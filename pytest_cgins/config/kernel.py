@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, get_args
 from pytest_cgins.config import semantics, timing_gate
 from pytest_cgins.config.document import Reader, Section, Value, keys
 from pytest_cgins.config.implementation import (
-    TARGET,
     Implementation,
     check_name,
     implementation,
     implementation_keys,
+    target_of,
 )
 from pytest_cgins.config.semantics import Declared
 from pytest_cgins.config.timing_gate import ResourceLimits, TimingGate
@@ -188,13 +188,9 @@ def _refuse_twins(section: Section, implementations: tuple[Implementation, ...])
 
 
 def _reference(value: Value) -> str:
-    function = value.text()
-    if not TARGET.fullmatch(function):
-        value.fail(
-            f'reference "{function}" is not MODULE:FUNCTION',
-            remedy="name a function of torch that takes the op's arguments, e.g. tests.reference:rms_norm",
-        )
-    return function
+    return target_of(
+        value, "name a function of torch that takes the op's arguments, e.g. tests.reference:rms_norm"
+    )
 
 
 def difference(cls: type[Any], words: tuple[str, ...], example: str) -> Reader:

@@ -7,20 +7,14 @@ from typing import Annotated
 
 from pytest_cgins.config import timing_gate
 from pytest_cgins.config.document import Value, keys, one_of
-from pytest_cgins.config.implementation import TARGET, check_name
+from pytest_cgins.config.implementation import check_name, target_of
 from pytest_cgins.config.kernel import Tolerance, difference
 from pytest_cgins.config.timing_gate import ResourceLimits, TimingGate
 from pytest_cgins.core.device import DeviceName
 
 
 def _made_by(value: Value) -> str:
-    function = value.text()
-    if not TARGET.fullmatch(function):
-        value.fail(
-            f'make "{function}" is not MODULE:FUNCTION',
-            remedy="name a function that returns (model, inputs), e.g. models.bert:make",
-        )
-    return function
+    return target_of(value, "name a function that returns (model, inputs), e.g. models.bert:make")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,10 +60,7 @@ class TimingGate:
     """`cold`: inputs rotate through more than twice the last-level cache; `warm`: they do not."""
 
 
-PROFILES = {
-    "default": TimingGate(),
-    "strict": TimingGate(tolerate=0.01, catch=0.03, max_blocks=256),
-}
+PROFILES = {"default": TimingGate(), "strict": TimingGate(tolerate=0.01, catch=0.03, max_blocks=256)}
 """What `gate.profile` stands for; other keys of `gate` come before it."""
 
 

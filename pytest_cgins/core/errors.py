@@ -41,14 +41,17 @@ argument of its own so that no error can forget it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 
+
+@dataclass(eq=False, repr=False)
 class CginsError(Exception):
     """Base of all. `str(error)` is "what happened" followed by "→ remedy"."""
 
-    def __init__(self, what: str, *, remedy: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.remedy = remedy
+    what: str
+    """What happened, with the value that was met."""
+    remedy: str = field(default="", kw_only=True)
+    """What to do about it; "" where nothing is."""
 
     def __str__(self) -> str:
         return f"{self.what}\n→ {self.remedy}" if self.remedy else self.what
@@ -94,13 +97,12 @@ class SourceError(KernelError):
     """A kernel's source, entry point or schema line is missing or does not fit the op."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BuildError(KernelError):
     """A compiler refused the kernel. `log` is its whole output, `command` the command line."""
 
-    def __init__(self, what: str, *, remedy: str = "", log: str = "", command: str = "") -> None:
-        super().__init__(what, remedy=remedy)
-        self.log = log
-        self.command = command
+    log: str = ""
+    command: str = ""
 
 
 class ContractError(KernelError):
@@ -111,6 +113,7 @@ class LaunchError(KernelError):
     """A launcher returned an error code, or a callable raised, on valid inputs."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class WorkerError(CginsError):
     """Base of what concerns worker processes.
 
@@ -118,26 +121,15 @@ class WorkerError(CginsError):
     the `core.verdict.Reason` that a verdict gives when a kernel was to blame.
     """
 
-    def __init__(self, what: str, *, remedy: str = "", output: str = "", fault: str = "crashed") -> None:
-        super().__init__(what, remedy=remedy)
-        self.output = output
-        self.fault = fault
+    output: str = ""
+    fault: str = "crashed"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class WorkerCrashed(WorkerError):
     """The process ended while a request was open. `returncode` is negative for a signal."""
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        remedy: str = "",
-        output: str = "",
-        fault: str = "crashed",
-        returncode: int | None = None,
-    ) -> None:
-        super().__init__(what, remedy=remedy, output=output, fault=fault)
-        self.returncode = returncode
+    returncode: int | None = None
 
 
 class WorkerTimeout(WorkerError):
@@ -175,12 +167,11 @@ class VerdictStoreError(CginsError):
     """Verdicts of earlier runs cannot be read or written."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GitError(CginsError):
     """git failed. `output` is what it printed; None where it did not run, or not to its end."""
 
-    def __init__(self, what: str, *, remedy: str = "", output: bytes | None = None) -> None:
-        super().__init__(what, remedy=remedy)
-        self.output = output
+    output: bytes | None = None
 
 
 class RevisionError(CginsError):
@@ -195,24 +186,22 @@ class RegenerateError(CginsError):
     """Base of what concerns regeneration."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ProviderError(RegenerateError):
     """A model cannot be asked, or its provider gave up. `retry`: whether asking later may do."""
 
-    def __init__(self, what: str, *, remedy: str = "", retry: bool = False) -> None:
-        super().__init__(what, remedy=remedy)
-        self.retry = retry
+    retry: bool = False
 
 
 class BudgetError(RegenerateError):
     """A budget is used up: attempts, tokens, money or minutes."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AnswerError(RegenerateError):
     """No source can be read from an answer. `code` is stable: `no-code`, `foreign-file` and so on."""
 
-    def __init__(self, what: str, *, code: str, remedy: str = "") -> None:
-        super().__init__(what, remedy=remedy)
-        self.code = code
+    code: str
 
 
 class JournalError(RegenerateError):
@@ -223,12 +212,11 @@ class ProposalError(RegenerateError):
     """A proposal is damaged, hostile, or no longer fits the project."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GitHubError(CginsError):
     """git or GitHub refused, or cannot be reached. `status` is HTTP's, 0 where there was none."""
 
-    def __init__(self, what: str, *, remedy: str = "", status: int = 0) -> None:
-        super().__init__(what, remedy=remedy)
-        self.status = status
+    status: int = 0
 
 
 class InfrastructureError(CginsError):

@@ -154,7 +154,7 @@ class CaseTiming:
                 disputed = timed.disputed
             elif slower is not None:
                 return _confirmed(slower, timed)
-            elif _alarming(timed.measurement):
+            elif any(test.outcome == "slower" for test in timed.measurement.comparisons):
                 slower = timed
             else:
                 break
@@ -407,7 +407,3 @@ def _confirmed(first: Timed, second: Timed) -> Timed:
         refused={**first.refused, **second.refused},
         died_beside_base=first.died_beside_base or second.died_beside_base,
     )
-
-
-def _alarming(measurement: Measurement) -> bool:
-    return any(comparison.outcome == "slower" for comparison in measurement.comparisons)

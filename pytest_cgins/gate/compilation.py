@@ -186,10 +186,7 @@ class Compiler:
             )
         else:
             verdict = gate.decide_resources(
-                found.functions,
-                base,
-                revision=self._base.label,
-                limits=target.kernel.limits,
+                found.functions, base, revision=self._base.label, limits=target.kernel.limits
             )
         return replace(
             _compilation(target, verdict),

@@ -143,10 +143,7 @@ def decide_resources(
             f"and {counted(len(growths) - SHOWN_FUNCTIONS, 'more function')}: the JSON report has them all"
         )
     return Verdict(
-        status=Status.RESOURCES,
-        reason=growths[0].reason,
-        message="\n".join([*lines, *news]),
-        numbers=numbers,
+        status=Status.RESOURCES, reason=growths[0].reason, message="\n".join([*lines, *news]), numbers=numbers
     )
 
 

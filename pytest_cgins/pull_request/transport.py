@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -175,14 +176,12 @@ class Transport:
         return _RequestError(summary, remedy=remedy, status=kind, response=response)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _RequestError(GitHubError):
-    """A request that was refused, or that got no answer: then there is no `response`."""
+    """A request that was refused, or that got no answer."""
 
-    def __init__(
-        self, what: str, *, remedy: str, status: int = 0, response: httpx2.Response | None = None
-    ) -> None:
-        super().__init__(what, remedy=remedy, status=status)
-        self.response = response
+    response: httpx2.Response | None = None
+    """The refusal."""
 
 
 class _Pauses:

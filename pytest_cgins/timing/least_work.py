@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_cgins.core.trace import OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import OpCall, TensorMeta
 
 _ELEMENTWISE = frozenset(
     ["relu", "gelu", "silu", "mish", "sigmoid", "tanh", "elu", "selu", "celu", "leaky_relu", "relu6", "hardswish",
@@ -98,16 +98,13 @@ def _attention_flops(call: OpCall, tensors: Sequence[TensorMeta]) -> int:
     """Operations of both products, half of them for a causal mask; none with a mask, which may hide all keys."""
     given = {argument.name: argument.value for argument in call.arguments}
     query, key, value = tensors[:3]
-    if _is_given(given.get("attn_mask")) or min(len(meta.shape) for meta in tensors[:3]) < 2:
+    masked = "attn_mask" in given and given["attn_mask"].kind != "none"
+    if masked or min(len(meta.shape) for meta in tensors[:3]) < 2:
         return 0
     if any(meta.is_expanded for meta in tensors[:3]):
         return 0
     keys = min(query.shape[-2], key.shape[-2])  # with a causal mask a query sees no more than come before it
     return math.prod(query.shape[:-1]) * keys * (query.shape[-1] + value.shape[-1])
-
-
-def _is_given(value: Value | None) -> bool:
-    return value is not None and value.kind != "none"
 
 
 def _touched(tensors: Sequence[TensorMeta]) -> int:

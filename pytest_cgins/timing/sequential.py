@@ -331,8 +331,7 @@ def _binomial_tail(n: int, least: int, share: float) -> float:
         return float(share >= 1 or least == 0)
     won, lost = math.log(share), math.log1p(-share)
     return min(
-        1.0,
-        math.fsum(math.exp(_log_choose(n, k) + k * won + (n - k) * lost) for k in range(least, n + 1)),
+        1.0, math.fsum(math.exp(_log_choose(n, k) + k * won + (n - k) * lost) for k in range(least, n + 1))
     )
 
 

@@ -99,8 +99,7 @@ def import_(args: argparse.Namespace) -> int:
         except SystemExit as error:
             # Foreign code must not end the import as if all were well.
             raise RecordError(
-                f"code of {args.source} ended the import, with status {error.code}",
-                remedy="fix or remove it",
+                f"code of {args.source} ended the import, with status {error.code}", remedy="fix or remove it"
             ) from error
         report = collector.finish()
     _print(report, args.out)

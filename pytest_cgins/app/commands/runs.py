@@ -209,9 +209,7 @@ def _worked(journal: Journal, config: Config, *, gives_up: bool = False) -> RunR
 def _add_verifiers(kinds: Subparsers) -> None:
 
     parser = command(
-        kinds,
-        "verifiers  compare each verifier of a search with the gate's findings",
-        run_verifiers,
+        kinds, "verifiers  compare each verifier of a search with the gate's findings", run_verifiers
     )
     _add_run(parser)
     flag(parser, "--json  print documents instead of a table")
@@ -227,13 +225,7 @@ def run_verifiers(arguments: argparse.Namespace) -> int:
         print(json.dumps([documents.dump_python(one) for one in found], indent=1))
         return 0
     table = new_table(
-        "verifier",
-        "question",
-        ">precision",
-        ">recall",
-        ">right, doubted",
-        ">wrong, approved",
-        ">opinions",
+        "verifier", "question", ">precision", ">recall", ">right, doubted", ">wrong, approved", ">opinions"
     )
     for one in found:
         score = one.score

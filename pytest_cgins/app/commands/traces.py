@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections import Counter
@@ -28,7 +29,7 @@ from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack, read_manif
 from pytest_cgins.recording import profile
 
 if TYPE_CHECKING:
-    from pytest_cgins.packs.difference import GoldDifference, PackDifference, TraceDifference
+    from pytest_cgins.packs.difference import PackDifference, TraceDifference
     from pytest_cgins.regenerate.task_judge import Opinion, Task
     from pytest_cgins.verify.audit import TraceAudit
 
@@ -225,16 +226,12 @@ def _calls(trace: TraceDifference) -> str:
 
 def _gold(trace: TraceDifference) -> str:
     """The worst output."""
-    worst = max(trace.gold, key=_severity, default=None)
+    worst = max(trace.gold, key=lambda one: math.inf if one.max_abs is None else one.max_abs, default=None)
     if worst is None:
         return ""
     ulps = "" if worst.max_ulps is None else f", {counted(worst.max_ulps, 'ulp')}"
     distance = "not finite" if worst.max_abs is None else f"{worst.max_abs:.3g}"
     return f"output {worst.output}: {worst.different} of {counted(worst.compared, 'element')}, by up to {distance}{ulps}"
-
-
-def _severity(difference: GoldDifference) -> float:
-    return float("inf") if difference.max_abs is None else difference.max_abs
 
 
 def _add_audit(traces: Subparsers) -> None:

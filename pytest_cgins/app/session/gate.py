@@ -34,12 +34,7 @@ class Gate(Protocol):
         """
 
     def new_evaluator(
-        self,
-        file: Path,
-        elsewhere: Elsewhere,
-        reference: WorkerPool | None = None,
-        *,
-        timing: bool = True,
+        self, file: Path, elsewhere: Elsewhere, reference: WorkerPool | None = None, *, timing: bool = True
     ) -> Evaluator:
         """An evaluator of one `cgins.yaml`, closed by its owner; arguments are those of `Evaluator`."""
 

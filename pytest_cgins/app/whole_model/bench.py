@@ -202,10 +202,7 @@ class Arms:
             if not self._device.is_accelerator:
                 stack.enter_context(narrowed(torch.get_num_threads()))
             timer, notes = self._device.make_timer(
-                arms,
-                copies=1,
-                limit_s=BATCH_LIMIT_S,
-                require_replays=self._require_replays,
+                arms, copies=1, limit_s=BATCH_LIMIT_S, require_replays=self._require_replays
             )
             prepared = Prepared(
                 arms=tuple(timer.calls),

@@ -51,11 +51,7 @@ class Patch:
     """
 
     def __init__(
-        self,
-        model: torch.nn.Module | None,
-        swap: Swap,
-        labels: dict[str, str],
-        left_out: Sequence[str],
+        self, model: torch.nn.Module | None, swap: Swap, labels: dict[str, str], left_out: Sequence[str]
     ) -> None:
         self.model = model
         """What is patched; None for a block."""

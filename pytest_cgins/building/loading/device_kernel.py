@@ -21,8 +21,9 @@ from pytest_cgins.building.contracts.schema import SchemaArgument
 from pytest_cgins.building.contracts.source import read
 from pytest_cgins.building.loading import cuda_driver as driver
 from pytest_cgins.building.loading import launcher
+from pytest_cgins.building.loading.c_values import convert
 from pytest_cgins.building.loading.launch_binding import Binding, Settings
-from pytest_cgins.building.loading.launcher import Packer, convert, on_device
+from pytest_cgins.building.loading.launcher import Packer, on_device
 from pytest_cgins.core.case import CompiledKernel, KernelSource
 from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.core.text import counted

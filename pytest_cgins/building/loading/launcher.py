@@ -15,58 +15,27 @@ import torch
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.arguments import call_values, require_defaults, state_values
 from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput
+from pytest_cgins.building.loading.c_values import (
+    LIST_TYPES,
+    DLDevice,
+    DLTensor,
+    convert,
+    dl_data_type,
+    numbers_of,
+)
 from pytest_cgins.core.case import CompiledKernel
-from pytest_cgins.core.dtypes import DTYPES, extent
+from pytest_cgins.core.dtypes import extent
 from pytest_cgins.core.errors import ContractError, LaunchError, SourceError
-from pytest_cgins.core.layout import dtype_name
 from pytest_cgins.core.options import BARE_VARIABLE
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import OpCall, TensorMeta
 
 _cat = torch.cat  # taken before any kernel is loaded
-LIST_TYPES: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double, "bool": ctypes.c_bool}
 POISON_BYTE = 0xA5
 # Scratch is read as any type: all ones is NaN in every floating-point type, and -1 as an integer.
 SCRATCH_BYTE = 0xFF
 # Before and behind every output; a multiple of the alignment that allocators give. 0: no poison either.
 GUARD_NBYTES = 0 if os.environ.get(BARE_VARIABLE) else 512
-
-
-class DLDevice(ctypes.Structure):
-    """DLPack's device."""
-
-    _fields_ = (("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32))
-
-
-class DLDataType(ctypes.Structure):
-    """DLPack's element type."""
-
-    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
-
-
-class DLTensor(ctypes.Structure):
-    """DLPack's tensor, without ownership."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device", DLDevice),
-        ("ndim", ctypes.c_int32),
-        ("dtype", DLDataType),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class Scalar(ctypes.Structure):
-    """`cgins_scalar`."""
-
-    _fields_ = (
-        ("kind", ctypes.c_int32),
-        ("integer", ctypes.c_int64),
-        ("real", ctypes.c_double),
-        ("imaginary", ctypes.c_double),
-    )
 
 
 class Launcher:
@@ -361,7 +330,7 @@ class Packer:
         if tensor.layout is not torch.strided:
             raise TypeError(f"layout {tensor.layout}")
         ndim = tensor.dim()
-        numbers = _numbers(max(1, ndim))
+        numbers = numbers_of(max(1, ndim))
         sizes, strides = numbers(*tensor.shape), numbers(*tensor.stride())
         device = DLDevice(2, tensor.device.index or 0) if tensor.is_cuda else DLDevice(1, 0)
         structure = DLTensor(
@@ -424,54 +393,6 @@ def allocate_outputs(
     return found
 
 
-def convert(kind: str, value: Any) -> Any:
-    """A Python value as a ctypes value of a schema type."""
-    if isinstance(value, torch.Tensor):
-        if value.dim() != 0:
-            raise TypeError("a tensor with dimensions is not a number")
-        value = value.item()
-    if kind == "int":
-        return ctypes.c_int64(_integer(value))
-    if kind == "float":
-        return ctypes.c_double(value)
-    if kind == "bool":
-        if not isinstance(value, bool):
-            raise TypeError("not a bool")
-        return ctypes.c_bool(value)
-    if kind == "ScalarType":
-        return dl_data_type(value)
-    return _scalar(value)
-
-
-def _integer(value: Any) -> int:
-    number = value.__index__()
-    if not -(2**63) <= number < 2**63:
-        raise OverflowError("does not fit into 64 bits")
-    return int(number)
-
-
-def _scalar(value: Any) -> Scalar:
-    if isinstance(value, bool):
-        return Scalar(0, int(value), float(value), 0.0)
-    if isinstance(value, int):
-        return Scalar(1, _integer(value), float(value), 0.0)
-    if isinstance(value, complex):
-        return Scalar(3, 0, value.real, value.imag)
-    return Scalar(2, 0, float(value), 0.0)
-
-
-def dl_data_type(dtype: torch.dtype) -> DLDataType:
-    """DLPack's name of an element type.
-
-    Raises:
-        TypeError: the contract has no such element type.
-    """
-    known = DTYPES.get(dtype_name(dtype))
-    if known is None or known.dlpack is None:
-        raise TypeError(f"element type {dtype}")
-    return DLDataType(known.dlpack, 8 * known.nbytes, 1)
-
-
 def poison(memory: torch.Tensor) -> None:
     """Overwrite a tensor with NaN, the least signed integer, or bytes 0xA5: values that answers rarely have."""
     if memory.is_complex():
@@ -482,12 +403,6 @@ def poison(memory: torch.Tensor) -> None:
         memory.fill_(torch.iinfo(memory.dtype).min)
     else:
         memory.view(torch.uint8).fill_(POISON_BYTE)
-
-
-@functools.cache
-def _numbers(count: int) -> type[ctypes.Array[ctypes.c_int64]]:
-    """The type of an array of so many."""
-    return ctypes.c_int64 * count
 
 
 def raw_stream(index: int | None) -> int:

@@ -86,7 +86,10 @@ class Evaluator:
             RecordError: for whatever the allow-list does not have, or what is too long or too big.
         """
         node = parse(text)
-        names = {name: _on_meta(value) for name, value in self.names.items()}
+        names = {
+            name: value.to("meta") if isinstance(value, torch.Tensor) else value
+            for name, value in self.names.items()
+        }
         held = sum(
             tensor.untyped_storage().nbytes()
             for tensor in self.names.values()
@@ -122,10 +125,6 @@ def parse(text: str) -> ast.expr:
     if level:
         raise RecordError(f"{text[:80]!r} has more than {MAX_DEPTH} levels")
     return node
-
-
-def _on_meta(value: Any) -> Any:
-    return value.to("meta") if isinstance(value, torch.Tensor) else value
 
 
 class _Walk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,17 @@ def require_torch_op(op: str) -> None:
             remedy="name an op of torch, such as torch.matmul; record calls of your own functions with cgins record",
         )
     backward.resolve(op)
+
+
+def required(files: Sequence[Path], source: Path, what: str, remedy: str) -> Sequence[Path]:
+    """The files of a source.
+
+    Raises:
+        RecordError: there are none.
+    """
+    if not files:
+        raise RecordError(f"{source} has no {what}", remedy=remedy)
+    return files
 
 
 def objects(value: Any, where: object, what: str) -> list[dict[str, Any]]:

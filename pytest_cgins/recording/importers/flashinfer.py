@@ -21,7 +21,14 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.packs import ops
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.recording.importers.collect import Budget, Collector, check_size, on
-from pytest_cgins.recording.importers.files import numbered_lines, objects, parse_json, read_json, text_of
+from pytest_cgins.recording.importers.files import (
+    numbered_lines,
+    objects,
+    parse_json,
+    read_json,
+    required,
+    text_of,
+)
 from pytest_cgins.recording.importers.references import References, module_name, require
 
 DTYPES = {
@@ -44,10 +51,7 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
     """
     source, references = args.source, References(args.references)
     files = sorted((source / "definitions").rglob("*.json"))
-    if not files:
-        raise RecordError(
-            f"{source} has no definitions/**/*.json", remedy="name the root of a flashinfer-bench trace set"
-        )
+    required(files, source, "definitions/**/*.json", "name the root of a flashinfer-bench trace set")
     workloads: dict[str, list[dict[str, Any]]] = {}
     for path in sorted((source / "workloads").rglob("*.jsonl")):
         for name, workload in _workloads(path, collector):

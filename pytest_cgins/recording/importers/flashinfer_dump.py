@@ -26,7 +26,7 @@ from pytest_cgins.core import syntax
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.packs import ops
 from pytest_cgins.recording.importers.collect import Collector, check_size, on
-from pytest_cgins.recording.importers.files import read_json, text_of
+from pytest_cgins.recording.importers.files import read_json, required, text_of
 from pytest_cgins.recording.importers.flashinfer import InputBuilder
 from pytest_cgins.recording.importers.references import References, module_name
 
@@ -43,12 +43,8 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
     """
     source, references = args.source, References(args.references)
     files = [source] if source.is_file() else sorted(source.rglob("*.json"))
-    if not files:
-        raise RecordError(
-            f"{source} has no *.json", remedy="name the folder that FLASHINFER_TRACE_DUMP_DIR named"
-        )
     given = dict(_axis(text) for text in args.axes)
-    for path in files:
+    for path in required(files, source, "*.json", "name the folder that FLASHINFER_TRACE_DUMP_DIR named"):
         with collector.leaving_out(path.stem):
             definition = _Definition(read_json(path), references, path.name, given)
             for size in _SIZES if definition.varies else _SIZES[:1]:

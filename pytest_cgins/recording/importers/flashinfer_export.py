@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from pytest_cgins.core.call_text import memory_format
 from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Trace, Value
@@ -355,7 +356,7 @@ def _stored(
         file.parent.mkdir(parents=True, exist_ok=True)
         save_file({name: tensors[index].contiguous().clone() for name, index in kept.items()}, file)
         specs |= {name: {"type": "safetensors", "path": path, "tensor_key": name} for name in kept}
-    strided = [meta for meta in trace.tensors if not _is_contiguous(meta)]
+    strided = [meta for meta in trace.tensors if memory_format(meta) != "contiguous"]
     if strided:
         made.notes.append(
             f"{trace.call.op} {trace.signature}: {counted(len(strided), 'input is', 'inputs are')} not contiguous; the format has no strides"
@@ -368,15 +369,6 @@ def _matters(trace: Trace, meta: TensorMeta) -> bool:
     dtype: torch.dtype = getattr(torch, meta.dtype)
     recipe = trace.storages[meta.storage].recipe
     return recipe is None or not dtype.is_floating_point or recipe.masked is not None
-
-
-def _is_contiguous(meta: TensorMeta) -> bool:
-    step = 1
-    for size, stride in zip(reversed(meta.shape), reversed(meta.stride), strict=True):
-        if size > 1 and stride != step:
-            return meta.numel == 0
-        step *= size
-    return True
 
 
 def _put(path: Path, text: str) -> None:

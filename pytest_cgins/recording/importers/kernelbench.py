@@ -16,7 +16,7 @@ import torch
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.recording.importers.collect import Collector, check_size, on, tensors_in
-from pytest_cgins.recording.importers.files import read_text
+from pytest_cgins.recording.importers.files import read_text, required
 from pytest_cgins.recording.importers.references import References, constants, module_name, override, require
 
 SEED = 42
@@ -36,10 +36,7 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
     references = References(args.references)
     files = [source] if source.is_file() else sorted(source.rglob("*.py"), key=_order)
     files = [path for path in files if path == source or _PROBLEM.fullmatch(path.name)]
-    if not files:
-        raise RecordError(
-            f"{source} has no KernelBench problem", remedy="name a file such as 19_ReLU.py, or its folder"
-        )
+    required(files, source, "KernelBench problem", "name a file such as 19_ReLU.py, or its folder")
     for path in files:
         with collector.leaving_out(path.stem):
             code, note = _sized(read_text(path), path, overrides, args.max_mib, shrink=args.shrink)

@@ -168,6 +168,6 @@ EXPORTERS = {
         options=(
             ("--values  write every tensor's values, not only those that matter", {"action": "store_true"}),
         ),
-    ),
+    )
 }
 """By KIND of `cgins export`."""

@@ -24,7 +24,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.packs import backward, ops
 from pytest_cgins.packs.signature import bind
 from pytest_cgins.recording.importers.collect import Collector, check_size, mapped, on, tensors_in
-from pytest_cgins.recording.importers.files import objects, read_json, read_text
+from pytest_cgins.recording.importers.files import objects, read_json, read_text, required
 from pytest_cgins.recording.importers.references import References, module_name
 
 DIRECTIONS = ("forward", "backward")
@@ -42,8 +42,7 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
     """
     source, references = args.source, References(args.references)
     tasks = sorted({path.parent for path in source.rglob("func_*.py")}) if source.is_dir() else []
-    if not tasks:
-        raise RecordError(f"{source} has no func_forward.py", remedy="name a task folder of robust-kbench")
+    required(tasks, source, "func_forward.py", "name a task folder of robust-kbench")
     if args.seeds > 1 and collector.tier == "recipe":
         collector.report.note(
             "tier recipe keeps statistics, not values: the seeds of a configuration give traces that differ little; "

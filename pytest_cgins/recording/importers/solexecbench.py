@@ -19,7 +19,14 @@ import torch
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.recording.importers.collect import Collector, check_size
-from pytest_cgins.recording.importers.files import numbered_lines, objects, parse_json, read_json, text_of
+from pytest_cgins.recording.importers.files import (
+    numbered_lines,
+    objects,
+    parse_json,
+    read_json,
+    required,
+    text_of,
+)
 from pytest_cgins.recording.importers.flashinfer import DTYPES, InputBuilder, take
 from pytest_cgins.recording.importers.references import References, module_name, require
 
@@ -37,11 +44,8 @@ def run(args: argparse.Namespace, collector: Collector) -> None:
     """
     references = References(args.references)
     problems = sorted(path.parent for path in args.source.rglob("definition.json"))
-    if not problems:
-        raise RecordError(
-            f"{args.source} has no definition.json",
-            remedy="name a problem of SOL-ExecBench, or a folder of them",
-        )
+    remedy = "name a problem of SOL-ExecBench, or a folder of them"
+    required(problems, args.source, "definition.json", remedy)
     collector.report.note(
         "a tolerance here holds for every element; required_matched_ratio is not taken over"
     )
