@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.run_status import spent_on
 from pytest_cgins.regenerate.suite import (
@@ -141,7 +142,7 @@ def rows(found: Iterable[Score]) -> list[tuple[str, ...]]:
 def _page(results: SuiteResults) -> str:
     suite, parts = results.suite, results.variants
     said = (
-        f"{suite.source}: {len(suite.drawn)} problems, seed {suite.seed}. Right is what the gate accepted on fresh inputs; "
+        f"{suite.source}: {counted(len(suite.drawn), 'problem')}, seed {suite.seed}. Right is what the gate accepted on fresh inputs; "
         "fast_p is the share of all problems with a right kernel more than p times as fast."
     )
     problems = ("run", "problem", "kind", "state", ">answers", ">vs eager", ">vs compile")

@@ -39,11 +39,12 @@ def page(profile: CaseProfile, measured: Measurement | None = None, *, top: int 
     gaps = rooflines.gaps(profile, roofline)
     launches = [(number, kernel, _gaps(kernel)) for number, kernel in enumerate(profile.kernels, 1)]
     launches = sorted(launches, key=lambda one: -one[1].time_share)[:MOST_SHOWN]
+    code = (_timeline(profile), _functions(profile))
     return Page(
         of=("profile", profile.case),
         opening=_opening(gaps.measured() if gaps is not None else Gaps()),
         facts=_facts(profile, measured),
-        sections=(*_launches(launches, top), _timeline(profile), _functions(profile), _remarks(profile)),
+        sections=(*_launches(launches, top), *(one for one in code if one.rows), _remarks(profile)),
     )
 
 
@@ -137,7 +138,6 @@ def _timeline(profile: CaseProfile) -> Section:
             "registers": lambda one: known(one.registers_per_thread, str),
             "occupancy": lambda one: known(one.occupancy_pct, "{:.0f}%".format),
         },
-        empty="torch's profiler saw no launch.",
         foreign=("kernel", "grid", "block"),
     )
 
@@ -158,7 +158,6 @@ def _functions(profile: CaseProfile) -> Section:
                 f"{name}:{count}" for name, count in one.instructions[:SHOWN_OPCODES]
             ),
         },
-        empty="The compiler tells of none.",
         foreign=("function", "arch", "opcodes"),
         notes=(f"and {counted(more, 'more function')}",) if more > 0 else (),
     )
