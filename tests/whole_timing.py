@@ -13,7 +13,8 @@ from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.timing_service import TimingService
 from pytest_cgins.timing.block_sampler import BlockSampler, Prepared
 from pytest_cgins.timing.sequential import Rule
-from pytest_cgins.verify.messages import Opened, read
+from pytest_cgins.verify.messages import read
+from pytest_cgins.verify.timing_messages import Opened
 
 Ask = Callable[[str, dict[str, Any], Sequence[Buffer]], tuple[dict[str, Any], Sequence[Buffer]]]
 RULE = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=10, most_blocks=64)

@@ -26,15 +26,8 @@ from pytest_cgins.run.request_clock import RequestTime
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.block_sampler import BlockSampler, Prepared
 from pytest_cgins.timing.sequential import Rule
-from pytest_cgins.verify.messages import (
-    EmptyMessage,
-    FinishedTiming,
-    Opened,
-    OpenTiming,
-    RepeatCalls,
-    RunBlocks,
-    read,
-)
+from pytest_cgins.verify.messages import EmptyMessage, read
+from pytest_cgins.verify.timing_messages import FinishedTiming, Opened, OpenTiming, RepeatCalls, RunBlocks
 
 logger = logging.getLogger(__name__)
 

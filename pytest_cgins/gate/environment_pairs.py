@@ -42,7 +42,8 @@ from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.block_sampler import times_of
 from pytest_cgins.timing.sequential import Rule, SequentialTest
 from pytest_cgins.timing.stats import quartiles
-from pytest_cgins.verify.messages import Drift, Opened
+from pytest_cgins.verify.messages import Drift
+from pytest_cgins.verify.timing_messages import Opened
 
 logger = logging.getLogger(__name__)
 BATCHES = 16

@@ -31,16 +31,14 @@ from pytest_cgins.verify.messages import (
     FirstFailure,
     JudgeAnswers,
     Judgement,
-    JudgeTiming,
     KernelAnswers,
     Machine,
     PreparedCase,
     ProfileRequest,
-    Ready,
-    TimingJudgement,
     read,
 )
 from pytest_cgins.verify.probes.registry import PROBE_SPECS
+from pytest_cgins.verify.timing_messages import JudgeTiming, Ready, TimingJudgement
 
 _T = TypeVar("_T")
 REFERENCE_TIMEOUT_S = 600.0

@@ -27,7 +27,8 @@ from pytest_cgins.timing import lock
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.roofline import factors_dtype, roofline
-from pytest_cgins.verify.messages import CaseRequest, Opened, OpenTiming, PackedInputs, TimingJudgement
+from pytest_cgins.verify.messages import CaseRequest, PackedInputs
+from pytest_cgins.verify.timing_messages import Opened, OpenTiming, TimingJudgement
 
 NO_BASE = BaseKernel(state="none")
 

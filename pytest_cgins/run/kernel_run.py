@@ -23,11 +23,11 @@ from pytest_cgins.verify.messages import (
     KernelAnswers,
     PackedInputs,
     RaisedError,
-    Ready,
     RunKernel,
     SetAnswer,
     read,
 )
+from pytest_cgins.verify.timing_messages import Ready
 
 T = TypeVar("T")
 Pair = tuple[PackedInputs, Buffer]

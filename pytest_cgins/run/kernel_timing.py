@@ -11,7 +11,8 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.text import counted
 from pytest_cgins.timing.block import Block
-from pytest_cgins.verify.messages import FinishedTiming, PackedInputs, TimedBlocks, read
+from pytest_cgins.verify.messages import PackedInputs, read
+from pytest_cgins.verify.timing_messages import FinishedTiming, TimedBlocks
 
 NO_TIMING = "kernels are not timed: --cgins-no-timing"
 UNTIMED = "the kernel was not timed"

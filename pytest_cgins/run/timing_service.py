@@ -42,15 +42,6 @@ from pytest_cgins.timing.timer import TWINS, Arms
 from pytest_cgins.verify.messages import (
     EmptyMessage,
     Facts,
-    FinishedTiming,
-    Opened,
-    OpenTiming,
-    Ready,
-    RepeatCalls,
-    RunBlocks,
-    TimedAnswer,
-    TimedBlock,
-    TimedBlocks,
     serves,
 )
 from pytest_cgins.verify.probe_support import memory, process_settings
@@ -69,6 +60,17 @@ from pytest_cgins.verify.probes import (
 from pytest_cgins.verify.probes.after_timing import ObservedAnswer
 from pytest_cgins.verify.probes.autotuner import Autotuners
 from pytest_cgins.verify.probes.l2_carve_out import CarveOut
+from pytest_cgins.verify.timing_messages import (
+    FinishedTiming,
+    Opened,
+    OpenTiming,
+    Ready,
+    RepeatCalls,
+    RunBlocks,
+    TimedAnswer,
+    TimedBlock,
+    TimedBlocks,
+)
 
 _SHOWN = 300
 

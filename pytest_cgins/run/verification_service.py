@@ -29,18 +29,12 @@ from pytest_cgins.verify.messages import (
     DeviantAnswer,
     EmptyMessage,
     Facts,
-    FinishedTiming,
     KernelAnswers,
-    Opened,
-    OpenTiming,
     OperatorFinding,
     PackedInputs,
     RaisedError,
-    Ready,
-    RunBlocks,
     RunKernel,
     SetAnswer,
-    TimedBlocks,
     serves,
 )
 from pytest_cgins.verify.probe_support.process_watch import Watch
@@ -62,6 +56,14 @@ from pytest_cgins.verify.probes import (
 from pytest_cgins.verify.probes.late_work import Threads
 from pytest_cgins.verify.probes.memory_leak import Leak
 from pytest_cgins.verify.probes.memory_use import Meter
+from pytest_cgins.verify.timing_messages import (
+    FinishedTiming,
+    Opened,
+    OpenTiming,
+    Ready,
+    RunBlocks,
+    TimedBlocks,
+)
 
 
 def prepare_forks() -> None:

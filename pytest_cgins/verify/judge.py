@@ -44,15 +44,12 @@ from pytest_cgins.verify.messages import (
     FirstFailure,
     JudgeAnswers,
     Judgement,
-    JudgeTiming,
     Machine,
     OutputMetas,
     PackedInputs,
     PreparedCase,
     PrepareOptions,
     ProfileRequest,
-    Ready,
-    TimingJudgement,
     serves,
 )
 from pytest_cgins.verify.prepare import Preparation, prepare
@@ -75,6 +72,7 @@ from pytest_cgins.verify.probes.registry import TIMED
 from pytest_cgins.verify.received_answers import ReceivedAnswers, judge_timed_answers
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
+from pytest_cgins.verify.timing_messages import JudgeTiming, Ready, TimingJudgement
 
 CACHE_BYTES = 1 << 30
 """Memory for preparations that further implementations of the same trace may need; at least one is kept."""

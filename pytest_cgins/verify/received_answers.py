@@ -15,10 +15,11 @@ from pytest_cgins.core.tensors import unpack
 from pytest_cgins.core.text import counted
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
-from pytest_cgins.verify.messages import Header, KernelAnswers, TimedAnswer
+from pytest_cgins.verify.messages import Header, KernelAnswers
 from pytest_cgins.verify.probe_verdicts import DeviatingAnswer, ProbeResults
 from pytest_cgins.verify.probes import after_timing
 from pytest_cgins.verify.probes.registry import wrong_when
+from pytest_cgins.verify.timing_messages import TimedAnswer
 
 
 class ReceivedAnswers:

@@ -32,7 +32,8 @@ from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
 from pytest_cgins.run.request_clock import RequestTime
 from pytest_cgins.timing.block import LETTER_ARMS
-from pytest_cgins.verify.messages import OpenTiming, PackedInputs
+from pytest_cgins.verify.messages import PackedInputs
+from pytest_cgins.verify.timing_messages import OpenTiming
 
 NS = {"kernel": 1000.0, "base": 1000.0, "torch": 3000.0, "compile": 2000.0}
 GATE = TimingGate()

@@ -36,6 +36,7 @@ from pathlib import Path
 
 import pytest
 from pytest_cgins.core import documents
+from pytest_cgins.gate.case_processes import CaseProcesses
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.core.session_report import Environment, Evaluation
 
@@ -50,7 +51,7 @@ def pytest_configure(config):
     PATCH.setattr(Evaluator, "cases", lambda self: tuple(one.case for one in found))
     PATCH.setattr(Evaluator, "evaluate", lambda self, case, *, upcoming=None: by_name[case.name])
     PATCH.setattr(Evaluator, "build_ahead", lambda self, cases: None)
-    PATCH.setattr(Evaluator, "warm", lambda self: None)  # pytester has a HOME a test: each would import torch anew
+    PATCH.setattr(CaseProcesses, "warm", lambda self: None)  # pytester has a HOME a test: each would import torch anew
     PATCH.setattr(Evaluator, "environments", lambda self: (cpu,))
 
 

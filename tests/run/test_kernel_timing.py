@@ -19,7 +19,8 @@ from pytest_cgins.core.verdict import Correctness, Probe, Reason
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.block_sampler import BlockSampler
-from pytest_cgins.verify.messages import Opened, PackedInputs, TimedAnswer, read
+from pytest_cgins.verify.messages import PackedInputs, read
+from pytest_cgins.verify.timing_messages import Opened, TimedAnswer
 from tests.whole_timing import RULE
 
 CALL = OpCall(op="torch.relu", arguments=())
