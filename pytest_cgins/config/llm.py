@@ -75,6 +75,8 @@ class Budget:
 
     repair_attempts: Annotated[int, between(1, 1000)] = 5
     """Answers of the generator for each implementation that is wrong."""
+    side_by_side: Annotated[int, between(1, 1000)] = 2
+    """Answers that a repair, and policies `refine` and `mcts`, ask for at once where they begin; the best goes on."""
     candidates: Annotated[int, between(1, 1000)] = 60
     """Answers of the generator for each implementation that is to become faster: ten generations of `evolve`."""
     rounds: Annotated[int, between(1, 1000)] = 3
@@ -91,8 +93,8 @@ class Budget:
     """Wall time; None for no limit."""
 
 
-UNPAID = Budget(tokens=None, minutes=None)
-"""The default budget of `replay` and `exchange`, where nobody is paid by the run."""
+UNPAID = Budget(tokens=None, minutes=None, side_by_side=1)
+"""The default budget of `replay` and `exchange`, where nobody is paid by the run, and one answers at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

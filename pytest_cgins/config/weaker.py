@@ -117,7 +117,7 @@ RULES: Mapping[type, Mapping[str, Rule | None]] = {
     Models: {"generator": changed, "helper": changed, "verifier": changed},
     Temperatures: dict.fromkeys(("generator", "helper", "verifier"), neutral),
     Budget: dict.fromkeys(
-        ("repair_attempts", "candidates", "rounds", "branches", "generations", "tokens", "usd", "minutes"),
+        ("repair_attempts", "side_by_side", "candidates", "rounds", "branches", "generations", "tokens", "usd", "minutes"),
         higher,
     ),
     PullRequestSettings: {

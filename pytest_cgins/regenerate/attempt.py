@@ -66,7 +66,7 @@ Outcome = Literal[
     "provider-error",
 ]  # fmt: skip
 """`unusable`: no source could be read from the answer; `refused`: by the static check; `failed`: a case did; `right`: of a
-search, all cases passed, and times were taken; `not-tried`: verifiers put others before it; `not-accepted`: it passed,
+search, all cases passed, and times were taken; `not-tried`: verifiers put others before it, or another was accepted; `not-accepted`: it passed,
 and not again on held-out inputs, or was not faster, or not proven so; `tampered`: it changed other files of its copy."""
 
 

@@ -404,6 +404,7 @@ class Run:
             models=llm.models.generator,
             temperature=llm.temperature.generator,
             seed=record.seed,
+            side_by_side=llm.budget.side_by_side,
             rounds=llm.budget.rounds,
             branches=llm.budget.branches,
             generations=llm.budget.generations,

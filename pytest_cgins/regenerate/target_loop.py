@@ -1,7 +1,7 @@
 """One target, from its first prompt to an accepted candidate or the end of its attempts.
 
-A policy says what is asked for. A repair asks for one candidate after another, with a helper's advice between them, and
-accepts the first that is right. A search has those that are right timed beside the best one until then, and measures
+A policy says what is asked for. A repair asks for a few candidates at once and then for one after another, with a
+helper's advice between them, and accepts the first that is right. A search has those that are right timed beside the best one until then, and measures
 the fastest again at the end.
 
 `TargetLoop.steps` is a generator that yields what it wants to be answered, so that many kernels wait for answers at once
@@ -100,11 +100,11 @@ class TargetLoop:
             while asks := self.policy.next(self._tree):
                 if why := self._near_peak(asks):
                     break
+                yield from self._advise(asks[0].parent)
                 yield from self._batch(asks)
                 self._learn()
                 if any(attempt.outcome == "tampered" for attempt in self._tree):
                     break
-                yield from self._advise(self._tree[len(self._tree)])
         except BudgetError as error:
             # A repair that has nothing right has nothing to end with: it is stopped, and can go on with more.
             if not self.policy.searches or not len(self._tree):
@@ -139,11 +139,11 @@ class TargetLoop:
                 for number, answer in zip(missing, answers, strict=True)
             }
             order = yield from self._ranked(candidates, tries=self.policy.tries(len(asks)))
-            if self.policy.searches:
+            if self.policy.searches or len(order) > 1:
                 self._begin(known.values(), [candidates[number] for number in order])
                 yield ()  # while these are built and checked, other targets begin with theirs
             for number in order:
-                known[number] = self._tried(candidates[number])
+                known[number] = self._tried(self._needed(candidates[number], known.values()))
         done = [attempt for _, attempt in sorted(known.items()) if attempt is not None]
         for attempt in done:
             self._screen.remember(attempt)
@@ -155,6 +155,15 @@ class TargetLoop:
         """What an earlier part of the run made of an attempt; former versions kept no `ask` with those of a repair."""
         attempt = self.journal.attempt(self.target, number)
         return replace(attempt, ask=ask) if attempt is not None and attempt.ask is None else attempt
+
+    def _needed(self, candidate: Candidate, known: Iterable[Attempt | None]) -> Candidate:
+        """The same; of a repair not to be tried, where another of its batch was accepted."""
+        accepted = next((one for one in known if one is not None and one.outcome == "accepted"), None)
+        if self.policy.searches or accepted is None or not candidate.is_triable:
+            return candidate
+        text = f"attempt {accepted.number} was accepted before it"
+        attempt = replace(candidate.attempt, outcome="not-tried", reason="not-needed", message=text)
+        return replace(candidate, attempt=attempt, is_triable=False)
 
     def _begin(self, known: Iterable[Attempt | None], candidates: Sequence[Candidate]) -> None:
         """Have all candidates of a batch built and checked from now on, side by side; they are timed in this order.
@@ -251,27 +260,30 @@ class TargetLoop:
         def messages() -> tuple[Message, ...]:
             if self.policy.searches:
                 return self.prompts.candidate(ask, self._tree, self._sources, self._shown_evidence(ask))
-            return self.prompts.first(self._sources(ask.parent), tuple(self._tree), tuple(self._advices))
+            shown, attempts = self._sources(ask.parent), self._tree.with_last(ask.parent)
+            return self.prompts.mended(ask, shown, attempts, tuple(self._advices))
 
         name = f"attempt-{number:02d}/generator"
         return self._request(name, "generator", ask.model, messages, temperature=ask.temperature)
 
-    def _advise(self, attempt: Attempt) -> Generator[Requests, Answers, None]:
-        """A helper's advice on an attempt of a repair that failed."""
-        helpers, number = self.settings.models.helper, attempt.number
-        # What was wrong with the form of an answer needs nobody's thought.
-        if attempt.outcome in ("accepted", "unusable", "refused") or not any(helpers):
+    def _advise(self, number: int) -> Generator[Requests, Answers, None]:
+        """A helper's advice on an attempt of a repair that failed and is to be mended."""
+        helpers = self.settings.models.helper
+        if self.policy.searches or number == INCUMBENT or not any(helpers):
             return
-        if self.policy.searches or number >= self._attempts:
+        # What was wrong with the form of an answer needs nobody's thought.
+        if self._tree[number].outcome in ("unusable", "refused"):
             return
         advice = self.journal.advice(self.target, number)
         if advice is None:
-            self._tell(number, "asking the helper", attempt.reason)
+            self._tell(number, "asking the helper", self._tree[number].reason)
             request = self._request(
                 f"attempt-{number:02d}/helper",
                 "helper",
                 helpers[(number - 1) % len(helpers)],
-                lambda: self.prompts.advise(self._sources(number), tuple(self._tree), tuple(self._advices)),
+                lambda: self.prompts.advise(
+                    self._sources(number), self._tree.with_last(number), tuple(self._advices)
+                ),
                 temperature=self.settings.temperature.helper,
             )
             (answer,) = yield (request,)
@@ -358,7 +370,7 @@ class TargetLoop:
 
     def _ended(self, why: str) -> Result:
         """What became of the target; `why` nothing more is asked for."""
-        last = self._accept_a_champion() if self.policy.searches else self._tree[len(self._tree)]
+        last = self._accept_a_champion() if self.policy.searches else self._decisive()
         sources = self._sources(last.number) if last is not None else {}
         attempts = tuple(self._tree)
         if last is not None and last.outcome == "accepted":
@@ -372,6 +384,11 @@ class TargetLoop:
         self._kept(result, sources if sources != self.incumbent else {}, why)
         self._tell(len(attempts), "done", result.state)
         return result
+
+    def _decisive(self) -> Attempt:
+        """Of a repair: the one that ended it, which others may have stood beside."""
+        outcomes = {attempt.outcome: attempt for attempt in self._tree}
+        return outcomes.get("tampered") or outcomes.get("accepted") or self._tree[len(self._tree)]
 
     def _accept_a_champion(self) -> Attempt | None:
         """The first of the best ones that ends the search, on fresh blocks and held-out inputs; None if none does."""

@@ -72,7 +72,7 @@ def test_every_key(folder: Path) -> None:
         "provider: compatible, base_url: 'https://[::1]:8000/v1', api_key_env: my_key, "
         "models: {generator: [a/b, 'c:d'], helper: e, verifier: [f]}, temperature: {generator: 0.7, helper: 1e-1}, "
         "max_answer_tokens: 4000, stream: false, timeout_s: 12.5, runs: ../runs, "
-        "budget: {repair_attempts: 2, rounds: 1, branches: 8, generations: 2, tokens: 5000, usd: 1.5, minutes: 0.5}, "
+        "budget: {repair_attempts: 2, side_by_side: 3, rounds: 1, branches: 8, generations: 2, tokens: 5000, usd: 1.5, minutes: 0.5}, "
         "prices: {a/b: {input: 1, output: 2}, 'c:d': {input: 0, output: 0}, e: {input: 1, output: 2, cached_input: 0.1}, "
         "f: {input: 1, output: 2}, unused: {input: 1e2, output: 2e2}}",
     )
@@ -86,7 +86,14 @@ def test_every_key(folder: Path) -> None:
         stream=False,
         timeout_s=12.5,
         budget=Budget(
-            repair_attempts=2, rounds=1, branches=8, generations=2, tokens=5000, usd=1.5, minutes=0.5
+            repair_attempts=2,
+            side_by_side=3,
+            rounds=1,
+            branches=8,
+            generations=2,
+            tokens=5000,
+            usd=1.5,
+            minutes=0.5,
         ),
         prices={
             "a/b": Price(input_usd_per_million_tokens=1, output_usd_per_million_tokens=2),

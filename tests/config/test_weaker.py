@@ -20,7 +20,7 @@ llm:
   models: {generator: a, helper: b, verifier: c}
   api_key_env: OPENAI_API_KEY
   max_answer_tokens: 9000
-  budget: {repair_attempts: 3, candidates: 9, rounds: 2, branches: 2, generations: 2, tokens: 1000, usd: 5, minutes: 9}
+  budget: {repair_attempts: 3, candidates: 9, side_by_side: 2, rounds: 2, branches: 2, generations: 2, tokens: 1000, usd: 5, minutes: 9}
   prices:
     a: {input: 1, output: 1}
     b: {input: 1, output: 1}
@@ -64,6 +64,7 @@ LOOSER = {
     "llm.budget.repair_attempts 3 → 4": ("repair_attempts: 3", "repair_attempts: 4"),
     "llm.budget.candidates 9 → 10": ("candidates: 9", "candidates: 10"),
     "llm.budget.rounds 2 → 3": ("rounds: 2", "rounds: 3"),
+    "llm.budget.side_by_side 2 → 3": ("side_by_side: 2", "side_by_side: 3"),
     "llm.budget.branches 2 → 3": ("branches: 2", "branches: 3"),
     "llm.budget.generations 2 → 3": ("generations: 2", "generations: 3"),
     "llm.budget.tokens 1000 → none": ("tokens: 1000", "tokens: none"),

@@ -58,6 +58,7 @@ llm:
   base_url: URL
   models: {generator: writer, helper: adviser}
   max_answer_tokens: 2000
+  budget: {side_by_side: 1}
   prices: {writer: {input: 3, output: 15}, adviser: {input: 1, output: 5}}
 """
 _CPP = """\

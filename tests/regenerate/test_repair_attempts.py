@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,20 +20,51 @@ from tests.regenerate.search import oracle
 TARGET = replace(oracle.TARGET, goal="repair")
 
 
-def repaired(folder: Path, right_at: int, stops_after: int = 10**6) -> tuple[Result, list[Request]]:
-    """What becomes of it if the answer of that number is right; a run that is there goes on."""
+def repaired(
+    folder: Path,
+    right_at: int,
+    stops_after: int = 10**6,
+    *,
+    side_by_side: int = 1,
+    unread: Collection[int] = (),
+) -> tuple[Result, list[Request]]:
+    """What becomes of it if the answer of that number is right, and some cannot be read; a run that is there goes on."""
 
     def says(request: Request, number: int) -> str:
         if request.role == "helper":
             return "look at the tail"
+        if number in unread:
+            return f"no source {number}"
         return oracle.answer(oracle.source(1000, note=str(number), wrong=number != right_at))
 
     model = oracle.Model(says, stops_after)
     result = oracle.searched(
         folder, oracle.Oracle(), model, "repair", target=TARGET, attempts=Budget().repair_attempts,
-        models=Models(helper=("helper",)), means=Means(models=("g", "h")),
+        models=Models(helper=("helper",)), means=Means(models=("g", "h"), side_by_side=side_by_side),
     )  # fmt: skip
     return result, model.asked
+
+
+def test_answers_side_by_side_come_first(tmp_path: Path) -> None:
+    """Of the first ones the first right one is accepted, and what is beside it not tried; nobody is asked for advice."""
+    result, asked = repaired(tmp_path, right_at=2, side_by_side=3)
+    assert result.state == "accepted"
+    told = [(attempt.outcome, attempt.reason) for attempt in result.attempts]
+    assert told == [("failed", "gold-mismatch"), ("accepted", "ok"), ("not-tried", "not-needed")]
+    assert result.attempts[2].message == "attempt 2 was accepted before it"
+    assert [one.role for one in asked] == ["generator"] * 3
+    assert [one.messages[0].text for one in asked] == ["0 attempts, 0 advices"] * 3
+    asks = [attempt.ask for attempt in result.attempts if attempt.ask is not None]
+    assert [bool(ask.variant) for ask in asks] == [False, True, True]
+
+
+def test_the_most_promising_of_the_first_is_gone_on_with(tmp_path: Path) -> None:
+    """It is mended with advice, and what follows is mended in turn."""
+    result, asked = repaired(tmp_path, right_at=5, side_by_side=3, unread=(1, 3))
+    assert result.state == "accepted"
+    parents = [attempt.ask.parent for attempt in result.attempts if attempt.ask is not None]
+    assert parents == [0, 0, 0, 2, 4]
+    assert [one.role for one in asked] == ["generator"] * 3 + ["helper", "generator"] * 2
 
 
 def test_five_attempts_and_no_more(tmp_path: Path) -> None:

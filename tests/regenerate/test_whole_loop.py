@@ -60,6 +60,7 @@ llm:
   provider: compatible
   base_url: URL
   models: {{generator: {WRITER}, helper: {ADVISER}}}
+  budget: {{side_by_side: 1}}
 pull_request:
   labels: [cgins]
   reviewers: [{PERSON}]

@@ -49,15 +49,19 @@ class Shown:
     """Its sources; empty if they are not to be shown."""
 
 
-def generator(context: Context, goal: Goal | None = None, *, methods: str = "") -> tuple[Message, ...]:
+def generator(
+    context: Context, goal: Goal | None = None, *, methods: str = "", variant: str = ""
+) -> tuple[Message, ...]:
     """Asks for a kernel: that is wrong, not there yet, or right and too slow.
 
     Args:
         context: what it is about.
         goal: if not the target's.
         methods: what makes it fast, as a list; "" for nothing.
+        variant: what it has that others do not, which are asked for at the same time.
     """
-    return _messages("system.md", "generator.md", context, goal=goal or context.target.goal, methods=methods)
+    goal = goal or context.target.goal
+    return _messages("system.md", "generator.md", context, goal=goal, methods=methods, variant=variant)
 
 
 def helper(context: Context) -> tuple[Message, ...]:

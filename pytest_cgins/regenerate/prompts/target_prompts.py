@@ -138,15 +138,14 @@ class ContextPrompts:
     def __post_init__(self) -> None:
         self._gathered: Context | None = None
 
-    def first(
-        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
+    def mended(
+        self, ask: Ask, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
     ) -> tuple[Message, ...]:
         """For the generator of a repair: with all attempts so far, and the last candidate's sources if there is one."""
         context = self._context(sources, attempts, advices)
         is_new = self.target.goal == "generate"
-        return assembly.generator(
-            context, methods=methods.first_ones(context, self.memory()) if is_new else ""
-        )
+        offered = methods.first_ones(context, self.memory()) if is_new else ""
+        return assembly.generator(context, methods=offered, variant=ask.variant)
 
     def advise(
         self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.attempt import INCUMBENT, Ask
+from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.tree import Tree
 
 
@@ -27,12 +27,25 @@ class Means:
     """Of the generator where a policy sets none."""
     seed: int = 0
     """Of whatever a policy draws."""
+    side_by_side: int = 1
+    """Answers of a repair, of `refine` and of `mcts` that are asked for at once where they begin."""
     rounds: int = 3
     """Of `branch`."""
     branches: int = 4
     """Candidates of a round of `branch`."""
     generations: int = 10
     """Of `evolve`."""
+
+
+_WAY = (
+    "provider-error", "unusable", "tampered", "refused", "not-tried", "build-error", "failed", "not-accepted", "right",
+    "accepted",
+)  # fmt: skip
+"""Outcomes, the farther from a right kernel the earlier."""
+
+
+OTHER_WAY = "another structure than the one that comes to mind first"
+"""What an answer beside the first has: the same prompt twice may bring the same answer twice."""
 
 
 class Policy(ABC):
@@ -78,6 +91,16 @@ class Policy(ABC):
     def used_up(self) -> str:
         """The reason that all policies share."""
         return f"{counted(self._attempts, 'answer is', 'answers are')} used up"
+
+
+def most_promising(candidates: Sequence[Attempt]) -> Attempt:
+    """Which of several wrong ones is nearest to right: by how far each came, then by the cases that it passed."""
+    return max(candidates, key=lambda one: (_WAY.index(one.outcome), _passed(one), -one.number))
+
+
+def _passed(candidate: Attempt) -> int:
+    found = candidate.trials[-1].evaluations if candidate.trials else ()
+    return sum(one.verdict.status.outcome == "pass" for one in found)
 
 
 def decided(policy: str, asks: Sequence[Ask]) -> str:

@@ -7,6 +7,7 @@ to the incumbent's, so that a candidate says the same on every machine that a ru
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt
 
@@ -48,6 +49,16 @@ class Tree:
     def with_changed(self, candidate: Attempt) -> Tree:
         """The same tree, with what is known of one candidate by now."""
         return Tree([candidate if known.number == candidate.number else known for known in self])
+
+    def with_asked(self, ask: Ask) -> Tree:
+        """The same tree, and one that is not known yet."""
+        return Tree(
+            [*self, replace(ROOT, number=len(self) + 1, outcome="not-tried", ask=ask, time_ratio=None)]
+        )
+
+    def with_last(self, number: int) -> tuple[Attempt, ...]:
+        """All candidates, that one after the others; the incumbent is none."""
+        return tuple(sorted(self, key=lambda candidate: candidate.number == number))
 
     def ask(self, number: int) -> Ask:
         """What a candidate came from."""

@@ -67,7 +67,7 @@ def make(
         "provider": "compatible",
         "base_url": base_url,
         "models": MODELS,
-        "budget": {"repair_attempts": attempts, "tokens": 100_000_000},
+        "budget": {"repair_attempts": attempts, "side_by_side": 1, "tokens": 100_000_000},
     }
     document = {"version": 1, "traces": ["traces/tiny"], "kernels": dict(kernels), "llm": llm}
     text = yaml.safe_dump(document, sort_keys=False)

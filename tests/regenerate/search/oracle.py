@@ -201,12 +201,16 @@ class Writes:
     def __init__(self) -> None:
         self.asks: list[Ask] = []
 
-    def first(
+    def advise(
         self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
     ) -> tuple[Message, ...]:
         return (Message(role="user", text=f"{len(attempts)} attempts, {len(advices)} advices"),)
 
-    advise = first
+    def mended(
+        self, ask: Ask, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
+    ) -> tuple[Message, ...]:
+        self.asks.append(ask)
+        return self.advise(sources, attempts, advices)
 
     def read_advice(self, text: str) -> Advice:
         return Advice(text=text)

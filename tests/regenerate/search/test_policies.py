@@ -83,6 +83,26 @@ def test_refine_takes_ten_steps_of_one_evolving_kernel() -> None:
     assert [tree.ask(one.number).shows_evidence for one in tree] == [False, *[True] * 9]
 
 
+def test_refine_begins_a_step_with_answers_side_by_side() -> None:
+    """Of three the most promising is mended; a step whose first answers are right is done with them."""
+
+    def becomes(number: int, ask: Ask, tree: Tree) -> Attempt:
+        made = wrong(number, ask)
+        return made if number == 2 else replace(made, outcome="build-error")
+
+    three = replace(MEANS, side_by_side=3)
+    tree, sizes = grown("refine", becomes, means=three, attempts=20)
+    asks = [tree.ask(one.number) for one in tree]
+    assert sizes[:8] == [3, 1, 1, 1, 1, 1, 3, 1]
+    assert [ask.parent for ask in asks[:5]] == [0, 0, 0, 2, 4]
+    assert [bool(ask.variant) for ask in asks[:4]] == [False, True, True, False]
+    assert [ask.kind for ask in asks[8:11]] == ["regenerate"] * 3
+    whole, sizes = grown("refine", all_wrong, means=three)
+    assert [ask.kind for ask in map(whole.ask, range(1, 33))].count("regenerate") == 3 * refine.REGENERATIONS
+    _, sizes = grown("refine", steadily_faster, means=three)
+    assert sizes == [3] * refine.DEPTH
+
+
 def test_branch_has_rounds_of_variants_and_ablations_of_champions() -> None:
     """Four at once from one parent with different parameters; then each method of the champion is left out."""
     tree, sizes = grown("branch", steadily_faster)

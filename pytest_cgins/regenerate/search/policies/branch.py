@@ -16,9 +16,9 @@ from pytest_cgins.regenerate.search.tree import Tree
 RETRIES = 3
 """Most repetitions of a round in which every candidate was wrong."""
 VARIANTS = (
-    "the tile and block sizes that you think best",
-    "larger tiles, more work a thread, fewer blocks",
-    "smaller tiles or more warps, so that more blocks run at once",
+    "the same methods as the others, and the tile and block sizes that you think best",
+    "the same methods as the others, larger tiles, more work a thread, fewer blocks",
+    "the same methods as the others, smaller tiles or more warps, so that more blocks run at once",
     "another number of stages, or another way to share the work among threads, with the same methods",
 )
 """What the branches of a round differ in."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt
-from pytest_cgins.regenerate.search.policy import Policy
+from pytest_cgins.regenerate.search.policy import OTHER_WAY, Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
 
 EXPLORATION = 1.0
@@ -27,29 +27,40 @@ SIBLINGS = 3
 
 
 class Mcts(Policy):
-    """One candidate at a time: the next one hangs where the tree's statistics say."""
+    """Some candidates at a time: each hangs where the tree's statistics say, those before it counted as wrong.
+
+    That loss until it is known is Chaslot, Winands and van den Herik's ("Parallel Monte-Carlo Tree Search", 2008): it
+    keeps them from the same node.
+    """
 
     name = "mcts"
 
     def next(self, tree: Tree) -> tuple[Ask, ...]:
-        """One more child of the chosen node."""
-        if len(tree) >= self._attempts or _is_pruned(tree, ROOT):
-            return ()
-        parent = chosen(tree)
+        """More children of the chosen nodes."""
+        asks: list[Ask] = []
+        grown = tree
+        for branch in range(min(self._means.side_by_side, self._attempts - len(tree))):
+            if _is_pruned(grown, ROOT):
+                break
+            asks.append(self._child(tree, chosen(grown), branch))
+            grown = grown.with_asked(asks[-1])
+        return tuple(asks)
+
+    def _child(self, tree: Tree, parent: Attempt, branch: int) -> Ask:
         failed = [child.number for child in tree.children(parent.number) if not child.is_right][-SIBLINGS:]
         above = [other.number for other in tree.ancestors(parent.number) if other.number][:ANCESTORS]
         best = [tree.champion.number]
         if best[0] in (INCUMBENT, parent.number, *above):
             best = []
-        return (
-            self._ask(
-                len(tree),
-                parent=parent.number,
-                kind="optimise",
-                round=len(tree) + 1,
-                shows_evidence=parent.number != INCUMBENT,
-                shown=(*above, *best, *reversed(failed)),
-            ),
+        return self._ask(
+            len(tree) + branch,
+            parent=parent.number,
+            kind="optimise",
+            round=tree.rounds + 1,
+            branch=branch,
+            variant=OTHER_WAY if branch else "",
+            shows_evidence=parent.number != INCUMBENT,
+            shown=(*above, *best, *reversed(failed)),
         )
 
     def limit(self, tree: Tree) -> str:  # noqa: ARG002

@@ -1,6 +1,7 @@
 """`refine`: one evolving kernel, step by step; profiles are shown once its structure has settled.
 
-Its limits are CuTeGen's: ten steps, five fixes of a step that came out wrong, three new beginnings of it.
+A step, and a repair, begin with some answers side by side; where none is right, the most promising one is mended.
+The limits are CuTeGen's: ten steps, five fixes of a step that came out wrong, three new beginnings of it.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 from itertools import takewhile
 
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.attempt import Ask, Attempt
-from pytest_cgins.regenerate.search.policy import Policy
+from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt
+from pytest_cgins.regenerate.search.policy import OTHER_WAY, Policy, most_promising
 from pytest_cgins.regenerate.search.tree import Tree
 
 DEPTH = 10
@@ -34,9 +35,9 @@ class Refine(Policy):
         if len(tree) >= self._attempts or self._stagnates(tree):
             return ()
         step = tree.of_round(tree.rounds)
-        if not step or step[-1].is_right or _is_spent(step):
-            return () if tree.rounds >= DEPTH else self._answer(tree, tree.rounds + 1, step=())
-        return self._answer(tree, tree.rounds, step)
+        if not step or _is_over(step):
+            return () if tree.rounds >= DEPTH else self._answers(tree, tree.rounds + 1, step=())
+        return self._answers(tree, tree.rounds, step)
 
     def limit(self, tree: Tree) -> str:
         """Steps, or steps without gain."""
@@ -44,20 +45,26 @@ class Refine(Policy):
             return f"{STAGNANT} steps brought nothing"
         return f"{DEPTH} steps are done"
 
-    def _answer(self, tree: Tree, number: int, step: tuple[Attempt, ...]) -> tuple[Ask, ...]:
+    def _answers(self, tree: Tree, number: int, step: tuple[Attempt, ...]) -> tuple[Ask, ...]:
         start = _ask_of(step[0]).parent if step else tree.champion.number
         fixes = _fixes(step)
         mends = bool(step) and fixes < FIXES
         kind = "optimise" if not step else "fix" if mends else "regenerate"
-        return (
+        if mends:
+            start = step[-1].number if fixes else most_promising(_begun(step)).number
+        count = 1 if mends else min(self._means.side_by_side, self._attempts - len(tree))
+        return tuple(
             self._ask(
-                len(tree),
-                parent=step[-1].number if mends else start,
+                len(tree) + branch,
+                parent=start,
                 kind=kind,
                 round=number,
+                branch=branch,
+                variant=OTHER_WAY if branch else "",
                 shows_evidence=number > SETTLED,
                 shown=tuple(candidate.number for candidate in reversed(step[-3:])),
-            ),
+            )
+            for branch in range(count)
         )
 
     def _stagnates(self, tree: Tree) -> bool:
@@ -74,7 +81,7 @@ def _ask_of(candidate: Attempt) -> Ask:
 
 
 def _is_over(step: tuple[Attempt, ...]) -> bool:
-    return bool(step) and (step[-1].is_right or _is_spent(step))
+    return any(candidate.is_right for candidate in step) or _is_spent(step)
 
 
 def _fixes(step: tuple[Attempt, ...]) -> int:
@@ -82,8 +89,15 @@ def _fixes(step: tuple[Attempt, ...]) -> int:
     return sum(1 for _ in takewhile(lambda candidate: _ask_of(candidate).kind == "fix", reversed(step)))
 
 
+def _begun(step: tuple[Attempt, ...]) -> list[Attempt]:
+    """Answers with which it was last begun, side by side."""
+    kind = _ask_of(step[-1]).kind
+    last = list(takewhile(lambda candidate: _ask_of(candidate).kind == kind, reversed(step)))
+    return last[: 1 + max(_ask_of(candidate).branch for candidate in last)]
+
+
 def _is_spent(step: tuple[Attempt, ...]) -> bool:
-    begun_anew = sum(1 for candidate in step if _ask_of(candidate).kind == "regenerate")
+    begun_anew = sum(1 for one in step if _ask_of(one).kind == "regenerate" and not _ask_of(one).branch)
     return begun_anew >= REGENERATIONS and _fixes(step) >= FIXES
 
 
@@ -98,7 +112,21 @@ class Repair(Policy):
         count = len(tree)
         if count >= self._attempts or any(attempt.outcome == "accepted" for attempt in tree):
             return ()
-        return (self._ask(count, parent=count, kind="fix", round=count + 1),)
+        if not count:
+            return tuple(
+                self._ask(
+                    branch,
+                    parent=INCUMBENT,
+                    kind="fix",
+                    round=1,
+                    branch=branch,
+                    variant=OTHER_WAY if branch else "",
+                )
+                for branch in range(min(self._means.side_by_side, self._attempts))
+            )
+        begun = [attempt for attempt in tree if tree.ask(attempt.number).round == 1]
+        parent = most_promising(begun).number if tree.rounds == 1 else count
+        return (self._ask(count, parent=parent, kind="fix", round=tree.rounds + 1),)
 
     def ended(self, tree: Tree) -> str:
         """With what the last attempt ended."""
