@@ -477,15 +477,9 @@ def record(
             "at level dispatch a backward is seen as the ATen ops that it runs, and has no name of its own",
             remedy="leave backward=True / --backward out, or record at level function",
         )
-    name = name or Path(path).absolute().name
-    if not is_plain_name(name):
-        raise RecordError(
-            f"the pack cannot be named {name!r}",
-            remedy="begin with a letter or digit, and use letters, digits, _ . -; pass name= / --name",
-        )
     options = Options(
         tier=tier,
-        name=name,
+        name=pack_name(Path(path), name),
         max_per_op=max_per_op,
         backward=backward,
         lengths=lengths,
@@ -493,3 +487,14 @@ def record(
         level=level,
     )
     return Recording(Path(path), ops, options, progress=progress)
+
+
+def pack_name(path: Path, name: str | None) -> str:
+    """What a pack is named: as asked, or as its folder; RecordError where none can be."""
+    name = name or path.absolute().name
+    if not is_plain_name(name):
+        raise RecordError(
+            f"the pack cannot be named {name!r}",
+            remedy="begin with a letter or digit, and use letters, digits, _ . -; pass name= / --name",
+        )
+    return name

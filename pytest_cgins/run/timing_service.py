@@ -253,7 +253,7 @@ class _Opened:
                         ns_per_call=tuple(times),
                         mean_ns_per_call=tuple(self._timer.means),
                         sm_mhz=reading.sm_mhz,
-                        throttled=tuple(reading.reasons),
+                        throttled=reading.throttled,
                     )
                 )
                 # A GPU already runs the block after one that is given.

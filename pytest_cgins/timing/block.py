@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 from pytest_cgins.core.measurement import ARM_LETTERS, ArmName
 from pytest_cgins.core.text import counted
+from pytest_cgins.timing.clock_watch import Reading
 from pytest_cgins.timing.timer import TWINS
 
 LETTER_ARMS: dict[str, ArmName] = {letter: arm for arm, letter in ARM_LETTERS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """What was measured in one block."""
+class Block(Reading):
+    """What was measured in one block, with the clock at its end."""
 
     order: str
     """Letters of the arms, as in `measurement.ARM_LETTERS`."""
@@ -24,10 +25,6 @@ class Block:
     """One a letter."""
     mean_ns_per_call: tuple[float, ...] = ()
     """Mean over all calls of a batch, where `ns_per_call` covers only the middle loop; () if both cover the same calls."""
-    sm_mhz: int | None = None
-    """Clock of the multiprocessors at its end; None where nobody tells."""
-    throttled: tuple[str, ...] = ()
-    """Why the clocks were held down at its end."""
 
     def __post_init__(self) -> None:
         if not self.order or len(self.order) % 2 or self.order != self.order[::-1]:

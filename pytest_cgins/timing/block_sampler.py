@@ -15,7 +15,6 @@ from typing import Literal
 from pytest_cgins.core.measurement import Arm, ArmName, Comparison, Measurement, Method
 from pytest_cgins.timing import clock_watch
 from pytest_cgins.timing.block import Block, draw_order
-from pytest_cgins.timing.clock_watch import Reading
 from pytest_cgins.timing.sequential import LASTING, Rule, SequentialTest, median_interval, with_runs_test
 from pytest_cgins.timing.stats import chance_of_so_few_runs, quartiles
 from pytest_cgins.timing.sum_test import LEAST_CALLS, SumTest, can_prove, with_sums
@@ -183,7 +182,7 @@ class BlockSampler:
             speedup_high=math.exp(gain.high),
             speedup_vs_compile=math.exp(-median(compiled)) if compiled else None,
             comparisons=self.comparisons(),
-            clocks=clock_watch.clocks([*map(_reading, self._blocks)], self._redone),
+            clocks=clock_watch.clocks(self._blocks, self._redone),
             timed_ns=sum(
                 time * prepared.calls[name] for name in arms for time in arms[name].samples_ns_per_call
             ),
@@ -297,7 +296,7 @@ class BlockSampler:
         """Why each is to be taken again; None for those that are kept."""
         if len(self._redone) >= clock_watch.redos_allowed(len(kept)):
             return [None] * len(blocks)  # clocks that never settle: noise then shows in the numbers
-        return clock_watch.judge([*map(_reading, blocks)], [*map(_reading, kept)])
+        return clock_watch.judge(blocks, kept)
 
     def _keep(self, block: Block) -> None:
         self._blocks.append(block)
@@ -339,7 +338,3 @@ class _Superblocks:
 def times_of(arm: ArmName, blocks: Sequence[Block]) -> list[float]:
     """All times of an arm."""
     return [time for block in blocks for time in block.times(arm)]
-
-
-def _reading(block: Block) -> Reading:
-    return Reading(block.sm_mhz, block.throttled)

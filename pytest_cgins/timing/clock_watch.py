@@ -24,9 +24,9 @@ FREE_REDOS = 8
 class Reading:
     """What was told after a block."""
 
-    sm_mhz: int | None
-    """None where it was not told."""
-    reasons: tuple[str, ...] = ()
+    sm_mhz: int | None = None
+    """Clock of the multiprocessors; None where nobody tells."""
+    throttled: tuple[str, ...] = ()
     """Why the clock was lower than it could be, as `Gpu.throttle_reasons`."""
 
 
@@ -38,9 +38,7 @@ class ClockWatch:
 
     def read(self) -> Reading:
         """The clock and what lowers it, now; about 2 µs."""
-        return (
-            Reading(None) if self._gpu is None else Reading(self._gpu.sm_mhz(), self._gpu.throttle_reasons())
-        )
+        return Reading() if self._gpu is None else Reading(self._gpu.sm_mhz(), self._gpu.throttle_reasons())
 
 
 def judge(chunk: Sequence[Reading], kept: Sequence[Reading] = ()) -> list[str | None]:
@@ -54,7 +52,7 @@ def judge(chunk: Sequence[Reading], kept: Sequence[Reading] = ()) -> list[str | 
         kept: those that were kept before.
     """
     known = [*kept, *chunk]
-    counted = Counter(reason for one in known for reason in set(one.reasons))
+    counted = Counter(reason for one in known for reason in set(one.throttled))
     steady = {reason for reason, times in counted.items() if 2 * times > len(known)}
     clocks = [one.sm_mhz for one in known if one.sm_mhz is not None]
     usual = statistics.median(clocks) if clocks else 0.0
@@ -69,14 +67,14 @@ def redos_allowed(kept: int) -> int:
 def clocks(kept: Sequence[Reading], redone: Sequence[str]) -> Clocks | None:
     """The record of all blocks; None where nothing was told of any."""
     told = tuple(one.sm_mhz for one in kept if one.sm_mhz is not None)
-    throttled = tuple(dict.fromkeys(reason for one in kept for reason in one.reasons))
+    throttled = tuple(dict.fromkeys(reason for one in kept for reason in one.throttled))
     if not (told or throttled or redone):
         return None
     return Clocks(sm_mhz=told, redone=tuple(redone), throttled=throttled)
 
 
 def _why(block: Reading, steady: set[str], usual: float) -> str | None:
-    if passing := [reason for reason in block.reasons if reason not in steady]:
+    if passing := [reason for reason in block.throttled if reason not in steady]:
         return ", ".join(passing)
     if block.sm_mhz is not None and abs(block.sm_mhz - usual) > CLOCK_TOLERANCE * usual:
         return f"clock {block.sm_mhz} MHz, median {usual:g} MHz"

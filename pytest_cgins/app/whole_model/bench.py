@@ -230,7 +230,7 @@ class Arms:
                     reading = watch.read()
                     blocks.append(
                         Block(
-                            order=order, ns_per_call=tuple(times), sm_mhz=reading.sm_mhz, throttled=tuple(reading.reasons)
+                            order=order, ns_per_call=tuple(times), sm_mhz=reading.sm_mhz, throttled=reading.throttled
                         )
                     )  # fmt: skip
                 return blocks

@@ -19,8 +19,7 @@ from pytest_cgins.core.trace import TRACE_PACK_VERSION, Trace, TracePack
 from pytest_cgins.packs import backward
 from pytest_cgins.packs.inputs import Tier
 from pytest_cgins.packs.store import PackReader, PackWriter, blobs_of, open_pack
-from pytest_cgins.packs.validate import is_plain_name
-from pytest_cgins.recording.record import record
+from pytest_cgins.recording.record import pack_name, record
 
 _MIB = 2**20
 _MOST = 2**63 - 1
@@ -97,12 +96,7 @@ class Collector:
     def __init__(self, out: Path, tier: Tier, name: str | None = None) -> None:
         self.out = out
         self.tier: Tier = tier
-        self.name = name or out.absolute().name
-        if not is_plain_name(self.name):
-            raise RecordError(
-                f"the pack cannot be named {self.name!r}",
-                remedy="begin with a letter or digit, and use letters, digits, _ . -; pass --name",
-            )
+        self.name = pack_name(out, name)
         self.report = Report()
         self._traces: dict[str, Trace] = {}
         self._writer = PackWriter(out)

@@ -80,7 +80,7 @@ def _verdict(timer: GraphTimer, rule: Rule, clock: ClockWatch, seed: int) -> dic
                     order=order,
                     ns_per_call=tuple(times),
                     sm_mhz=reading.sm_mhz,
-                    throttled=reading.reasons,
+                    throttled=reading.throttled,
                 )
             )
         blocks.extend(made)
