@@ -173,6 +173,11 @@ class Attempt(Document):
         """Whether it passed all cases, and was timed."""
         return self.time_ratio is not None
 
+    @property
+    def is_wrong(self) -> bool:
+        """Of a search: whether it is known not to be right."""
+        return not self.is_right and self.outcome != "not-tried"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice(Document):

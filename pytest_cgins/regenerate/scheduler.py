@@ -11,9 +11,10 @@ from pytest_cgins.core.errors import BudgetError, CginsError, ProviderError
 from pytest_cgins.regenerate import run_status
 from pytest_cgins.regenerate.attempt import Result
 from pytest_cgins.regenerate.budget import Inquiry, Ledger
+from pytest_cgins.regenerate.conversation import Request
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.provider.base import Provider
-from pytest_cgins.regenerate.target_loop import Requests, Steps, TargetLoop
+from pytest_cgins.regenerate.target_loop import Ahead, Requests, Steps, TargetLoop
 
 WAIT_S = 1.0
 """How long a provider is waited for before it is asked again."""
@@ -27,6 +28,7 @@ class _TargetRun:
     steps: Steps
     is_begun: bool = False
     asked: list[Inquiry] = field(default_factory=list)
+    ahead: list[Inquiry] = field(default_factory=list)
     result: Result | None = None
 
     @property
@@ -127,13 +129,21 @@ class Scheduler:
     def _advance(self, run: _TargetRun, step: Callable[[], Requests]) -> None:
         """What one target cannot go on with is no other's business."""
         run.asked = []
-        folder, ledger, place = self.journal.folder, self.ledger, self.journal.place
         try:
-            run.asked = [Inquiry(request, folder / request.id, ledger, place) for request in step()]
+            requests = step()
+            begun = {inquiry.request.id: inquiry for inquiry in run.ahead}
+            asked = [begun.get(request.id) or self._inquiry(request) for request in requests]
+            if isinstance(requests, Ahead):
+                run.ahead = asked
+            else:
+                run.asked, run.ahead = asked, [inquiry for inquiry in run.ahead if inquiry not in asked]
         except StopIteration as end:
             self._end(run, end.value)
         except CginsError as error:
             self._stop(run, error)
+
+    def _inquiry(self, request: Request) -> Inquiry:
+        return Inquiry(request, self.journal.folder / request.id, self.ledger, self.journal.place)
 
     def _end(self, run: _TargetRun, result: Result) -> None:
         try:
@@ -147,7 +157,7 @@ class Scheduler:
 
     def _answers(self, run: _TargetRun) -> int:
         """How many answers came; a target that cannot be asked any more is stopped."""
-        came = 0
+        came = self._answers_ahead(run)
         for asked in run.open:
             try:
                 answer = asked.ask(self.provider)
@@ -160,6 +170,20 @@ class Scheduler:
             except ProviderError as error:
                 self._stop(run, error)
                 break
+            if answer is not None:
+                self.journal.keep_answer(asked.request, answer)
+                came += 1
+        return came
+
+    def _answers_ahead(self, run: _TargetRun) -> int:
+        """How many came of those that are asked for ahead; what cannot be asked now is asked when it is its turn."""
+        came = 0
+        for asked in [inquiry for inquiry in run.ahead if inquiry.answer is None]:
+            try:
+                answer = asked.ask(self.provider)
+            except (BudgetError, ProviderError):
+                run.ahead.remove(asked)
+                continue
             if answer is not None:
                 self.journal.keep_answer(asked.request, answer)
                 came += 1

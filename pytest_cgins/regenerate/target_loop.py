@@ -12,12 +12,14 @@ tried is found there.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 
 from pytest_cgins.config.llm import LlmSettings
+from pytest_cgins.config.provider_presets import SERVERS
 from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.attempt import INCUMBENT, Advice, Ask, Attempt, Result, Target
@@ -39,10 +41,18 @@ MOST_ACCEPTANCES = 3
 """So many champions, the best first, are measured again before a search ends with nothing."""
 
 Requests = tuple[Request, ...]
+
+
+class Ahead(tuple[Request, ...]):
+    """Requests that are sent now and whose answers are taken later, when they are asked for once more."""
+
+    __slots__ = ()
+
+
 Answers = tuple[Answer, ...]
 Steps = Generator[Requests, Answers, Result]
 """Yields requests, all of which can be asked at once, is sent their answers in the same order, and returns what became of
-the target. None at all, (): it would go on, and lets other targets go on first."""
+the target. `Ahead`, or none at all: it would go on, and lets other targets go on first."""
 
 
 @dataclass(eq=False, repr=False)
@@ -97,11 +107,14 @@ class TargetLoop:
         self.journal.go_on(self.target)
         why = ""
         try:
-            while asks := self.policy.next(self._tree):
+            asks = self.policy.next(self._tree)
+            while asks:
                 if why := self._near_peak(asks):
                     break
                 yield from self._advise(asks[0].parent)
-                yield from self._batch(asks)
+                later = self._later(asks)
+                yield from self._batch(asks, later)
+                asks = later or self.policy.next(self._tree)
                 self._learn()
                 if any(attempt.outcome == "tampered" for attempt in self._tree):
                     break
@@ -125,7 +138,15 @@ class TargetLoop:
 
     # ---- one batch
 
-    def _batch(self, asks: Sequence[Ask]) -> Generator[Requests, Answers, None]:
+    def _later(self, asks: Sequence[Ask]) -> tuple[Ask, ...]:
+        """What is asked for while these are tried; the same in a resumed run, since it hangs on the tree before them."""
+        # Where answers come by hand, whoever gives them should see what became of the last ones.
+        if not self.policy.looks_ahead or self.journal.record.provider not in SERVERS:
+            return ()
+        return self.policy.next(functools.reduce(Tree.with_asked, asks, self._tree))
+
+    def _batch(self, asks: Sequence[Ask], later: Sequence[Ask]) -> Generator[Requests, Answers, None]:
+        """Candidates, from their questions to what became of them; `later` is asked for before they are tried."""
         first = len(self._tree) + 1
         asked = dict(enumerate(asks, first))
         known = {number: self._known(number, ask) for number, ask in asked.items()}
@@ -139,9 +160,12 @@ class TargetLoop:
                 for number, answer in zip(missing, answers, strict=True)
             }
             order = yield from self._ranked(candidates, tries=self.policy.tries(len(asks)))
+            ahead = Ahead(
+                self._generator_request(number, ask) for number, ask in enumerate(later, max(asked) + 1)
+            )
             if self.policy.searches or len(order) > 1:
                 self._begin(known.values(), [candidates[number] for number in order])
-                yield ()  # while these are built and checked, other targets begin with theirs
+                yield ahead  # while these are built and checked, other targets begin with theirs
             for number in order:
                 known[number] = self._tried(self._needed(candidates[number], known.values()))
         done = [attempt for _, attempt in sorted(known.items()) if attempt is not None]

@@ -63,6 +63,9 @@ class Policy(ABC):
     ranks = False
     """Whether verifiers order the candidates before they are tried."""
 
+    looks_ahead = False
+    """Whether it can say what is asked for next before it is known what became of the last; that counts as wrong then."""
+
     def __init__(self, means: Means, attempts: int) -> None:
         self._means = means
         self._attempts = attempts

@@ -1,7 +1,7 @@
 """Candidates a minute of a search whose model answers at once, and an A/A: none of its kernels is faster.
 
     python tests/benchmarks/regenerate/throughput.py --device cpu|cuda [--candidates N] [--policy branch] [--branches N]
-        [--broken-every N] [--no-profiles] --work DIR [--sandbox auto|off] [--json FILE] [--markdown FILE]
+        [--broken-every N] [--latency S] [--side-by-side N] [--ahead] [--no-profiles] --work DIR [--sandbox auto|off] [--json FILE] [--markdown FILE]
 
 The project is made in DIR: softmax of the example project as a launcher, softmax.cpp or softmax.cu, with two cases of its
 own, 512 × 1024 and 4 × 12 × 128 × 128 in float32. Each answer is the incumbent with its local variables renamed, each
@@ -10,6 +10,10 @@ search asks for all (with --broken-every N each Nth names a variable in device c
 right one), --branches at a time with policy `branch`, and the clock runs from its first question to its result.
 The build cache is in DIR and begins empty; the worker that knows the answers is started within that time. With
 --no-profiles no profiler is asked: what is left is building, checking and timing.
+
+With --latency the model thinks for S seconds over each question, over any number at the same time; with --side-by-side
+policies `refine` and `mcts` ask for N at once, and with --ahead the run takes the model for a server, which `mcts` and
+`evolve` ask for the next candidates before the last are tried.
 
 The table has two columns. Wall: what the search itself was at, which adds up to the whole. Busy: what the journal has of
 all candidates together, those that are tried side by side counted each. Answers come from within the process, without a
@@ -78,16 +82,20 @@ class Renamed:
         path: of the source.
         text: the incumbent.
         broken_every: each such answer does not compile; 0 is none.
+        latency_s: from a question to its answer.
     """
 
-    def __init__(self, path: str, text: str, broken_every: int) -> None:
-        self._path, self._text, self._broken_every = path, text, broken_every
+    def __init__(self, path: str, text: str, broken_every: int, latency_s: float) -> None:
+        self._path, self._text, self._broken_every, self._latency_s = path, text, broken_every, latency_s
+        self._asked: dict[str, float] = {}
         self.seconds = 0.0
 
-    def ask(self, request: Request, place: Path) -> Answer:
+    def ask(self, request: Request, place: Path) -> Answer | None:
         """See `Provider`."""
         del place
         started = time.monotonic()
+        if started < self._asked.setdefault(request.id, started) + self._latency_s:
+            return None
         number = int(request.id.split("/attempt-")[1].partition("/")[0])
         names = "|".join(LOCALS)
         text = re.sub(rf"(?<!\.)\b({names})\b(?!\.h)", rf"\g<1>_{number}", self._text)
@@ -102,8 +110,8 @@ class Renamed:
 
     def wait(self, timeout_s: float) -> bool:
         """See `Provider`."""
-        del timeout_s
-        return False
+        time.sleep(min(timeout_s, 0.05))
+        return self._latency_s > 0
 
     def close(self) -> None:
         """Nothing is open."""
@@ -159,7 +167,8 @@ def main() -> int:
     target = targets.target_of(entry, entry.implementations[0], "optimise")
     settings = _settings(arguments, project)
     source = SOURCES[arguments.device]
-    model, stages = Renamed(source, (project / source).read_text(), arguments.broken_every), Stages()
+    text = (project / source).read_text()
+    model, stages = Renamed(source, text, arguments.broken_every, arguments.latency), Stages()
     watch = Watch()
     watch.over("static check", static_check, "check")
     watch.over("journal", Journal, "keep_attempt", "keep_answer", "keep_evidence", "place")
@@ -209,6 +218,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--policy", choices=POLICIES, default="branch")
     parser.add_argument("--branches", type=int, default=4, help="candidates a round of policy branch")
     parser.add_argument("--broken-every", type=int, default=0, metavar="N", help="each Nth does not compile")
+    parser.add_argument("--latency", type=float, default=0.0, metavar="S", help="that the model thinks")
+    parser.add_argument("--side-by-side", type=int, default=1, metavar="N", help="that are asked for at once")
+    parser.add_argument("--ahead", action="store_true", help="ask before the last are tried")
     parser.add_argument("--no-profiles", action="store_true", help="ask no profiler")
     parser.add_argument("--work", type=Path, required=True, metavar="DIR")
     parser.add_argument("--sandbox", choices=("auto", "off"), default="auto", help="around candidates")
@@ -219,9 +231,16 @@ def _arguments() -> argparse.Namespace:
 
 def _settings(arguments: argparse.Namespace, project: Path) -> LlmSettings:
     count: int = arguments.candidates
-    budget = Budget(candidates=count, rounds=count, branches=arguments.branches, tokens=None, minutes=None)
+    budget = Budget(
+        candidates=count, rounds=count, branches=arguments.branches, side_by_side=arguments.side_by_side,
+        generations=count, tokens=None, minutes=None,
+    )  # fmt: skip
     return LlmSettings(
-        provider="replay", path=project, policy=arguments.policy, budget=budget, runs=project / ".cgins/runs"
+        provider="compatible" if arguments.ahead else "replay",
+        path=project,
+        policy=arguments.policy,
+        budget=budget,
+        runs=project / ".cgins/runs",
     )
 
 
@@ -270,6 +289,9 @@ def _found(
         "branches": arguments.branches,
         "profiles": not arguments.no_profiles,
         "broken_every": arguments.broken_every,
+        "latency_seconds": arguments.latency,
+        "side_by_side": arguments.side_by_side,
+        "ahead": arguments.ahead,
         "device": arguments.device,
         "sandbox": arguments.sandbox,
         "cores": len(os.sched_getaffinity(0)),

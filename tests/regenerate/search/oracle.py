@@ -249,6 +249,7 @@ def searched(
     models: Models = Models(),  # noqa: B008
     means: Means = MEANS,
     budget: Budget = Budget(),  # noqa: B008
+    provider: str = "replay",
     check: Callable[[Mapping[str, str]], tuple[Finding, ...]] = lambda _: (),
     moved: Callable[[Mapping[str, str]], tuple[str, ...]] = lambda _: (),
 ) -> Result:
@@ -256,7 +257,7 @@ def searched(
     (folder / "cgins.yaml").parent.mkdir(exist_ok=True, parents=True)
     runs = folder / ".cgins" / "runs"
     if not runs.exists():
-        record = {} if name == "repair" else {"policy": name}
+        record = {"provider": provider} | ({} if name == "repair" else {"policy": name})
         journals.journal(folder / "cgins.yaml", target, **record)
     with Journal.resume(runs / journals.RUN) as journal:
         journal.begin(target, Found(evaluations=()), INCUMBENT, Guarded(files={}))

@@ -16,7 +16,17 @@ from pytest_cgins.regenerate.attempt import Finding, Result, Trial
 from pytest_cgins.regenerate.conversation import Request
 from pytest_cgins.regenerate.search import verifiers
 from tests.regenerate import journals
-from tests.regenerate.search.oracle import MAIN, VERIFIED, Model, Oracle, answer, searched, source, time_of
+from tests.regenerate.search.oracle import (
+    MAIN,
+    MEANS,
+    VERIFIED,
+    Model,
+    Oracle,
+    answer,
+    searched,
+    source,
+    time_of,
+)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -116,8 +126,9 @@ def test_nothing_is_accepted_while_a_case_is_undecided(undecided: tuple[int, ...
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("stops_after", [1, 3, 5, 8])
+@pytest.mark.parametrize("provider", ["replay", "compatible"])
 def test_a_search_that_is_cut_off_ends_as_one_that_is_not(
-    name: str, stops_after: int, tmp_path: Path
+    name: str, stops_after: int, provider: str, tmp_path: Path
 ) -> None:
     """Resumed, it asks for the same, tries nothing twice and accepts the same candidate."""
 
@@ -126,20 +137,51 @@ def test_a_search_that_is_cut_off_ends_as_one_that_is_not(
             return "compiles: 90%\nmemory: 80%\nnumbers: 70%"
         return answer(source(1000 - 10 * number, note=str(number), wrong=number % 3 == 0), "tiling")
 
-    whole = searched(tmp_path / "whole", Oracle(), Model(says), name, models=VERIFIED)
+    asked: dict[str, Any] = {
+        "models": VERIFIED,
+        "provider": provider,
+        "means": replace(MEANS, side_by_side=2),
+    }
+    whole = searched(tmp_path / "whole", Oracle(), Model(says), name, **asked)
     gate = Oracle()
     first = Model(says, stops_after)
     if len(whole.attempts) > 1:
         with pytest.raises(KeyboardInterrupt):
-            searched(tmp_path / "cut", gate, first, name, models=VERIFIED)
+            searched(tmp_path / "cut", gate, first, name, **asked)
     second = Model(says)
-    result = searched(tmp_path / "cut", gate, second, name, models=VERIFIED)
+    result = searched(tmp_path / "cut", gate, second, name, **asked)
 
     def told(one: Result) -> list[Any]:
         return [(a.number, a.ask, a.outcome, a.methods, a.time_ratio, a.rank) for a in one.attempts]
 
     assert told(result) == told(whole)
     assert len(gate.tried) == len(set(gate.tried))
+
+
+@pytest.mark.parametrize("name", ["mcts", "evolve"])
+def test_a_server_is_asked_ahead(name: str, tmp_path: Path) -> None:
+    """What comes next is asked for before the last is tried, of a tree in which that is not known; by hand it is not."""
+
+    def asked_before_a_trial(provider: str) -> list[int]:
+        numbers: list[int] = []
+
+        class Counted(Oracle):
+            def check(self, files: Mapping[str, str]) -> Trial:
+                counts.append(len(set(numbers)))
+                return super().check(files)
+
+        def says(request: Request, number: int) -> str:
+            numbers.append(number)
+            return answer(source(1000 - 10 * number, note=str(number)))
+
+        counts: list[int] = []
+        result = searched(tmp_path / provider, Counted(), Model(says), name, provider=provider, means=means)
+        assert (result.state, len(result.attempts)) == ("accepted", 12)
+        return counts
+
+    means = replace(MEANS, side_by_side=6)
+    assert asked_before_a_trial("replay") == [6] * 6 + [12] * 6
+    assert asked_before_a_trial("compatible") == [12] * 12
 
 
 @pytest.mark.parametrize("name", ["branch", "evolve"])

@@ -24,6 +24,7 @@ class Evolve(Policy):
     """A generation's parents are drawn from the archive, the better the likelier."""
 
     name = "evolve"
+    looks_ahead = True
     ranks = True
 
     def next(self, tree: Tree) -> tuple[Ask, ...]:
@@ -35,7 +36,7 @@ class Evolve(Policy):
         # The same for the same tree.
         draws = random.Random(f"{self._means.seed}/{len(tree)}")  # noqa: S311 - a search, no secret
         weights = [1 / (rank + 1) for rank in range(len(archive))]
-        failed = [candidate.number for candidate in tree.of_round(tree.rounds) if not candidate.is_right][-2:]
+        failed = [candidate.number for candidate in tree.of_round(tree.rounds) if candidate.is_wrong][-2:]
         asks = []
         for branch in range(min(PROPOSED, self._attempts - len(tree))):
             parent = draws.choices(archive, weights)[0]

@@ -34,6 +34,7 @@ class Mcts(Policy):
     """
 
     name = "mcts"
+    looks_ahead = True
 
     def next(self, tree: Tree) -> tuple[Ask, ...]:
         """More children of the chosen nodes."""
@@ -47,7 +48,7 @@ class Mcts(Policy):
         return tuple(asks)
 
     def _child(self, tree: Tree, parent: Attempt, branch: int) -> Ask:
-        failed = [child.number for child in tree.children(parent.number) if not child.is_right][-SIBLINGS:]
+        failed = [child.number for child in tree.children(parent.number) if child.is_wrong][-SIBLINGS:]
         above = [other.number for other in tree.ancestors(parent.number) if other.number][:ANCESTORS]
         best = [tree.champion.number]
         if best[0] in (INCUMBENT, parent.number, *above):
@@ -104,7 +105,7 @@ def most_children(visits: int) -> int:
 
 def _is_pruned(tree: Tree, node: Attempt) -> bool:
     """Whether the last visits below it brought nothing better than what was there before them."""
-    below = tree.below(node.number)
+    below = [candidate for candidate in tree.below(node.number) if candidate.is_right or candidate.is_wrong]
     if len(below) < STAGNANT:
         return False
     before = [node, *below[:-STAGNANT]]
