@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_cgins.config.llm import Budget
+from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.core.options import POLICIES
 from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.regenerate.attempt import Finding, Result, Trial
-from pytest_cgins.regenerate.conversation import Request
+from pytest_cgins.regenerate.conversation import Answer, Request
 from pytest_cgins.regenerate.search import verifiers
 from tests.regenerate import journals
 from tests.regenerate.search.oracle import (
@@ -182,6 +183,23 @@ def test_a_server_is_asked_ahead(name: str, tmp_path: Path) -> None:
     means = replace(MEANS, side_by_side=6)
     assert asked_before_a_trial("replay") == [6] * 6 + [12] * 6
     assert asked_before_a_trial("compatible") == [12] * 12
+
+
+def test_what_cannot_be_asked_ahead_is_asked_in_its_turn(tmp_path: Path) -> None:
+    """A provider that fails, or a budget that has no room while others are under way, ends no search by that."""
+    failed: set[str] = set()
+
+    class Failing(Model):
+        def ask(self, request: Request, place: Path) -> Answer | None:
+            if "attempt-0" not in request.id and request.id not in failed:
+                failed.add(request.id)
+                raise ProviderError("not now", remedy="wait")
+            return super().ask(request, place)
+
+    model = Failing(lambda _, number: answer(source(1000 - 10 * number, note=str(number))))
+    means = replace(MEANS, side_by_side=9)
+    result = searched(tmp_path, Oracle(), model, "mcts", provider="compatible", means=means)
+    assert (result.state, len(result.attempts), len(failed)) == ("accepted", 12, 3)
 
 
 @pytest.mark.parametrize("name", ["branch", "evolve"])
