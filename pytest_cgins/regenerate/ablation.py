@@ -45,14 +45,10 @@ def attribute(method: str, evaluations: Sequence[Evaluation]) -> evidence_docume
         method: its name.
         evaluations: of the variant on each case, timed with the champion as its base; () if it was not tried.
     """
-    cases = tuple(map(_case, evaluations))
     state, message = _state(evaluations)
+    cases, contributes = tuple(map(_case, evaluations)), state in ("contributes", "essential")
     return evidence_documents.Attribution(
-        method=method,
-        state=state,
-        contributes=state in ("contributes", "essential"),
-        message=message,
-        cases=cases,
+        method=method, state=state, contributes=contributes, message=message, cases=cases
     )
 
 
@@ -64,45 +60,26 @@ def _state(evaluations: Sequence[Evaluation]) -> tuple[State, str]:
     wrong = [evaluation for evaluation in evaluations if evaluation.verdict.status in _WRONG]
     if wrong:
         return "essential", f"without it {wrong[0].case.name} is {_said(wrong[0])}"
-    outcomes = [
-        (_comparison(evaluation), evaluation)
-        for evaluation in evaluations
-        if evaluation.verdict.status not in _UNTRIED
-    ]
-    slower = [one for _, one in outcomes if _is_slower(one)]
-    if slower:
-        return (
-            "contributes",
-            f"proven slower without it in {len(slower)} of {counted(len(evaluations), 'case')}",
-        )
-    unchanged = [one for _, one in outcomes if one.verdict.reason is Reason.UNCHANGED]
-    if outcomes and len(unchanged) == len(outcomes):
+    tried = [one for one in evaluations if one.verdict.status not in _UNTRIED]
+    of_all = f"of {counted(len(evaluations), 'case')}"
+    if slower := [one for one in tried if _is_slower(one)]:
+        return "contributes", f"proven slower without it in {len(slower)} {of_all}"
+    if tried and all(one.verdict.reason is Reason.UNCHANGED for one in tried):
         return "not-ablated", "the variant is the champion's own build: nothing was taken out"
-    tested = [found for found, _ in outcomes if found is not None]
+    tested = [found for one in tried if (found := _comparison(one)) is not None]
     if not tested:
         why = _said(evaluations[0]) if evaluations else "no case was tried"
         return "not-ablated", f"it was not timed against the champion: {why}"
     if all(found.outcome in ("clean", "faster") for found in tested):
-        return (
-            "no-gain",
-            f"proven not slower without it in {len(tested)} of {counted(len(evaluations), 'case')}",
-        )
+        return "no-gain", f"proven not slower without it in {len(tested)} {of_all}"
     return "undecided", "noise hides what it is worth: the blocks were used up, and neither is proven"
 
 
 def _is_slower(one: Evaluation) -> bool:
     """Proven twice; or once, where a floor that it misses too is what the verdict tells."""
-    found = _comparison(one)
-    if one.verdict.status is Status.SLOWER:
-        return True
-    if found is None or found.outcome != "slower":
-        return False
-    again = (
-        one.measurement.confirmation.against("base")
-        if one.measurement and one.measurement.confirmation
-        else None
-    )
-    return again is not None and again.outcome == "slower"
+    found, again = _comparison(one), one.measurement.confirmation if one.measurement else None
+    twice = [found, again.against("base") if again is not None else None]
+    return one.verdict.status is Status.SLOWER or all(test and test.outcome == "slower" for test in twice)
 
 
 def _comparison(one: Evaluation) -> Comparison | None:
@@ -111,8 +88,7 @@ def _comparison(one: Evaluation) -> Comparison | None:
 
 def _case(one: Evaluation) -> evidence_documents.CaseAttribution:
     measured, found = one.measurement, _comparison(one)
-    low = middle = high = None
-    champion = None
+    low = middle = high = champion = None
     if measured is not None and measured.base is not None:
         champion = measured.base.median_ns_per_call
         # Within blocks, where drift cancels, and not the difference of two medians.

@@ -135,11 +135,7 @@ def _lay_out(
 
 
 def _lay_out_one(
-    journal: Journal,
-    config: Config,
-    target: Target,
-    found: Iterable[Evaluation],
-    overlay: Mapping[str, str],
+    journal: Journal, config: Config, target: Target, found: Iterable[Evaluation], overlay: Mapping[str, str]
 ) -> None:
     with scratch.folder() as folder:
         try:

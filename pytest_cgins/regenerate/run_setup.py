@@ -95,12 +95,7 @@ def settings_of(config: Config, asked: RunOptions) -> LlmSettings:
         ProviderError: the variable with the provider's key is not set.
     """
     found = overridden(
-        config.llm,
-        llm=asked.llm,
-        model=asked.model,
-        budget=asked.budget,
-        root=config.root,
-        here=asked.here,
+        config.llm, llm=asked.llm, model=asked.model, budget=asked.budget, root=config.root, here=asked.here
     )
     if found is None:
         raise ConfigError(

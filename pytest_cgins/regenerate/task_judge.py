@@ -89,10 +89,7 @@ def request(task: Task, settings: LlmSettings) -> Request:
         id=task.id,
         role="verifier",
         model=(models.verifier or models.generator)[0],
-        messages=(
-            Message(role="system", text=render("judge_system.md")),
-            Message(role="user", text=user),
-        ),
+        messages=(Message(role="system", text=render("judge_system.md")), Message(role="user", text=user)),
         max_tokens=settings.max_answer_tokens,
         temperature=settings.temperature.verifier,
     )

@@ -66,8 +66,7 @@ def apply_edit(text: str, edit: Edit) -> str:
         search, _, replace = unescaped.partition("\0")
     lines, wanted = text.split("\n"), search.strip("\n").split("\n")
     new = _trimmed_alike(search, replace)
-    places = _places(lines, wanted)
-    if places:
+    if places := _places(lines, wanted):
         place = _only(places, edit, lines, len(wanted))
         return "\n".join([*lines[:place], *new, *lines[place + len(wanted) :]])
     if text.count(search) == 1:
@@ -170,16 +169,12 @@ def _apply_loosely(lines: Sequence[str], wanted: Sequence[str], new: list[str], 
         target, new = target[1:], new[1:] if new and not new[0].strip() else new
     while target and not target[-1]:
         target, new = target[:-1], new[:-1] if new and not new[-1].strip() else new
-    if target:
-        places = _places(stripped, target)
-        if places:
-            place = _only(places, edit, lines, len(target))
-            return "\n".join([*lines[:place], *new, *lines[place + len(target) :]])
-        shifted = _shifted_places(stripped, target)
-        if shifted:
-            place = _only(list(shifted), edit, lines, len(target))
-            moved = [_moved(line, *shifted[place]) for line in new]
-            return "\n".join([*lines[:place], *moved, *lines[place + len(target) :]])
+    places = _places(stripped, target) if target else []
+    shifted = _shifted_places(stripped, target) if target and not places else {}
+    if places or shifted:
+        place = _only(places or list(shifted), edit, lines, len(target))
+        moved = [_moved(line, *shifted[place]) for line in new] if shifted else new
+        return "\n".join([*lines[:place], *moved, *lines[place + len(target) :]])
     raise AnswerError(
         f"an edit of `{edit.path}` searches for lines that are not there:\n{_excerpt(wanted, 0, len(wanted), numbered=False)}\n"
         f"{_nearest(lines, target or list(wanted))}",

@@ -170,12 +170,7 @@ def of_library(
 
 
 def evidence(
-    config_file: Path,
-    wanted: str,
-    *,
-    device: str | None = None,
-    text: str = "",
-    archs: Sequence[str] = (),
+    config_file: Path, wanted: str, *, device: str | None = None, text: str = "", archs: Sequence[str] = ()
 ) -> evidence_documents.SassEvidence:
     """The machine code of a kernel's CUDA implementations.
 

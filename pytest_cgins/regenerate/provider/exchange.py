@@ -61,9 +61,7 @@ class Exchange:
         answer, error = replay.parse_written(data, str(folder / ANSWER), request)
         if error:
             raise ProviderError(
-                f"{folder / ANSWER} says: {error}",
-                remedy="write an answer, or stop the run",
-                retry=True,
+                f"{folder / ANSWER} says: {error}", remedy="write an answer, or stop the run", retry=True
             )
         files.write_json(path / files.ANSWER, answer)
         return answer

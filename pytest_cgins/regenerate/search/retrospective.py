@@ -12,7 +12,7 @@ from pytest_cgins.regenerate.journal.journal import Journal, load
 from pytest_cgins.regenerate.methods.definition import AXES, Axis
 from pytest_cgins.regenerate.methods.registry import shipped
 from pytest_cgins.regenerate.prompts import methods
-from pytest_cgins.regenerate.search.summary_model import Belief, Diagnosis, Lost, Retrospective
+from pytest_cgins.regenerate.search.summary_model import Belief, Diagnosis, Retrospective
 from pytest_cgins.regenerate.search.tree import Tree
 
 
@@ -30,14 +30,13 @@ def retrospective(journal: Journal, target: Target, attempts: Sequence[Attempt])
     prompts = sorted((journal.folder / target.name).glob("attempt-*/generator/request.json"))
     asked = (message.text for file in prompts for message in load(Request, file).messages)
     offered = dict.fromkeys(method for text in asked for method in methods.offered_in(text))
-    reasons = Counter(one.reason for one in attempts if not one.is_right)
     return Retrospective(
         beliefs=tuple(
             sorted(beliefs, key=lambda one: (one.outcome != "kept", one.time_ratio or float("inf")))
         ),
         diagnoses=tuple(_diagnoses(tree, added)),
         never_named=tuple(method for method in offered if method not in named),
-        lost=tuple(Lost(reason=reason, candidates=count) for reason, count in reasons.most_common()),
+        lost=dict(Counter(one.reason for one in attempts if not one.is_right).most_common()),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pytest_cgins.core.document_base import Document
@@ -221,16 +221,6 @@ class Diagnosis(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost(Document):
-    """Candidates that were not right."""
-
-    reason: str
-    """Code of what decided."""
-    candidates: int
-    """How many."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Retrospective(Document):
     """What was believed, and what came of it."""
 
@@ -240,8 +230,8 @@ class Retrospective(Document):
     """By axis."""
     never_named: tuple[str, ...] = ()
     """Methods that prompts offered and no answer took, in the order in which they were first offered."""
-    lost: tuple[Lost, ...] = ()
-    """By reason, the most frequent first."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """How many candidates were not right, by the code of what decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,5 +308,5 @@ class SearchSummary(Document):
     """None where no candidate was ranked."""
     costs: tuple[Cost, ...]
     """By role, and of all of them together."""
-    retrospective: Retrospective = Retrospective()
+    retrospective: Retrospective = field(default_factory=Retrospective)
     """Empty in summaries of older versions."""

@@ -200,7 +200,7 @@ def _arms(arms: Sequence[Ratio | model.Mean]) -> list[str]:
 
 def _retrospective(found: model.Retrospective) -> Section:
     diagnoses = [f"{one.axis} in {one.right} of {one.candidates}" for one in found.diagnoses]
-    lost = [f"{one.candidates} by {one.reason}" for one in found.lost]
+    lost = [f"{count} by {reason}" for reason, count in found.lost.items()]
     told = (
         ("Named for an axis, and proven faster", diagnoses),
         ("Offered, and never named", found.never_named),
