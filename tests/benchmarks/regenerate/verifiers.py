@@ -15,8 +15,9 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -37,8 +38,14 @@ from tests.evaluations import make_evaluation
 from tests.regenerate.prompts.example import CPU, H200
 
 WRONG, RIGHT = 48, 32
+JOINED: dict[str, Callable[[Iterable[float]], float]] = {"mean": fmean, "least": min, "product": prod}
+"""Ways to make one opinion of a kernel's; a search takes the mean."""
+ENDS = (
+    Reason.ABORTED, Reason.EXITED, Reason.ERROR_CODE, Reason.RAISED, Reason.CONNECTION_CLOSED, Reason.ILLEGAL_ADDRESS,
+)  # fmt: skip
+"""Of processes and calls that ended without an answer."""
 BATCH, TRIED, DRAWS = 6, 4, 20_000
-"""Of a generation: candidates that are asked for and tried; and how many are drawn to see what an order is worth."""
+"""Candidates of a generation that are asked for and tried; how often one is drawn to see what an order is worth."""
 
 
 def main() -> int:
@@ -125,133 +132,117 @@ def document(work: Path, key: dict[str, Any]) -> dict[str, Any]:
     for number, specimen in key["specimens"].items():
         answer = work / "prompts" / number / "answer.md"
         said = verifiers.opinions_by_question(answer.read_text()) if answer.exists() else {}
-        row = {"number": number, **specimen, "is_right": not specimen["reason"], "opinions": said}
-        rows.append(row | ({"rank": fmean(said.values())} if said else {}))
+        joined = {name: join(said.values()) for name, join in JOINED.items()} if said else {}
+        rows.append(
+            {"number": number, **specimen, "is_right": not specimen["reason"], "opinions": said, **joined}
+        )
     told = [row for row in rows if row["opinions"]]
-    wrong = [row for row in told if not row["is_right"]]
-    score = verifiers.score(map(attempt, told))
+    questions: dict[str, list[tuple[float, bool]]] = {question: [] for question in verifiers.QUESTIONS}
+    for row in told:
+        facts = verifiers.truths(attempt(row))
+        for question in row["opinions"].keys() & facts.keys():
+            questions[question].append((row["opinions"][question], facts[question]))
     return {
         "seed": key["seed"],
         "environment": documents.dump_python(describe("cpu")),
         "answered": len(told),
         "asked": len(rows),
-        "score": documents.dump_python(score),
-        "precision": score.precision,
-        "recall": score.recall,
-        "brier": brier([(row["rank"], row["is_right"]) for row in told]),
-        "questions": {question: by_question(told, question) for question in verifiers.QUESTIONS},
-        "queue": queue(told, key["seed"]),
-        "reasons": doubted(wrong, "reason"),
-        "families": doubted(told, "family"),
+        "joined": {name: figures([(row[name], row["is_right"]) for row in told]) for name in JOINED},
+        "questions": {question: figures(pairs) for question, pairs in questions.items()},
+        "orders": {name: queue(told, name, key["seed"]) for name in ("chance", *JOINED)},
         "specimens": rows,
     }
 
 
 def attempt(row: dict[str, Any]) -> Attempt:
-    """What the gate found of a specimen, as the attempt of a search."""
+    """What the gate finds of a specimen, as the attempt of a search."""
     reason = Reason(row["reason"] or "ok")
-    status = Status.PASSED if row["is_right"] else Status.SUSPECT if reason in CHEATS else Status.INCORRECT
+    status = (
+        Status.SUSPECT if reason in CHEATS else Status.RUNTIME_ERROR if reason in ENDS else Status.INCORRECT
+    )
+    evaluation = make_evaluation(Status.PASSED if row["is_right"] else status, reason=reason)
     trial = Trial(
-        stage="check", evaluations=(make_evaluation(status, reason=reason),), environments=(), seed=0, sandbox=True,
-        sanitized=False, seconds=0.0,
-    )  # fmt: skip
+        stage="check",
+        evaluations=(evaluation,),
+        environments=(),
+        seed=0,
+        sandbox=True,
+        sanitized=False,
+        seconds=0.0,
+    )
     return Attempt(
         number=int(row["number"]), goal="generate", outcome="accepted" if row["is_right"] else "failed",
-        reason=reason.value, message="", trials=(trial,), rank=row["rank"], time_ratio=1.0 if row["is_right"] else None,
+        reason=reason.value, message="", trials=(trial,), time_ratio=1.0 if row["is_right"] else None,
     )  # fmt: skip
 
 
-def by_question(rows: Sequence[dict[str, Any]], question: str) -> dict[str, Any]:
-    """Of one question, over kernels of which the gate's finding answers it."""
-    pairs = [
-        (row["opinions"][question], facts[question])
-        for row in rows
-        if question in row["opinions"] and question in (facts := verifiers.truths(attempt(row)))
-    ]
+def figures(pairs: Sequence[tuple[float, bool]]) -> dict[str, Any]:
+    """Of chances and facts; Brier's score is 0 at best, and 0.25 where all chances are a half."""
     said = [(chance >= 0.5, is_so) for chance, is_so in pairs]
     score = verifiers.Score(
         right_and_said_so=said.count((True, True)), wrong_and_said_right=said.count((True, False)),
         right_and_doubted=said.count((False, True)), wrong_and_doubted=said.count((False, False)),
     )  # fmt: skip
+    brier = fmean((chance - is_so) ** 2 for chance, is_so in pairs) if pairs else None
     return {
         **documents.dump_python(score),
         "precision": score.precision,
         "recall": score.recall,
-        "brier": brier(pairs),
+        "brier": brier,
     }
 
 
-def brier(pairs: Sequence[tuple[float, bool]]) -> float | None:
-    """Mean square of chance less fact: 0 is perfect, 0.25 what "50%" gets."""
-    return fmean((chance - is_so) ** 2 for chance, is_so in pairs) if pairs else None
-
-
-def doubted(rows: Sequence[dict[str, Any]], by: str) -> dict[str, dict[str, int]]:
-    """How many were doubted in the mean, and how many in one question at least."""
-    found: dict[str, dict[str, int]] = {}
-    for row in sorted(rows, key=lambda row: row[by]):
-        counts = found.setdefault(row[by], {"kernels": 0, "wrong": 0, "doubted": 0, "doubted_in_one": 0})
-        counts["kernels"] += 1
-        counts["wrong"] += not row["is_right"]
-        counts["doubted"] += row["rank"] < 0.5
-        counts["doubted_in_one"] += min(row["opinions"].values()) < 0.5
-    return found
-
-
-def queue(rows: Sequence[dict[str, Any]], seed: int) -> dict[str, float]:
-    """What it is worth to try kernels in the order of opinions, against an order by chance."""
+def queue(rows: Sequence[dict[str, Any]], by: str, seed: int) -> dict[str, float]:
+    """Where right kernels stand in an order, and how often one is tried: of six drawn, and of one with five wrong ones."""
     chance, right = random.Random(seed), [row for row in rows if row["is_right"]]
     wrong = [row for row in rows if not row["is_right"]]
 
     def in_order(batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        return sorted(chance.sample(batch, len(batch)), key=lambda row: -row["rank"])
+        return sorted(chance.sample(batch, len(batch)), key=lambda row: -row.get(by, 0.0))
 
-    def share(batches: Sequence[Sequence[dict[str, Any]]]) -> float:
-        return fmean(any(row["is_right"] for row in batch[:TRIED]) for batch in batches)
+    def share(draw_one: Callable[[], list[dict[str, Any]]]) -> float:
+        return fmean(any(row["is_right"] for row in in_order(draw_one())[:TRIED]) for _ in range(DRAWS))
 
-    if len(rows) < BATCH or not right or len(wrong) < BATCH:
-        return {}
-    mixed = [chance.sample(rows, BATCH) for _ in range(DRAWS)]
-    alone = [[chance.choice(right), *chance.sample(wrong, BATCH - 1)] for _ in range(DRAWS)]
-    positions = [place for place, row in enumerate(in_order(rows), 1) if row["is_right"]]
     return {
-        "mean_position_of_right": fmean(positions),
-        "mean_position_by_chance": (len(rows) + 1) / 2,
-        "a_right_one_is_tried": share([in_order(batch) for batch in mixed]),
-        "a_right_one_is_tried_by_chance": share(mixed),
-        "the_only_right_one_is_tried": share([in_order(batch) for batch in alone]),
-        "the_only_right_one_is_tried_by_chance": TRIED / BATCH,
+        "mean_position_of_right": fmean(
+            place for place, row in enumerate(in_order(rows), 1) if row["is_right"]
+        ),
+        "a_right_one_is_tried": share(lambda: chance.sample(rows, BATCH)),
+        "the_only_right_one_is_tried": share(
+            lambda: [chance.choice(right), *chance.sample(wrong, BATCH - 1)]
+        ),
     }
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Tables of questions, families and reasons."""
+    """Tables of opinions and orders, and which wrong kernels and right ones were told from each other."""
     lines = [f"{found['answered']} of {found['asked']} prompts were answered (seed {found['seed']}).", ""]
     lines += [
-        "| opinion on | right, said so | wrong, said right | right, doubted | wrong, doubted | precision | recall | Brier |"
+        "| opinion | right, said so | wrong, said right | right, doubted | wrong, doubted | precision | recall | Brier |"
     ]
     lines += ["|---|---:|---:|---:|---:|---:|---:|---:|"]
-    overall = {**found["score"], **{name: found[name] for name in ("precision", "recall", "brier")}}
-    for name, row in {"all, their mean": overall, **found["questions"]}.items():
-        counts = (
-            row[key]
-            for key in ("right_and_said_so", "wrong_and_said_right", "right_and_doubted", "wrong_and_doubted")
-        )
-        shares = (row[key] for key in ("precision", "recall", "brier"))
-        lines.append(f"| {' | '.join([name, *map(str, counts), *map(_share, shares)])} |")
-    for title, key in (("family", "families"), ("reason of wrong ones", "reasons")):
-        lines += [
-            "",
-            f"| {title} | kernels | wrong | doubted | doubted in one question |",
-            "|---|---:|---:|---:|---:|",
-        ]
-        lines += [f"| {name} | {' | '.join(map(str, row.values()))} |" for name, row in found[key].items()]
-    lines += ["", *(f"- {name.replace('_', ' ')}: {value:.3g}" for name, value in found["queue"].items())]
+    opinions = {**{f"all, {name}": row for name, row in found["joined"].items()}, **found["questions"]}
+    lines += [f"| {name} | {' | '.join(map(_cell, row.values()))} |" for name, row in opinions.items()]
+    lines += [
+        "",
+        f"| order by | mean position of right ones | one of {BATCH} is right, and among the first {TRIED} | the only right one is |",
+    ]
+    lines += ["|---|---:|---:|---:|"]
+    lines += [f"| {name} | {' | '.join(map(_cell, row.values()))} |" for name, row in found["orders"].items()]
+    told = [row for row in found["specimens"] if row["opinions"]]
+    groups = {"doubted in the mean": lambda row: row["mean"] < 0.5,
+              "doubted in one question alone": lambda row: row["least"] < 0.5 <= row["mean"],
+              "not doubted": lambda row: row["least"] >= 0.5}  # fmt: skip
+    for title, belongs in groups.items():
+        reasons = sorted(row["reason"] for row in told if row["reason"] and belongs(row))
+        right = sorted(row["name"] for row in told if row["is_right"] and belongs(row))
+        names = f": {', '.join(right)}" if title != "not doubted" and right else ""
+        lines += ["", f"{title}: {len(reasons)} wrong ({', '.join(reasons)}), {len(right)} right{names}"]
     return "\n".join(lines) + "\n"
 
 
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+def _cell(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":
