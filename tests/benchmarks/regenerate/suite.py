@@ -20,7 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from project import environment
+from pytest_cgins.core import documents
+from pytest_cgins.timing.environment import describe
 
 CGINS = (
     sys.executable,
@@ -79,7 +80,7 @@ def main() -> int:
         document = {
             "found": found,
             "planted": expected,
-            "environment": environment("cpu"),
+            "environment": documents.dump_python(describe("cpu")),
             "command": sys.argv[1:],
         }
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")

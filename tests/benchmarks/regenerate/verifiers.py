@@ -218,7 +218,7 @@ def markdown(found: dict[str, Any]) -> str:
     """Tables of opinions and orders, and which wrong kernels and right ones were told from each other."""
     lines = [f"{found['answered']} of {found['asked']} prompts were answered (seed {found['seed']}).", ""]
     lines += [
-        "| opinion | right, said so | wrong, said right | right, doubted | wrong, doubted | precision | recall | Brier |"
+        "| opinion | right, said so | wrong, said right | right, doubted | wrong, doubted | precision, right ones | recall, right ones | Brier |"
     ]
     lines += ["|---|---:|---:|---:|---:|---:|---:|---:|"]
     opinions = {**{f"all, {name}": row for name, row in found["joined"].items()}, **found["questions"]}
