@@ -241,12 +241,10 @@ class TargetLoop:
             for index, model in enumerate(models, 1)
         }
         answers = (yield tuple(asked.values())) if asked else ()
-        opinions: dict[int, list[float]] = {number: [] for number in triable}
+        said: dict[int, list[str]] = {number: [] for number in triable}
         for (number, _), answer in zip(asked, answers, strict=True):
-            opinions[number] += verifiers.opinions(answer.text)
-        ranks = {
-            number: sum(chances) / len(chances) if chances else 0.5 for number, chances in opinions.items()
-        }
+            said[number].append(answer.text)
+        ranks = {number: verifiers.rank(texts) for number, texts in said.items()}
         order = sorted(triable, key=lambda number: (-ranks[number], number))
         for turn, number in enumerate(order):
             attempt = replace(candidates[number].attempt, rank=ranks[number])

@@ -1,13 +1,14 @@
 """What verifiers say of a candidate that nobody has run, and how often they were right.
 
 Their word orders the queue and decides nothing: what they doubt is tried later, or not at all where there is no time for
-all. Each is scored by what the gate found of what was tried, question by question: the mean of opinions orders the queue,
+all. Each is scored by what the gate found of what was tried, question by question: their product orders the queue,
 and hides whose opinion is worth having. In robust-kbench's own log the verifier of memory says no to most kernels that
 were right.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -60,19 +61,23 @@ class Score(Document):
         return self.right_and_said_so / right if right else None
 
 
-def opinions(text: str) -> list[float]:
-    """Chances that an answer gives, 0 to 1, one a question that it has a line for: `compiles: 90%`."""
-    return list(opinions_by_question(text).values())
+def rank(texts: Iterable[str]) -> float:
+    """How likely a candidate is right, as answers say: the chance that all holds, as a mean over them; 0.5 where none says.
+
+    The mean of an answer's chances called 37 of 48 wrong kernels right, their product 5 (`results/verifiers.md`).
+    """
+    chances = [math.prod(said.values()) for text in texts if (said := opinions_by_question(text))]
+    return sum(chances) / len(chances) if chances else 0.5
 
 
 def opinions_by_question(text: str) -> dict[str, float]:
-    """The same by question, in the order of `QUESTIONS`."""
+    """Chances that an answer gives, 0 to 1, of the questions that it has a line for: `compiles: 90%`."""
     found = {match["what"].lower(): min(100, int(match["share"])) / 100 for match in _LINE.finditer(text)}
     return {name: found[name] for name in QUESTIONS if name in found}
 
 
 def score(attempts: Iterable[Attempt]) -> Score:
-    """Of the mean opinions, over all candidates that were ranked and tried."""
+    """Of the ranks, over all candidates that were ranked and tried."""
     tried = (attempt for attempt in attempts if attempt.trials)
     return _score([(one.rank >= 0.5, one.is_right) for one in tried if one.rank is not None])
 

@@ -39,7 +39,7 @@ from tests.regenerate.prompts.example import CPU, H200
 
 WRONG, RIGHT = 48, 32
 JOINED: dict[str, Callable[[Iterable[float]], float]] = {"mean": fmean, "least": min, "product": prod}
-"""Ways to make one opinion of a kernel's; a search takes the mean."""
+"""Ways to make one opinion of a kernel's; a search takes the product, since 2026-11-28."""
 ENDS = (
     Reason.ABORTED, Reason.EXITED, Reason.ERROR_CODE, Reason.RAISED, Reason.CONNECTION_CLOSED, Reason.ILLEGAL_ADDRESS,
 )  # fmt: skip

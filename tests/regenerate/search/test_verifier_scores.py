@@ -10,7 +10,7 @@ import pytest
 from pytest_cgins.app import cli
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.regenerate.conversation import Message, Request
-from pytest_cgins.regenerate.search.verifiers import scores, truths
+from pytest_cgins.regenerate.search.verifiers import rank, scores, truths
 from tests.evaluations import make_evaluation
 from tests.regenerate import journals
 
@@ -90,3 +90,12 @@ def test_the_command_prints_a_table(run: Any, capsys: pytest.CaptureFixture[str]
         [model, question] for model in ("eager", "keen") for question in ("compiles", "memory", "numbers")
     ]
     assert lines[1][2:4] == ["100%", "33%"]
+
+
+def test_a_rank_is_the_chance_that_all_holds() -> None:
+    """One doubt is not outvoted by other questions; several models are averaged, and who says nothing is left out."""
+    sure, doubtful = "compiles: 100%\nmemory: 90%\nnumbers: 90%", "compiles: 100%\nmemory: 100%\nnumbers: 20%"
+    assert rank([sure]) == pytest.approx(0.81)
+    assert rank([doubtful]) == pytest.approx(0.2)
+    assert rank([sure, doubtful, "no idea"]) == pytest.approx(0.505)
+    assert rank(["no idea"]) == 0.5
