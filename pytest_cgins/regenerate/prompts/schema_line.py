@@ -14,7 +14,7 @@ from pytest_cgins.building.contracts.schema import SchemaArgument
 from pytest_cgins.building.contracts.source import read
 from pytest_cgins.building.contracts.torch_schema import defaults, overloads
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.errors import RegenerateError, SourceError
 from pytest_cgins.core.trace import Argument, Trace, Value
 from pytest_cgins.regenerate.prompts import calls
 
@@ -36,6 +36,9 @@ def derive(
         entry: the kernel.
         implementation: the one that is to be written.
         traces: of the op.
+
+    Raises:
+        RegenerateError: see `from_traces`.
     """
     if implementation.contract not in ("launcher", "device"):
         return ""
@@ -67,6 +70,9 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
         name: of the kernel.
         op: that it replaces.
         traces: its calls, at least one.
+
+    Raises:
+        RegenerateError: an argument was recorded with values that no type of the language takes all.
     """
     known: dict[str, SchemaArgument] = {}
     for declared in _known(op):
@@ -78,6 +84,7 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
         if argument.passed == "state" and (word is None or not _has_name(argument, traces)):
             continue  # of a module a line names what it can
         if word is None:
+            _refuse_mixed(op, argument, traces)
             return ""
         default = _default_of(argument, traces, known.get(argument.name), usual)
         hidden = argument.name.startswith("_") and all(
@@ -142,6 +149,18 @@ def _type(argument: Argument, traces: Sequence[Trace], known: SchemaArgument | N
     if len(present) < len(met) and not word.endswith("?"):
         word += "?"
     return "Generator?" if word == "Generator" else word
+
+
+def _refuse_mixed(op: str, argument: Argument, traces: Sequence[Trace]) -> None:
+    """A model would be asked in vain: whatever type its line has, calls of another do not fit."""
+    met = (it.value for trace in traces for it in trace.call.arguments if it.name == argument.name)
+    words = {_of_value(value) for value in met if value.kind != "none"}
+    types = sorted(word for word in words if word)
+    if len(types) > 1 and None not in words:
+        raise RegenerateError(
+            f"{argument.name} of {op} was recorded as {', '.join(types)}: a schema line has one type for it",
+            remedy="record calls of one type alone, or ask for a kernel without a schema line: --implementation triton",
+        )
 
 
 def _default_of(

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.building.contracts import schema as schemas
+from pytest_cgins.core.errors import RegenerateError
+from pytest_cgins.core.trace import Value
 from pytest_cgins.regenerate.prompts import blocks, hardware, schema_line, templating, workload
 from pytest_cgins.regenerate.prompts.target_prompts import read_advice
 from tests.regenerate.prompts.example import config, context_of
@@ -161,6 +163,30 @@ def test_schema_lines_take_torchs_types_and_defaults():
     assert line == (
         "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] dilation=1, "
         "int groups=1) -> Tensor"
+    )
+
+
+def test_calls_that_no_schema_line_takes_together_are_refused(monkeypatch):
+    """Before a model is asked: a line has one type, and a word is no number."""
+    monkeypatch.setattr(schema_line, "overloads", lambda op: ())
+    context = context_of("conv2d", "cpp", "generate")
+    traces = [trace for _, trace in context.traces]
+    call = traces[0].call
+    word = Value(kind="str", value="same")
+    arguments = tuple(replace(it, value=word) if it.name == "padding" else it for it in call.arguments)
+    traces.append(replace(traces[0], call=replace(call, arguments=arguments)))
+    with pytest.raises(RegenerateError) as refused:
+        schema_line.from_traces("conv2d", context.target.op, traces)
+    told = (
+        f"padding of {context.target.op} was recorded as int, int[], str: a schema line has one type for it"
+    )
+    assert refused.value.what in (
+        told,
+        told.replace("int, int[]", "int"),
+        told.replace("int, int[]", "int[]"),
+    )
+    assert refused.value.remedy == (
+        "record calls of one type alone, or ask for a kernel without a schema line: --implementation triton"
     )
 
 
