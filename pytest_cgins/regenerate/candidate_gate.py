@@ -122,7 +122,9 @@ class CandidateGate:
         """
         self.reference.warm(["reference"])
         self._set_champion(champion)
-        self._candidates.begin(candidates, champion, timed=self.settings.timing)
+        # The first right answer of a repair is accepted in fresh processes: none of them waits to be timed.
+        is_timed = self.settings.timing and self.target.goal == "optimise"
+        self._candidates.begin(candidates, champion, timed=is_timed)
 
     def touched(self) -> tuple[str, ...]:
         """Files that changed in the copy in which a candidate was tried last, and are not its own."""

@@ -1,8 +1,8 @@
 """One target, from its first prompt to an accepted candidate or the end of its attempts.
 
 A policy says what is asked for. A repair asks for a few candidates at once and then for one after another, with a
-helper's advice between them, and accepts the first that is right. A search has those that are right timed beside the best one until then, and measures
-the fastest again at the end.
+helper's advice between them, and accepts the first that is right. A search has those that are right timed beside the
+best one until then, and measures the fastest again at the end.
 
 `TargetLoop.steps` is a generator that yields what it wants to be answered, so that many kernels wait for answers at once
 while each candidate has the machine for itself. It keeps nothing that is not in the journal: a run that was killed
