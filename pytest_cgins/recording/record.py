@@ -344,7 +344,7 @@ class Recording:
             progress=self._progress,
         )
         if options.top_time is not None:
-            finisher.time_backwards(self._ledger)
+            finisher.time_again(self._ledger)
         self.outcome = self._ledger.outcome()
         self.dropped = self._ledger.dropped
         if options.top_time is None:

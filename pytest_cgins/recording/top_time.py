@@ -27,6 +27,11 @@ class OpTime:
     def __bool__(self) -> bool:
         return bool(self._samples_s or self._marks)
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether there is at most the first call, which pays for what is made once."""
+        return len(self._samples_s) + len(self._marks) < 2
+
     def run(self, call: Callable[[], Any], device: torch.device) -> Any:
         """Run a call, and take its time."""
         if len(self._samples_s) + len(self._marks) >= MOST_SAMPLES:

@@ -95,6 +95,20 @@ def takes(x, seconds):
     return x + 1
 
 @pytest_cgins.mark
+def planned(x):
+    Clock.now += 0.5 if planned.has_plan else 9.0
+    planned.has_plan = True
+    return x + 1
+
+planned.has_plan = False
+
+@pytest_cgins.mark
+def wants_ones(x):
+    assert x.all()
+    Clock.now += 4.0
+    return x + 1
+
+@pytest_cgins.mark
 def step(x):
     Clock.now += 1.0
     return x + 1
@@ -126,6 +140,23 @@ def test_only_what_takes_long_is_kept_and_the_rest_is_said(clocked: ModuleType, 
     assert recording.left_out() == [
         "the traces cover 97.3% of the recorded ops' time; left out: 2 signatures (6 calls)"
     ]
+
+
+def test_an_op_that_ran_once_is_timed_without_its_plan(clocked: ModuleType, tmp_path: Path) -> None:
+    """Nine seconds of its only call are the plan's; half a second is its own, and the longer op is kept."""
+    with record(tmp_path / "pack", top_time=0.5) as recording:
+        clocked.planned(torch.ones(2))
+        clocked.takes(torch.ones(2), 2.0)
+    assert [trace.call.op.rpartition(".")[2] for trace in recording.pack.traces] == ["takes"]
+    assert recording.outcome.share == pytest.approx(2 / 2.5)
+
+
+def test_what_cannot_be_run_again_keeps_the_time_of_its_call(clocked: ModuleType, tmp_path: Path) -> None:
+    """Zeros stand for the values in tier shapes, and an op may refuse them."""
+    with record(tmp_path / "pack", top_time=0.5, tier="shapes") as recording:
+        clocked.wants_ones(torch.ones(2))
+        clocked.takes(torch.ones(2), 2.0)
+    assert [trace.call.op.rpartition(".")[2] for trace in recording.pack.traces] == ["wants_ones"]
 
 
 def test_the_limit_keeps_the_longest_of_an_op(clocked: ModuleType, tmp_path: Path) -> None:
