@@ -2,7 +2,8 @@
 
 The stream is SplitMix64, counter-based and three times as fast as numpy's Philox. It and everything after it is
 integer arithmetic, or single IEEE operations on float32 that no library rounds differently; `torch.randn`,
-which differs between instruction sets, has no part in it. No torch is imported here.
+which differs between instruction sets, has no part in it. No torch is imported here; where a process uses a GPU, that makes
+the long ones (`gpu_stream`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -69,6 +71,10 @@ def standard_normal(seed: int, n: int) -> npt.NDArray[np.float32]:
     Each is the sum of the eight 16-bit halves of its words, less their mean, over their standard deviation
     (Irwin–Hall): within ±4.9, an exact integer times one float32 constant.
     """
+    stream = _gpu_stream(n)
+    made = stream.elements(seed, n, 0.0, 1.0, -8.0, 8.0, "float32") if stream is not None else None
+    if made is not None:
+        return made
     numbers = np.empty(n, dtype=np.float32)
 
     def fill(part: slice) -> None:
@@ -91,6 +97,19 @@ def _fill_normal(seed: int, first: int, numbers: npt.NDArray[np.float32]) -> Non
             sums += (word >> np.uint64(16)) & _LOW_QUARTERS
         chunk[:] = ((sums >> np.uint64(32)) + (sums & np.uint64(2**32 - 1))).astype(np.int32) - 4 * 65535
     numbers *= np.float32(1.5**0.5 / 2**16)
+
+
+def _gpu_stream(count: int) -> Any:
+    """The module that makes many elements on a GPU, if this process uses one; else None.
+
+    Threads of numpy take 40 ns for an element and core, which is most of a case whose tensors have a gigabyte.
+    """
+    torch = sys.modules.get("torch")
+    if count < _PART or torch is None or not getattr(torch, "cuda", None) or not torch.cuda.is_initialized():
+        return None
+    from pytest_cgins.packs import gpu_stream
+
+    return gpu_stream
 
 
 def _by_parts(count: int, fill: Callable[[slice], None]) -> None:
@@ -264,8 +283,13 @@ def _elements(
             part = drawn[start : start + _CHUNK]
             part[:] = (words(recipe.seed, part.size, start) >> np.uint64(11)) < threshold
         return drawn.view(np.uint8)
-    made: np.ndarray[Any, Any] = np.empty(count, dtype=_cast(np.zeros(0, dtype=np.float32), dtype).dtype)
     low = 0.0 if recipe.distribution == "half_normal" else recipe.low
+    stream = _gpu_stream(count) if recipe.distribution != "constant" and mask is None else None
+    if stream is not None:
+        by_gpu = stream.elements(recipe.seed, count, recipe.mean, recipe.std, low, recipe.high, dtype)
+        if by_gpu is not None:
+            return by_gpu
+    made: np.ndarray[Any, Any] = np.empty(count, dtype=_cast(np.zeros(0, dtype=np.float32), dtype).dtype)
 
     def fill(part: slice) -> None:
         values = np.full(part.stop - part.start, recipe.mean, dtype=np.float32)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_cgins.core.dtypes import GENERATED, ITEMSIZE
 from pytest_cgins.core.errors import PackError
-from pytest_cgins.core.trace import Blob, Storage
+from pytest_cgins.core.trace import Blob, Recipe, Storage
+from pytest_cgins.packs import gpu_stream
 from pytest_cgins.packs import recipe as recipes
 from pytest_cgins.packs.recipe import (
     _cast,
@@ -53,6 +54,52 @@ def test_the_stream_is_the_same_everywhere() -> None:
     chosen = positions(7, 1024, 123_457)
     digests = [hashlib.sha256(array.tobytes()).hexdigest()[:16] for array in (normal, integers, chosen)]
     assert digests == ["81b3df47dd74fd66", "2d2cd5d04ae76a9a", "4356774f081de408"]
+
+
+@given(
+    st.integers(0, 2**64 - 1),
+    st.sampled_from(["float32", "float16", "bfloat16"]),
+    st.floats(-1e3, 1e3),
+    st.floats(1e-3, 1e3),
+)
+@settings(max_examples=30)
+def test_torch_makes_the_same_stream(seed: int, dtype: str, mean: float, std: float) -> None:
+    """What a GPU makes is byte for byte what the host makes, on either side of the chunks."""
+    low, high = mean - 2 * std, mean + 3 * std
+    count = 5000
+    monkeypatch = pytest.MonkeyPatch()
+    with monkeypatch.context() as patched:
+        patched.setattr(gpu_stream, "_CHUNK", 2048)
+        by_torch = gpu_stream.elements(seed, count, mean, std, low, high, dtype, "cpu")
+    recipe = Recipe(distribution="normal", seed=seed, mean=mean, std=std, low=low, high=high, sha256="")
+    by_host = recipes._elements(recipe, dtype, count, None)
+    assert by_torch is not None
+    assert by_torch.tobytes() == by_host.tobytes()
+
+
+def test_other_dtypes_are_left_to_the_host() -> None:
+    assert gpu_stream.elements(1, 10, 0.0, 1.0, -1.0, 1.0, "float64", "cpu") is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_gpu_makes_the_same_stream(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """Also what is not a recipe's: the fresh inputs of a gate come from `standard_normal`."""
+    count, recipe = (
+        2**20 + 77,
+        Recipe(distribution="normal", seed=9, mean=0.3, std=1.7, low=-3.0, high=3.0, sha256=""),
+    )
+    torch.cuda.init()
+    calls = []
+    plain = gpu_stream.elements
+    monkeypatch.setattr(gpu_stream, "elements", lambda *args: calls.append(args) or plain(*args))
+    by_gpu = (recipes._elements(recipe, dtype, count, None).tobytes(), standard_normal(3, count).tobytes())
+    assert len(calls) == 2
+    monkeypatch.setattr(recipes, "_gpu_stream", lambda _: None)
+    assert by_gpu == (
+        recipes._elements(recipe, dtype, count, None).tobytes(),
+        standard_normal(3, count).tobytes(),
+    )
 
 
 def test_many_threads_make_the_same_stream(monkeypatch: pytest.MonkeyPatch) -> None:
