@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -170,12 +171,14 @@ def _replayed(trace: Trace, reader: PackReader) -> Literal["bitwise", "derived"]
     """How the self-check of a trace went.
 
     Raises:
-        ReplayError: if it did not reproduce its gold, bit for bit unless torch calls it nondeterministic.
+        ReplayError: if it does not reproduce its gold.
     """
     outcome = replay.check(trace, reader)
     if outcome == "derived" and not replay.is_nondeterministic(trace, reader):
-        raise ReplayError(
-            f"{trace.call.op} {trace.signature} gives its own gold only approximately on the recording device",
-            remedy="it draws on hidden state, or races; leave it out through ops=[…]",
+        # Attention that splits its keys among blocks does so on GPUs.
+        warnings.warn(
+            f"{trace.call.op} {trace.signature} gives other last bits each time, and torch does not say so; it is recorded, "
+            "and held to them approximately → if it draws on hidden state, leave it out through ops=[…]",
+            stacklevel=2,
         )
     return outcome
