@@ -1,9 +1,8 @@
 """Record the models on a GPU, by the ops that take 95% of their time: `python -m production.record [NAME …]`.
 
-Packs are here below `traces/`; what each of their signatures took in one run of the model is in `times/NAME.json`.
+Packs are here below `traces/`; `cgins profile production/traces/*` then measures what each of their ops takes.
 """
 
-import json
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch
 import pytest_cgins
 from production import workloads
 
-ROOT = Path(__file__).resolve().parent
+TRACES = Path(__file__).resolve().parent / "traces"
 
 
 def main(names: list[str]) -> None:
@@ -23,22 +22,8 @@ def main(names: list[str]) -> None:
         training = not isinstance(model, torch.nn.Module)
         with torch.inference_mode(not training):
             model(*arguments)  # What a library does once is no op's time.
-            with pytest_cgins.record(
-                ROOT / "traces" / name, top_time=0.95, backward=training, progress=True
-            ) as recording:
+            with pytest_cgins.record(TRACES / name, top_time=0.95, backward=training, progress=True):
                 model(*arguments)
-        times = [
-            {
-                "op": kept.record.call.op,
-                "tensors": [f"{meta.dtype} {'x'.join(map(str, meta.shape))}" for meta in kept.record.metas],
-                "calls": kept.count,
-                "us": round(1e6 * kept.record.time.seconds(kept.count), 1),
-            }
-            for kept in recording.outcome.kept
-        ]
-        file = ROOT / "times" / f"{name}.json"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps(times, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
