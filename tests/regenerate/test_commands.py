@@ -264,6 +264,17 @@ def test_a_run_needs_somebody_to_ask(here: Path, capsys: pytest.CaptureFixture[s
     assert [file.name for file in here.iterdir()] == ["cgins.yaml"]
 
 
+def test_generate_adds_to_a_file_named_cgins_yaml(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another one could not be proposed: that is said before a model is asked."""
+    (here / "cgins.yaml").rename(here / "production.yaml")
+    words = ["generate", "gelu", "--config=production.yaml", "--implementation=cpp", "--cgins-llm=exchange:x"]
+    assert cli.main(words) == 2
+    told = capsys.readouterr().err
+    assert "production.yaml: a proposal adds its kernel to a file named cgins.yaml" in told
+    assert "→ name it so" in told
+    assert not (here / "x").exists()
+
+
 def test_generate_knows_what_is_recorded(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An op without a trace is an error that says how to record it; no run is begun."""
     assert cli.main(["generate", "gelu", "--implementation=cpp", "--cgins-llm=exchange:x"]) == 2

@@ -109,6 +109,11 @@ def run_generate(arguments: argparse.Namespace) -> int:
     from pytest_cgins.regenerate.project_copy import top_of
 
     config = configuration.load(arguments.config)
+    if config.file.name != "cgins.yaml":
+        raise ConfigError(
+            f"{config.file}: a proposal adds its kernel to a file named cgins.yaml, as pytest --cgins reads",
+            remedy="name it so, in a folder of its own if there is another",
+        )
     require_gpu(arguments.implementation)
     planned = [
         new_kernel.planned(
