@@ -1,15 +1,15 @@
-"""Record the models on a GPU, by the ops that take 95% of their time: `python -m production.record [NAME …]`.
+"""Record the models on a GPU, by the ops that take 95% of their time: `python record.py [NAME …]`.
 
-Packs are here below `traces/`; `cgins profile production/traces/*` then measures what each of their ops takes.
+Packs are here below `traces/`; `cgins profile traces/*` then measures what each of their ops takes.
 """
 
 import sys
 from pathlib import Path
 
 import torch
+import workloads
 
 import pytest_cgins
-from production import workloads
 
 TRACES = Path(__file__).resolve().parent / "traces"
 

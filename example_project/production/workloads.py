@@ -1,4 +1,4 @@
-"""The models with their inputs, weights random: `cgins bench-model production.workloads:llama_prefill_2048`.
+"""The models with their inputs, weights random: `cgins bench-model workloads:llama_prefill_2048`.
 
 `scale` divides widths, lengths and batches, so that each can be tried on a CPU.
 """
@@ -23,7 +23,7 @@ from models.decoder import Cache, Decoder, DecoderConfig
 from models.mixture import Mixture
 from models.resnet import ResNet50
 from models.unet import UNetLevel
-from record.common import randomize
+from models.weights import randomize
 
 CACHED = 4096
 

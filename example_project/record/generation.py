@@ -6,7 +6,8 @@ import torch
 
 import pytest_cgins
 from models.decoder import Decoder
-from record.common import DTYPES, randomize
+from models.weights import randomize
+from record.common import DTYPES
 
 ROOT = Path(__file__).resolve().parent.parent
 OPS = [

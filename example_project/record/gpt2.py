@@ -6,7 +6,8 @@ import torch
 from transformers import GPT2Config, GPT2Model
 
 import pytest_cgins
-from record.common import DTYPES, randomize
+from models.weights import randomize
+from record.common import DTYPES
 
 ROOT = Path(__file__).resolve().parent.parent
 OPS = [

@@ -7,7 +7,8 @@ from torch.nn.functional import cross_entropy
 
 import pytest_cgins
 from models.mnist import Mnist
-from record.common import DTYPES, randomize
+from models.weights import randomize
+from record.common import DTYPES
 
 ROOT = Path(__file__).resolve().parent.parent
 OPS = [

@@ -6,8 +6,9 @@ import torch
 from transformers import GPT2Model, ViTModel
 
 import pytest_cgins
+from models.weights import randomize
 from record import gpt2, vit
-from record.common import DTYPES, randomize
+from record.common import DTYPES
 
 ROOT = Path(__file__).resolve().parent.parent
 OPS = [
