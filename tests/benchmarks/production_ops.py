@@ -13,7 +13,7 @@ import json
 import statistics
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +228,7 @@ def _arithmetic(load: Callable[[str], Callable[..., Any]]) -> Iterator[Callable[
     yield experts
 
 
-def measure(project: Path, rounds: int) -> tuple[list[Row], list[str]]:
+def measure(project: Path, rounds: int, *, compiled: bool) -> tuple[list[Row], list[str]]:
     """The rows, and what was left out and why."""
     sys.path.insert(0, str(project))
     rows, left_out = [], []
@@ -238,13 +238,14 @@ def measure(project: Path, rounds: int) -> tuple[list[Row], list[str]]:
         return function
 
     with torch.no_grad():
-        for make in (*_memory(load), *_arithmetic(load)):
+        for number, make in enumerate((*_memory(load), *_arithmetic(load)), 1):
             try:
                 with torch.enable_grad():
                     work = make()
-                rows.append(_row(work, rounds))
-            except Exception as error:
-                left_out.append(f"{type(error).__name__}: {error}".splitlines()[0])
+                rows.append(_row(work if compiled else replace(work, compiled=None), rounds))
+                print(rows[-1], file=sys.stderr, flush=True)
+            except Exception as error:  # noqa: BLE001 - whatever a kernel or a compiler raises is a row that is left out
+                left_out.append(f"row {number}: {type(error).__name__}: {error}".splitlines()[0])
             torch._dynamo.reset()
             torch.cuda.empty_cache()
     return rows, left_out
@@ -256,7 +257,7 @@ def _row(work: Work, rounds: int) -> Row:
         try:
             work.compiled()
             calls["compile"] = work.compiled
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - as above
             print(f"torch.compile: {work.kernel}: {error}".splitlines()[0], file=sys.stderr)
     if work.kind == "memory":
         source = torch.empty(work.nbytes // 2, dtype=torch.uint8, device="cuda")
@@ -300,7 +301,7 @@ def _page(rows: list[Row], left_out: list[str], device: str) -> str:
             (
                 f"Bound by memory: {statistics.median(shares_of_copy):.0%} of a copy in the median, {min(shares_of_copy):.0%} at least; "
                 f"{mean([row.eager_us / row.kernel_us for row in bound]):.2f}× torch, "
-                f"{mean([row.compile_us / row.kernel_us for row in bound if row.compile_us]):.2f}× torch.compile (geometric means of "
+                f"{mean([row.compile_us / row.kernel_us for row in bound if row.compile_us] or [1]):.2f}× torch.compile (geometric means of "
                 f"{len(bound)})."
             ),
         ]
@@ -313,11 +314,12 @@ def main() -> None:
         "--project", type=Path, default=EXAMPLE / "production", help="folder with kernels/ and models/"
     )
     parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args()
     sys.path.insert(0, str(EXAMPLE))
-    rows, left_out = measure(arguments.project.resolve(), arguments.rounds)
+    rows, left_out = measure(arguments.project.resolve(), arguments.rounds, compiled=not arguments.no_compile)
     page = _page(rows, left_out, torch.cuda.get_device_name())
     print(page)
     if arguments.json:
