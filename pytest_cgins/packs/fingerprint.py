@@ -21,10 +21,15 @@ _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def fingerprint(arguments: tuple[object, ...]) -> Hashable:
-    """A key of the arguments' structure, tensor forms, aliasing and plain values; no tensor is read.
+    """The key alone of `form_of`."""
+    return form_of(arguments)[0]
 
-    Calls with equal keys have the same signature; the reverse does not hold, since a call may pass the
-    same argument by position or by name.
+
+def form_of(arguments: tuple[object, ...]) -> tuple[Hashable, list[torch.Tensor]]:
+    """A key of the arguments' structure, tensor forms, aliasing and plain values, and the tensors, of which none is read.
+
+    Calls with equal keys have the same signature, and tensors in the same order; the reverse does not hold, since a
+    call may pass the same argument by position or by name.
 
     Raises:
         RecordError: for a tensor without strided storage of its own.
@@ -32,15 +37,14 @@ def fingerprint(arguments: tuple[object, ...]) -> Hashable:
     tensors: list[torch.Tensor] = []
     key = _key(arguments, tensors)
     if len(tensors) < 2:
-        return key
+        return key, tensors
     pointers = [tensor.untyped_storage().data_ptr() for tensor in tensors]
     if len(set(pointers)) == len(pointers):
-        return key
+        return key, tensors
     offsets = [tensor.storage_offset() for tensor in tensors]
     first = [pointers.index(pointer) for pointer in pointers]
-    return key, tuple(
-        [(other, offset - offsets[other]) for other, offset in zip(first, offsets, strict=True)]
-    )
+    shared = tuple([(other, offset - offsets[other]) for other, offset in zip(first, offsets, strict=True)])
+    return (key, shared), tensors
 
 
 def _key(obj: Any, tensors: list[torch.Tensor]) -> Hashable:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +74,7 @@ def standard_normal(seed: int, n: int) -> npt.NDArray[np.float32]:
     stream = _gpu_stream(n)
     made = stream.elements(seed, n, 0.0, 1.0, -8.0, 8.0, "float32") if stream is not None else None
     if made is not None:
-        return made
+        return cast("npt.NDArray[np.float32]", made)
     numbers = np.empty(n, dtype=np.float32)
 
     def fill(part: slice) -> None:
@@ -288,7 +288,7 @@ def _elements(
     if stream is not None:
         by_gpu = stream.elements(recipe.seed, count, recipe.mean, recipe.std, low, recipe.high, dtype)
         if by_gpu is not None:
-            return by_gpu
+            return cast("np.ndarray[Any, Any]", by_gpu)
     made: np.ndarray[Any, Any] = np.empty(count, dtype=_cast(np.zeros(0, dtype=np.float32), dtype).dtype)
 
     def fill(part: slice) -> None:

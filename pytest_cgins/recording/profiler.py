@@ -121,7 +121,7 @@ def _measured_again(
     )
 
 
-class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts what reaches the dispatcher."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ def _aten_calls(trace: Trace, tensors: Sequence[torch.Tensor], device: str) -> t
     context = replace(trace.context, inference_mode=False)
     with restore(context, device):
         call = bound(trace.call, tensors)
-        with _Counting() as counting:
+        with Counting() as counting:
             call()
     return tuple(
         AtenCall(name=str(func), count=count, view=bool(func.is_view))

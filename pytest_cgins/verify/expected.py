@@ -117,6 +117,8 @@ class ExpectedOutput:
     """What the output was before it was rounded to eight bits, where it was: then it is judged in steps."""
     complex: bool = False
     """Whether it is complex; `answer` and all else then hold pairs of real numbers."""
+    resized: bool = False
+    """Whether it has other sizes than the recorded one: torch chooses an order of dimensions by size, and none is wrong."""
     gold_alone: bool = False
     """Whether nothing but the gold tells what is right: rule 2 does not apply, nor does any to elements that it lacks."""
 

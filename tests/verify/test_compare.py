@@ -97,6 +97,17 @@ def test_other_strides_may_be_right(reference: torch.Tensor, answer: torch.Tenso
     assert passed(expected_set(expected_output(reference)), answer)
 
 
+def test_other_sizes_may_have_any_order_of_dimensions() -> None:
+    """Torch's own order follows the backend that it chooses by size; gaps between rows are nobody's."""
+    resized = expected_set(replace(expected_output(LAST), resized=True))
+    turned = LAST.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0)
+    assert not turned.is_contiguous()
+    assert passed(resized, turned)
+    assert not passed(expected_set(expected_output(LAST)), turned)
+    wide = torch.zeros(*LAST.shape[:-1], LAST.shape[-1] + 1)[..., :-1].copy_(LAST)
+    assert failed(resized, wide).reason is Reason.STRIDE
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 def test_unwritten_row(dtype: torch.dtype) -> None:
     """Poison that is still there is called unwritten, with the rows."""

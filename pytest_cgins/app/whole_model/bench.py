@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.app.whole_model.captured_work import other_work, untold
 from pytest_cgins.app.whole_model.document import Difference
 from pytest_cgins.app.whole_model.swap import Swap, Tally
 from pytest_cgins.app.whole_model.workload import Workload, run_of
@@ -25,6 +26,7 @@ from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.ops import qualified_name
 from pytest_cgins.recording.intercept import Handler, Interceptor, marked
+from pytest_cgins.recording.profiler import Counting
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.block import LETTER_ARMS, Block
@@ -199,6 +201,7 @@ class Arms:
         """Time all arms in turns, until the sequential tests have ended: against the base, and against torch."""
         arms = self._arms()
         with ExitStack() as stack:
+            stack.enter_context(untold())
             if not self._device.is_accelerator:
                 stack.enter_context(narrowed(torch.get_num_threads()))
             timer, notes = self._device.make_timer(
@@ -242,10 +245,23 @@ class Arms:
         """Hold a CUDA graph of the model with each set of kernels against a run of it, on other numbers.
 
         Raises:
-            CaptureError: they differ: a kernel works on another stream, or on the host; or nobody knows.
+            CaptureError: they differ: a kernel works on another stream, or on the host, or the model does other work
+                while it is captured; or nobody knows.
         """
         from pytest_cgins.timing import cuda_timer
 
+        for arm, once in self._arms().items():
+            if arm == "compile":  # has a graph of its own, into which no mode looks
+                continue
+            with Counting() as in_run:
+                once(0)
+            with Counting() as in_capture:
+                cuda_timer.capture(arm, once, 1, 1)
+            told = other_work(in_run.calls, in_capture.calls)
+            if told:
+                raise cuda_timer.CaptureError(
+                    f"in a CUDA graph the {arm} arm does other work than in a run: it calls {told}"
+                )
         if self._tensors is None:
             raise cuda_timer.CaptureError("what the model's answer depends on is not known")
         if any(0 in one.stride() and one.numel() > 1 for one in self._tensors):

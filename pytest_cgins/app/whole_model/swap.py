@@ -15,13 +15,13 @@ from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import TensorMeta, Value
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.context import capture
-from pytest_cgins.packs.fingerprint import fingerprint
+from pytest_cgins.packs.fingerprint import form_of
 from pytest_cgins.packs.ops import qualified_name
 from pytest_cgins.packs.signature import call_of
 from pytest_cgins.packs.values import decode
 
 if TYPE_CHECKING:
-    from pytest_cgins.building.loading.callable import LoadedKernel
+    from pytest_cgins.building.loading.callable import BoundCall, LoadedKernel, Plan
 
 NEW = "its form was not met in the first run"
 FIRST = "first call of a form, which tells what the op gives"
@@ -52,6 +52,10 @@ class _Form:
     """Whether the op has changed an argument."""
     answered: bool = False
     """Whether the kernel has."""
+    plan: Plan | None = None
+    """What answers further calls, if the kernel need not be bound to each of them: that takes longer than most launches."""
+    order: tuple[int, ...] = ()
+    """Of the call's tensors, as they are met in its arguments, for the plan."""
 
 
 class Swap:
@@ -72,6 +76,7 @@ class Swap:
         self._device = torch.device(device)
         self._learns = learns
         self._forms: dict[Hashable, _Form | str] = {}
+        self._names: dict[Callable[..., Any], str] = {}
         self.learning = True
         """Whether torch answers, and forms are taken down."""
         self.tallies: dict[str, Tally] = {op: Tally() for op in kernels}
@@ -88,10 +93,11 @@ class Swap:
             LaunchError: the kernel of an op that changes its arguments failed in a later call of a form, perhaps after it
                 had changed some.
         """
-        op = qualified_name(func)
+        op = self._names.get(func) or self._names.setdefault(func, qualified_name(func))
         tally = self.tallies[op]
         try:
-            key = (func, capture(), fingerprint((args, kwargs)))
+            form_key, met = form_of((args, kwargs))
+            key = (func, capture(), form_key)
         except CginsError as error:
             return self._left(tally, error.what, func, args, kwargs)
         if self.learning:
@@ -102,11 +108,18 @@ class Swap:
         form = self._forms.get(key, NEW)
         if isinstance(form, str):
             return self._left(tally, form, func, args, kwargs)
+        tensors, kept = met, None
         try:
-            call, tensors = call_of(op, func, args, kwargs)
-            self._require_fit(tensors)
-            kept = [tensor.clone() for tensor in tensors] if form.mutates and not form.answered else None
-            outputs = self._kernels[op].bind(call, tensors, form.outputs, str(self._device)).run()
+            if form.plan is not None:
+                tensors = [met[index] for index in form.order]
+                outputs = form.plan(tensors)
+            else:
+                call, tensors = call_of(op, func, args, kwargs)
+                self._require_fit(tensors)
+                kept = [tensor.clone() for tensor in tensors] if form.mutates and not form.answered else None
+                bound = self._kernels[op].bind(call, tensors, form.outputs, str(self._device))
+                outputs = bound.run()
+                self._plan(form, bound, tensors, met)
         except CginsError as error:
             if isinstance(error, LaunchError):
                 tally.failed += 1
@@ -117,6 +130,16 @@ class Swap:
         form.answered = True
         tally.swapped += 1
         return decode(form.tree, outputs)
+
+    @staticmethod
+    def _plan(
+        form: _Form, bound: BoundCall, tensors: Sequence[torch.Tensor], met: Sequence[torch.Tensor]
+    ) -> None:
+        """Keep what answers further calls of the form, where their tensors can be told from their order."""
+        places = {id(tensor): index for index, tensor in enumerate(met)}
+        if all(id(tensor) in places for tensor in tensors):
+            form.order = tuple(places[id(tensor)] for tensor in tensors)
+            form.plan = bound.plan(tensors)
 
     @staticmethod
     def _put_back(

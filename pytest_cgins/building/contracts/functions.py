@@ -248,19 +248,50 @@ class BoundFunction:
     ) -> None:
         self._name = name
 
+        self._given = function, positional, keyword
+
         # Torch's arm of a timing is such a closure too (`packs.call.bound`): nothing else is to be timed.
         def bare() -> object:
             try:
                 return function(*positional, **keyword)
             except Exception as error:  # whatever a user's kernel raises
-                remedy = _INTERPRETER if kind_of(error) == "InterpreterError" else ""
-                raise LaunchError(f"{name} raised {kind_of(error)}: {told(error)}", remedy=remedy) from error
+                raise _raised(name, error) from error
 
         self.bare = bare
 
     def run(self) -> list[torch.Tensor]:
         """See `callable.BoundCall.run`."""
         return tensors_of(self.bare(), self._name)
+
+    def plan(
+        self, tensors: Sequence[torch.Tensor]
+    ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]] | None:
+        """See `callable.BoundCall.plan`."""
+        function, positional, keyword = self._given
+        name = self._name
+        places = {id(tensor): index for index, tensor in enumerate(tensors)}
+        kept = [*positional, *keyword.values()]
+        indices = [places.get(id(value), -1) for value in kept]
+        # A function that is given nothing has the tensors in its closure.
+        if not kept or not all(
+            index >= 0 or _is_constant(one) for index, one in zip(indices, kept, strict=True)
+        ):
+            return None
+        constants = [None if index >= 0 else value for index, value in zip(indices, kept, strict=True)]
+        count, names = len(positional), tuple(keyword)
+
+        def run(given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            values = [
+                constant if index < 0 else given[index]
+                for index, constant in zip(indices, constants, strict=True)
+            ]
+            try:
+                result = function(*values[:count], **dict(zip(names, values[count:], strict=True)))
+            except Exception as error:  # as in `bare`
+                raise _raised(name, error) from error
+            return tensors_of(result, name)
+
+        return run
 
     def poison(self) -> None:
         """Nothing to do: the function allocates its outputs itself."""
@@ -273,6 +304,29 @@ class BoundFunction:
     def memory(self) -> list[torch.Tensor]:
         """See `callable.BoundCall.memory`."""
         return []
+
+
+_CONSTANTS = (
+    int,
+    float,
+    complex,
+    str,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
+
+
+def _is_constant(value: object) -> bool:
+    """Whether it can be passed again: not what a call may change, as a list, or uses up, as a generator."""
+    return isinstance(value, _CONSTANTS) or (isinstance(value, tuple) and all(map(_is_constant, value)))
+
+
+def _raised(name: str, error: Exception) -> LaunchError:
+    remedy = _INTERPRETER if kind_of(error) == "InterpreterError" else ""
+    return LaunchError(f"{name} raised {kind_of(error)}: {told(error)}", remedy=remedy)
 
 
 def _anew(

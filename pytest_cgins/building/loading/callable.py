@@ -16,6 +16,8 @@ from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.errors import ContractError
 from pytest_cgins.core.trace import OpCall, TensorMeta
 
+Plan = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+
 
 class BoundCall(Protocol):
     """A kernel with the arguments of one call."""
@@ -47,6 +49,18 @@ class BoundCall(Protocol):
     @property
     def memory(self) -> list[torch.Tensor]:
         """What was allocated for it, outputs and scratch memory; empty where the kernel allocates its own."""
+        ...
+
+    def plan(self, tensors: Sequence[torch.Tensor]) -> Plan | None:
+        """What runs the kernel for other calls of the same form, and holds none of this one's memory.
+
+        Args:
+            tensors: those that it was bound to.
+
+        Returns:
+            Given tensors of the same forms in the same order, it gives what `run` gives, in memory of its own, and raises
+            what that raises; None where each call has to be bound.
+        """
         ...
 
 

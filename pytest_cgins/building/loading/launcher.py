@@ -91,6 +91,15 @@ class Launcher:
             )
         return nbytes
 
+    def launch_on(self, device: torch.device, arguments: Sequence[Any]) -> None:
+        """`launch` on a device's current stream."""
+        if device.type != "cuda":
+            self.launch(arguments, ctypes.c_void_p(None))
+            return
+        with on_device(device):
+            # Asked for at every run: under graph capture the current stream is another one.
+            self.launch(arguments, ctypes.c_void_p(raw_stream(device.index)))
+
     def launch(self, arguments: Sequence[Any], stream: ctypes.c_void_p) -> None:
         """Call the C function; a number other than 0 becomes a LaunchError."""
         status = self.function(*arguments, stream)
@@ -134,6 +143,13 @@ class BoundMemory:
         """See `callable.BoundCall.memory`."""
         return self._packer.memory
 
+    def plan(
+        self,
+        tensors: Sequence[torch.Tensor],  # noqa: ARG002 - for those that have one
+    ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]] | None:
+        """See `callable.BoundCall.plan`: none here."""
+        return None
+
 
 class BoundLaunch(BoundMemory):
     """A launcher with prepared C arguments: a run is one C call."""
@@ -147,14 +163,56 @@ class BoundLaunch(BoundMemory):
 
     def run(self) -> list[torch.Tensor]:
         """See `callable.BoundCall.run`."""
-        if self._device.type != "cuda":
-            self._launcher.launch(self._arguments, ctypes.c_void_p(None))
-            return self._results
-        with on_device(self._device):
-            # Asked for at every run: under graph capture the current stream is another one.
-            stream = ctypes.c_void_p(raw_stream(self._device.index))
-            self._launcher.launch(self._arguments, stream)
+        self._launcher.launch_on(self._device, self._arguments)
         return self._results
+
+    def plan(
+        self, tensors: Sequence[torch.Tensor]
+    ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]] | None:
+        """See `callable.BoundCall.plan`: the same arguments with other addresses."""
+        packer, launcher, device = self._packer, self._launcher, self._device
+        places = {id(tensor): index for index, tensor in enumerate(tensors)}
+        own = [tensor for tensor in self._results if id(tensor) not in places]
+        outputs = [_Place(tensor) for tensor in own]
+        numbers = {**places, **{id(tensor): len(tensors) + number for number, tensor in enumerate(own)}}
+        if GUARD_NBYTES or packer.is_varying or any(id(one) not in numbers for _, one in packer.given):
+            return None
+        arguments = list(self._arguments)
+        slots = [(position, numbers[id(one)], _Place(one)) for position, one in packer.given]
+        results = [numbers[id(one)] for one in self._results]
+        scratch = None if packer.scratch is None else (len(arguments) - 2, packer.scratch.numel())
+
+        def run(given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            memory = [*given, *(place.allocated(device) for place in outputs)]
+            now = arguments.copy()
+            structures = []  # live as long as the call
+            for position, number, place in slots:
+                structures.append(place.structure(memory[number]))
+                now[position] = ctypes.byref(structures[-1])
+            if scratch is not None:
+                position, nbytes = scratch
+                workspace = torch.empty(nbytes, dtype=torch.uint8, device=device)
+                now[position] = ctypes.c_void_p(workspace.data_ptr() or None)
+            launcher.launch_on(device, now)
+            return [memory[number] for number in results]
+
+        return run
+
+
+class _Place:
+    """The form of a tensor among C arguments, without its memory."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._shape, self._stride, self._dtype = tuple(tensor.shape), tensor.stride(), tensor.dtype
+        self._fixed = dl_form(tensor)
+
+    def structure(self, tensor: torch.Tensor) -> DLTensor:
+        """The C structure of a tensor of this form."""
+        return DLTensor(tensor.data_ptr() or None, *self._fixed, 0)
+
+    def allocated(self, device: torch.device) -> torch.Tensor:
+        """A new tensor of this form."""
+        return torch.empty_strided(self._shape, self._stride, dtype=self._dtype, device=device)
 
 
 def declared_values(
@@ -215,6 +273,10 @@ class Packer:
         """Flat memory of each output, guards included."""
         self.scratch: torch.Tensor | None = None
         """Flat memory of the workspace, guards included."""
+        self.given: list[tuple[int, torch.Tensor]] = []
+        """Tensors that stand by themselves, by their place among the arguments."""
+        self.is_varying = False
+        """Whether an argument says more of a call than its form does: the seed of a generator, or a list of tensors."""
         self._kept: list[object] = []
 
     @property
@@ -241,6 +303,7 @@ class Packer:
                 self.add_tensor(value)
         elif argument.type == "Generator":
             seed = torch.initial_seed() if value is None else value.initial_seed()
+            self.is_varying = True
             self.arguments.append(ctypes.c_uint64(seed))
         elif argument.type == "str":
             text = None if value is None else value.encode()
@@ -263,10 +326,13 @@ class Packer:
 
     def add_tensor(self, tensor: torch.Tensor | None) -> None:
         """Append a pointer to a DLTensor, or null."""
+        if tensor is not None:
+            self.given.append((len(self.arguments), tensor))
         self.arguments.append(self._pointer(None if tensor is None else self._dl_tensor(tensor)))
 
     def add_tensors(self, tensors: Sequence[torch.Tensor | None], *, optional: bool = False) -> None:
         """Append an array of pointers to DLTensors, and its length."""
+        self.is_varying = True
         if any(tensor is None for tensor in tensors) and not optional:
             raise TypeError("None in a list of tensors")
         pointers = [
@@ -329,15 +395,17 @@ class Packer:
             raise TypeError(f"{type(tensor).__name__} is not a tensor")
         if tensor.layout is not torch.strided:
             raise TypeError(f"layout {tensor.layout}")
-        ndim = tensor.dim()
-        numbers = numbers_of(max(1, ndim))
-        sizes, strides = numbers(*tensor.shape), numbers(*tensor.stride())
-        device = DLDevice(2, tensor.device.index or 0) if tensor.is_cuda else DLDevice(1, 0)
-        structure = DLTensor(
-            tensor.data_ptr() or None, device, ndim, dl_data_type(tensor.dtype), sizes, strides, 0
-        )
-        self._kept += [tensor, sizes, strides, structure]
+        structure = DLTensor(tensor.data_ptr() or None, *dl_form(tensor), 0)
+        self._kept += [tensor, structure]
         return structure
+
+
+def dl_form(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Fields of a DLTensor between its address and its offset."""
+    ndim = tensor.dim()
+    numbers = numbers_of(max(1, ndim))
+    device = DLDevice(2, tensor.device.index or 0) if tensor.is_cuda else DLDevice(1, 0)
+    return device, ndim, dl_data_type(tensor.dtype), numbers(*tensor.shape), numbers(*tensor.stride())
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import torch
 
 from pytest_cgins.app.whole_model import workload
 from pytest_cgins.app.whole_model.bench import changes_with, difference
+from pytest_cgins.app.whole_model.captured_work import other_work, untold
 from pytest_cgins.app.whole_model.document import ModelBenches
 from pytest_cgins.core import documents
 from pytest_cgins.core.bitwise import equal
@@ -225,6 +226,27 @@ def test_a_replay_must_follow_the_numbers(stale: bool, dtype: torch.dtype) -> No
     assert equal(weight, before[0])
     assert torch.equal(x, before[1])
     assert not changes_with((weight, x), run, lambda: None)
+
+
+def test_a_model_is_not_told_that_it_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries do other work where a graph is captured, and ask by either name; afterwards torch answers again."""
+    for place in (torch.cuda, torch.cuda.graphs):
+        monkeypatch.setattr(place, "is_current_stream_capturing", lambda: True)
+    with untold():
+        assert not torch.cuda.is_current_stream_capturing()
+        assert not torch.cuda.graphs.is_current_stream_capturing()
+    assert torch.cuda.is_current_stream_capturing()
+    assert torch.cuda.graphs.is_current_stream_capturing()
+
+
+def test_other_work_is_named() -> None:
+    """By operators and their number, the most frequent ones."""
+    run = {"aten.mm.default": 24, "aten.add.Tensor": 3, "aten.exp.default": 1}
+    assert not other_work(run, dict(run))
+    told = other_work(run, {**run, "aten.mm.default": 20, "aten.where.self": 24})
+    assert told == "24 × aten.where.self more, 4 × aten.mm.default fewer"
+    told = other_work({}, {f"aten.{name}": number for number, name in enumerate("abcde", 1)})
+    assert told == "5 × aten.e more, 4 × aten.d more, 3 × aten.c more, and 2 others"
 
 
 def test_what_a_model_s_answer_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

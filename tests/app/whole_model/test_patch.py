@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch.nn.functional import relu
 import pytest_cgins
 import pytest_cgins.building.loading.launcher  # with guards around outputs, as other tests in this process want it
 from pytest_cgins.app.whole_model.swap import FIRST, GRADIENTS
+from pytest_cgins.building.loading import launcher
 from pytest_cgins.core.errors import ConfigError, LaunchError
 
 KERNELS = """
@@ -96,6 +98,58 @@ def test_calls_go_to_the_kernel_from_the_second_of_their_form_on(net: Any, confi
     assert str(patched).splitlines() == [
         f"torch.nn.functional.relu: relu/python answered 2 calls, torch 4; 2 × {FIRST}; 2 × {why}"
     ]
+
+
+EXAMPLE = Path(__file__).parents[3] / "example_project" / "cgins.yaml"
+STRIDED = torch.randn(6, 5, generator=torch.Generator().manual_seed(1)).T
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op", "calls"),
+    [
+        ("layer_norm", "layer_norm", lambda x: ((x, (6,)), {"weight": x[0] + 1, "bias": x[1] + 0})),
+        ("softmax", "softmax", lambda x: ((x,), {"dim": 0})),
+        ("linear", "linear", lambda x: ((x, x[:3] + 1, None), {})),
+        ("embedding", "embedding", lambda x: ((x.abs().long() % 5, x), {})),
+    ],
+)
+def test_later_calls_of_a_form_are_answered_on_their_own_memory(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, op: str, calls: Any
+) -> None:
+    """They are not bound anew, each has outputs of its own, and what a call was given is let go."""
+    monkeypatch.setattr(launcher, "GUARD_NBYTES", 0)
+    bound = []
+    plain = launcher.Launcher.bind
+    monkeypatch.setattr(launcher.Launcher, "bind", lambda *given: bound.append(1) or plain(*given))
+    function = getattr(torch.nn.functional, op)
+    expected, answers = [], []
+    with torch.no_grad(), pytest_cgins.patch(config=EXAMPLE, kernels=[kernel], device="cpu") as patched:
+        for number in range(4):
+            x = STRIDED + number
+            args, kwargs = calls(x)
+            answers.append(function(*args, **kwargs))
+            with torch._C.DisableTorchFunction():
+                expected.append(function(*args, **kwargs))
+            gone = weakref.ref(x)
+            del x, args, kwargs
+            assert gone() is None
+    assert patched.counts()[f"torch.nn.functional.{op}"].hits == 3
+    assert len(bound) == 1
+    for one, other in zip(answers, expected, strict=True):
+        torch.testing.assert_close(one, other)
+    assert len({one.data_ptr() for one in answers}) == 4
+
+
+def test_calls_of_one_function_differ_by_what_they_pass(config: Path) -> None:
+    """A plan is of one form: values and the order of arguments are part of it."""
+    x, y = torch.randn(3, 4), torch.randn(5, 4)
+    with torch.no_grad(), pytest_cgins.patch(config=config, kernels=["relu"]) as patched:
+        for one in (x, y, x, y, -x, -y):
+            answer = relu(one)
+        assert torch.equal(answer, (-y).clamp(min=0) + 1)
+        relu(input=x)
+        assert torch.equal(relu(input=-x), (-x).clamp(min=0) + 1)
+    assert patched.counts()["torch.nn.functional.relu"].hits == 6
 
 
 def test_a_block_is_patched_without_a_model(config: Path) -> None:
