@@ -37,7 +37,9 @@ class Mixture(nn.Module):
         share = share / share.sum(-1, keepdim=True)
         order = expert.flatten().argsort(stable=True)
         token = order // self.chosen
-        ends = torch.bincount(expert.flatten(), minlength=len(self.gate)).cumsum(0).to(torch.int32)
+        # bincount would copy its length to the host, which no CUDA graph takes.
+        experts = torch.arange(len(self.gate), device=x.device)[:, None]
+        ends = (expert.flatten() == experts).sum(1).cumsum(0).to(torch.int32)
         rows = x[token]
         rows = silu_mul(grouped_matmul(rows, self.gate, ends), grouped_matmul(rows, self.up, ends))
         rows = grouped_matmul(rows, self.down, ends) * share.flatten()[order, None]

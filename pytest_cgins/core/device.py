@@ -69,6 +69,10 @@ class Device(ABC):
     def free_nbytes(self) -> int:
         """Bytes of its memory that tensors may take now."""
 
+    def others_nbytes(self) -> int:
+        """Bytes of its memory that other processes hold, as far as it says so; 0 on a host."""
+        return 0
+
     @abstractmethod
     def make_current(self) -> None:
         """Make it torch's current device of its kind."""

@@ -17,7 +17,7 @@ _CAUSES = {
         r"|unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED\b|cudaErrorLaunchFailure\b"
     ),
     Reason.OUT_OF_MEMORY: (
-        r"CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY\b|cudaErrorMemoryAllocation\b"
+        r"CUDA out of memory|CUDA error: out of memory|Error \[CUDA\]: out of memory|CUDA_ERROR_OUT_OF_MEMORY\b|cudaErrorMemoryAllocation\b"
         r"|CU(BLAS|DNN)_STATUS_ALLOC_FAILED|std::bad_alloc|\b\w*MemoryError\b"
         r"|can't allocate memory: you tried to allocate|Unable to allocate [\d.]+ \w+ for an array"
     ),

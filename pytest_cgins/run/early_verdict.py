@@ -76,6 +76,8 @@ def is_refusal(error: RaisedError) -> bool:
     return (error.phase, error.kind) == ("bind", "ContractError")
 
 
+_MUCH_NBYTES = 2**32
+"""More than the contexts of a session's own processes: who runs out of memory beside so much is not to blame."""
 _NUMBER_IN_INTERPRETER = """raised InterpreterError: AttributeError("'float' object has no attribute"""
 """What Triton's interpreter raises for `eps.to(…)`, which its compiler takes."""
 
@@ -104,6 +106,10 @@ def ended_by(error: RaisedError, contract: str, inputs: str, output: str) -> End
     by_code = error.phase == "run" and error.kind == "LaunchError" and contract == "launcher"
     cause = cause_of(error.kind, error.message) or cause_of_code(error.message)
     reason = cause or (Reason.ERROR_CODE if by_code else Reason.RAISED)
+    if reason is Reason.OUT_OF_MEMORY and error.others_nbytes >= _MUCH_NBYTES:
+        held = f"other processes held {error.others_nbytes / 2**30:.1f} GiB of the device's memory"
+        why = f"{where}: {message.partition(chr(10))[0]}\n{held} → end them, or have fewer runs share the device"
+        return EndedError(Status.INFRASTRUCTURE, Reason.OUT_OF_MEMORY, why, output)
     frames = "" if by_code else _own_frames(error.trace)
     status = _STATUSES.get(reason, Status.RUNTIME_ERROR)
     return EndedError(status, reason, f"{where}: {message}", frames + output)

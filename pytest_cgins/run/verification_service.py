@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 
@@ -17,6 +18,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.failure_kinds import cause_of
 from pytest_cgins.core.tensors import pack
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason
@@ -119,7 +121,7 @@ class VerificationService:
             self._compilations.listen()
             watch.guard(kernel)
         except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
-            failed = [_failed(inputs.name, RaisedError(**describe(error), phase="load")) for inputs in sets]
+            failed = [_failed(inputs.name, _raised(error, device, "load")) for inputs in sets]
             seen = watch.observed()
             self.fatal = self.fatal or watch.spent
             return _result(failed, [], seen)
@@ -179,13 +181,13 @@ class VerificationService:
     def _first(
         self,
         inputs: PackedInputs,
-        trial: SetTrial | LargeCall | Exception,
+        trial: SetTrial | LargeCall | RaisedError,
         stream: AbstractContextManager[object],
         meter: Meter,
     ) -> _Answer:
         name = inputs.name
-        if isinstance(trial, Exception):
-            return _failed(name, RaisedError(**describe(trial), phase="bind"))
+        if isinstance(trial, RaisedError):
+            return _failed(name, trial)
         if self.fatal:
             return _failed(name, _NOT_RUN)
         device = trial.device
@@ -198,7 +200,7 @@ class VerificationService:
             overrun, changed = trial.overrun(), trial.inputs_changed()
         except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
             self.fatal = is_lost(device)
-            return _failed(name, RaisedError(**describe(error)))
+            return _failed(name, _raised(error, device, "run"))
         answer = SetAnswer(
             name=name,
             tensors=header,
@@ -301,6 +303,13 @@ def _result(
     return result, [buffer for _, buffer in (*answers, *deviations)]
 
 
+def _raised(error: BaseException, device: str, phase: Literal["load", "bind", "run"]) -> RaisedError:
+    told = RaisedError(**describe(error), phase=phase)
+    if cause_of(told.kind, told.message) is not Reason.OUT_OF_MEMORY:
+        return told
+    return replace(told, others_nbytes=device_of(device).others_nbytes())
+
+
 _AGAIN = (
     late_work.NAME, memory_leak.NAME, repeat.NAME, autotuner.NAME, fresh_memory.NAME, on_stream.NAME, device_order.NAME,
 )  # fmt: skip
@@ -336,14 +345,14 @@ def _not_run(probes: Sequence[str]) -> Facts:
 
 def _bind(
     kernel: LoadedKernel, inputs: PackedInputs, buffer: Buffer, device: str, *, watch: Watch, meter: Meter
-) -> SetTrial | LargeCall | Exception:
+) -> SetTrial | LargeCall | RaisedError:
     if inputs.large is not None:
         return LargeCall(kernel, inputs, buffer, device)
     try:
         with meter.call("bind", inputs.name, 0 if inputs.once else _moved_nbytes(inputs)):
             return SetTrial(kernel, inputs, buffer, device, watch)
     except Exception as error:  # noqa: BLE001 - becomes the set's error
-        return error
+        return _raised(error, device, "bind")
 
 
 def _moved_nbytes(inputs: PackedInputs) -> int:

@@ -203,6 +203,8 @@ class RaisedError(Document):
     """The end of its traceback."""
     phase: Literal["load", "bind", "run", "died"] = "run"
     """`bind`: arguments are matched; no code of the kernel runs but a launcher's `_workspace`. `died` is said by the parent."""
+    others_nbytes: int = 0
+    """Where memory ran out: what other processes held of the device's then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

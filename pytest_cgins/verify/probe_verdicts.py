@@ -256,7 +256,10 @@ class ProbeResults:
     def add_rerun(self, second: DeviatingAnswer) -> None:
         """An answer that was given later, or to the same tensors with other numbers."""
         on = inputs_phrase(second.expected.name)
-        if second.probe == autotuner.NAME:
+        if cause_of("", second.error) is Reason.OUT_OF_MEMORY:
+            # It ran before: others may hold the device's memory now, and what it keeps itself `memory_leak` sees.
+            self.not_run[second.probe] = f"no memory was left to run it again ({on}): {second.error}"[:_SHOWN]
+        elif second.probe == autotuner.NAME:
             self._config(second, on)
         elif second.error:
             message = f"run again on the {on}, the kernel raised {second.error}"

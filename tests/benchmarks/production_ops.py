@@ -194,7 +194,7 @@ def _arithmetic(load: Callable[[str], Callable[..., Any]]) -> Iterator[Callable[
     length = 8192
 
     def causal(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda q, k, v: function(q, k, v, None, 0.0, True, None, True)
+        return lambda q, k, v: function(q, k, v, is_causal=True, enable_gqa=True)
 
     ours, torch_own = (
         causal(load("scaled_dot_product_attention")),
@@ -207,7 +207,7 @@ def _arithmetic(load: Callable[[str], Callable[..., Any]]) -> Iterator[Callable[
     )  # fmt: skip
 
     def grouped(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda q, k, v: function(q, k, v, None, 0.0, False, None, True)
+        return lambda q, k, v: function(q, k, v, enable_gqa=True)
 
     for batch in (1, 16, 128):
         yield lambda batch=batch: _forward(

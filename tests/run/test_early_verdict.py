@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,6 +66,13 @@ def test_every_loss_has_its_verdict(error: WorkerError, status: Status, reason: 
         ("run", "SystemExit", "0", "python", Reason.EXITED),
         ("load", "SystemExit", "0", "python", Reason.EXITED),
         ("run", "LaunchError", "k:f raised MemoryError: ", "python", Reason.OUT_OF_MEMORY),
+        (
+            "run",
+            "LaunchError",
+            "k:f raised RuntimeError: Triton Error [CUDA]: out of memory",
+            "python",
+            Reason.OUT_OF_MEMORY,
+        ),
         ("bind", "ContractError", "too wide", "launcher", Reason.CONTRACT),
     ],
 )
@@ -76,6 +84,22 @@ def test_what_a_kernel_raises_is_told_by_its_message(
     verdict = ended_by(error, contract, "recorded", "printed before").verdict
     status = Status.SKIPPED if reason is Reason.CONTRACT else Status.RUNTIME_ERROR
     assert (verdict.status, verdict.reason) == (status, reason)
+
+
+@pytest.mark.parametrize("phase", ["load", "bind", "run"])
+def test_who_runs_out_of_memory_beside_others_is_not_to_blame(phase: Any) -> None:
+    """Sixteen runs on one GPU had taken all of it, and right kernels were called wrong; a session's own contexts are no excuse."""
+    error = RaisedError(
+        phase=phase, kind="OutOfMemoryError", message="CUDA out of memory. Tried to allocate 16 MiB"
+    )
+    beside = replace(error, others_nbytes=120 * 2**30)
+    verdict = ended_by(beside, "python", "recorded", "").verdict
+    assert (verdict.status, verdict.reason) == (Status.INFRASTRUCTURE, Reason.OUT_OF_MEMORY)
+    assert verdict.message.endswith(
+        "other processes held 120.0 GiB of the device's memory → end them, or have fewer runs share the device"
+    )
+    alone = ended_by(replace(error, others_nbytes=2**31), "python", "recorded", "").verdict
+    assert (alone.status, alone.reason) == (Status.RUNTIME_ERROR, Reason.OUT_OF_MEMORY)
 
 
 def test_what_only_tritons_interpreter_cannot_run_is_no_fault_of_the_kernel() -> None:

@@ -113,6 +113,18 @@ def test_a_kernel_that_raises_when_it_is_run_again_is_not_called_stale(probe: st
     )
 
 
+@pytest.mark.parametrize("probe", ["repeat", "fresh_memory", "autotuner"])
+def test_no_memory_to_run_again_is_no_finding(probe: str) -> None:
+    """It ran before; who holds the device's memory now is not known, and that the probe did not run is said."""
+    result = after(
+        second(probe, None, error="OutOfMemoryError: CUDA out of memory. Tried to allocate 16.00 MiB.")
+    )
+    assert result.outcome == "not-run"
+    assert result.message.startswith(
+        "no memory was left to run it again (recorded inputs): OutOfMemoryError: CUDA"
+    )
+
+
 def test_repeatable_is_offered_only_where_it_would_pass() -> None:
     """An answer that differs by a rounding passes with `repeatable: tolerance`, and that is said of it."""
     message = after(second("repeat", NEARLY)).message

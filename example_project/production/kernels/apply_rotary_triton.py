@@ -6,79 +6,49 @@ _FLOATS = frozenset((torch.bfloat16, torch.float16, torch.float32, torch.float64
 
 
 @triton.jit
-def _load_pair(source, offsets, half, inside):
-    left = tl.load(source + offsets, mask=inside, other=0.0)
-    right = tl.load(source + offsets + half, mask=inside, other=0.0)
-    return left, right
-
-
-@triton.jit
-def _store_pair(target, offsets, half, inside, left, right, cosine, sine):
-    x = left.to(cosine.dtype)
-    y = right.to(cosine.dtype)
-    first = x * cosine - y * sine
-    second = y * cosine + x * sine
+def _tile(
+    source, target, cosine, sine, batch, token, head, column, length, half, heads, stride_batch, stride_head,
+    stride_token,
+):  # fmt: skip
+    # token: [T, 1, 1], head: [1, H, 1], column: [1, 1, C]; cosine and sine: [T, 1, C]
+    inside = (token < length) & (head < heads) & (column < half)
+    reads = (token * stride_token + head * stride_head) + column
+    source += batch * stride_batch
+    left = tl.load(source + reads, mask=inside, other=0.0).to(cosine.dtype)
+    right = tl.load(source + reads + half, mask=inside, other=0.0).to(cosine.dtype)
+    first = left * cosine - right * sine
+    second = right * cosine + left * sine
     if target.dtype.element_ty.primitive_bitwidth == 16:
         first = first.to(tl.float32)
         second = second.to(tl.float32)
-    tl.store(target + offsets, first.to(target.dtype.element_ty), mask=inside)
-    tl.store(target + offsets + half, second.to(target.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def _turn(
-    source, target, cosine, sine, batch, group, token, head, columns, inside, length, half, heads,
-    stride_batch, stride_head, stride_token, HEADS: tl.constexpr, GROUP: tl.constexpr,
-):  # fmt: skip
-    first = group.to(tl.int64) * (GROUP * HEADS)
-    source += batch * stride_batch
-    plane = length * (2 * half)  # elements of a head in the output; int64, as length is
-    target += batch * heads * plane
-    reads = (token * stride_token + head * stride_head)[:, None] + columns[None, :]
-    writes = ((head * length + token) * (2 * half))[:, None] + columns[None, :]
-    mask0 = inside & (first + head < heads)[:, None]
-    left0, right0 = _load_pair(source + first * stride_head, reads, half, mask0)
-    if GROUP == 4:
-        second = first + HEADS
-        third = first + 2 * HEADS
-        fourth = first + 3 * HEADS
-        mask1 = inside & (second + head < heads)[:, None]
-        mask2 = inside & (third + head < heads)[:, None]
-        mask3 = inside & (fourth + head < heads)[:, None]
-        left1, right1 = _load_pair(source + second * stride_head, reads, half, mask1)
-        left2, right2 = _load_pair(source + third * stride_head, reads, half, mask2)
-        left3, right3 = _load_pair(source + fourth * stride_head, reads, half, mask3)
-        _store_pair(target + first * plane, writes, half, mask0, left0, right0, cosine, sine)
-        _store_pair(target + second * plane, writes, half, mask1, left1, right1, cosine, sine)
-        _store_pair(target + third * plane, writes, half, mask2, left2, right2, cosine, sine)
-        _store_pair(target + fourth * plane, writes, half, mask3, left3, right3, cosine, sine)
-    else:
-        _store_pair(target + first * plane, writes, half, mask0, left0, right0, cosine, sine)
+    writes = (head * length + token) * (2 * half) + column
+    target += batch * heads * length * (2 * half)
+    tl.store(target + writes, first.to(target.dtype.element_ty), mask=inside)
+    tl.store(target + writes + half, second.to(target.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=["length", "query_heads", "key_heads"])
 def _rotary(
     query, key, cos, sin, query_out, key_out, length, half, query_heads, key_heads,
     query_batch, query_head, query_token, key_batch, key_head, key_token,
-    WIDE: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, GROUP: tl.constexpr, BLOCK: tl.constexpr,
+    WIDE: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     pid = tl.program_id(0)
-    query_groups = (query_heads + (GROUP * HEADS - 1)) // (GROUP * HEADS)
-    groups = query_groups + (key_heads + (GROUP * HEADS - 1)) // (GROUP * HEADS)
+    query_groups = (query_heads + (HEADS - 1)) // HEADS
+    groups = query_groups + (key_heads + (HEADS - 1)) // HEADS
     blocks = (length - 1) // TOKENS + 1
     group = pid % groups
     rest = pid // groups
     block = (rest % blocks).to(tl.int64)
     batch = (rest // blocks).to(tl.int64)
 
-    lane = tl.arange(0, TOKENS * HEADS)
-    token = block * TOKENS + lane // HEADS
-    head = (lane % HEADS).to(tl.int64)
-    columns = tl.arange(0, BLOCK)
-    inside = (token < length)[:, None] & (columns < half)[None, :]
-    angles = (token * half)[:, None] + columns[None, :]
-    cosine = tl.load(cos + angles, mask=inside, other=0.0)
-    sine = tl.load(sin + angles, mask=inside, other=0.0)
+    token = (block * TOKENS + tl.arange(0, TOKENS))[:, None, None]
+    member = tl.arange(0, HEADS)[None, :, None]
+    column = tl.arange(0, BLOCK)[None, None, :]
+    seen = (token < length) & (column < half)
+    angles = token * half + column
+    cosine = tl.load(cos + angles, mask=seen, other=0.0)
+    sine = tl.load(sin + angles, mask=seen, other=0.0)
     if WIDE:
         cosine = cosine.to(tl.float64)
         sine = sine.to(tl.float64)
@@ -87,14 +57,14 @@ def _rotary(
         sine = sine.to(tl.float32)
     long_length = length.to(tl.int64)
     if group < query_groups:
-        _turn(
-            query, query_out, cosine, sine, batch, group, token, head, columns, inside, long_length, half, query_heads,
-            query_batch, query_head, query_token, HEADS, GROUP,
+        _tile(
+            query, query_out, cosine, sine, batch, token, group.to(tl.int64) * HEADS + member, column, long_length,
+            half, query_heads, query_batch, query_head, query_token,
         )  # fmt: skip
     else:
-        _turn(
-            key, key_out, cosine, sine, batch, group - query_groups, token, head, columns, inside, long_length, half,
-            key_heads, key_batch, key_head, key_token, HEADS, GROUP,
+        _tile(
+            key, key_out, cosine, sine, batch, token, (group - query_groups).to(tl.int64) * HEADS + member, column,
+            long_length, half, key_heads, key_batch, key_head, key_token,
         )  # fmt: skip
 
 
@@ -134,23 +104,20 @@ def apply_rotary(
         sin = sin.contiguous()
 
     block = triton.next_power_of_2(half)
-    if length < 8:
-        tokens, group, warps = 1, 1, 1
-        heads = max(1, min(16, 256 // block))
+    if length < 4:
+        tokens, heads, warps = 1, max(1, min(16, 256 // block)), 1
     else:
-        # Few programs: smaller ones, so that the last wave is short.
-        warps = 4 if batch * length * (query_heads + key_heads) * block >= 1 << 23 else 2
-        heads, group = 1, 4
-        tokens = max(1, min(32, 256 * warps // block))
-    if block > 256 * warps:
-        warps = min(16, block // 256)
-    step = heads * group
-    groups = -(-query_heads // step) + -(-key_heads // step)
+        warps = 4
+        heads = max(1, min(8, 2048 // block, triton.next_power_of_2(max(query_heads, key_heads))))
+        tokens = max(1, min(32, 2048 // (block * heads)))
+    if block > 512 * warps:
+        warps = min(16, block // 512)
+    groups = -(-query_heads // heads) + -(-key_heads // heads)
     grid = batch * -(-length // tokens) * groups
     wide = dtype == torch.float64 or cos.dtype == torch.float64 or sin.dtype == torch.float64
     _rotary[(grid,)](
         query, key, cos, sin, query_out, key_out, length, half, query_heads, key_heads,
         query_strides[0], query_strides[1], query_strides[2], key_strides[0], key_strides[1], key_strides[2],
-        WIDE=wide, TOKENS=tokens, HEADS=heads, GROUP=group, BLOCK=block, num_warps=warps,
+        WIDE=wide, TOKENS=tokens, HEADS=heads, BLOCK=block, num_warps=warps,
     )  # fmt: skip
     return query_out, key_out

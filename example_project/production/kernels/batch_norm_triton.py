@@ -8,19 +8,32 @@ _ITEM = {torch.float16: 2, torch.bfloat16: 2, torch.float32: 4}
 
 
 @triton.jit
-def _normalize(x, out, mean, var, weight, bias, images, units, per_plane, tiles, eps,
-               HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr, LAST: tl.constexpr,
-               G: tl.constexpr, NB: tl.constexpr, BLOCK: tl.constexpr):
+def _normalize(
+    x,
+    out,
+    mean,
+    var,
+    weight,
+    bias,
+    images,
+    units,
+    per_plane,
+    tiles,
+    eps,
+    HAS_WEIGHT: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    LAST: tl.constexpr,
+    G: tl.constexpr,
+    NB: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     # A tile is NB images by BLOCK places; the channel of a place is the same in all images. A unit is G
     # neighbouring elements of one channel. LAST: an image is one pixel, a place is a channel.
     pid = tl.program_id(0)
     UNITS: tl.constexpr = BLOCK // G
     u = (pid % tiles) * UNITS + tl.arange(0, UNITS)
     inside = u < units
-    if LAST:
-        c = u
-    else:
-        c = u // per_plane
+    c = u if LAST else u // per_plane
     mu = tl.load(mean + c, mask=inside, other=0.0).to(tl.float32)
     scale = 1.0 / tl.sqrt_rn(tl.load(var + c, mask=inside, other=1.0).to(tl.float32) + eps)
     if HAS_WEIGHT:
@@ -47,8 +60,19 @@ def _normalize(x, out, mean, var, weight, bias, images, units, per_plane, tiles,
 
 
 @triton.jit
-def _partial_stats(x, part_mean, part_m2, count, span, plane, channels, image_stride, channel_stride, pixel_stride,
-                   BLOCK: tl.constexpr):
+def _partial_stats(
+    x,
+    part_mean,
+    part_m2,
+    count,
+    span,
+    plane,
+    channels,
+    image_stride,
+    channel_stride,
+    pixel_stride,
+    BLOCK: tl.constexpr,
+):
     # Training only: mean and sum of squared deviations of one piece of one channel, in two exact steps.
     pid = tl.program_id(0)
     c = (pid % channels).to(tl.int64)
@@ -78,15 +102,30 @@ def _partial_stats(x, part_mean, part_m2, count, span, plane, channels, image_st
 
 
 @triton.jit
-def _finish_stats(part_mean, part_m2, mean_out, var_out, running_mean, running_var, count, span, splits, channels,
-                  keep, momentum, HAS_MEAN: tl.constexpr, HAS_VAR: tl.constexpr, BLOCK: tl.constexpr):
+def _finish_stats(
+    part_mean,
+    part_m2,
+    mean_out,
+    var_out,
+    running_mean,
+    running_var,
+    count,
+    span,
+    splits,
+    channels,
+    keep,
+    momentum,
+    HAS_MEAN: tl.constexpr,
+    HAS_VAR: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     # Training only: the pieces are combined in a fixed order (Chan), running statistics are updated.
     c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = c < channels
     seen = tl.zeros([BLOCK], tl.float32)
     mean = tl.zeros([BLOCK], tl.float32)
     m2 = tl.zeros([BLOCK], tl.float32)
-    for part in range(0, splits):
+    for part in range(splits):
         left = count - part.to(tl.int64) * span
         n = tl.minimum(left, span).to(tl.float32)
         where = part.to(tl.int64) * channels + c
@@ -121,18 +160,29 @@ def _batch_stats(x, last, channels, plane, running_mean, running_var, momentum):
     splits = triton.cdiv(count, span)
     parts = torch.empty((2, splits * channels), dtype=torch.float32, device=x.device)
     stats = torch.empty((2, channels), dtype=torch.float32, device=x.device)
-    if last:
-        strides = (plane * channels, 1, channels)
-    else:
-        strides = (plane * channels, plane, 1)
-    _partial_stats[(splits * channels,)](x, parts[0], parts[1], count, span, plane, channels, *strides,
-                                         BLOCK=1024, num_warps=4)
+    strides = (plane * channels, 1, channels) if last else (plane * channels, plane, 1)
+    _partial_stats[(splits * channels,)](
+        x, parts[0], parts[1], count, span, plane, channels, *strides, BLOCK=1024, num_warps=4
+    )
     mean, var = stats[0], stats[1]
     _finish_stats[(triton.cdiv(channels, 64),)](
-        parts[0], parts[1], mean, var,
-        mean if running_mean is None else running_mean, var if running_var is None else running_var,
-        count, span, splits, channels, 1.0 - momentum, float(momentum),
-        HAS_MEAN=running_mean is not None, HAS_VAR=running_var is not None, BLOCK=64, num_warps=2)
+        parts[0],
+        parts[1],
+        mean,
+        var,
+        mean if running_mean is None else running_mean,
+        var if running_var is None else running_var,
+        count,
+        span,
+        splits,
+        channels,
+        1.0 - momentum,
+        float(momentum),
+        HAS_MEAN=running_mean is not None,
+        HAS_VAR=running_var is not None,
+        BLOCK=64,
+        num_warps=2,
+    )
     return mean, var
 
 
@@ -147,7 +197,9 @@ def _checked(input, running_mean, running_var, weight, bias, channels):
                 raise ValueError(f"a parameter of shape {tuple(each.shape)} for {channels} channels")
 
 
-def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05):
+def batch_norm(
+    input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05
+):
     shape = input.shape
     if len(shape) < 2:
         raise ValueError("batch_norm needs an input (N, C, ...)")
@@ -158,9 +210,9 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     last = False
     if input.is_contiguous():
         x = input
-    elif len(shape) == 4 and input.is_contiguous(memory_format=torch.channels_last):
-        x, last = input, True
-    elif len(shape) == 5 and input.is_contiguous(memory_format=torch.channels_last_3d):
+    elif (len(shape) == 4 and input.is_contiguous(memory_format=torch.channels_last)) or (
+        len(shape) == 5 and input.is_contiguous(memory_format=torch.channels_last_3d)
+    ):
         x, last = input, True
     else:
         x = input.contiguous()
@@ -201,8 +253,23 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         several = tile // block
     tiles = triton.cdiv(units * group, block)
     _normalize[(tiles * triton.cdiv(images, several),)](
-        x, out, mean, var, mean if weight is None else weight, mean if bias is None else bias,
-        images, units, per_plane, tiles, eps,
-        HAS_WEIGHT=weight is not None, HAS_BIAS=bias is not None, LAST=last,
-        G=group, NB=several, BLOCK=block, num_warps=4)
+        x,
+        out,
+        mean,
+        var,
+        mean if weight is None else weight,
+        mean if bias is None else bias,
+        images,
+        units,
+        per_plane,
+        tiles,
+        eps,
+        HAS_WEIGHT=weight is not None,
+        HAS_BIAS=bias is not None,
+        LAST=last,
+        G=group,
+        NB=several,
+        BLOCK=block,
+        num_warps=4,
+    )
     return out

@@ -5,9 +5,28 @@ import triton.language as tl
 
 @triton.jit(do_not_specialize=["rows", "inner", "classes", "ignore_index", "keep", "smooth"])
 def _rows_general(
-    x, target, weight, loss, norm, rows, inner, classes, x_n, x_c, x_d, t_n, t_c, t_d, w_stride,
-    ignore_index, keep, smooth,
-    WEIGHTED: tl.constexpr, PROBABILITIES: tl.constexpr, WALK: tl.constexpr, REDUCED: tl.constexpr,
+    x,
+    target,
+    weight,
+    loss,
+    norm,
+    rows,
+    inner,
+    classes,
+    x_n,
+    x_c,
+    x_d,
+    t_n,
+    t_c,
+    t_d,
+    w_stride,
+    ignore_index,
+    keep,
+    smooth,
+    WEIGHTED: tl.constexpr,
+    PROBABILITIES: tl.constexpr,
+    WALK: tl.constexpr,
+    REDUCED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     # any strides, smoothed targets and probabilities: a second walk over the row, from the L2
@@ -27,7 +46,9 @@ def _rows_general(
     s = tl.zeros((BLOCK,), tl.float32)
     for c in range(0, count, BLOCK):
         column = c + lane
-        v = tl.load(x_row + column.to(tl.int64) * x_c, mask=column < count, other=float("-inf")).to(tl.float32)
+        v = tl.load(x_row + column.to(tl.int64) * x_c, mask=column < count, other=float("-inf")).to(
+            tl.float32
+        )
         grown = tl.maximum(m, v)
         s = s * tl.exp(m - grown) + tl.exp(v - grown)
         m = grown
@@ -84,8 +105,21 @@ def _total(loss, norm, out, rows, MEAN: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows", "classes", "ignore_index"])
 def _rows_online(
-    x, target, weight, loss, norm, rows, classes, x_stride, t_stride, w_stride, ignore_index,
-    WEIGHTED: tl.constexpr, REDUCED: tl.constexpr, VEC: tl.constexpr, BLOCK: tl.constexpr,
+    x,
+    target,
+    weight,
+    loss,
+    norm,
+    rows,
+    classes,
+    x_stride,
+    t_stride,
+    w_stride,
+    ignore_index,
+    WEIGHTED: tl.constexpr,
+    REDUCED: tl.constexpr,
+    VEC: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     t = tl.load(target + row * t_stride, mask=row < rows, other=0).to(tl.int64)
@@ -153,9 +187,22 @@ def _fast(x, target, weight, loss, norm, rows, classes, x_stride, t_stride, w_st
     else:
         warps = 4 if classes >= 1024 else 1
     _rows_online[(rows,)](
-        x, target, x if weight is None else weight, loss, norm, rows, classes,
-        x_stride, t_stride, w_stride, ignore_index,
-        WEIGHTED=weight is not None, REDUCED=reduced, VEC=vec, BLOCK=32 * warps * vec, num_warps=warps,
+        x,
+        target,
+        x if weight is None else weight,
+        loss,
+        norm,
+        rows,
+        classes,
+        x_stride,
+        t_stride,
+        w_stride,
+        ignore_index,
+        WEIGHTED=weight is not None,
+        REDUCED=reduced,
+        VEC=vec,
+        BLOCK=32 * warps * vec,
+        num_warps=warps,
     )
 
 
@@ -235,25 +282,42 @@ def cross_entropy(
             x_n, x_c, x_d = x.stride()
         if input.dim() <= 2 and (x_c == 1 or classes == 1) and not probabilities and label_smoothing == 0.0:
             t_stride = target.stride(0) if target.dim() else 0
-            _fast(x, target, weight, loss, norm, rows, classes, x_n, t_stride, w_stride, ignore_index, reduced)
+            _fast(
+                x, target, weight, loss, norm, rows, classes, x_n, t_stride, w_stride, ignore_index, reduced
+            )
         else:
             if probabilities:
-                if axis == 0:
-                    target = target.reshape(1, classes, 1)
-                else:
-                    target = target.reshape(outer, classes, inner)
+                target = target.reshape(1, classes, 1) if axis == 0 else target.reshape(outer, classes, inner)
                 t_n, t_c, t_d = target.stride()
             else:
                 target = target.reshape(outer, inner)
                 (t_n, t_d), t_c = target.stride(), 0
             BLOCK = min(max(triton.next_power_of_2(classes), 128), 4096)
             _rows_general[(rows,)](
-                x, target, x if weight is None else weight, loss, norm, rows, inner, classes,
-                x_n, x_c, x_d, t_n, t_c, t_d, w_stride, ignore_index,
-                1.0 - label_smoothing, label_smoothing / classes,
-                WEIGHTED=weight is not None, PROBABILITIES=probabilities,
-                WALK=probabilities or label_smoothing > 0.0, REDUCED=reduced,
-                BLOCK=BLOCK, num_warps=8 if BLOCK == 4096 else 4,
+                x,
+                target,
+                x if weight is None else weight,
+                loss,
+                norm,
+                rows,
+                inner,
+                classes,
+                x_n,
+                x_c,
+                x_d,
+                t_n,
+                t_c,
+                t_d,
+                w_stride,
+                ignore_index,
+                1.0 - label_smoothing,
+                label_smoothing / classes,
+                WEIGHTED=weight is not None,
+                PROBABILITIES=probabilities,
+                WALK=probabilities or label_smoothing > 0.0,
+                REDUCED=reduced,
+                BLOCK=BLOCK,
+                num_warps=8 if BLOCK == 4096 else 4,
             )
     if reduced:
         _total[(1,)](loss, norm, out, rows, MEAN=reduction == "mean", BLOCK=4096, num_warps=16)

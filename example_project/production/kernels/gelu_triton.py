@@ -43,7 +43,15 @@ def _flat(x, out, count, TANH: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def _rows(
-    x, out, rows, columns, row_stride, column_stride, TANH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    x,
+    out,
+    rows,
+    columns,
+    row_stride,
+    column_stride,
+    TANH: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
     pid = tl.program_id(0)
     across = (columns - 1) // COLUMNS + 1
@@ -60,7 +68,7 @@ def _rows(
 def _merged(shape, strides):
     """Merges neighbouring dimensions that one stride reaches; dimensions of one element go."""
     sizes, steps = [], []
-    for size, step in zip(shape, strides):
+    for size, step in zip(shape, strides, strict=False):
         if size == 1:
             continue
         if sizes and steps[-1] == size * step:
@@ -100,7 +108,16 @@ def gelu(input: torch.Tensor, approximate: str = "none") -> torch.Tensor:
             grid = -(-rows // tall) * -(-columns // wide)
             warps = 4 if wide * tall >= 1024 else 1
             _rows[(grid,)](
-                moved, out, rows, columns, steps[0], steps[1], TANH=tanh, ROWS=tall, COLUMNS=wide, num_warps=warps
+                moved,
+                out,
+                rows,
+                columns,
+                steps[0],
+                steps[1],
+                TANH=tanh,
+                ROWS=tall,
+                COLUMNS=wide,
+                num_warps=warps,
             )
             return out
         if dense:

@@ -18,8 +18,19 @@ def _place(local, m_tiles, n_tiles, GROUP_M: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows", "groups"])
 def _by_pointers(
-    x, weight, out, ends, ends_stride, rows, groups, K, N,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP_M: tl.constexpr,
+    x,
+    weight,
+    out,
+    ends,
+    ends_stride,
+    rows,
+    groups,
+    K,
+    N,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP_M: tl.constexpr,
 ):
     # any sizes: contiguous x (rows, K), weight (groups, K, N), out (rows, N)
     n_tiles = tl.cdiv(N, BN)
@@ -87,8 +98,19 @@ def _check(x, weight, ends):
 
 @triton.jit(do_not_specialize=["rows", "groups"])
 def _by_descriptors(
-    x_tiles, weight_tiles, out, ends, ends_stride, rows, groups, K, N,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP_M: tl.constexpr,
+    x_tiles,
+    weight_tiles,
+    out,
+    ends,
+    ends_stride,
+    rows,
+    groups,
+    K,
+    N,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP_M: tl.constexpr,
 ):
     # K is a multiple of BK, so that no tile of weight, (groups * K, N), reaches into the next group
     n_tiles = tl.cdiv(N, BN)
@@ -154,12 +176,36 @@ def grouped_matmul(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) ->
         _by_descriptors[grid](
             TensorDescriptor(x, [rows, K], [K, 1], [BM, BK]),
             TensorDescriptor(weight, [groups * K, N], [N, 1], [BK, BN]),
-            out, ends, ends.stride(0), rows, groups, K, N,
-            BM=BM, BN=BN, BK=BK, GROUP_M=16, num_warps=warps, num_stages=stages,
+            out,
+            ends,
+            ends.stride(0),
+            rows,
+            groups,
+            K,
+            N,
+            BM=BM,
+            BN=BN,
+            BK=BK,
+            GROUP_M=16,
+            num_warps=warps,
+            num_stages=stages,
         )
     else:
         _by_pointers[grid](
-            x, weight, out, ends, ends.stride(0), rows, groups, K, N,
-            BM=BM, BN=BN, BK=BK, GROUP_M=16, num_warps=warps, num_stages=stages,
+            x,
+            weight,
+            out,
+            ends,
+            ends.stride(0),
+            rows,
+            groups,
+            K,
+            N,
+            BM=BM,
+            BN=BN,
+            BK=BK,
+            GROUP_M=16,
+            num_warps=warps,
+            num_stages=stages,
         )
     return out

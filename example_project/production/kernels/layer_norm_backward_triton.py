@@ -8,8 +8,23 @@ _TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 @triton.jit(do_not_specialize=["rows", "steps", "parts"])
-def _rows(dy, x, w, dx, partial, rows, steps, parts, width, count, eps,
-          HAS_W: tl.constexpr, HAS_B: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _rows(
+    dy,
+    x,
+    w,
+    dx,
+    partial,
+    rows,
+    steps,
+    parts,
+    width,
+    count,
+    eps,
+    HAS_W: tl.constexpr,
+    HAS_B: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     # A program walks over tiles of ROWS rows, writes their dx, and keeps its sums for dw and db in registers.
     pid = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
@@ -18,7 +33,7 @@ def _rows(dy, x, w, dx, partial, rows, steps, parts, width, count, eps,
     sum_b = tl.zeros([BLOCK], tl.float32)
     if HAS_W:
         scale = tl.load(w + column, mask=inside, other=0.0).to(tl.float32)[None, :]
-    for step in range(0, steps):
+    for step in range(steps):
         row = ((pid + step * parts) * ROWS + tl.arange(0, ROWS))[:, None]
         live = (row < rows) & inside[None, :]
         at = row * width + column[None, :]
@@ -92,14 +107,26 @@ def _long_rows(dy, x, w, dx, stats, width, count, eps, HAS_W: tl.constexpr, BLOC
 
 
 @triton.jit(do_not_specialize=["rows", "steps", "parts"])
-def _long_columns(dy, x, stats, partial, rows, steps, parts, width,
-                  HAS_W: tl.constexpr, HAS_B: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _long_columns(
+    dy,
+    x,
+    stats,
+    partial,
+    rows,
+    steps,
+    parts,
+    width,
+    HAS_W: tl.constexpr,
+    HAS_B: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     part = tl.program_id(0).to(tl.int64) % parts
     column = (tl.program_id(0).to(tl.int64) // parts) * BLOCK + tl.arange(0, BLOCK)
     inside = column < width
     sum_w = tl.zeros([BLOCK], tl.float32)
     sum_b = tl.zeros([BLOCK], tl.float32)
-    for step in range(0, steps):
+    for step in range(steps):
         row = (part + step * parts) * ROWS + tl.arange(0, ROWS)
         live = (row < rows)[:, None] & inside[None, :]
         at = row[:, None] * width + column[None, :]
@@ -129,8 +156,17 @@ def _add(partial, out, parts, width, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexp
 
 
 @triton.jit(do_not_specialize=["parts"])
-def _finish(partial, dw, db, parts, width, HAS_W: tl.constexpr, HAS_B: tl.constexpr,
-            BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr):
+def _finish(
+    partial,
+    dw,
+    db,
+    parts,
+    width,
+    HAS_W: tl.constexpr,
+    HAS_B: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):
     # Adds the sums of the programs, in a fixed order: the second coordinate chooses dw or db.
     if tl.program_id(1) == 0:
         if HAS_W:
@@ -140,9 +176,14 @@ def _finish(partial, dw, db, parts, width, HAS_W: tl.constexpr, HAS_B: tl.conste
             _add(partial + tl.cast(parts, tl.int64) * width, db, parts, width, BLOCK_P, BLOCK_C)
 
 
-def layer_norm_backward(grad_output: torch.Tensor, input: torch.Tensor, normalized_shape,
-                        weight: torch.Tensor | None = None, bias: torch.Tensor | None = None,
-                        eps: float = 1e-05):
+def layer_norm_backward(
+    grad_output: torch.Tensor,
+    input: torch.Tensor,
+    normalized_shape,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = 1e-05,
+):
     shape = tuple(input.shape)
     normalized = tuple(normalized_shape)
     lead = len(shape) - len(normalized)
@@ -183,8 +224,24 @@ def layer_norm_backward(grad_output: torch.Tensor, input: torch.Tensor, normaliz
             parts = triton.cdiv(tiles, steps)
             if sums:
                 partial = torch.empty((2, parts, width), dtype=torch.float32, device=device)
-            _rows[(parts,)](dy, x, w, dx, partial, rows, steps, parts, width, count, eps,
-                            has_w, has_b, tile, block, num_warps=max(4, block // 512))
+            _rows[(parts,)](
+                dy,
+                x,
+                w,
+                dx,
+                partial,
+                rows,
+                steps,
+                parts,
+                width,
+                count,
+                eps,
+                has_w,
+                has_b,
+                tile,
+                block,
+                num_warps=max(4, block // 512),
+            )
         else:
             stats = torch.empty((rows, 2), dtype=torch.float32, device=device)
             _long_rows[(rows,)](dy, x, w, dx, stats, width, count, eps, has_w, 2048, num_warps=8)
@@ -193,10 +250,21 @@ def layer_norm_backward(grad_output: torch.Tensor, input: torch.Tensor, normaliz
                 steps = triton.cdiv(tiles, min(most, 64))
                 parts = triton.cdiv(tiles, steps)
                 partial = torch.empty((2, parts, width), dtype=torch.float32, device=device)
-                _long_columns[(triton.cdiv(width, 256) * parts,)](dy, x, stats, partial, rows, steps, parts, width,
-                                                                  has_w, has_b, 8, 256, num_warps=4)
+                _long_columns[(triton.cdiv(width, 256) * parts,)](
+                    dy, x, stats, partial, rows, steps, parts, width, has_w, has_b, 8, 256, num_warps=4
+                )
     if sums:
         block_p = max(16, min(512, triton.next_power_of_2(max(parts, 1))))
-        _finish[(triton.cdiv(width, 8), 2)](partial, dw if has_w else db, db if has_b else dw, parts, width,
-                                            has_w, has_b, block_p, 8, num_warps=4)
+        _finish[(triton.cdiv(width, 8), 2)](
+            partial,
+            dw if has_w else db,
+            db if has_b else dw,
+            parts,
+            width,
+            has_w,
+            has_b,
+            block_p,
+            8,
+            num_warps=4,
+        )
     return dx, dw, db

@@ -8,9 +8,22 @@ _TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _narrow(x, w, b, out, rows, width, x_stride, count, eps,
-            HAS_W: tl.constexpr, HAS_B: tl.constexpr,
-            REP: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr):
+def _narrow(
+    x,
+    w,
+    b,
+    out,
+    rows,
+    width,
+    x_stride,
+    count,
+    eps,
+    HAS_W: tl.constexpr,
+    HAS_B: tl.constexpr,
+    REP: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
     # The tile is [REP, ROWS, CHUNK]: a chunk spans the lanes of a warp, the warps lie along ROWS,
     # and REP stays in the registers of a thread, so that sums over a row are shuffles only.
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[None, :, None]
@@ -37,8 +50,9 @@ def _narrow(x, w, b, out, rows, width, x_stride, count, eps,
 
 
 @triton.jit
-def _one(x, w, b, out, width, x_stride, count, eps,
-         HAS_W: tl.constexpr, HAS_B: tl.constexpr, BLOCK: tl.constexpr):
+def _one(
+    x, w, b, out, width, x_stride, count, eps, HAS_W: tl.constexpr, HAS_B: tl.constexpr, BLOCK: tl.constexpr
+):
     # One row a program, kept in registers.
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
@@ -60,8 +74,9 @@ def _one(x, w, b, out, width, x_stride, count, eps,
 
 
 @triton.jit
-def _long(x, w, b, out, width, x_stride, count, eps,
-          HAS_W: tl.constexpr, HAS_B: tl.constexpr, BLOCK: tl.constexpr):
+def _long(
+    x, w, b, out, width, x_stride, count, eps, HAS_W: tl.constexpr, HAS_B: tl.constexpr, BLOCK: tl.constexpr
+):
     # Rows that do not fit into registers: three walks, the later two mostly from the cache.
     row = tl.program_id(0).to(tl.int64)
     x += row * x_stride
@@ -90,8 +105,23 @@ def _long(x, w, b, out, width, x_stride, count, eps,
 
 
 @triton.jit
-def _turned(x, w, b, out, inner, tiles, width, outer_stride, column_stride, count, eps,
-            HAS_W: tl.constexpr, HAS_B: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _turned(
+    x,
+    w,
+    b,
+    out,
+    inner,
+    tiles,
+    width,
+    outer_stride,
+    column_stride,
+    count,
+    eps,
+    HAS_W: tl.constexpr,
+    HAS_B: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     # Neighbouring rows are neighbours in memory: the tile is read along rows and written along columns,
     # the compiler turns it in shared memory.
     pid = tl.program_id(0)
@@ -117,12 +147,12 @@ def _turned(x, w, b, out, inner, tiles, width, outer_stride, column_stride, coun
 def _row_stride(shape, strides, lead):
     """Distance of rows whose elements are neighbours, or None where there is no single one."""
     expected = 1
-    for size, stride in zip(reversed(shape[lead:]), reversed(strides[lead:])):
+    for size, stride in zip(reversed(shape[lead:]), reversed(strides[lead:]), strict=False):
         if size != 1 and stride != expected:
             return None
         expected *= size
     distance, expected = expected, None
-    for size, stride in zip(reversed(shape[:lead]), reversed(strides[:lead])):
+    for size, stride in zip(reversed(shape[:lead]), reversed(strides[:lead]), strict=False):
         if size == 1:
             continue
         if expected is None:
@@ -144,8 +174,13 @@ def _turned_view(shape, strides, lead):
     return (1, inner, 0) if at < 0 else (shape[0], inner, strides[0])
 
 
-def layer_norm(input: torch.Tensor, normalized_shape, weight: torch.Tensor | None = None,
-               bias: torch.Tensor | None = None, eps: float = 1e-05) -> torch.Tensor:
+def layer_norm(
+    input: torch.Tensor,
+    normalized_shape,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = 1e-05,
+) -> torch.Tensor:
     shape = tuple(input.shape)
     normalized = tuple(normalized_shape)
     lead = len(shape) - len(normalized)
@@ -181,8 +216,24 @@ def layer_norm(input: torch.Tensor, normalized_shape, weight: torch.Tensor | Non
                 block = triton.next_power_of_2(width)
                 tile = max(16, min(64, 32768 // size // block))
                 tiles = triton.cdiv(inner, tile)
-                _turned[(outer * tiles,)](input, w, b, out, inner, tiles, width, outer_stride, strides[lead],
-                                          count, eps, has_w, has_b, tile, block, num_warps=8)
+                _turned[(outer * tiles,)](
+                    input,
+                    w,
+                    b,
+                    out,
+                    inner,
+                    tiles,
+                    width,
+                    outer_stride,
+                    strides[lead],
+                    count,
+                    eps,
+                    has_w,
+                    has_b,
+                    tile,
+                    block,
+                    num_warps=8,
+                )
                 return out
             x, x_stride = input.contiguous(), width
     if width <= 1024:
@@ -190,12 +241,14 @@ def layer_norm(input: torch.Tensor, normalized_shape, weight: torch.Tensor | Non
         chunk = min(span, triton.next_power_of_2(width))
         rep = triton.next_power_of_2(triton.cdiv(width, chunk))
         tile = 4 * (span // chunk)
-        _narrow[(triton.cdiv(rows, tile),)](x, w, b, out, rows, width, x_stride, count, eps,
-                                            has_w, has_b, rep, tile, chunk, num_warps=4)
+        _narrow[(triton.cdiv(rows, tile),)](
+            x, w, b, out, rows, width, x_stride, count, eps, has_w, has_b, rep, tile, chunk, num_warps=4
+        )
     elif width <= 16384:
         block = triton.next_power_of_2(width)
-        _one[(rows,)](x, w, b, out, width, x_stride, count, eps, has_w, has_b, block,
-                      num_warps=min(16, block // 512))
+        _one[(rows,)](
+            x, w, b, out, width, x_stride, count, eps, has_w, has_b, block, num_warps=min(16, block // 512)
+        )
     else:
         _long[(rows,)](x, w, b, out, width, x_stride, count, eps, has_w, has_b, 4096, num_warps=16)
     return out

@@ -3,12 +3,12 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-# rows and columns of a tile, warps, stages, assumed efficiency in percent
+# rows and columns of a tile, warps, stages, programs an SM, assumed efficiency in percent
 _TILES = (
-    (128, 256, 8, 4, 100),
-    (128, 128, 8, 3, 85),
-    (128, 64, 4, 4, 68),
-    (64, 64, 4, 4, 50),
+    (128, 256, 8, 3, 1, 100),
+    (128, 128, 8, 4, 1, 85),
+    (128, 64, 4, 3, 2, 68),
+    (64, 64, 4, 4, 2, 50),
 )
 _SMS = 132
 _BLOCK_K = 64
@@ -27,31 +27,126 @@ def _tile_of(pid, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.
 
 
 @triton.jit
-def _gemm_tma(
-    x_desc, w_desc, bias, out, M, N, K, bias_stride,
-    HAS_BIAS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
+def _persistent(
+    x_desc,
+    w_desc,
+    out_desc,
+    bias,
+    M,
+    N,
+    K,
+    bias_stride,
+    programs,
+    HAS_BIAS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+    DTYPE: tl.constexpr,
 ):
-    tile_m, tile_n = _tile_of(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP)
-    m0 = tile_m * BLOCK_M
-    n0 = tile_n * BLOCK_N
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k0 in range(0, K, BLOCK_K):
-        a = x_desc.load([m0, k0])
-        b = w_desc.load([n0, k0])
+    start = tl.program_id(0)
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    steps = tl.cdiv(K, BLOCK_K)
+    # The epilogue counts for itself, so that the next tile's loads need not wait for it.
+    done = start - programs
+    for tile in tl.range(start, tiles, programs, flatten=True):
+        tile_m, tile_n = _tile_of(tile, M, N, BLOCK_M, BLOCK_N, GROUP)
+        m0 = tile_m * BLOCK_M
+        n0 = tile_n * BLOCK_N
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for step in range(steps):
+            k0 = step * BLOCK_K
+            a = x_desc.load([m0, k0])
+            b = w_desc.load([n0, k0])
+            acc = tl.dot(a, b.T, acc)
+
+        done += programs
+        tile_m, tile_n = _tile_of(done, M, N, BLOCK_M, BLOCK_N, GROUP)
+        m1 = tile_m * BLOCK_M
+        n1 = tile_n * BLOCK_N
+        if HAS_BIAS:
+            n = n1.to(tl.int64) + tl.arange(0, BLOCK_N)
+            added = tl.load(bias + n * bias_stride, mask=n < N, other=0.0).to(tl.float32)
+            acc = acc + added[None, :]
+        out_desc.store([m1, n1], acc.to(DTYPE))
+
+
+@triton.jit
+def _thin(
+    x_desc,
+    w_desc,
+    bias,
+    out,
+    parts,
+    M,
+    N,
+    K,
+    bias_stride,
+    steps_each,
+    HAS_BIAS: tl.constexpr,
+    SPLIT: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    n0 = tl.program_id(0) * BLOCK_N
+    part = tl.program_id(1)
+    first = part * steps_each
+    last = tl.minimum(first + steps_each, tl.cdiv(K, BLOCK_K))
+    acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+    for step in range(first, last):
+        k0 = step * BLOCK_K
+        a = w_desc.load([n0, k0])
+        b = x_desc.load([0, k0])
         acc = tl.dot(a, b.T, acc)
-    m = m0.to(tl.int64) + tl.arange(0, BLOCK_M)
     n = n0.to(tl.int64) + tl.arange(0, BLOCK_N)
+    m = tl.arange(0, BLOCK_M).to(tl.int64)
+    n_in = n < N
+    inside = n_in[:, None] & (m < M)[None, :]
+    where = m[None, :] * N + n[:, None]
+    if SPLIT:
+        tl.store(parts + (part.to(tl.int64) * M) * N + where, acc, mask=inside)
+    else:
+        if HAS_BIAS:
+            added = tl.load(bias + n * bias_stride, mask=n_in, other=0.0).to(tl.float32)
+            acc = acc + added[:, None]
+        tl.store(out + where, acc.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _join(parts, bias, out, M, N, count, bias_stride, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(1).to(tl.int64)
+    n = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    n_in = n < N
+    size = N.to(tl.int64) * M
+    source = parts + row * N + n
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for i in range(count):
+        total += tl.load(source + i * size, mask=n_in, other=0.0)
     if HAS_BIAS:
-        added = tl.load(bias + n * bias_stride, mask=n < N, other=0.0).to(tl.float32)
-        acc = acc + added[None, :]
-    inside = (m < M)[:, None] & (n < N)[None, :]
-    tl.store(out + m[:, None] * N + n[None, :], acc.to(out.dtype.element_ty), mask=inside)
+        total = total + tl.load(bias + n * bias_stride, mask=n_in, other=0.0).to(tl.float32)
+    tl.store(out + row * N + n, total.to(out.dtype.element_ty), mask=n_in)
 
 
 @triton.jit
 def _gemm_ptr(
-    x, w, bias, out, M, N, K, x_row_stride, x_stride, w_row_stride, w_stride, bias_stride,
-    HAS_BIAS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
+    x,
+    w,
+    bias,
+    out,
+    M,
+    N,
+    K,
+    x_row_stride,
+    x_stride,
+    w_row_stride,
+    w_stride,
+    bias_stride,
+    HAS_BIAS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
 ):
     tile_m, tile_n = _tile_of(tl.program_id(0).to(tl.int64), M, N, BLOCK_M, BLOCK_N, GROUP)
     m = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -77,8 +172,19 @@ def _gemm_ptr(
 
 @triton.jit
 def _gemv(
-    x, w, bias, out, N, K, x_stride, w_row_stride, w_stride, bias_stride,
-    HAS_BIAS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    x,
+    w,
+    bias,
+    out,
+    N,
+    K,
+    x_stride,
+    w_row_stride,
+    w_stride,
+    bias_stride,
+    HAS_BIAS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
 ):
     n = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     n_in = n < N
@@ -90,7 +196,9 @@ def _gemv(
         k_in = k < K
         a = tl.load(x + k * x_stride, mask=k_in, other=0.0).to(tl.float32)
         b = tl.load(
-            w_rows + k[None, :] * w_stride, mask=n_in[:, None] & k_in[None, :], other=0.0,
+            w_rows + k[None, :] * w_stride,
+            mask=n_in[:, None] & k_in[None, :],
+            other=0.0,
             eviction_policy="evict_first",
         ).to(tl.float32)
         acc += a[None, :] * b
@@ -108,7 +216,7 @@ def _choose(M: int, N: int):
     best = None
     least = 0
     for tile in _TILES:
-        bm, bn, _, _, efficiency = tile
+        bm, bn, _, _, _, efficiency = tile
         tiles = -(-M // bm) * -(-N // bn)
         cost = -(-tiles // _SMS) * bm * bn / efficiency
         if best is None or cost < least:
@@ -158,27 +266,114 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
         block_n = 8 if N >= 2048 else 4
         block_k = min(512, max(16, _power(K)))
         _gemv[(-(-N // block_n),)](
-            x, weight, bias, out, N, K, xk, wn, wk, bias_stride,
-            HAS_BIAS=has_bias, BLOCK_N=block_n, BLOCK_K=block_k, num_warps=4,
+            x,
+            weight,
+            bias,
+            out,
+            N,
+            K,
+            xk,
+            wn,
+            wk,
+            bias_stride,
+            HAS_BIAS=has_bias,
+            BLOCK_N=block_n,
+            BLOCK_K=block_k,
+            num_warps=4,
         )
         return out
 
     narrow = dtype != torch.float32
     if (
-        narrow and M > 64 and N > 32 and K > 0 and xk == 1 and wk == 1
-        and xm >= K and wn >= K and xm % 8 == 0 and wn % 8 == 0
-        and x.data_ptr() % 16 == 0 and weight.data_ptr() % 16 == 0
-        and M < _LIMIT and N < _LIMIT and K < _LIMIT
+        narrow
+        and N > 32
+        and K > 0
+        and xk == 1
+        and wk == 1
+        and xm >= K
+        and wn >= K
+        and xm % 8 == 0
+        and wn % 8 == 0
+        and x.data_ptr() % 16 == 0
+        and weight.data_ptr() % 16 == 0
+        and M < _LIMIT
+        and N < _LIMIT
+        and K < _LIMIT
     ):
-        bm, bn, warps, stages, _ = _choose(M, N)
-        x_desc = TensorDescriptor(x, [M, K], [xm, 1], [bm, _BLOCK_K])
-        w_desc = TensorDescriptor(weight, [N, K], [wn, 1], [bn, _BLOCK_K])
-        _gemm_tma[(-(-M // bm) * -(-N // bn),)](
-            x_desc, w_desc, bias, out, M, N, K, bias_stride,
-            HAS_BIAS=has_bias, BLOCK_M=bm, BLOCK_N=bn, BLOCK_K=_BLOCK_K, GROUP=8,
-            num_warps=warps, num_stages=stages,
-        )
-        return out
+        if M <= 64:
+            bm = max(16, _power(M))
+            bn = 64
+            bk = 128
+            tiles = -(-N // bn)
+            steps = -(-K // bk)
+            # Too few tiles to keep the memory busy: several programs share a sum, 4 steps each or more.
+            split = 1
+            if tiles < 100:
+                split = max(1, min(264 // tiles, steps // 4, 16))
+            each = -(-steps // split)
+            split = -(-steps // each)
+            parts = out if split == 1 else torch.empty((split, M, N), dtype=torch.float32, device=out.device)
+            x_desc = TensorDescriptor(x, [M, K], [xm, 1], [bm, bk])
+            w_desc = TensorDescriptor(weight, [N, K], [wn, 1], [bn, bk])
+            _thin[(tiles, split)](
+                x_desc,
+                w_desc,
+                bias,
+                out,
+                parts,
+                M,
+                N,
+                K,
+                bias_stride,
+                each,
+                HAS_BIAS=has_bias,
+                SPLIT=split > 1,
+                BLOCK_M=bm,
+                BLOCK_N=bn,
+                BLOCK_K=bk,
+                num_warps=4,
+                num_stages=3 if bm == 64 else 4,
+            )
+            if split > 1:
+                _join[(-(-N // 512), M)](
+                    parts,
+                    bias,
+                    out,
+                    M,
+                    N,
+                    split,
+                    bias_stride,
+                    HAS_BIAS=has_bias,
+                    BLOCK=512,
+                    num_warps=4,
+                )
+            return out
+        if N % 8 == 0 and out.data_ptr() % 16 == 0:
+            bm, bn, warps, stages, each_sm, _ = _choose(M, N)
+            programs = min(-(-M // bm) * -(-N // bn), _SMS * each_sm)
+            x_desc = TensorDescriptor(x, [M, K], [xm, 1], [bm, _BLOCK_K])
+            w_desc = TensorDescriptor(weight, [N, K], [wn, 1], [bn, _BLOCK_K])
+            out_desc = TensorDescriptor(out, [M, N], [N, 1], [bm, bn])
+            _persistent[(programs,)](
+                x_desc,
+                w_desc,
+                out_desc,
+                bias,
+                M,
+                N,
+                K,
+                bias_stride,
+                programs,
+                HAS_BIAS=has_bias,
+                BLOCK_M=bm,
+                BLOCK_N=bn,
+                BLOCK_K=_BLOCK_K,
+                GROUP=8,
+                DTYPE=tl.float16 if dtype == torch.float16 else tl.bfloat16,
+                num_warps=warps,
+                num_stages=stages,
+            )
+            return out
 
     warps = 4
     stages = 4
@@ -199,8 +394,24 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
         bm, bn, bk, warps, stages = 128, 128, 64, 8, 3
     bk = min(bk, max(16, _power(K)))
     _gemm_ptr[(-(-M // bm) * -(-N // bn),)](
-        x, weight, bias, out, M, N, K, xm, xk, wn, wk, bias_stride,
-        HAS_BIAS=has_bias, BLOCK_M=bm, BLOCK_N=bn, BLOCK_K=bk, GROUP=8,
-        num_warps=warps, num_stages=stages,
+        x,
+        weight,
+        bias,
+        out,
+        M,
+        N,
+        K,
+        xm,
+        xk,
+        wn,
+        wk,
+        bias_stride,
+        HAS_BIAS=has_bias,
+        BLOCK_M=bm,
+        BLOCK_N=bn,
+        BLOCK_K=bk,
+        GROUP=8,
+        num_warps=warps,
+        num_stages=stages,
     )
     return out

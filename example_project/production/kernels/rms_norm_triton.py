@@ -33,7 +33,17 @@ def _row(x, weight, out, width, eps, x_row_stride, x_stride, w_stride, BLOCK: tl
 
 @triton.jit
 def _tile(
-    x, weight, out, rows, width, eps, x_row_stride, x_stride, w_stride, ROWS: tl.constexpr, BLOCK: tl.constexpr
+    x,
+    weight,
+    out,
+    rows,
+    width,
+    eps,
+    x_row_stride,
+    x_stride,
+    w_stride,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
@@ -58,7 +68,9 @@ def _long_row(x, weight, out, width, eps, x_row_stride, x_stride, w_stride, BLOC
     squares = tl.zeros([BLOCK], dtype=tl.float32)
     for start in range(0, width, BLOCK):
         column = start + lane
-        value = tl.load(source + column.to(tl.int64) * x_stride, mask=column < width, other=0.0).to(tl.float32)
+        value = tl.load(source + column.to(tl.int64) * x_stride, mask=column < width, other=0.0).to(
+            tl.float32
+        )
         squares += value * value
     scale = _inverse_root(tl.sum(squares, axis=0) / width + eps)
     for start in range(0, width, BLOCK):
@@ -76,7 +88,9 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.
     if dtype not in _DTYPES or weight.dtype not in _DTYPES:
         raise TypeError(f"rms_norm takes bfloat16, float16 and float32, not {dtype} and {weight.dtype}")
     if x.dim() == 0 or weight.dim() != 1 or weight.shape[0] != x.shape[-1]:
-        raise ValueError(f"rms_norm takes a weight of the last axis, not {tuple(weight.shape)} for {tuple(x.shape)}")
+        raise ValueError(
+            f"rms_norm takes a weight of the last axis, not {tuple(weight.shape)} for {tuple(x.shape)}"
+        )
     if weight.device != x.device:
         raise ValueError(f"rms_norm takes tensors of one device, not {x.device} and {weight.device}")
     width = x.shape[-1]

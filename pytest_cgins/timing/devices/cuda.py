@@ -79,7 +79,9 @@ class Cuda(TimedDevice):
 
     def is_capturing(self) -> bool:
         """See `Device.is_capturing`."""
-        return bool(_cuda().is_current_stream_capturing())
+        import torch
+
+        return bool(torch._C._cuda_isCurrentStreamCapturing())
 
     @contextmanager
     def capture_stream(self) -> Iterator[None]:
@@ -91,6 +93,14 @@ class Cuda(TimedDevice):
         with _cuda().stream(graph.default_capture_stream):
             yield
         self.synchronize()
+
+    def others_nbytes(self) -> int:
+        """See `Device.others_nbytes`; 0 where the GPU is lost."""
+        try:
+            free, total = _cuda().mem_get_info(self.index)
+            return max(0, int(total - free - _cuda().memory_reserved(self.index)))
+        except RuntimeError:
+            return 0
 
     def empty_cache(self) -> None:
         """See `Device.empty_cache`."""
