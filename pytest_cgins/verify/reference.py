@@ -21,6 +21,8 @@ from pytest_cgins.verify.probe_support import memory
 from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.rounding import TF32_BITS, rounded
 
+_TRUNCATED = 184
+"""Lengths of a sum from which tensor cores err more than the op's conditioning tells: see `Lengths`."""
 # A prime: the lots do not fall in step with rows of any usual length.
 _PERIOD = 8191
 _WIDER_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
@@ -38,7 +40,7 @@ class Answers:
     """r: of the inputs widened to float64."""
     perturbed: tuple[Tensor, ...] | None
     """Like r, of inputs moved by ±2⁻²⁴ of themselves, a fp32 rounding each: how well conditioned the op is
-    on them. Where r is fp32, the one thing that tells how far two right answers may lie from each other. None where that
+    on them; further, where long products of 16-bit numbers are summed (`Lengths`). Where r is fp32, the one thing that tells how far two right answers may lie from each other. None where that
     is not asked for, or the fp64 reference is slow to make."""
     rounded: tuple[Tensor, ...] | None
     """Like r, of inputs rounded to TF32; None unless that was asked for."""
@@ -83,11 +85,12 @@ def answers(
     Raises:
         Exception: whatever the op raises on its own inputs.
     """
-    tensors, returned = _run(call, inputs, context, device, None if mode is None else mode(None))
+    with Lengths() as products:
+        tensors, returned = _run(call, inputs, context, device, None if mode is None else mode(None))
     changed = tuple(mutated) if mutated is not None else _changed(inputs, tensors, device)
     changed += tuple(index for index in mutable if index not in changed)
     own = (*returned, *(tensors[index] for index in changed))
-    wide = _Widened(call, inputs, context, changed, mode or KeepWide)
+    wide = _Widened(call, inputs, context, changed, mode or KeepWide, products.steps)
     own32 = own if _is_single_precision(inputs, context) else wide.run(device, torch.float32)
     reference, dtype, note = wide.reference(device, own32)
     alone = dtype == torch.float32  # nothing else tells how far two right answers may lie from each other
@@ -193,19 +196,21 @@ class _Widened:
     context: Context
     mutated: tuple[int, ...]
     mode: type[KeepWide] = KeepWide
+    steps: float = 1.0
+    """Of 2⁻²⁴, by which `perturbed` moves inputs."""
 
     def run(self, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """Outputs of the op on inputs widened to `dtype`."""
         return self._run_on(widen(self.inputs, dtype), device, dtype)
 
     def perturbed(self, device: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
-        """Outputs of the op in fp64 on inputs moved by ±2⁻²⁴ of themselves, signs drawn by lot; in fp32 by ±2⁻²³, which it can hold."""
+        """Outputs of the op in fp64 on inputs moved by ±2⁻²⁴ of themselves, signs drawn by lot, `steps` times; in fp32 by ±2⁻²³, which it can hold."""
         wide = widen(self.inputs, dtype)
         spans = list(wide.spans)
         names = {dtype_name(dtype), dtype_name(_WIDER_COMPLEX[dtype])}
         for storage in {m.storage for m in wide.metas if m.dtype in names}:
             values = spans[storage].view(dtype)
-            steps = _lot() * (1 if dtype == torch.float64 else 2)
+            steps = _lot() * self.steps * (1 if dtype == torch.float64 else 2)
             factors = 1 + steps.repeat(-(-values.numel() // _PERIOD))[: values.numel()]
             spans[storage] = (factors * values).to(dtype).view(torch.uint8)
         return self._run_on(Layout(wide.metas, spans), device, dtype)
@@ -231,6 +236,38 @@ class _Widened:
         note = f"{self.call.op} does not run in fp64 ({'; '.join(refusals)}): fp32 is the reference"
         wide = tuple(tensor.to(wider(tensor.dtype, torch.float64)) for tensor in answer32)
         return wide, torch.float32, note
+
+
+class Lengths(DispatchMode):  # type: ignore[no-untyped-call]
+    """Notes how many products of 16-bit numbers are summed for an element, at most.
+
+    Tensor cores cut their sums off where fp32 rounds them (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA
+    tensor cores", 2021): a plain loop over K numbers in steps of 16 errs in one direction, about K/46 times as much as
+    roundings of the inputs to fp32 do, measured for K up to 14,336. cuBLAS splits such sums, and its own error does not tell.
+    A quarter of it is the unit, of which an element may err by 16.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longest = 0
+
+    @property
+    def steps(self) -> float:
+        """Roundings of fp32 by which inputs are moved to see what right kernels may err by."""
+        return max(1.0, self.longest / _TRUNCATED)
+
+    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """See `DispatchMode`."""
+        name = str(func)
+        given = [one for one in (*args, *named.values()) if isinstance(one, Tensor) and one.dim() > 1]
+        if len(given) > 1 and given[0].is_floating_point() and given[0].element_size() <= 2:
+            if "attention" in name:
+                self.longest = max(self.longest, given[1].shape[-2])
+            elif "conv" in name:
+                self.longest = max(self.longest, given[1].numel() // max(1, min(given[1].shape[:2])))
+            elif any(word in name for word in ("mm", "linear", "matmul")):
+                self.longest = max(self.longest, given[-2].shape[-1])
+        return func(*args, **named)
 
 
 @cache

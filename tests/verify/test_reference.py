@@ -13,7 +13,8 @@ from torch.nn import functional
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.trace import Autocast, Context
 from pytest_cgins.packs.ops import trust
-from pytest_cgins.verify.reference import Answers, answers, widen
+from pytest_cgins.verify.reference import Answers, Lengths, answers, widen
+from pytest_cgins.verify.tolerance import derive
 from tests.verify.helpers import call_of, normal
 
 
@@ -169,6 +170,55 @@ def test_perturbation_goes_both_ways() -> None:
 
 
 @pytest.mark.exam
+def cut_off(x: torch.Tensor, w: torch.Tensor, step: int = 16) -> torch.Tensor:
+    """x @ w.T as tensor cores add: exactly over a step, then to fp32 by cutting off."""
+    total = torch.zeros(len(x), len(w))
+    for k in range(0, x.shape[1], step):
+        exact = total.double() + x[:, k : k + step].double() @ w[:, k : k + step].double().T
+        total = exact.float()
+        total = torch.where(
+            total.double().abs() > exact.abs(), torch.nextafter(total, torch.zeros_like(total)), total
+        )
+    return total
+
+
+def test_long_sums_of_tensor_cores_are_right() -> None:
+    """A plain loop over 14,336 numbers in bf16: on an H200 one element of 65,536 was called wrong."""
+    x, w = normal(16, 14_336).bfloat16(), (0.02 * normal(512, 14_336, seed=1)).bfloat16()
+    made = answers_to("linear", x, w)
+    parts = made.reference[0], made.answer[0], made.answer32[0]
+    scale = derive(*parts, made.perturbed and made.perturbed[0])
+    error = (cut_off(x, w).bfloat16().double().flatten() - scale.reference).abs()
+    assert float((error / scale.unit).max()) <= scale.peak_limit / 2
+    # The unit without it, and what any kernel that sums in bf16 makes of it.
+    rounding = answers_to("linear", x[:, :64], w[:, :64])
+    assert rounding.perturbed is not None
+    exact = x[:, :64].double() @ w[:, :64].double().T
+    assert float((rounding.perturbed[0] - exact).abs().max()) < 1e-6
+    coarse = sum(
+        (x[:, k : k + 1024].float() @ w[:, k : k + 1024].float().T).bfloat16() for k in range(0, 14_336, 1024)
+    )
+    assert isinstance(coarse, torch.Tensor)
+    assert float(((coarse.double().flatten() - scale.reference).abs() / scale.unit).max()) > scale.peak_limit
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "longest"),
+    [
+        ("linear", lambda d: (normal(3, 400).to(d), normal(5, 400).to(d), normal(5).to(d)), 400),
+        ("conv2d", lambda d: (normal(1, 50, 5, 5).to(d), normal(4, 50, 3, 3).to(d)), 450),
+        ("scaled_dot_product_attention", lambda d: [normal(1, 2, n, 8).to(d) for n in (3, 700, 700)], 700),
+        ("gelu", lambda d: (normal(3, 400).to(d),), 0),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_the_length_of_products_is_known(name: str, args: Any, longest: int, dtype: torch.dtype) -> None:
+    """Of 16-bit numbers alone: fp32 is summed as it is rounded."""
+    with Lengths() as seen:
+        getattr(functional, name)(*args(dtype))
+    assert seen.longest == (longest if dtype == torch.bfloat16 else 0)
+
+
 def test_references_do_not_import_torchs_compiler() -> None:
     """Running an op in wider dtypes does not load `torch._dynamo`, which takes seconds in every worker."""
     script = (
