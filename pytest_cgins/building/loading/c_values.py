@@ -103,3 +103,27 @@ def dl_data_type(dtype: torch.dtype) -> DLDataType:
 def numbers_of(count: int) -> type[ctypes.Array[ctypes.c_int64]]:
     """The type of an array of so many."""
     return ctypes.c_int64 * count
+
+
+def dl_form(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Fields of a DLTensor between its address and its offset."""
+    ndim = tensor.dim()
+    numbers = numbers_of(max(1, ndim))
+    device = DLDevice(2, tensor.device.index or 0) if tensor.is_cuda else DLDevice(1, 0)
+    return device, ndim, dl_data_type(tensor.dtype), numbers(*tensor.shape), numbers(*tensor.stride())
+
+
+class Place:
+    """The form of a tensor among C arguments, without its memory."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._shape, self._stride, self._dtype = tuple(tensor.shape), tensor.stride(), tensor.dtype
+        self._fixed = dl_form(tensor)
+
+    def structure(self, tensor: torch.Tensor) -> DLTensor:
+        """The C structure of a tensor of this form."""
+        return DLTensor(tensor.data_ptr() or None, *self._fixed, 0)
+
+    def allocated(self, device: torch.device) -> torch.Tensor:
+        """A new tensor of this form."""
+        return torch.empty_strided(self._shape, self._stride, dtype=self._dtype, device=device)

@@ -17,11 +17,10 @@ from pytest_cgins.building.contracts.arguments import call_values, require_defau
 from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput
 from pytest_cgins.building.loading.c_values import (
     LIST_TYPES,
-    DLDevice,
     DLTensor,
+    Place,
     convert,
-    dl_data_type,
-    numbers_of,
+    dl_form,
 )
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.dtypes import extent
@@ -173,12 +172,12 @@ class BoundLaunch(BoundMemory):
         packer, launcher, device = self._packer, self._launcher, self._device
         places = {id(tensor): index for index, tensor in enumerate(tensors)}
         own = [tensor for tensor in self._results if id(tensor) not in places]
-        outputs = [_Place(tensor) for tensor in own]
+        outputs = [Place(tensor) for tensor in own]
         numbers = {**places, **{id(tensor): len(tensors) + number for number, tensor in enumerate(own)}}
         if GUARD_NBYTES or packer.is_varying or any(id(one) not in numbers for _, one in packer.given):
             return None
         arguments = list(self._arguments)
-        slots = [(position, numbers[id(one)], _Place(one)) for position, one in packer.given]
+        slots = [(position, numbers[id(one)], Place(one)) for position, one in packer.given]
         results = [numbers[id(one)] for one in self._results]
         scratch = None if packer.scratch is None else (len(arguments) - 2, packer.scratch.numel())
 
@@ -197,22 +196,6 @@ class BoundLaunch(BoundMemory):
             return [memory[number] for number in results]
 
         return run
-
-
-class _Place:
-    """The form of a tensor among C arguments, without its memory."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._shape, self._stride, self._dtype = tuple(tensor.shape), tensor.stride(), tensor.dtype
-        self._fixed = dl_form(tensor)
-
-    def structure(self, tensor: torch.Tensor) -> DLTensor:
-        """The C structure of a tensor of this form."""
-        return DLTensor(tensor.data_ptr() or None, *self._fixed, 0)
-
-    def allocated(self, device: torch.device) -> torch.Tensor:
-        """A new tensor of this form."""
-        return torch.empty_strided(self._shape, self._stride, dtype=self._dtype, device=device)
 
 
 def declared_values(
@@ -398,14 +381,6 @@ class Packer:
         structure = DLTensor(tensor.data_ptr() or None, *dl_form(tensor), 0)
         self._kept += [tensor, structure]
         return structure
-
-
-def dl_form(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Fields of a DLTensor between its address and its offset."""
-    ndim = tensor.dim()
-    numbers = numbers_of(max(1, ndim))
-    device = DLDevice(2, tensor.device.index or 0) if tensor.is_cuda else DLDevice(1, 0)
-    return device, ndim, dl_data_type(tensor.dtype), numbers(*tensor.shape), numbers(*tensor.stride())
 
 
 @contextmanager
