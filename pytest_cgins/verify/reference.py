@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_cgins.core.device import torch_device
+from pytest_cgins.core.device import device_of, torch_device
 from pytest_cgins.core.layout import Layout, dtype_name, rebuild
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.packs.call import flatten, invoke
@@ -21,6 +21,8 @@ from pytest_cgins.verify.probe_support import memory
 from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.rounding import TF32_BITS, rounded
 
+_WIDENED = 32
+"""Bytes on a device for each of 16-bit inputs: three copies in fp64, and what the op makes of them."""
 _TRUNCATED = 184
 """Lengths of a sum from which tensor cores err more than the op's conditioning tells: see `Lengths`."""
 # A prime: the lots do not fall in step with rows of any usual length.
@@ -201,16 +203,16 @@ class _Widened:
 
     def run(self, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """Outputs of the op on inputs widened to `dtype`."""
-        return self._run_on(widen(self.inputs, dtype), device, dtype)
+        return self._run_on(widen(on_device(self.inputs, device), dtype), device, dtype)
 
     def perturbed(self, device: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
         """Outputs of the op in fp64 on inputs moved by ±2⁻²⁴ of themselves, signs drawn by lot, `steps` times; in fp32 by ±2⁻²³, which it can hold."""
-        wide = widen(self.inputs, dtype)
+        wide = widen(on_device(self.inputs, device), dtype)
         spans = list(wide.spans)
         names = {dtype_name(dtype), dtype_name(_WIDER_COMPLEX[dtype])}
         for storage in {m.storage for m in wide.metas if m.dtype in names}:
             values = spans[storage].view(dtype)
-            steps = _lot() * self.steps * (1 if dtype == torch.float64 else 2)
+            steps = _lot().to(values.device) * self.steps * (1 if dtype == torch.float64 else 2)
             factors = 1 + steps.repeat(-(-values.numel() // _PERIOD))[: values.numel()]
             spans[storage] = (factors * values).to(dtype).view(torch.uint8)
         return self._run_on(Layout(wide.metas, spans), device, dtype)
@@ -297,6 +299,14 @@ def _changed(inputs: Layout, after: Sequence[Tensor], device: str) -> tuple[int,
 def _bits(tensor: Tensor) -> Tensor:
     """The tensor's bytes in row-major order: unlike numbers, they are equal where NaN is."""
     return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def on_device(inputs: Layout, device: str) -> Layout:
+    """The tensors' memory on a GPU that has room for them in fp64, to be widened there: a host takes longer for that than the op."""
+    need = _WIDENED * sum(span.numel() for span in inputs.spans)
+    if torch_device(device).partition(":")[0] == "cpu" or need > device_of(device).free_nbytes():
+        return inputs
+    return Layout(inputs.metas, [span.to(torch_device(device)) for span in inputs.spans])
 
 
 def widen(inputs: Layout, dtype: torch.dtype) -> Layout:

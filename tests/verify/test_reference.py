@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch.nn import functional
 
+from pytest_cgins.core.device import device_of
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.trace import Autocast, Context
 from pytest_cgins.packs.ops import trust
-from pytest_cgins.verify.reference import Answers, Lengths, answers, widen
+from pytest_cgins.verify.reference import Answers, Lengths, answers, on_device, widen
 from pytest_cgins.verify.tolerance import derive
 from tests.verify.helpers import call_of, normal
 
@@ -217,6 +218,26 @@ def test_the_length_of_products_is_known(name: str, args: Any, longest: int, dty
     with Lengths() as seen:
         getattr(functional, name)(*args(dtype))
     assert seen.longest == (longest if dtype == torch.bfloat16 else 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_inputs_are_widened_on_the_gpu_to_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    """On the host where the GPU has no room for them."""
+    x, w = normal(16, 1000).to(dtype), normal(8, 1000, seed=1).to(dtype)
+    call, tensors = call_of("torch.nn.functional.linear", functional.linear, x, w.T.contiguous().T)
+    layout = lay_out(tensors)
+    near = answers(call, layout, Context(), "cuda")
+    assert all(span.is_cuda for span in on_device(layout, "cuda").spans)
+    monkeypatch.setattr(type(device_of("cuda")), "free_nbytes", lambda _: 0)
+    assert not any(span.is_cuda for span in on_device(layout, "cuda").spans)
+    far = answers(call, layout, Context(), "cuda")
+    assert near.perturbed is not None
+    assert far.perturbed is not None
+    assert torch.equal(near.reference[0], far.reference[0])
+    assert torch.equal(near.perturbed[0], far.perturbed[0])
 
 
 def test_references_do_not_import_torchs_compiler() -> None:
