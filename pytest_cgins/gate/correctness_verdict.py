@@ -22,7 +22,11 @@ FEWER_RESIDENT_WARPS = {75: 32, 86: 48, 87: 48, 88: 48, 89: 48, 110: 48, 120: 48
 """Most warps that are resident on a multiprocessor, by compute capability, where it is not `RESIDENT_WARPS`."""
 SHOWN_FUNCTIONS = 5
 
-_TRIPPED = {**dict.fromkeys(CHEATS, Status.SUSPECT), Reason.RECOMPILES: Status.RESOURCES}
+_TRIPPED = {
+    **dict.fromkeys(CHEATS, Status.SUSPECT),
+    Reason.RECOMPILES: Status.RESOURCES,
+    Reason.OUT_OF_MEMORY: Status.RUNTIME_ERROR,
+}
 """Statuses by the reason of a probe that tripped, other than INCORRECT."""
 
 

@@ -257,8 +257,11 @@ class ProbeResults:
         """An answer that was given later, or to the same tensors with other numbers."""
         on = inputs_phrase(second.expected.name)
         if cause_of("", second.error) is Reason.OUT_OF_MEMORY:
-            # It ran before: others may hold the device's memory now, and what it keeps itself `memory_leak` sees.
-            self.not_run[second.probe] = f"no memory was left to run it again ({on}): {second.error}"[:_SHOWN]
+            message = (
+                f"no memory was left to run it again ({on}): {second.error[:_SHOWN]}\n→ end what else holds the device's memory; "
+                "if nothing does, have the kernel take no more with each call"
+            )
+            self.trip(second.probe, message, Reason.OUT_OF_MEMORY)
         elif second.probe == autotuner.NAME:
             self._config(second, on)
         elif second.error:

@@ -114,15 +114,16 @@ def test_a_kernel_that_raises_when_it_is_run_again_is_not_called_stale(probe: st
 
 
 @pytest.mark.parametrize("probe", ["repeat", "fresh_memory", "autotuner"])
-def test_no_memory_to_run_again_is_no_finding(probe: str) -> None:
-    """It ran before; who holds the device's memory now is not known, and that the probe did not run is said."""
+def test_no_memory_to_run_again_is_told_as_that(probe: str) -> None:
+    """It ran before, and who holds the memory now is not known: it does not pass, and is not called unrepeatable."""
     result = after(
         second(probe, None, error="OutOfMemoryError: CUDA out of memory. Tried to allocate 16.00 MiB.")
     )
-    assert result.outcome == "not-run"
+    assert (result.outcome, result.reason) == ("tripped", Reason.OUT_OF_MEMORY)
     assert result.message.startswith(
         "no memory was left to run it again (recorded inputs): OutOfMemoryError: CUDA"
     )
+    assert "→ end what else holds the device's memory" in result.message
 
 
 def test_repeatable_is_offered_only_where_it_would_pass() -> None:
