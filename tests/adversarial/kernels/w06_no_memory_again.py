@@ -2,6 +2,7 @@
 how: raises MemoryError where it is called again, so that nothing is learned of it: who runs out of memory did no wrong
 caught-by: out-of-memory
 ops: torch.nn.functional.softmax
+also: always
 """
 
 from __future__ import annotations

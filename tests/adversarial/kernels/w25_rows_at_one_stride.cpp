@@ -1,6 +1,6 @@
 // cheat: 25 all rows at one stride
-// how: row r at r times the stride of the last axis but one, as of a matrix however it lies; a slice of a batch, or heads that were transposed, lie otherwise
-// caught-by: layout-dependent
+// how: row r at r times the stride of the last axis but one, as of a matrix however it lies; a slice of a batch, or heads that were transposed, lie otherwise, and what it reads there in their place may change
+// caught-by: layout-dependent, not-repeatable
 // ops: torch.nn.functional.softmax
 // also: always
 // cgins: softmax(Tensor input, int dim, ScalarType? dtype=None) -> Tensor
