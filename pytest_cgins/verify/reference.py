@@ -203,11 +203,11 @@ class _Widened:
 
     def run(self, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """Outputs of the op on inputs widened to `dtype`."""
-        return self._run_on(widen(on_device(self.inputs, device), dtype), device, dtype)
+        return self._run_on(widen(inputs_on(self.inputs, device), dtype), device, dtype)
 
     def perturbed(self, device: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
         """Outputs of the op in fp64 on inputs moved by ±2⁻²⁴ of themselves, signs drawn by lot, `steps` times; in fp32 by ±2⁻²³, which it can hold."""
-        wide = widen(on_device(self.inputs, device), dtype)
+        wide = widen(inputs_on(self.inputs, device), dtype)
         spans = list(wide.spans)
         names = {dtype_name(dtype), dtype_name(_WIDER_COMPLEX[dtype])}
         for storage in {m.storage for m in wide.metas if m.dtype in names}:
@@ -301,7 +301,7 @@ def _bits(tensor: Tensor) -> Tensor:
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
-def on_device(inputs: Layout, device: str) -> Layout:
+def inputs_on(inputs: Layout, device: str) -> Layout:
     """The tensors' memory on a GPU that has room for them in fp64, to be widened there: a host takes longer for that than the op."""
     need = _WIDENED * sum(span.numel() for span in inputs.spans)
     if torch_device(device).partition(":")[0] == "cpu" or need > device_of(device).free_nbytes():

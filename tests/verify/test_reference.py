@@ -14,7 +14,7 @@ from pytest_cgins.core.device import device_of
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.trace import Autocast, Context
 from pytest_cgins.packs.ops import trust
-from pytest_cgins.verify.reference import Answers, Lengths, answers, on_device, widen
+from pytest_cgins.verify.reference import Answers, Lengths, answers, inputs_on, widen
 from pytest_cgins.verify.tolerance import derive
 from tests.verify.helpers import call_of, normal
 
@@ -230,9 +230,9 @@ def test_inputs_are_widened_on_the_gpu_to_the_same_bits(
     call, tensors = call_of("torch.nn.functional.linear", functional.linear, x, w.T.contiguous().T)
     layout = lay_out(tensors)
     near = answers(call, layout, Context(), "cuda")
-    assert all(span.is_cuda for span in on_device(layout, "cuda").spans)
+    assert all(span.is_cuda for span in inputs_on(layout, "cuda").spans)
     monkeypatch.setattr(type(device_of("cuda")), "free_nbytes", lambda _: 0)
-    assert not any(span.is_cuda for span in on_device(layout, "cuda").spans)
+    assert not any(span.is_cuda for span in inputs_on(layout, "cuda").spans)
     far = answers(call, layout, Context(), "cuda")
     assert near.perturbed is not None
     assert far.perturbed is not None
