@@ -16,6 +16,8 @@ _TCP = 3
 """Bind and connect."""
 _SCOPES = 3
 """Abstract Unix sockets and signals."""
+OLDEST = 2
+"""Version 1 forbids moving files between folders."""
 
 
 def version() -> int:
@@ -28,10 +30,10 @@ def install(writable: list[str]) -> bool:
     """Restrict this process and all that it starts. Needs no_new_privs.
 
     Returns:
-        False if it is not there, or too old: version 1 forbids moving files between folders.
+        False if it is not there, or too old.
     """
     found = version()
-    if found < 2:
+    if found < OLDEST:
         return False
     changes = _CHANGES | (_TRUNCATE if found >= 3 else 0)
     fields = [changes, _TCP, _SCOPES][: 3 if found >= 6 else 2 if found >= 4 else 1]
