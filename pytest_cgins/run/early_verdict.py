@@ -31,6 +31,8 @@ class EndedError(Exception):
 def not_the_kernels(error: ServiceError) -> EndedError:
     """The verdict for an exception in the trusted worker: the pack does not replay, or something is broken."""
     text = f"{error.text}\n→ {error.remedy}" if error.remedy else error.text
+    if cause_of(error.kind, error.text) is Reason.OUT_OF_MEMORY:
+        return EndedError(Status.INFRASTRUCTURE, Reason.OUT_OF_MEMORY, text)
     if error.kind == "PackError":
         return EndedError(Status.TRACE_DRIFT, Reason.PACK_DAMAGED, text)
     if error.kind == "RandomOp":

@@ -115,6 +115,8 @@ class InputSetBuilder:
     """Outputs that are random, with their least and greatest value."""
     declared: Declared = field(default_factory=Declared)
     """What the user says of the op."""
+    coarseness: Mapping[int, float] = field(default_factory=dict)
+    """`Scale.coarseness` of outputs on the recorded inputs, for sets of other sizes and strides."""
 
     @property
     def mutated(self) -> list[int] | None:
@@ -186,6 +188,7 @@ class InputSetBuilder:
                     meta,
                     gold_of[index] if index < len(gold_of) else None,
                     rows_of(torch_answers.answer[index]),
+                    self.coarseness.get(index, 1.0),
                 ),
                 grid=on_grids.get(index),
                 resized=index < len(recorded) and meta.shape != recorded[index].meta.shape,
@@ -347,8 +350,13 @@ def dense_stride(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, 
     return tuple(dense)
 
 
-def _expected_output(
-    index: int, torch_answers: Answers, meta: TensorMeta, elements: GoldElements | None, rows: Tensor | None
+def _expected_output(  # noqa: PLR0917
+    index: int,
+    torch_answers: Answers,
+    meta: TensorMeta,
+    elements: GoldElements | None,
+    rows: Tensor | None,
+    coarseness: float = 1.0,
 ) -> ExpectedOutput:
     answer, reference = as_real(torch_answers.answer[index]), as_real(torch_answers.reference[index])
     scale = None
@@ -360,6 +368,7 @@ def _expected_output(
             None if torch_answers.perturbed is None else as_real(torch_answers.perturbed[index]),
             None if torch_answers.rounded is None else as_real(torch_answers.rounded[index]),
             rows=rows,
+            coarseness=coarseness,
         )
     stride = (
         meta.stride if not torch_answers.answer[index].is_complex() else (*(2 * s for s in meta.stride), 1)

@@ -12,17 +12,19 @@ from torch import Tensor
 from pytest_cgins.config import Declared, Tolerance
 from pytest_cgins.core.bitwise import equal
 from pytest_cgins.core.errors import (
+    CginsError,
     ConfigError,
+    InfrastructureError,
     PackError,
     RandomOp,
     ReferenceStopped,
     ReplayError,
     TraceError,
 )
-from pytest_cgins.core.failure_kinds import stops_device
+from pytest_cgins.core.failure_kinds import cause_of, stops_device
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.trace import Context, OpCall, Trace
-from pytest_cgins.core.verdict import GOLD_ALONE, ForgeryCheck
+from pytest_cgins.core.verdict import GOLD_ALONE, ForgeryCheck, Reason
 from pytest_cgins.packs.call import relocate
 from pytest_cgins.packs.ops import declared_of
 from pytest_cgins.packs.recipe import BlobSource
@@ -153,6 +155,7 @@ def prepare(  # noqa: PLR0917
         ConfigError: if the entry speaks of an argument that the call does not have, or its reference is not of the op.
         PackError: if the pack's inputs cannot be read, or a recipe makes other bytes on this host.
         ReferenceStopped: if torch's own code stops the device on a set that is not left out for that.
+        InfrastructureError: if the device has no memory left for torch's own answers.
         RandomOp: if the op draws random numbers, and nobody says which outputs these are.
         ReplayError: if torch does not run the recorded call on this device.
     """
@@ -195,6 +198,7 @@ def prepare(  # noqa: PLR0917
     notes += told
     notes += dict.fromkeys(note for input_set in sets if (note := input_set.expected.note))
     _check_numbers(drawn, options.declared, sets[0], trace.call)
+    builder = replace(builder, coarseness=_coarseness(sets))
     probed = ProbedCall(
         builder=builder,
         semantics=semantics,
@@ -292,7 +296,7 @@ def _drawn_sets(  # noqa: PLR0917
         try:
             drawn, told = _draw(name, builder, semantics, recorded, key, first=first)
         except REFUSALS as error:
-            if first is None:
+            if first is None or _lacks_memory(error):
                 raise _refused(builder.trace, builder.device, error) from error
             if stops_device(error):
                 raise ReferenceStopped(name) from error
@@ -440,6 +444,15 @@ def _with_tf32(builder: InputSetBuilder, recorded: Sequence[Tensor], notes: list
     return replace(builder, tf32=True)
 
 
+def _coarseness(core: Sequence[InputSet]) -> dict[int, float]:
+    """`Scale.coarseness` of each output on the inputs that show most of it."""
+    most: dict[int, float] = {}
+    for output in (output for one in core for output in one.expected.outputs):
+        if output.scale is not None:
+            most[output.index] = max(most.get(output.index, 1.0), output.scale.coarseness)
+    return most
+
+
 def _not_compared(trace: Trace) -> list[str]:
     names = trace.rebound
     if not names:
@@ -455,7 +468,16 @@ def _at_origin(trace: Trace, source: BlobSource) -> tuple[ExpectedOutput, ...]:
     return builder.make("recorded", recorded, gold_elements(trace, source, device)).expected.outputs
 
 
-def _refused(trace: Trace, device: str, error: Exception) -> ReplayError:
+def _lacks_memory(error: Exception) -> bool:
+    return cause_of(type(error).__name__, str(error)) is Reason.OUT_OF_MEMORY
+
+
+def _refused(trace: Trace, device: str, error: Exception) -> CginsError:
+    if _lacks_memory(error):
+        return InfrastructureError(
+            f"no memory is left on {device} for torch's own answers to {trace.call.op}: {str(error).splitlines()[0]}",
+            remedy="end what else holds the device's memory, have fewer runs share it, or leave this trace out there",
+        )
     return ReplayError(
         f"torch {torch.__version__} does not run the recorded call of {trace.call.op} on {device}: {error}",
         remedy="record the pack again with this torch, or leave this trace out",

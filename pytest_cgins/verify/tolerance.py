@@ -17,6 +17,10 @@ a kernel has no right to the error of a row of larger numbers.
 p stands for what any backward stable kernel may do. Without it the scale is torch's luck: a case of few
 rows has few independent errors, and where torch's own happen to be small, plain loops were called wrong.
 
+Torch chooses how it computes by size and strides: attention rounds its weights to half precision in one way and not in
+another. Inputs of other sizes than the recorded ones are therefore judged with e at least `coarseness` times the error of fp32:
+a kernel may be as coarse there as torch is on what was recorded.
+
 Two additions keep the second condition sane where rms z_t says nothing. It is taken to be at least that of
 p, and at least that of correct rounding, whose error is uniform in ±½ulp: rms(½ulp / T) / √3. And one
 element at the first condition's limit must not break the second by itself, so the limit is at least
@@ -44,6 +48,10 @@ _GROUP_STEP = 3
 _LEAST_PER_ROW = 16
 _LEAST_PER_GROUP = 64
 """Fewer errors than these are luck."""
+_LOOKED_AT = 1 << 18
+"""Elements that tell how coarse torch is."""
+_FRACTION = 8
+"""Of them, the least of so many."""
 _SCALAR = 4
 """How many times closer a single number of half precision must be: its last rounding is most of what it may err."""
 _GOLD_SINGLE = 4
@@ -96,6 +104,8 @@ class Scale:
     """rms z_t, at least that of correct rounding."""
     constants: Constants
     """C and c."""
+    coarseness: float = 1.0
+    """rms of torch's error beyond ½ulp over that of fp32, for outputs of half precision; 1 where torch is not coarser."""
 
     def looser(self, times: float, rms_times: float = 1.0) -> Scale:
         """A copy with so many times the limit of single elements, and of all together."""
@@ -142,6 +152,7 @@ def derive(
     rounded: Tensor | None = None,
     *,
     rows: Tensor | None = None,
+    coarseness: float = 1.0,
 ) -> Scale:
     """Scale of one output.
 
@@ -152,8 +163,9 @@ def derive(
         perturbed: p, float64: the reference on inputs that were rounded to fp32 once more.
         rounded: like p, on inputs rounded to TF32, where that is allowed.
         rows: number of the row that each element is made of, int64, flat, where no row depends on another.
+        coarseness: `Scale.coarseness` on the recorded inputs, where these are others.
 
-    All but `rows` have the same shape. Elements that are not finite in any of them are left out.
+    All tensors but `rows` have the same shape. Elements that are not finite in any of them are left out.
     """
     dtype = answer.dtype
     r = reference.reshape(-1)
@@ -174,7 +186,12 @@ def derive(
 
     bins = exponent_bins(r)
     halves = _half_ulp_table(dtype, r.device)
-    error32 = torch.maximum(error32, error - halves[bins])
+    beyond = error - halves[bins]
+    own = _coarseness(r, beyond, error32, dtype)
+    if answer.element_size() <= 2 and coarseness > 1:
+        error32 = error32 * coarseness
+        conditioning = None if conditioning is None else conditioning * coarseness
+    error32 = torch.maximum(error32, beyond)
     groups = _groups(error32, rows)
     places = bins if groups is None else bins + _EXPONENTS * groups
     envelope = torch.zeros(_EXPONENTS * _GROUPS, dtype=torch.float64, device=r.device)
@@ -194,6 +211,7 @@ def derive(
         unit=unit,
         rms=max(rms(z), math.sqrt(rounding), 0.0 if conditioning is None else rms(conditioning / unit)),
         constants=limits if rounded is None or dtype != torch.float32 else TF32,
+        coarseness=own,
     )
 
 
@@ -213,6 +231,21 @@ def of_gold(gold: Tensor, *, tf32: bool = False) -> Scale:
     epsilon = max(epsilon, _JUMP) if tf32 and gold.dtype == torch.float32 else epsilon
     unit = (finite.abs().clamp_min(rms(finite)) * epsilon).clamp_min(max(info.tiny * info.eps, 2.0**-1073))
     return Scale(reference=r, unit=unit, rms=1.0, constants=constants(gold.dtype))
+
+
+def _coarseness(r: Tensor, beyond: Tensor, error32: Tensor, dtype: torch.dtype) -> float:
+    """See `Scale.coarseness`; at most what one rounding to `dtype` inside of an op may do to fp32.
+
+    Taken where |r| is least, as the last rounding hides the others elsewhere.
+    """
+    if dtype.itemsize > 2 or r.numel() < _FRACTION:
+        return 1.0
+    taken = slice(None, None, max(1, r.numel() // _LOOKED_AT))
+    size = r[taken].abs()
+    small = size <= size.kthvalue(len(size) // _FRACTION).values
+    least = rms(error32[taken][small])
+    most = torch.finfo(dtype).eps / torch.finfo(torch.float32).eps
+    return min(max(1.0, rms(beyond[taken][small].clamp_min(0.0)) / least), most) if least else 1.0
 
 
 def _groups(error: Tensor, rows: Tensor | None) -> Tensor | None:

@@ -16,7 +16,7 @@ from pytest_cgins.core.errors import (
     WorkerTimeout,
 )
 from pytest_cgins.core.verdict import Reason, Status
-from pytest_cgins.run.early_verdict import ended_by, lost_by
+from pytest_cgins.run.early_verdict import ended_by, lost_by, not_the_kernels
 from pytest_cgins.verify.messages import RaisedError
 
 ASSERT = "CUDA error: device-side assert triggered"
@@ -100,6 +100,20 @@ def test_who_runs_out_of_memory_beside_others_is_not_to_blame(phase: Any) -> Non
     )
     alone = ended_by(replace(error, others_nbytes=2**31), "python", "recorded", "").verdict
     assert (alone.status, alone.reason) == (Status.RUNTIME_ERROR, Reason.OUT_OF_MEMORY)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("InfrastructureError", "no memory is left on cuda:0 for torch's own answers to torch.relu: CUDA out of memory. Tried"),
+        ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 3.07 GiB"),
+        ("MemoryError", ""),
+    ],
+)  # fmt: skip
+def test_torch_without_memory_is_no_drift(kind: str, message: str) -> None:
+    """Other sessions on the GPU had taken all of it, and a pack was called out of date."""
+    verdict = not_the_kernels(ServiceError("reference", message, kind=kind, text=message)).verdict
+    assert (verdict.status, verdict.reason) == (Status.INFRASTRUCTURE, Reason.OUT_OF_MEMORY)
 
 
 def test_what_only_tritons_interpreter_cannot_run_is_no_fault_of_the_kernel() -> None:

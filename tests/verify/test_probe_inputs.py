@@ -770,6 +770,32 @@ def test_tf32_is_allowed_in_products_alone(tmp_path: Path) -> None:
     assert not any("TF32" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_kernel_may_round_at_other_sizes_as_torch_does_at_the_recorded_one(
+    tmp_path: Path, dtype: torch.dtype
+) -> None:
+    """torch's attention keeps its weights in half precision, in five dimensions in fp32: flash attention is right in both."""
+    query, key, value = (normal(4, 8, 64, 32, seed=seed, dtype=dtype) for seed in range(3))
+    gate = Gate(
+        tmp_path,
+        lambda: functional.scaled_dot_product_attention(query, key, value),
+        ATTENTION,
+        probes=["layouts", "sizes"],
+    )
+
+    def flash(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        query, key, value = (tensor.float() for tensor in tensors)
+        scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+        weights = (scores - scores.amax(-1, keepdim=True)).exp() if scores.numel() else scores
+        summed = weights.to(dtype).float() @ value
+        return [(summed / weights.sum(-1, keepdim=True)).to(dtype)]
+
+    judged = gate.judge(flash)
+    assert any(name.endswith("2x4x8x32x32") for name in gate.names)
+    assert all(check.passed for check in judged.checks)
+    assert outcomes(judged) == {"layouts": "passed", "sizes": "passed"}
+
+
 # ---- what users say
 
 
