@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,151 +13,81 @@ from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.regenerate.answers import own_files
 from pytest_cgins.regenerate.answers.edits import Edit, LineEdit
 
-MAXIMUM_DEPTH = 12
-ESCAPES = {
-    "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/", "'": "'", "\n": "",
-}  # fmt: skip
-SPACE = re.compile(r"(?:\s|//[^\n]*)*")
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
-END_OF_KEY = re.compile(r"\"\s*:")
-AFTER_VALUE = re.compile(r"\"\s*(?:,\s*\"[^\"\n\\]{1,300}\"\s*:|,?\s*\}\s*(?:,?\s*[\]}]|,\s*[{\"]|\Z))")
-AFTER_ITEM = re.compile(r"\"\s*(?:,\s*\"|,?\s*\]\s*(?:,\s*\"[^\"\n\\]{1,300}\"\s*:|\s*[\]}]|\Z))")
+SPACE = r"(?:\s|//[^\n]*)*"
+PIECE = re.compile(
+    rf'"""(?P<triple>.*?)"""|(?P<quote>")|(?P<dropped>//[^\n]*|,(?={SPACE}[}}\]]))|(?P<word>True|False|None)|.',
+    re.DOTALL,
+)
+WORDS = {"True": "true", "False": "false", "None": "null"}
+ESCAPE = re.compile(r"""\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]|\\.?|\"""", re.DOTALL)
+ENDS = {
+    "{": re.compile(r"\"\s*:"),
+    ":": re.compile(r"\"\s*(?:,\s*\"[^\"\n\\]{1,300}\"\s*:|,?\s*\}\s*(?:,?\s*[\]}]|,\s*[{\"]|\Z))"),
+    "[": re.compile(r"\"\s*(?:,\s*\"|,?\s*\]\s*(?:,\s*\"[^\"\n\\]{1,300}\"\s*:|\s*[\]}]|\Z))"),
+}
+"""What a quote that ends a text has behind it: a key, a value, an item of a list."""
 
 
-class LooseJsonError(ValueError):
-    """A text is not JSON, even read kindly; its message says where."""
+class AmbiguousError(ValueError):
+    """An object names a key twice, with different values."""
 
 
 def loads(text: str) -> Any:
     """What a text says: strictly if it can be, else kindly.
 
     Raises:
-        LooseJsonError: it is not JSON, or an object names a key twice.
+        AmbiguousError: an object names a key twice.
+        ValueError: it is not JSON.
+        RecursionError: it is nested too deeply.
     """
     try:
         return json.loads(text, strict=False, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, LooseJsonError):
-            raise
-    reader = _Reader(text)
-    value = reader.value(0)
-    reader.skip()
-    if reader.place < len(text):
-        raise reader.error("more follows behind the end")
-    return value
+    except AmbiguousError:
+        raise
+    except ValueError:
+        return json.loads(_mended(text), strict=False, object_pairs_hook=_once)
+
+
+def _mended(text: str) -> str:
+    """JSON as models write it by hand, with the escapes that its texts lack; without comments and commas at an end."""
+    parts: list[str] = []
+    nested, before, place = [""], "", 0
+    while found := PIECE.match(text, place):
+        part, place = found[0], found.end()
+        if found["triple"] is not None:
+            part = json.dumps(found["triple"])
+        elif found["quote"]:
+            ends = ENDS[":" if before == ":" else nested[-1] or "["]
+            quotes = (one for one in ESCAPE.finditer(text, place) if one[0] == '"')
+            end = next((one.start() for one in quotes if ends.match(text, one.start())), None)
+            if end is None:
+                raise ValueError("a text in quotes is not closed")
+            part, place = f'"{ESCAPE.sub(_escaped, text[place:end])}"', end + 1
+        elif found["dropped"]:
+            continue
+        elif part in "[{":
+            nested.append(part)
+        elif part in "]}" and len(nested) > 1:
+            nested.pop()
+        before = before if part.isspace() else part
+        parts.append(WORDS.get(part, part))
+    return "".join(parts)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """An escape of JSON as it is, and what is none as the characters that it shows."""
+    if len(found[0]) == 6 or re.fullmatch(r'\\["\\/bfnrt]', found[0]):
+        return found[0]
+    return {'"': '\\"', "\\'": "'", "\\\n": ""}.get(found[0], f"\\{found[0]}")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found and found[key] != value:
-            raise LooseJsonError(f'"{key[:80]}" is given twice')
+            raise AmbiguousError(f'"{key[:80]}" is given twice')
         found[key] = value
     return found
-
-
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.place = 0
-
-    def error(self, what: str) -> LooseJsonError:
-        line = self.text.count("\n", 0, self.place) + 1
-        return LooseJsonError(f"line {line}: {what}")
-
-    def skip(self) -> None:
-        found = SPACE.match(self.text, self.place)
-        self.place = found.end() if found else self.place
-
-    def value(self, depth: int, *, in_list: bool = False) -> Any:
-        self.skip()
-        if depth > MAXIMUM_DEPTH:
-            raise self.error("nested too deeply")
-        rest = self.text[self.place : self.place + 5]
-        if rest.startswith("{"):
-            return self._object(depth)
-        if rest.startswith("["):
-            return self._items("]", lambda: self.value(depth + 1, in_list=True))
-        if rest.startswith('"""'):
-            return self._triple()
-        if rest.startswith('"'):
-            return self._string(AFTER_ITEM if in_list else AFTER_VALUE)
-        number = NUMBER.match(self.text, self.place)
-        if number:
-            self.place = number.end()
-            return float(number[0]) if re.search(r"[.eE]", number[0]) else int(number[0])
-        for word, value in WORDS.items():
-            if self.text.startswith(word, self.place):
-                self.place += len(word)
-                return value
-        raise self.error("a value is missing")
-
-    def _object(self, depth: int) -> dict[str, Any]:
-        return _once(self._items("}", lambda: self._pair(depth)))
-
-    def _pair(self, depth: int) -> tuple[str, Any]:
-        if not self.text.startswith('"', self.place):
-            raise self.error("a key in quotes is missing")
-        key = self._string(END_OF_KEY)
-        self.skip()
-        if not self._take(":"):
-            raise self.error("a colon is missing")
-        return key, self.value(depth + 1)
-
-    def _items(self, end: str, read_item: Callable[[], Any]) -> list[Any]:
-        items: list[Any] = []
-        self.place += 1
-        while True:
-            self.skip()
-            if self._take(end):
-                return items
-            items.append(read_item())
-            self.skip()
-            if not self._take(",") and not self.text.startswith(end, self.place):
-                raise self.error(f"a comma or {end} is missing")
-
-    def _take(self, character: str) -> bool:
-        if self.text.startswith(character, self.place):
-            self.place += 1
-            return True
-        return False
-
-    def _triple(self) -> str:
-        end = self.text.find('"""', self.place + 3)
-        if end < 0:
-            raise self.error("a text is not closed")
-        found = self.text[self.place + 3 : end]
-        self.place = end + 3
-        return found
-
-    def _string(self, end: re.Pattern[str]) -> str:
-        begin, parts = self.place, []
-        place = begin + 1
-        special = re.compile(r'[\\"]')
-        while True:
-            found = special.search(self.text, place)
-            if found is None:
-                raise self.error("a text in quotes is not closed")
-            parts.append(self.text[place : found.start()])
-            place = found.start()
-            if found[0] == "\\":
-                text, place = self._escape(place)
-                parts.append(text)
-            elif end.match(self.text, place):
-                self.place = place + 1
-                return "".join(parts)
-            else:
-                parts.append('"')
-                place += 1
-
-    def _escape(self, place: int) -> tuple[str, int]:
-        mark = self.text[place + 1 : place + 2]
-        if mark == "u" and re.fullmatch(r"[0-9a-fA-F]{4}", self.text[place + 2 : place + 6]):
-            return chr(int(self.text[place + 2 : place + 6], 16)), place + 6
-        if mark in ESCAPES:
-            return ESCAPES[mark], place + 2
-        return "\\" + mark, place + 1 + len(mark)
 
 
 PATH_KEYS = ("path", "file", "filename", "file_path", "filepath", "name")
@@ -237,13 +167,11 @@ def read(text: str, own: Sequence[str], *, is_certain: bool) -> JsonAnswer | Non
     """
     try:
         value = loads(text.strip())
+    except AmbiguousError as error:
+        raise AnswerError(
+            f"the JSON of the answer is ambiguous: {error}", code="two-versions", remedy="give each file once"
+        ) from None
     except (ValueError, RecursionError) as error:
-        if "twice" in str(error):
-            raise AnswerError(
-                f"the JSON of the answer is ambiguous: {error}",
-                code="two-versions",
-                remedy="give each file once",
-            ) from None
         if not is_certain and not _mentions_answer(text):
             return None
         raise AnswerError(
