@@ -793,7 +793,7 @@ def test_a_kernel_may_round_at_other_sizes_as_torch_does_at_the_recorded_one(
     judged = gate.judge(flash)
     assert any(name.endswith("2x4x8x32x32") for name in gate.names)
     assert all(check.passed for check in judged.checks)
-    assert outcomes(judged) == {"layouts": "passed", "sizes": "passed"}
+    assert outcomes(judged) == {"layouts": "held", "sizes": "held"}
 
 
 # ---- what users say
