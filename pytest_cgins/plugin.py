@@ -32,143 +32,87 @@ if TYPE_CHECKING:
     from pytest_cgins.app.session.remote import RemoteKernel
 
 NEEDS_CGINS = "needs --cgins"
+OPTIONS = f"""
+--cgins  gate the kernels of every cgins.yaml
+--cgins-json PATH  write everything that was found to PATH as JSON
+--cgins-seed N  seed of the fresh inputs (default: a new one each run)
+--cgins-strict  fail cases that a forged answer would pass (WEAK), and kernels whose contract covers no case
+--cgins-device  run the cases of this device only (default: all, absent devices are skipped)
+--cgins-jobs N  parallel builds (default: one per core, as memory allows)
+--cgins-no-timing  check answers, do not time kernels
+--cgins-compare WHAT[,WHAT]  time more than the kernel, its base revision and torch: compile (torch.compile too);
+    unchanged (a kernel that did not change against a second build of itself)
+--cgins-suite-tests N  number of tests on time in the whole suite, if several runs are one suite; they share the chance
+    of a false alarm (default: those of the cgins.yaml files of this run)
+--cgins-shard I/N  gate part I of N of the cases, for N machines; `cgins merge` joins their reports
+--cgins-durations PATH  write how long cases took to PATH; with --cgins-shard, cut parts by it that take about as long
+    as each other
+--cgins-log-level  show the gate's own messages from this level on (default: %(default)s; -vv shows builds, -vvv
+    everything)
+--cgins-timeout SECONDS  limit for one request to a worker process (default: %(default)s)
+--cgins-probes {"|".join(PROBE_LEVELS)}  probes for kernels that only seem right; fast skips those that need more
+    reference results (default: %(default)s)
+--cgins-sanitize TOOL[,TOOL]  run CUDA kernels under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
+    (without a value: all four)
+--cgins-opcheck  check how kernels that are torch operators are registered: schema, autograd, fake tensors,
+    torch.compile, CUDA graphs
+--cgins-isolation process|none  process: run kernels in worker processes; none: in pytest's own, for debuggers
+    (default: %(default)s)
+--cgins-sandbox auto|on|off  isolate workers and compilers: no network, read-only files, no view of other processes;
+    auto: for generated kernels (default: %(default)s)
+--cgins-allow-fewer  do not fail in CI if there are fewer cases than at the base revision, or if none ran
+--cgins-allow-weaker  do not fail in CI if settings of the gate are weaker than at the base revision; only effective on
+    the command line and in $PYTEST_ADDOPTS
+--cgins-compile-only  build every CUDA kernel for each architecture, run none, and fail if spills or registers grew
+--cgins-arch ARCH[,ARCH]  with --cgins-compile-only: architectures to build for, e.g. sm_80,sm_90a (default: those of
+    cgins.yaml, else of $CGINS_CUDA_ARCHS, else sm_80,sm_90a,sm_100)
+--cgins-baseline REV  commit to compare cases, builds and times with; merge-base: the last commit that HEAD shares with
+    the default branch; none: no comparison (default: gate.baseline of cgins.yaml, else {BASELINE})
+--cgins-base-env ENV  compare with the kernels of ENV, another environment: a virtual environment, NAME=VALUE, a wheel,
+    a library, a folder to import from, the root of a container, or several of them in one string
+--cgins-env ENV  build and run the kernels under test in ENV, not in this environment
+--cgins-store PATH  take verdicts of unchanged cases from PATH, a folder or s3://BUCKET/FOLDER
+--cgins-store-write PATH  keep verdicts of cases that ran, for --cgins-store; on the default branch only
+--cgins-store-days N  age from which none is taken (default: 7)
+--cgins-resume  go on with a run that was killed: take over what it had verified
+--cgins-history PATH  append the times of this run to PATH, as JSON lines for `cgins history`; on the default branch
+    only
+--cgins-history-always  append to the history on other branches and in pull requests too
+--cgins-regenerate WHAT[,WHAT]  after the tests, have a language model rewrite kernels that failed or are slow, and
+    propose what the gate accepts: failed, slow, or names of kernels (without a value: failed,slow)
+--cgins-llm PROVIDER[:PLACE]  provider of the language model: {", ".join(PROVIDERS)}; PLACE is the URL of compatible,
+    or a folder (default: llm of cgins.yaml)
+--cgins-model NAME  model for every role
+--cgins-policy {"|".join(POLICIES)}  how --cgins-regenerate searches for a faster kernel (default: llm.policy of
+    cgins.yaml, else refine)
+--cgins-budget KEY=N[,...]  limits of --cgins-regenerate, before llm.budget of cgins.yaml
+--cgins-runs PATH  folder for journals of --cgins-regenerate (default: .cgins/runs)
+--cgins-pr auto|draft|off  open draft pull requests for proposals; auto: if there is a token and a GitHub remote;
+    draft: always, and say why if one cannot be opened; off: never (default: %(default)s)
+"""
+"""As the help shows them; a line that is further in goes on with the one before."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option group `cgins`."""
     group = parser.getgroup("cgins", "kernel regression gate")
-
-    def option(line: str, **settings: Any) -> None:  # one that is nothing but a name and a text is a flag
-        name, told = described(line, settings)
+    settings: dict[str, dict[str, Any]] = {
+        "--cgins-seed": {"type": _seed},
+        "--cgins-device": {"choices": ("auto", *DEVICES), "default": "auto"},
+        "--cgins-jobs": {"type": _jobs, "default": 0},
+        "--cgins-compare": {"type": _words_of(COMPARISONS), "default": ()},
+        "--cgins-suite-tests": {"type": _jobs, "default": 0},
+        "--cgins-shard": {"type": _shard},
+        "--cgins-log-level": {"choices": ("debug", "info", "warning", "error"), "default": "warning"},
+        "--cgins-timeout": {"type": _seconds, "default": TIMEOUT_S},
+        "--cgins-sanitize": {"nargs": "?", "type": _words_of(SANITIZERS), "const": SANITIZERS},
+        "--cgins-store-days": {"type": _seconds, "default": 7.0},
+        "--cgins-regenerate": {"nargs": "?", "const": "failed,slow"},
+    }
+    for line in OPTIONS.strip().replace("\n    ", " ").split("\n"):
+        name, told = described(line, settings.get(line.split()[0], {}))
+        # One that is nothing but a name and a text is a flag.
         group.addoption(name, **(told if len(told) > 1 else {**told, "action": "store_true"}))
-
-    option("--cgins  gate the kernels of every cgins.yaml")
-    option("--cgins-json PATH  write everything that was found to PATH as JSON")
-    option("--cgins-seed N  seed of the fresh inputs (default: a new one each run)", type=_seed)
-    option(
-        "--cgins-strict  fail cases that a forged answer would pass (WEAK), and kernels whose contract covers no case"
-    )
-    option(
-        "--cgins-device  run the cases of this device only (default: all, absent devices are skipped)",
-        choices=("auto", *DEVICES),
-        default="auto",
-    )
-    option("--cgins-jobs N  parallel builds (default: one per core, as memory allows)", type=_jobs, default=0)
-    option("--cgins-no-timing  check answers, do not time kernels")
-    option(
-        "--cgins-compare WHAT[,WHAT]  time more than the kernel, its base revision and torch: compile "
-        "(torch.compile too); unchanged (a kernel that did not change against a second build of itself)",
-        type=_words_of(COMPARISONS),
-        default=(),
-    )
-    option(
-        "--cgins-suite-tests N  number of tests on time in the whole suite, if several runs are one suite; they share "
-        "the chance of a false alarm (default: those of the cgins.yaml files of this run)",
-        type=_jobs,
-        default=0,
-    )
-    option(
-        "--cgins-shard I/N  gate part I of N of the cases, for N machines; `cgins merge` joins their reports",
-        type=_shard,
-    )
-    option(
-        "--cgins-durations PATH  write how long cases took to PATH; with --cgins-shard, cut parts by it that take about "
-        "as long as each other"
-    )
-    option(
-        "--cgins-log-level  show the gate's own messages from this level on (default: %(default)s; -vv "
-        "shows builds, -vvv everything)",
-        choices=("debug", "info", "warning", "error"),
-        default="warning",
-    )
-    option(
-        "--cgins-timeout SECONDS  limit for one request to a worker process (default: %(default)s)",
-        type=_seconds,
-        default=TIMEOUT_S,
-    )
-    option(
-        "--cgins-probes  probes for kernels that only seem right; fast skips those that need more reference results "
-        "(default: %(default)s)",
-        choices=PROBE_LEVELS,
-        default=PROBE_LEVELS[0],
-    )
-    option(
-        "--cgins-sanitize TOOL[,TOOL]  run CUDA kernels under compute-sanitizer: memcheck, racecheck, initcheck, "
-        "synccheck (without a value: all four)",
-        nargs="?",
-        type=_words_of(SANITIZERS),
-        const=SANITIZERS,
-    )
-    option(
-        "--cgins-opcheck  check how kernels that are torch operators are registered: schema, autograd, fake tensors, "
-        "torch.compile, CUDA graphs"
-    )
-    option(
-        "--cgins-isolation process|none  process: run kernels in worker processes; none: in pytest's own, for debuggers "
-        "(default: %(default)s)"
-    )
-    option(
-        "--cgins-sandbox auto|on|off  isolate workers and compilers: no network, read-only files, no view of other "
-        "processes; auto: for generated kernels (default: %(default)s)"
-    )
-    option(
-        "--cgins-allow-fewer  do not fail in CI if there are fewer cases than at the base revision, or if none ran"
-    )
-    option(
-        "--cgins-allow-weaker  do not fail in CI if settings of the gate are weaker than at the base revision; only "
-        "effective on the command line and in $PYTEST_ADDOPTS"
-    )
-    option(
-        "--cgins-compile-only  build every CUDA kernel for each architecture, run none, and fail if spills or "
-        "registers grew"
-    )
-    option(
-        "--cgins-arch ARCH[,ARCH]  with --cgins-compile-only: architectures to build for, e.g. sm_80,sm_90a (default: those of "
-        "cgins.yaml, else of $CGINS_CUDA_ARCHS, else sm_80,sm_90a,sm_100)"
-    )
-    option(
-        "--cgins-baseline REV  commit to compare cases, builds and times with; merge-base: the last commit that HEAD "
-        "shares with the default branch; none: no comparison (default: gate.baseline of cgins.yaml, else  "
-        f"{BASELINE})"
-    )
-    option(
-        "--cgins-base-env ENV  compare with the kernels of ENV, another environment: a virtual environment, NAME=VALUE, "
-        "a wheel, a library, a folder to import from, the root of a container, or several of them in one string"
-    )
-    option("--cgins-env ENV  build and run the kernels under test in ENV, not in this environment")
-    option("--cgins-store PATH  take verdicts of unchanged cases from PATH, a folder or s3://BUCKET/FOLDER")
-    option(
-        "--cgins-store-write PATH  keep verdicts of cases that ran, for --cgins-store; on the default branch only"
-    )
-    option("--cgins-store-days N  age from which none is taken (default: 7)", type=_seconds, default=7.0)
-    option("--cgins-resume  go on with a run that was killed: take over what it had verified")
-    option(
-        "--cgins-history PATH  append the times of this run to PATH, as JSON lines for `cgins history`; on "
-        "the default branch only"
-    )
-    option("--cgins-history-always  append to the history on other branches and in pull requests too")
-    option(
-        "--cgins-regenerate WHAT[,WHAT]  after the tests, have a language model rewrite kernels that failed or are "
-        "slow, and propose what the gate accepts: failed, slow, or names of kernels (without a value: failed,slow)",
-        nargs="?",
-        const="failed,slow",
-    )
-    option(
-        f"--cgins-llm PROVIDER[:PLACE]  provider of the language model: {', '.join(PROVIDERS)}; PLACE is the URL of "
-        "compatible, or a folder (default: llm of cgins.yaml)"
-    )
-    option("--cgins-model NAME  model for every role")
-    option(
-        "--cgins-policy  how --cgins-regenerate searches for a faster kernel (default: llm.policy of cgins.yaml, else "
-        "refine)",
-        choices=POLICIES,
-    )
-    option("--cgins-budget KEY=N[,...]  limits of --cgins-regenerate, before llm.budget of cgins.yaml")
-    option("--cgins-runs PATH  folder for journals of --cgins-regenerate (default: .cgins/runs)")
-    option(
-        "--cgins-pr auto|draft|off  open draft pull requests for proposals; auto: if there is a token and a GitHub remote; "
-        "draft: always, and say why if one cannot be opened; off: never (default: %(default)s)"
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
