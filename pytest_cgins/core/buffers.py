@@ -6,15 +6,13 @@ import fcntl
 import mmap
 import os
 import stat
-import tempfile
 from collections.abc import Iterable
 
 from pytest_cgins.core.errors import ProtocolError
 
-# Where the kernel has seals, a sent buffer is frozen: a kernel under test that kept the descriptor can
-# neither change an answer while it is judged nor shrink the file under a reader's mapping (SIGBUS).
-_HAS_SEALS = hasattr(os, "memfd_create")
-_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE if _HAS_SEALS else 0
+# A sent buffer is frozen: a kernel under test that kept the descriptor can neither change an answer while it is
+# judged nor shrink the file under a reader's mapping (SIGBUS).
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 class Buffer:
@@ -27,7 +25,7 @@ class Buffer:
     @classmethod
     def from_chunks(cls, chunks: Iterable[bytes | bytearray | memoryview]) -> Buffer:
         """Concatenate the chunks into a new buffer and freeze it."""
-        fd = _create()
+        fd = os.memfd_create("cgins", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             nbytes = 0
             for chunk in chunks:
@@ -35,8 +33,7 @@ class Buffer:
                 nbytes += view.nbytes
                 while view.nbytes:
                     view = view[os.write(fd, view) :]
-            if _HAS_SEALS:
-                fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
         except BaseException:
             os.close(fd)
             raise
@@ -54,7 +51,7 @@ class Buffer:
         reason = ""
         if not stat.S_ISREG(status.st_mode):
             reason = f"it is not a regular file (mode {status.st_mode:o})"
-        elif _HAS_SEALS and _seals(fd) & _SEALS != _SEALS:
+        elif _seals(fd) & _SEALS != _SEALS:
             reason = "its content could still change: it is not sealed"
         if reason:
             os.close(fd)
@@ -97,14 +94,6 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"Buffer(fd={self._fd}, nbytes={self.nbytes})"
-
-
-def _create() -> int:
-    if _HAS_SEALS:
-        return os.memfd_create("cgins", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    fd, path = tempfile.mkstemp(prefix="cgins-")
-    os.unlink(path)  # noqa: PTH108
-    return fd
 
 
 def _seals(fd: int) -> int:

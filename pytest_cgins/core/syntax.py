@@ -11,8 +11,8 @@ import os
 import threading
 
 _LOCK = threading.RLock()
-if hasattr(os, "register_at_fork"):  # a child would wait for a thread that it does not have
-    os.register_at_fork(before=_LOCK.acquire, after_in_child=_LOCK.release, after_in_parent=_LOCK.release)
+# A child would wait for a thread that it does not have.
+os.register_at_fork(before=_LOCK.acquire, after_in_child=_LOCK.release, after_in_parent=_LOCK.release)
 
 
 def module(text: str, filename: str = "<unknown>") -> ast.Module:

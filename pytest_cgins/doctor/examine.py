@@ -50,7 +50,7 @@ def examine(*, probe: bool = False, proc: Path = Path("/proc")) -> DoctorReport:
             (python.PACKAGES, "packages", python.packages),
             (python.PYTEST, "plugins", python.pytest_plugins),
             (storage.STORAGE, "build cache", storage.build_cache),
-            (storage.STORAGE, "memory", storage.memory),
+            (storage.STORAGE, "shared memory", storage.shared_memory),
             (sandbox.SANDBOX, "isolation", isolation),
             (services.REGENERATION, "variables", services.variables),
             (services.REGENERATION, "git", services.git),

@@ -57,29 +57,8 @@ def _held(folder: Path) -> str:
     return f"{counted(builds, 'build')}, {parse.size(nbytes)}"
 
 
-def memory() -> tuple[Finding, ...]:
-    """Anonymous files, in which tensors go from process to process, and shared memory."""
-    return _memfd(), _shared_memory(Path("/dev/shm"))  # noqa: S108 - looked at, not written to
-
-
-def _memfd() -> Finding:
-    trouble = "" if hasattr(os, "memfd_create") else "this Python has no memfd_create"
-    if not trouble:
-        try:
-            os.close(os.memfd_create("cgins-doctor"))
-        except OSError as error:
-            trouble = error.strerror or str(error)
-    return Finding(
-        group=STORAGE,
-        name="memfd",
-        state="unusable" if trouble else "ok",
-        detail=trouble or "tensors travel in memory",
-        disables="sealed tensors between processes; unsealed files in the temporary folder are used instead",
-        remedy="use Linux, and a Python that is built for it",
-    )
-
-
-def _shared_memory(folder: Path) -> Finding:
+def shared_memory(folder: Path = Path("/dev/shm")) -> Finding:  # noqa: S108 - looked at, not written to
+    """Where processes share memory by a name."""
     try:
         total, _, free = shutil.disk_usage(folder)
     except OSError:

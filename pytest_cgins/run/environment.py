@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
@@ -53,8 +52,7 @@ def has_secrets() -> bool:
 def shield() -> None:
     """Keep other processes of the same user from reading this one's memory, descriptors and environment.
 
-    It ends core dumps of this process, and debuggers of the same user cannot attach; root still can. Nothing
-    happens where the system has no such switch.
+    It ends core dumps of this process, and debuggers of the same user cannot attach; root still can.
     """
     _set_dumpable(0)
 
@@ -65,5 +63,4 @@ def unshield() -> None:
 
 
 def _set_dumpable(value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, value, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, value, 0, 0, 0)

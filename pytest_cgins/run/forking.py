@@ -1,6 +1,6 @@
 """Servers that fork workers, as their parent sees them: one for each environment, shared by all pools of the process.
 
-Where forks are impossible (not on Linux, a kernel before 5.3), refused (`CGINS_FORK=0`) or would not be what a fresh
+Where forks are impossible (a kernel before 5.3), refused (`CGINS_FORK=0`) or would not be what a fresh
 process is (`forkserver` says why), there is no server, and each worker is started as a program.
 """
 
@@ -296,8 +296,6 @@ def server_for(
 @cache
 def _is_possible() -> bool:
     """Whether the system has what is needed."""
-    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
-        return False
     with suppress(OSError):
         os.close(os.pidfd_open(os.getpid()))
         return Path("/proc/thread-self/status").exists()

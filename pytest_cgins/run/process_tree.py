@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KILL_S = 5.0
 _PF_EXITING = 4
-_HAS_PIDFD = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ class _Process:
 class ProcessTree:
     """A worker process and its descendants, by looks at /proc.
 
-    Elsewhere than on Linux, and where /proc is of another PID namespace, only the worker's group is known.
+    Where /proc is of another PID namespace, only the worker's group is known.
     """
 
     def __init__(self, root: int, mark: str) -> None:
@@ -196,9 +195,6 @@ def _proportional_bytes(pid: int) -> int:
 def _send(process: _Process, number: signal.Signals) -> None:
     """Send a signal to a process, and never to another that was given its id meanwhile."""
     with suppress(OSError):
-        if not _HAS_PIDFD:
-            os.kill(process.pid, number)
-            return
         handle = os.pidfd_open(process.pid)
         try:
             now = _read(process.pid)

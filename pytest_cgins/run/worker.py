@@ -208,24 +208,22 @@ def _read_nothing_more() -> None:
 def _make_output_immediate() -> None:
     """What a kernel prints before it crashes must be seen: no full buffering on pipes."""
     faulthandler.enable()
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _LINE_BUFFERED, ctypes.c_size_t(0))
+    libc = ctypes.CDLL(None)
+    libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _LINE_BUFFERED, ctypes.c_size_t(0))
 
 
 def _die_with_parent(parent: int, connection: socket.socket, death_signal: bool) -> None:
-    if death_signal and sys.platform == "linux":
+    if death_signal:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
         if parent and os.getppid() != parent:
             os._exit(0)
-    if not (death_signal and parent and sys.platform == "linux"):
+    if not (death_signal and parent):
         threading.Thread(target=_watch, args=(connection.fileno(),), name="cgins-parent", daemon=True).start()
 
 
 def _adopt_orphans(value: int = 1) -> None:
     """Become the parent of descendants that lose theirs, so that daemons stay where they are found."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, value, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, value, 0, 0, 0)
 
 
 def become_ordinary() -> None:

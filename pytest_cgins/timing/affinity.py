@@ -21,11 +21,8 @@ def narrowed(threads: int) -> Iterator[tuple[int, ...]]:
         threads: that the work is spread over.
 
     Yields:
-        The CPUs; () where the system does not tell.
+        The CPUs.
     """
-    if not hasattr(os, "sched_getaffinity"):
-        yield ()
-        return
     threads_before = _of_threads()
     before = os.sched_getaffinity(0)
     chosen = set(sorted(before)[-max(1, threads) :])
@@ -42,7 +39,7 @@ def narrowed(threads: int) -> Iterator[tuple[int, ...]]:
 
 def _threads() -> list[int]:
     """All of this process: pools that were started before do not follow the first one."""
-    return [int(task.name) for task in _TASKS.iterdir()] if _TASKS.is_dir() else [0]
+    return [int(task.name) for task in _TASKS.iterdir()]
 
 
 def _of_threads() -> dict[int, set[int]]:

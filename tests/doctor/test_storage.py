@@ -32,11 +32,8 @@ def test_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """memfd works here; without it, or with a tiny /dev/shm, that is told."""
-    assert storage.memory()[0].state == "ok"
-    monkeypatch.delattr(storage.os, "memfd_create")
-    assert storage.memory()[0].state == "unusable"
-    assert storage._shared_memory(tmp_path / "nowhere").state == "missing"
+    """A tiny /dev/shm, and none, are told."""
+    assert storage.shared_memory(tmp_path / "nowhere").state == "missing"
     monkeypatch.setattr(storage.shutil, "disk_usage", lambda _: (64 << 20, 0, 64 << 20))
-    small = storage._shared_memory(tmp_path)
+    small = storage.shared_memory(tmp_path)
     assert (small.state, small.detail) == ("unusable", "64.0 MiB of 64.0 MiB free")

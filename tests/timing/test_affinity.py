@@ -88,13 +88,6 @@ def test_an_error_gives_the_cpus_back(system: System) -> None:
     assert system.cpus[0] == {1, 2, 4, 6, 7}
 
 
-def test_a_system_that_does_not_tell_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """MacOS has no such call."""
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    with narrowed(1) as cpus:
-        assert cpus == ()
-
-
 @pytest.fixture
 def sleeper() -> Iterator[int]:
     """The number of a thread that waits."""

@@ -211,7 +211,7 @@ def _ended(process: subprocess.Popen[bytes], limit_s: float) -> bool:
     # `Popen.wait` with a limit looks in steps of up to 50 ms: more than a small kernel takes to compile.
     try:
         descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # not Linux, or an old one
+    except OSError:  # a kernel before 5.3
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=limit_s)
     else:

@@ -176,8 +176,6 @@ def _why_not() -> str:
 @functools.cache
 def _trouble(way: Way) -> str:
     """What happens when a sandbox is really made in this way, in a line; "" if all goes well."""
-    if sys.platform != "linux":
-        return "only Linux has namespaces"
     if os.uname().machine not in MACHINES:
         return f"no filter of system calls for {os.uname().machine}"
     if way == "bubblewrap" and (missing := _bubblewrap_is_missing()):

@@ -132,9 +132,7 @@ def clock_policy() -> str:
 
 def cores() -> list[int]:
     """The cores that the process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 0))
+    return sorted(os.sched_getaffinity(0))
 
 
 def _cache_nbytes(path: Path) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -138,7 +137,7 @@ class Cuda(TimedDevice):
             device_uuid=gpu.uuid if gpu else f"GPU-{properties.uuid}",
             sm_count=properties.multi_processor_count,
             memory_nbytes=properties.total_memory,
-            driver=(gpu.driver() if gpu else None) or _driver(),
+            driver=(gpu.driver() if gpu else None) or "",
             mig=gpu.mig() if gpu else None,
             ecc=gpu.ecc() if gpu else None,
             clock_policy=(gpu.clock_policy() if gpu else None) or "",
@@ -228,24 +227,9 @@ def _cuda() -> Any:
     return torch.cuda
 
 
-def _driver() -> str:
-    """Version of the NVIDIA driver; "" where nvidia-smi is not there."""
-    try:
-        answer = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-            capture_output=True, text=True, timeout=30, check=True,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return answer.stdout.split("\n", maxsplit=1)[0].strip()
-
-
 def _cudnn(version: int | None) -> str:
-    """Text of a number: 91002 is cuDNN 9.10.2, and 8907 is 8.9.7 by the count before its ninth version."""
-    if version is None:
-        return ""
-    major = 10000 if version >= 90000 else 1000
-    return f"{version // major}.{version % major // 100}.{version % 100}"
+    """Text of a number: 91002 is cuDNN 9.10.2."""
+    return "" if version is None else f"{version // 10000}.{version % 10000 // 100}.{version % 100}"
 
 
 def _cublas(cuda: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
@@ -45,7 +44,7 @@ class _MallocInfo(ctypes.Structure):
 
 
 def _mallinfo() -> ctypes._NamedFuncPointer | None:
-    function = getattr(ctypes.CDLL(None), "mallinfo2", None) if sys.platform == "linux" else None
+    function = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if function is not None:
         function.restype = _MallocInfo
     return function
