@@ -77,7 +77,7 @@ def test_a_model_is_captured_with_kernels_in_it(tmp_path: Path) -> None:
     made = benched(tmp_path, "make")
     (row,) = made.kernels
     assert (row.calls, row.left) == (8, {})
-    assert made.measurement.method == "cuda-graph"
+    assert made.measurement.method == "cuda-graph", made.measurement.notes
     assert made.difference is not None
     assert made.difference.relative_rms < 1e-5
     assert made.measurement.kernel.median_ns_per_call < 2 * made.ratios[0].ns_per_call
@@ -86,7 +86,7 @@ def test_a_model_is_captured_with_kernels_in_it(tmp_path: Path) -> None:
 def test_a_model_that_asks_does_in_a_capture_what_it_does_in_a_run(tmp_path: Path) -> None:
     """transformers asks torch, and would do other work: it hears that nothing is captured."""
     made = benched(tmp_path, "told_by_python")
-    assert made.measurement.method == "cuda-graph"
+    assert made.measurement.method == "cuda-graph", made.measurement.notes
 
 
 def test_a_model_that_does_other_work_in_a_capture_is_not_timed_there(tmp_path: Path) -> None:

@@ -253,10 +253,10 @@ class Arms:
         for arm, once in self._arms().items():
             if arm == "compile":  # has a graph of its own, into which no mode looks
                 continue
-            with Counting() as in_run:
-                once(0)
-            with Counting() as in_capture:
-                cuda_timer.capture(arm, once, 1, 1)
+            in_run, in_capture = Counting(), Counting()
+            _within(in_run, once, 0)
+            # The mode is on for the arm alone: making a graph calls operators, too, for the states of generators.
+            cuda_timer.capture(arm, partial(_within, in_capture, once), 1, 1)
             told = other_work(in_run.calls, in_capture.calls)
             if told:
                 raise cuda_timer.CaptureError(
@@ -283,6 +283,11 @@ class Arms:
                     "replaying the swapped model's CUDA graph does not do what running it does (a kernel launches on another "
                     "stream than the current one, or works on the host)"
                 )
+
+
+def _within(mode: Counting, run: Callable[[int], object], index: int) -> None:
+    with mode:
+        run(index)
 
 
 def _keep(kept: list[object], run: Callable[[], object], _: int) -> None:
