@@ -81,7 +81,7 @@ class Evaluator:
         timeout_s: limit for one request to a worker, in seconds.
         probes: level of the probes: `full`, `fast` or `off`.
         sanitize: tools of compute-sanitizer that CUDA kernels are run under.
-        isolation: `none` runs kernels in this process, for debuggers; see `run.local`.
+        isolation: `none` runs kernels in this process, for debuggers; see `run.pool.LocalWorker`.
         sandbox: put around the workers that run kernels, and around compilers; shows them the project and the builds,
             and hides the packs.
         environment: added to that of all workers, such as which GPU they may see.

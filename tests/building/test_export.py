@@ -16,7 +16,7 @@ from pytest_cgins.app import cli
 from pytest_cgins.app.commands.import_export import kind_first
 from pytest_cgins.building.builders import binding
 from pytest_cgins.building.contracts import schema as schemas
-from pytest_cgins.building.torch_library import module, package, readme
+from pytest_cgins.building.torch_library import module, package
 from pytest_cgins.building.torch_library.reference import ReferenceCall
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import ConfigError, ContractError, SourceError
@@ -261,7 +261,7 @@ def test_the_readme_tells_what_is_needed(argument: str, seeded: bool) -> None:
         devices=("cuda",),
         reference="torch.f",
     )
-    text = readme.text("demo", [one], [{"name": "f_cuda", "device": "cuda"}])
+    text = package._readme("demo", [one], [{"name": "f_cuda", "device": "cuda"}])
     assert "building also g++ (or\nwhat `CXX` names), and nvcc (`CUDA_HOME`) for the kernels on CUDA" in text
     assert "`CUDA_ARCHS=sm_80,sm_90a` says otherwise" in text
     assert "CPU_FLAGS" not in text

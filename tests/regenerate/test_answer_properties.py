@@ -10,8 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_cgins.core.errors import AnswerError
-from pytest_cgins.regenerate.answers import read
-from pytest_cgins.regenerate.answers.characters import INVISIBLE
+from pytest_cgins.regenerate.answers import INVISIBLE, read
 from tests.regenerate.answers import CU, HEADER, NEW, OLD, answer
 
 LINES = st.text(

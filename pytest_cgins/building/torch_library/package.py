@@ -17,9 +17,9 @@ from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.builders.includes import scan
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.source import find, include_folders, link_flags, read, takes_workspace
-from pytest_cgins.building.torch_library import module, readme
+from pytest_cgins.building.torch_library import module
 from pytest_cgins.building.torch_library.extract import standing_alone
-from pytest_cgins.building.torch_library.module import Exported
+from pytest_cgins.building.torch_library.module import Exported, signature, template
 from pytest_cgins.building.torch_library.reference import call_of
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.case import KernelSource
@@ -262,7 +262,49 @@ def _write_python(
     shutil.copyfile(TEMPLATE.parent / "support.py", package / "_support.py")
     for name in ("build_kernels.py", "setup.py"):
         shutil.copyfile(TEMPLATE / name, folder / name)
-    (folder / "pyproject.toml").write_text(readme.pyproject(namespace), encoding="utf-8")
-    (folder / "README.md").write_text(readme.text(namespace, exported, libraries), encoding="utf-8")
+    (folder / "pyproject.toml").write_text(_pyproject(namespace), encoding="utf-8")
+    (folder / "README.md").write_text(_readme(namespace, exported, libraries), encoding="utf-8")
     described = {"generator": f"pytest-cgins {__version__}", "namespace": namespace, "libraries": libraries}
     (folder / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+
+
+SEED = " A generator has to be given\n  as a number there: torch cannot trace the seed of one."
+BUILT_FOR = {
+    "cpu": "Kernels for the CPU are compiled for that of the build machine; `CPU_FLAGS` says otherwise.",
+    "cuda": "Kernels for CUDA are compiled for the GPUs of the build machine; `CUDA_ARCHS=sm_80,sm_90a` says otherwise.",
+}
+
+
+def _pyproject(namespace: str) -> str:
+    """`pyproject.toml`."""
+    return template("pyproject.toml", name=namespace.replace("_", "-"), namespace=namespace)
+
+
+def _readme(namespace: str, exported: Sequence[Exported], libraries: Sequence[dict[str, Any]]) -> str:
+    """`README.md`."""
+    rows = "\n".join(
+        f"| `{one.operator.name}({signature(one.operator)})` | `{one.call.op}` | {', '.join(one.devices)} | "
+        f"{_gradients(one, exported)} |"
+        for one in exported
+    )
+    listed = ", ".join(f"`{library['name']}.so`" for library in libraries)
+    devices = {library["device"] for library in libraries}
+    compiler = ", and nvcc (`CUDA_HOME`) for the kernels on CUDA" if "cuda" in devices else ""
+    random = any(
+        argument.type == "Generator" for one in exported for argument in one.operator.schema.arguments
+    )
+    seed = SEED if random else ""
+    built = "\n".join(f"  {BUILT_FOR[device]}" for device in sorted(devices))
+    return template(
+        "README.md", namespace=namespace, first=exported[0].operator.name, rows=rows, listed=listed, compiler=compiler,
+        seed=seed, built=built,
+    )  # fmt: skip
+
+
+def _gradients(one: Exported, exported: Sequence[Exported]) -> str:
+    if one.call.gradients:
+        return f"of {', '.join(one.call.gradients)}"
+    if one.operator.mutated:
+        return "none"
+    kernels = [f"`{other.operator.name}`" for other in exported if other.call.forward == one.call.op]
+    return ", ".join(kernels) or "torch's"

@@ -8,21 +8,14 @@ out. If it gives one file several times, `versions` chooses the text that counts
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.answers import (
-    characters,
-    edits,
-    fences,
-    json_answers,
-    own_files,
-    rewritten,
-    versions,
-)
+from pytest_cgins.regenerate.answers import edits, fences, json_answers, own_files, rewritten, versions
 from pytest_cgins.regenerate.answers.edits import Edit, LineEdit, apply_edit, apply_line_edits
 from pytest_cgins.regenerate.conversation import Answer
 
@@ -91,7 +84,7 @@ def read(answer: Answer, sources: Mapping[str, str]) -> Draft:
     if not answer.text.strip():
         raise AnswerError("the answer is empty", code="empty", remedy=SHAPES)
     if len(answer.text) > MAXIMUM_ANSWER:
-        raise characters.too_large("the answer", len(answer.text), MAXIMUM_ANSWER)
+        raise _too_large("the answer", len(answer.text), MAXIMUM_ANSWER)
     text, is_thought = fences.without_thought(fences.normalise(answer.text))
     is_cut = answer.finish == "length"
     if is_thought and is_cut:
@@ -277,7 +270,7 @@ def _checked(files: Mapping[str, str], sources: Mapping[str, str]) -> Draft:
     for path in changed:
         if not files[path].strip():
             raise AnswerError(f"the answer leaves nothing of `{path}`", code="no-code", remedy=SHAPES)
-        characters.check(path, files[path], sources[path])
+        check_characters(path, files[path], sources[path])
     missing = [path for path, text in files.items() if not text.strip() and path not in changed]
     if missing:
         raise AnswerError(
@@ -293,3 +286,47 @@ def _checked(files: Mapping[str, str], sources: Mapping[str, str]) -> Draft:
     for path in changed:  # with the line ends of the source that it replaces
         final[path] = files[path].replace("\n", "\r\n") if "\r\n" in sources[path] else files[path]
     return Draft(files=final, changed=changed)
+
+
+# ---- characters that no source may have: a person does not see them in a pull request, or they are no text
+
+
+MAXIMUM_SOURCE_NBYTES = 256 << 10
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    "\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+
+def check_characters(path: str, text: str, before: str) -> None:
+    """Refuse a text that is too large, or has control or invisible characters that the source did not have.
+
+    Raises:
+        AnswerError: `too-large`, `control-characters` or `invisible-characters`.
+    """
+    size = len(text.encode("utf-8", errors="surrogatepass"))
+    if size > MAXIMUM_SOURCE_NBYTES:
+        raise _too_large(f"`{path}`", size, MAXIMUM_SOURCE_NBYTES)
+    invisible = "an invisible character, which makes code read as what it is not"
+    for pattern, code, what in (
+        (CONTROL, "control-characters", "a control character"), (INVISIBLE, "invisible-characters", invisible)
+    ):  # fmt: skip
+        for found in pattern.finditer(text):
+            if found[0] not in before:
+                line = text.count("\n", 0, found.start()) + 1
+                name = unicodedata.name(found[0], "unnamed").lower()
+                raise AnswerError(
+                    f"`{path}`, line {line}, has {what}: U+{ord(found[0]):04X} ({name})",
+                    code=code,
+                    remedy="write it as an escape (\\u200b, \\0), or leave it out",
+                )
+
+
+def _too_large(what: str, size: int, most: int) -> AnswerError:
+    """The refusal of what is too large."""
+    return AnswerError(
+        f"{what} has {counted(size, 'byte')}; at most {most} are taken",
+        code="too-large",
+        remedy="leave out tables and repeated code: compute them, or use templates and macros",
+    )

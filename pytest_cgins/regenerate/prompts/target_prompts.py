@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.regenerate.attempt import Advice, Ask, Attempt, Target
+from pytest_cgins.regenerate.attempt import INCUMBENT, Advice, Ask, Attempt, Target
 from pytest_cgins.regenerate.conversation import Message
 from pytest_cgins.regenerate.methods import registry
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
+from pytest_cgins.regenerate.methods.definition import AXES, Axis
 from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.prompts import assembly, blocks, findings, methods, schema_line, turns
+from pytest_cgins.regenerate.prompts import assembly, blocks, findings, methods, schema_line
 from pytest_cgins.regenerate.prompts.context import Context, gather
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.regenerate.search import verifiers
@@ -177,7 +178,7 @@ class ContextPrompts:
             tree[ask.parent],
             shown=shown,
             evidence=evidence.text() if evidence else "",
-            methods=offered.text(turns.turn_of(ask, tree)) if offered is not None else "",
+            methods=offered.text(turn_of(ask, tree)) if offered is not None else "",
             judged=findings.last_judged(tuple(tree)),
         )
 
@@ -240,3 +241,34 @@ class ContextPrompts:
                 self._gathered = replace(self._gathered, schema=schema, runs=self.runs)
         candidate = {} if sources == self.incumbent else dict(sources)
         return replace(self._gathered, candidate=candidate, attempts=attempts, advices=advices)
+
+
+def turn_of(ask: Ask, tree: Tree) -> Axis | None:
+    """Which axis it is the turn of: a search goes through them where no figures say where most is to win.
+
+    Arithmetic and its structure, then traffic, then waiting; None after these, and for a single pass.
+
+    Args:
+        ask: what the policy wants.
+        tree: all candidates until then.
+    """
+    if not ask.staged:
+        return None
+    start = ask.parent if tree[ask.parent].is_right else tree.source_of(ask.parent).number
+    done = _done(tree, start, before=ask.round)
+    return AXES[done] if done < len(AXES) else None
+
+
+def _done(tree: Tree, number: int, *, before: int) -> int:
+    """Axes that lie behind a kernel when a round begins from it."""
+    tried = {
+        tree.ask(one.number).round
+        for one in tree
+        if one.is_right
+        and tree.ask(one.number).kind != "ablate"
+        and tree.source_of(one.number).number == number
+    }
+    here = sum(1 for one in tried if one < before)
+    if number == INCUMBENT:
+        return here
+    return here + 1 + _done(tree, tree.source_of(number).number, before=tree.ask(number).round)

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from pytest_cgins.app.whole_model import workload
-from pytest_cgins.app.whole_model.bench import changes_with, difference
-from pytest_cgins.app.whole_model.captured_work import other_work, untold
+from pytest_cgins.app.whole_model.bench import changes_with, difference, other_work, untold
 from pytest_cgins.app.whole_model.document import ModelBenches
 from pytest_cgins.core import documents
 from pytest_cgins.core.bitwise import equal

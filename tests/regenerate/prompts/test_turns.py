@@ -13,7 +13,7 @@ from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.methods.definition import AXES
 from pytest_cgins.regenerate.prompts import assembly, methods, templating, workload
-from pytest_cgins.regenerate.prompts.turns import turn_of
+from pytest_cgins.regenerate.prompts.target_prompts import turn_of
 from pytest_cgins.regenerate.search.policies.single_shot import SingleShot
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import ROOT, Tree

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.core import keep_running
+from pytest_cgins.run import worker
 from pytest_cgins.run.pool import WorkerPool
 from tests.building.processes import state, until
 
@@ -30,7 +30,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def test_a_stopped_process_goes_on(sleeper: subprocess.Popen[bytes]) -> None:
     """However often it is stopped; whoever looks after it ends with it."""
     _stop(sleeper)
-    thread = keep_running.keep_running(sleeper.pid, look_s=0.005)
+    thread = worker.keep_running(sleeper.pid, look_s=0.005)
     for _ in range(2):
         until(lambda: state(sleeper.pid) != "T")
         _stop(sleeper)
@@ -45,11 +45,11 @@ def test_a_process_that_a_shell_has_in_hand_is_left_alone(
 ) -> None:
     """After Ctrl-Z the terminal's foreground is another group's."""
     _stop(sleeper)
-    assert keep_running._is_stopped(sleeper.pid) is True
+    assert worker._is_stopped(sleeper.pid) is True
     taken = Path(f"/proc/{sleeper.pid}/stat").read_text().split()
     taken[7] = str(os.getpid())  # tpgid
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: " ".join(taken))
-    assert keep_running._is_stopped(sleeper.pid) is False
+    assert worker._is_stopped(sleeper.pid) is False
 
 
 def test_trusted_workers_alone_are_told_whom_to_look_after() -> None:
