@@ -185,7 +185,6 @@ def _build_inline(source: KernelSource, marker: Path, timeout_s: float) -> float
             ),
             remedy=f"import {source.module} by itself to see the whole log",
             log=outcome.log,
-            command=outcome.command,
         )
     marker.touch()
     return time.monotonic() - started
@@ -290,7 +289,6 @@ def _require_verdict(
             f"{source.name}: {plan.compiler} {over}",
             remedy=f"simplify the source, or raise {limit}; what it printed is in {kept}",
             log=outcome.log,
-            command=outcome.command,
         )
     if trouble := diagnostics.not_the_source(outcome.status or 0, outcome.log):
         raise InfrastructureError(
@@ -445,7 +443,6 @@ def _refusal(source: KernelSource, plan: plans.Plan, entry: Entry, kept: Path) -
         f"{source.name}: {plan.compiler} refused {diagnostics.shown(source.files[0])}: {errors}\n{summary}",
         remedy=f"{unknown}; the whole log is in {kept}" if unknown else f"the whole log is in {kept}{hint}",
         log=entry.log,
-        command=entry.command,
     )
 
 

@@ -117,5 +117,4 @@ def _require_success(command: str, name: str, outcome: Outcome, timeout_s: float
         "\n".join([f"{name}: its build `{command}` {how}", *(f"  {line}" for line in shown)]),
         remedy="run the command in the folder of cgins.yaml, and correct what it tells",
         log=outcome.log,
-        command=command,
     )

@@ -100,7 +100,7 @@ class OtherEnvironment:
         if told.compiled is not None:
             return told.compiled
         kind = getattr(errors, told.error, CginsError)
-        more = {"log": told.log, "command": told.command} if issubclass(kind, BuildError) else {}
+        more = {"log": told.log} if issubclass(kind, BuildError) else {}
         raise kind(f"{told.what}\n(built in {self.text})", remedy=told.remedy, **more)
 
     def _with_libraries(self, source: KernelSource) -> KernelSource:
@@ -127,7 +127,6 @@ class _Built(Document):
     what: str = ""
     remedy: str = ""
     log: str = ""
-    command: str = ""
 
 
 def answer_build(source: str) -> None:
@@ -135,10 +134,8 @@ def answer_build(source: str) -> None:
     try:
         told = _Built(compiled=build(documents.load(KernelSource, source)))
     except CginsError as error:
-        log, command = getattr(error, "log", ""), getattr(error, "command", "")
-        told = _Built(
-            error=type(error).__name__, what=error.what, remedy=error.remedy, log=log, command=command
-        )
+        log = getattr(error, "log", "")
+        told = _Built(error=type(error).__name__, what=error.what, remedy=error.remedy, log=log)
     print(_MARK + documents.dump(told))
 
 

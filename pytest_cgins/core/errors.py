@@ -99,10 +99,9 @@ class SourceError(KernelError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BuildError(KernelError):
-    """A compiler refused the kernel. `log` is its whole output, `command` the command line."""
+    """A compiler refused the kernel. `log` is its whole output."""
 
     log: str = ""
-    command: str = ""
 
 
 class ContractError(KernelError):

@@ -288,14 +288,6 @@ def _integer(value: Any, what: str = "a number") -> int:
     return value
 
 
-def _size(tensor: Any, dimension: Any) -> int:
-    return _of_dimension(_tensor(tensor), _tensor(tensor).shape, dimension)
-
-
-def _stride(tensor: Any, dimension: Any) -> int:
-    return _of_dimension(_tensor(tensor), _tensor(tensor).stride, dimension)
-
-
 def _of_dimension(tensor: TensorFacts, listed: Sequence[int], dimension: Any) -> int:
     index = _integer(dimension, "a dimension")
     if not -len(listed) <= index < len(listed):
@@ -303,10 +295,6 @@ def _of_dimension(tensor: TensorFacts, listed: Sequence[int], dimension: Any) ->
             f"{tensor.name} has {counted(len(listed), 'dimension')}, none with number {index}"
         )
     return listed[index]
-
-
-def _ceil_div(a: Any, b: Any) -> int:
-    return -(-_integer(a) // _integer(b))
 
 
 def _next_power_of_2(value: Any) -> int:
@@ -338,7 +326,7 @@ def _same_layout(first: Any, *others: Any) -> bool:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "ceil_div": _ceil_div,
+    "ceil_div": lambda a, b: -(-_integer(a) // _integer(b)),
     "min": min,
     "max": max,
     "abs": abs,
@@ -348,8 +336,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "prod": math.prod,
     "next_power_of_2": _next_power_of_2,
     "numel": lambda tensor: _tensor(tensor).numel,
-    "size": _size,
-    "stride": _stride,
+    "size": lambda tensor, dimension: _of_dimension(_tensor(tensor), _tensor(tensor).shape, dimension),
+    "stride": lambda tensor, dimension: _of_dimension(_tensor(tensor), _tensor(tensor).stride, dimension),
     "ndim": lambda tensor: len(_tensor(tensor).shape),
     "element_size": lambda tensor: _tensor(tensor).element_nbytes,
     "sizeof": lambda *_: None,  # its argument is a type: see _sizeof

@@ -12,7 +12,6 @@ from pytest_cgins.doctor.compilers import CUDA
 from pytest_cgins.doctor.findings import Finding, State
 
 OLDEST_DRIVER = (12, 0)
-LIBRARY = "libcuda.so.1"
 NO_GPU = "cases with device: cuda, which are skipped"
 
 
@@ -24,10 +23,10 @@ class Driver:
     """The driver's own version, e.g. `570.86.15`; "" if not known."""
     cuda: parse.Version
     """Newest CUDA version that it supports; () if not known."""
-    gpus: tuple[tuple[str, str, int], ...]
-    """Name, capability and memory in bytes of each GPU that nvidia-smi lists."""
+    gpus: tuple[tuple[str, str], ...]
+    """Name and capability of each GPU that the driver knows."""
     trouble: str
-    """What nvidia-smi said instead."""
+    """What its library said instead."""
 
     @property
     def there(self) -> bool:
@@ -35,25 +34,16 @@ class Driver:
         return bool(self.release or self.cuda or self.gpus)
 
 
-def ask_driver(*, proc: Path = Path("/proc"), library: str = LIBRARY) -> Driver:
-    """Ask the driver's library, its file in /proc and nvidia-smi."""
+def ask_driver(*, proc: Path = Path("/proc")) -> Driver:
+    """Ask NVIDIA's management library, and the driver's file in /proc."""
     loaded = parse.parameters(tools.text_of(proc / "driver/nvidia/version") or "")
-    release = parse.dotted(loaded.get("NVRM version", ""))
-    answer, _ = tools.probe("cuda_driver", library, limit_s=tools.LIMIT_S)
-    number = answer.get("version") if isinstance(answer, dict) and answer.get("status") == 0 else 0
-    cuda = parse.cuda_version(number) if isinstance(number, int) else ()
-    smi = tools.find("nvidia-smi")
-    if not smi:
-        return Driver(release=release, cuda=cuda, gpus=(), trouble="")
-    head = tools.run([smi])
-    named, supported = parse.driver(head.output)
-    query = tools.run([smi, "--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader,nounits"])
-    gpus = parse.gpus(query.output) if query.status == 0 else []
+    answer, ran = tools.probe("gpus", limit_s=tools.LIMIT_S)
+    told: dict[str, Any] = {"trouble": ran.last_line} if answer is None else answer
     return Driver(
-        release=release or named,
-        cuda=cuda or supported,
-        gpus=tuple(gpus),
-        trouble="" if head.status == 0 else head.last_line,
+        release=told.get("release") or parse.dotted(loaded.get("NVRM version", "")),
+        cuda=parse.cuda_version(told.get("cuda", 0)),
+        gpus=tuple((name, f"{major}.{minor}") for name, (major, minor) in told.get("gpus", ())),
+        trouble=told.get("trouble", ""),
     )
 
 
@@ -93,7 +83,7 @@ def gpus(found: Driver, torch: Any) -> tuple[Finding, ...]:
     )
     if not found.gpus:
         return (missing,)
-    name, capability, _ = found.gpus[0]
+    name, capability = found.gpus[0]
     seen = f"{len(found.gpus)} x {name}" if len(found.gpus) > 1 else name
     detail, remedy = _why_not(found, torch)
     return (

@@ -56,27 +56,6 @@ def toolkit(dryrun: str) -> str:
     return found[1] if found else ""
 
 
-def gpus(csv: str) -> list[tuple[str, str, int]]:
-    """Name, capability ("9.0") and memory in bytes of each GPU, from nvidia-smi's csv,noheader,nounits."""
-    found = []
-    for line in csv.splitlines():
-        name, _, rest = line.partition(",")
-        capability, _, mebibytes = rest.partition(",")
-        if re.fullmatch(r"\s*\d{1,3}\.\d{1,3}\s*", capability) and name.strip():
-            digits = mebibytes.strip()
-            size = int(digits) << 20 if re.fullmatch(r"[0-9]{1,12}", digits) else 0
-            found.append((name.strip(), capability.strip(), size))
-    return found
-
-
-def driver(smi: str) -> tuple[str, Version]:
-    """Driver and CUDA version in the head of nvidia-smi's table; ("", ()) if it does not say."""
-    # Newer drivers name two: "CUDA UMD Version".
-    release = re.search(r"Driver Version:\s*([\d.]+)", smi)
-    cuda = re.search(r"CUDA(?: \w+)? Version:\s*(\d{1,9}(?:\.\d{1,9})*)", smi)
-    return release[1] if release else "", version(cuda[1]) if cuda else ()
-
-
 def cuda_version(number: int) -> Version:
     """`(12, 8)` of CUDA's own 12080; () for what is no version."""
     return (number // 1000, number % 1000 // 10) if number >= 1000 else ()

@@ -12,7 +12,7 @@ import torch
 from pytest_cgins.core import documents
 from pytest_cgins.core.dtypes import SHORT
 from pytest_cgins.core.layout import check_recordable
-from pytest_cgins.core.trace import Argument, Context, OpCall, TensorMeta
+from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.packs import adapters, modules
 
 _PLAIN_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -111,7 +111,7 @@ def canonical(call: OpCall, metas: tuple[TensorMeta, ...], context: Context) -> 
     return json.dumps(
         {
             "op": call.op,
-            "arguments": [_bound(argument) for argument in call.arguments],
+            "arguments": [(one.name, documents.dump_python(one.value)) for one in call.arguments],
             "tensors": [_form(meta, metas, grad=context.grad_enabled) for meta in metas],
             "context": documents.dump_python(context),
         },
@@ -125,10 +125,6 @@ def readable(text: str, metas: tuple[TensorMeta, ...], digits: int = 4) -> str:
     shape = "x".join(map(str, metas[0].shape)) if metas else ""
     digest = hashlib.sha256(text.encode()).hexdigest()[:digits]
     return f"{SHORT.get(dtype, dtype)}-{shape or 'scalar'}-{digest}"
-
-
-def _bound(argument: Argument) -> object:
-    return argument.name, documents.dump_python(argument.value)
 
 
 def _form(meta: TensorMeta, metas: tuple[TensorMeta, ...], *, grad: bool) -> object:

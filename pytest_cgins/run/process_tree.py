@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,7 +207,8 @@ def _send(process: _Process, number: signal.Signals) -> None:
 def _pids() -> set[int]:
     """Processes that /proc shows; none if its numbers are not those that this process may signal."""
     with suppress(OSError):
-        return set(_numbers(os.listdir("/proc"))) if _proc_is_ours() else set()  # noqa: PTH208
+        names = os.listdir("/proc") if _proc_is_ours() else []  # noqa: PTH208
+        return {int(name) for name in names if name.isdecimal()}
     return set()
 
 
@@ -216,10 +217,6 @@ def _proc_is_ours() -> bool:
     with suppress(OSError):
         return os.readlink("/proc/self") == str(os.getpid())  # noqa: PTH115
     return False
-
-
-def _numbers(names: Iterable[str]) -> Iterator[int]:
-    return (int(name) for name in names if name.isdecimal())
 
 
 def _read(pid: int) -> _Process | None:

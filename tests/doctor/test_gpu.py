@@ -8,20 +8,28 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_cgins.doctor import gpu
 
-if TYPE_CHECKING:
-    from conftest import FakeTool
-
-SMI = """
-head = '| NVIDIA-SMI 570.86.15   Driver Version: 570.86.15   CUDA Version: 12.8 |'
-print('NVIDIA H200, 9.0, 143771' if any('query' in word for word in sys.argv) else head)
+FAKE_NVML = """
+import os
+class NVMLError(Exception): pass
+class NVMLError_LibraryNotFound(NVMLError): pass
+def nvmlInit():
+    if os.environ["DRIVER"] == "none":
+        raise NVMLError_LibraryNotFound("no library")
+    if os.environ["DRIVER"] == "broken":
+        raise NVMLError("Driver/library version mismatch")
+nvmlSystemGetDriverVersion = lambda: "570.86.15"
+nvmlSystemGetCudaDriverVersion_v2 = lambda: 12080
+nvmlDeviceGetCount = lambda: 1
+nvmlDeviceGetHandleByIndex = lambda index: index
+nvmlDeviceGetName = lambda device: "NVIDIA H200"
+nvmlDeviceGetCudaComputeCapability = lambda device: (9, 0)
 """
-ABSENT = "libcuda-that-is-not-there.so.1"
 
 
 FAKE_TORCH = """
@@ -41,37 +49,47 @@ cuda = N(
 
 def known(**changes: Any) -> gpu.Driver:
     values: dict[str, Any] = {
-        "release": "570.86.15", "cuda": (12, 8), "gpus": (("NVIDIA H200", "9.0", 143771 << 20),), "trouble": ""
+        "release": "570.86.15", "cuda": (12, 8), "gpus": (("NVIDIA H200", "9.0"),), "trouble": ""
     }  # fmt: skip
     return gpu.Driver(**(values | changes))
 
 
-def test_driver_is_asked(tool: FakeTool, proc: Callable[..., Path]) -> None:
-    """/proc gives the release, nvidia-smi the CUDA version and the GPUs where the library cannot be loaded."""
-    tool("nvidia-smi", script=SMI)
-    folder = proc(
-        driver__nvidia__version="NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.99.01  Tue Mar 4\nGCC version: 12\n"
-    )
-    found = gpu.ask_driver(proc=folder, library=ABSENT)
-    assert found == known(release="570.99.01")
+@pytest.fixture
+def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """NVIDIA's management library on a machine whose driver is `there`, `broken` or `none`."""
+    (tmp_path / "pynvml.py").write_text(FAKE_NVML)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return lambda driver: monkeypatch.setenv("DRIVER", driver)
+
+
+def test_driver_is_asked(nvml: Callable[[str], None], proc: Callable[..., Path]) -> None:
+    """It tells its release, the CUDA version and the GPUs."""
+    nvml("there")
+    found = gpu.ask_driver(proc=proc())
+    assert found == known()
     assert gpu.driver(found).state == "ok"
     assert gpu.driver(found).detail == "supports CUDA 12.8"
 
 
-def test_no_driver(tool: FakeTool, proc: Callable[..., Path]) -> None:
+def test_no_driver(nvml: Callable[[str], None], proc: Callable[..., Path]) -> None:
     """Nothing of it is there: missing, with the remedy for containers."""
-    found = gpu.ask_driver(proc=proc(), library=ABSENT)
+    nvml("none")
+    found = gpu.ask_driver(proc=proc())
     assert not found.there
     assert gpu.driver(found).state == "missing"
     assert "--gpus all" in gpu.driver(found).remedy
 
 
-def test_smi_without_a_driver(tool: FakeTool, proc: Callable[..., Path]) -> None:
-    """nvidia-smi that fails is quoted."""
-    tool("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the driver.\n", status=9)
-    found = gpu.driver(gpu.ask_driver(proc=proc(), library=ABSENT))
-    assert found.state == "unusable"
-    assert found.detail.startswith("NVIDIA-SMI has failed")
+def test_library_that_fails(nvml: Callable[[str], None], proc: Callable[..., Path]) -> None:
+    """It is quoted; /proc gives the release of a driver that is loaded."""
+    nvml("broken")
+    found = gpu.driver(gpu.ask_driver(proc=proc()))
+    assert (found.state, found.detail) == ("unusable", "Driver/library version mismatch")
+    version = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.99.01  Tue Mar 4\nGCC version: 12\n"
+    found = gpu.driver(gpu.ask_driver(proc=proc(driver__nvidia__version=version)))
+    assert (found.state, found.version, found.detail) == (
+        "unknown", "570.99.01", "Driver/library version mismatch"
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("cuda", "state"), [((12, 0), "ok"), ((11, 8), "too-old"), ((), "unknown")])

@@ -65,25 +65,6 @@ def test_toolkit() -> None:
     assert parse.toolkit("nvcc fatal : something") == ""
 
 
-def test_gpus() -> None:
-    """Rows of nvidia-smi; memory that is not a number is not made up, and other lines are no GPUs."""
-    csv = (
-        "NVIDIA H200, 9.0, 143771\nNVIDIA GeForce GTX 1660 Ti, 7.5, [N/A]\nNo devices were found\n, 9.0, 1\n"
-    )
-    assert parse.gpus(csv) == [
-        ("NVIDIA H200", "9.0", 143771 << 20),
-        ("NVIDIA GeForce GTX 1660 Ti", "7.5", 0),
-    ]
-
-
-@pytest.mark.parametrize("word", ["CUDA Version", "CUDA UMD Version"])
-def test_driver(word: str) -> None:
-    """Both versions in the head of nvidia-smi's table, in the old wording and in the new one."""
-    head = f"| NVIDIA-SMI 570.86.15    Driver Version: 570.86.15    {word}: 12.8     |\n"
-    assert parse.driver(head) == ("570.86.15", (12, 8))
-    assert parse.driver("NVIDIA-SMI has failed because it couldn't communicate with the driver") == ("", ())
-
-
 @pytest.mark.parametrize(
     ("number", "version"), [(12080, (12, 8)), (13000, (13, 0)), (11040, (11, 4)), (0, ())]
 )
@@ -147,9 +128,6 @@ def test_garbage_is_read_without_an_exception(text: str) -> None:
     assert isinstance(parse.version(text), tuple)
     assert isinstance(parse.compiler(text), tuple)
     assert isinstance(parse.nvcc(text), tuple)
-    assert isinstance(parse.gpus(text), list)
-    assert isinstance(parse.gpus(f"x, 9.0, {text}"), list)
-    assert isinstance(parse.driver(f"CUDA Version: {text}"), tuple)
     assert isinstance(parse.toolkit(text), str)
     newest = parse.newest_gcc(f"#if __GNUC__ > {text}")
     assert newest is None or newest >= 0

@@ -176,27 +176,11 @@ class Cuda(TimedDevice):
         ampere = _cuda().get_device_capability(self.index)[0] >= 8
         return tuple(name for name in MATMUL_DTYPES if ampere or name not in ("tf32", "bfloat16"))
 
-    def make_timer(
-        self,
-        arms: Arms,
-        *,
-        copies: int,
-        limit_s: float,
-        longer: float = 1.0,
-        fenced: bool = False,
-        require_replays: Callable[[], object] = lambda: None,
-    ) -> tuple[Timer, tuple[str, ...]]:
+    def make_timer(self, arms: Arms, **options: Any) -> tuple[Timer, tuple[str, ...]]:
         """See `cuda_timer.make_timer`."""
         from pytest_cgins.timing import cuda_timer
 
-        return cuda_timer.make_timer(
-            arms,
-            copies=copies,
-            limit_s=limit_s,
-            longer=longer,
-            fenced=fenced,
-            require_replays=require_replays,
-        )
+        return cuda_timer.make_timer(arms, **options)
 
     def clocks(self) -> Gpu | None:
         """See `TimedDevice.clocks`."""
