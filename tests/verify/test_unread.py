@@ -23,7 +23,13 @@ def first_of_two(x: torch.Tensor) -> torch.Tensor:
     return x[:2, :1].softmax(-1) + x[2:3].sum()
 
 
+def padded(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Products of the first four rows; those behind are 0."""
+    return torch.cat([x[:4] @ y.T, torch.zeros(2, 6, dtype=x.dtype)])
+
+
 trust(f"{__name__}.first_of_two")
+trust(f"{__name__}.padded")
 
 
 def read_op(op: str, function: Any, *args: Any, seen: Any = lambda output: output, **kwargs: Any) -> ReadOp:
@@ -61,6 +67,22 @@ def test_a_part_of_the_outputs_reads_less() -> None:
     later = torch.arange(8).expand(1, 2, 8) >= 4
     assert torch.equal(unread[1], later)
     assert torch.equal(unread[2], later)
+
+
+def test_a_query_is_read_though_it_sees_one_key_alone() -> None:
+    """Flash attention makes NaN of a huge one, as exp2 of a multiply-add; a key whose weight vanishes at large numbers is read, too."""
+    q = 40 * normal(1, 2, 8, 4)
+    op = read_op(
+        "torch.nn.functional.scaled_dot_product_attention", functional.scaled_dot_product_attention,
+        q, q + 1, q - 1, is_causal=True,
+    )  # fmt: skip
+    assert op.flat() == {}
+
+
+def test_a_query_of_padding_is_not_read() -> None:
+    """Its output row is 0 whatever the keys are: what it holds must not reach the others."""
+    op = read_op(f"{__name__}.padded", padded, normal(6, 4), normal(6, 4))
+    assert op.flat()[0].tolist() == [False] * 4 + [True] * 2
 
 
 def test_an_op_that_reads_all_has_no_such_rows() -> None:
