@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from pytest_cgins.building.contracts.launch_line import split
+from pytest_cgins.core.text import text_of
 
 SHOWN = 5
 _SUFFIXES = (".cu", ".cuh", ".cpp", ".h", ".hpp")
@@ -26,7 +26,7 @@ def suspect(files: Iterable[str]) -> list[str]:
         f"{Path(file).name}:{number}: {line.strip()}"
         for file in files
         if Path(file).suffix in _SUFFIXES
-        for number, line in enumerate(_text(file).splitlines(), 1)
+        for number, line in enumerate(text_of(Path(file)).splitlines(), 1)
         if _leaves_stream(line.partition("//")[0])
     ]
     more = len(found) - SHOWN
@@ -39,9 +39,3 @@ def _leaves_stream(line: str) -> bool:
         return bool(_OTHER.search(line))
     arguments = split(launch[1])
     return len(arguments) < 4 or arguments[3] in _DEFAULT or "cudaStream" in arguments[3]
-
-
-def _text(file: str) -> str:
-    with suppress(OSError):
-        return Path(file).read_text(encoding="utf-8", errors="replace")
-    return ""

@@ -60,6 +60,14 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f'did you mean "{matches[0]}"?' if matches else ""
 
 
+def text_of(file: Path) -> str:
+    """Text of a file, with marks for what is no UTF-8; "" if it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def nearest_path(path: Path, shown: str) -> str:
     """`did you mean "…"?` for the most similar name in the folder of a path, written as the path is `shown`."""
     try:

@@ -15,7 +15,7 @@ from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.config import Config
 from pytest_cgins.core import git, syntax
 from pytest_cgins.core.errors import RevisionError
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, text_of
 from pytest_cgins.gate.settings_files import SETTINGS
 from pytest_cgins.packs.store import PROFILES
 from pytest_cgins.regenerate.attempt import Guarded
@@ -120,7 +120,7 @@ def _read_by(names: _Names, sources: Iterable[Mapping[str, str]], top: Path, ker
         for name in more:
             if name not in found:
                 found.add(name)
-                todo.append((name, _text_of(top / name)))
+                todo.append((name, text_of(top / name) if Path(name).suffix in _SOURCES else ""))
 
     for entry in kernels.kernels:
         add(names.module(entry.op.partition("@")[0].split(".")))
@@ -203,15 +203,6 @@ def _imports(path: str, text: str) -> Iterator[tuple[str | None, list[str]]]:
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
             texts = (argument.value for argument in node.args if isinstance(argument, ast.Constant))
             yield from ((None, text.lstrip(".").split(".")) for text in texts if isinstance(text, str))
-
-
-def _text_of(file: Path) -> str:
-    if file.suffix not in _SOURCES:
-        return ""
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def digest(texts: Mapping[str, str]) -> str:

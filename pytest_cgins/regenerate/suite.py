@@ -6,9 +6,9 @@ problems with a right kernel that is more than p times as fast (Ouyang et al., "
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.session_report import Evaluation
@@ -174,11 +174,6 @@ def _speeds(evaluations: Iterable[Evaluation]) -> dict[str, float]:
         if one.measurement.speedup_vs_compile is not None:
             of_arm.setdefault("compile", []).append(one.measurement.speedup_vs_compile)
     return {arm: geometric_mean(ratios) for arm, ratios in of_arm.items()}
-
-
-def geometric_mean(ratios: Sequence[float]) -> float:
-    """Exp of the mean logarithm; none may be 0."""
-    return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
 
 
 def _score(name: str, family: str, found: Sequence[Solution], problems: int) -> Score:

@@ -12,6 +12,7 @@ from pathlib import Path
 from pytest_cgins.building.contracts.cxx import with_headers
 from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.text import text_of
 
 VENDOR_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])((?:cute|cutlass)/[^>"\n]+)[>"]', re.MULTILINE)
 VERSION_PART = re.compile(r"^#define CUTLASS_(?:MAJOR|MINOR|PATCH)[ \t]+(\d+)", re.MULTILINE)
@@ -93,11 +94,8 @@ def installed() -> Headers | None:
 def _version(folders: Sequence[Path]) -> str:
     """`CUTLASS 4.2.0`; "" if no folder has cutlass/version.h."""
     for folder in folders:
-        try:
-            text = (folder / "cutlass/version.h").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        return f"CUTLASS {'.'.join(VERSION_PART.findall(text))}"
+        if text := text_of(folder / "cutlass/version.h"):
+            return f"CUTLASS {'.'.join(VERSION_PART.findall(text))}"
     return ""
 
 

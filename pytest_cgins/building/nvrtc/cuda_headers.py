@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_cgins.building.compilers import toolkit
+from pytest_cgins.core.text import text_of
 
 # Folders and names at the beginning of an include, and the package of NVIDIA's that has them.
 PACKAGES = {
@@ -88,11 +89,7 @@ def _version(folder: Path) -> tuple[int, int] | None:
 
 
 def _cccl_version(folder: Path) -> str:
-    try:
-        text = (folder / "cuda/std/__cccl/version.h").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    found = re.search(r"#\s*define CCCL_VERSION\s+(\d+)", text)
+    found = re.search(r"#\s*define CCCL_VERSION\s+(\d+)", text_of(folder / "cuda/std/__cccl/version.h"))
     return found[1] if found else ""
 
 

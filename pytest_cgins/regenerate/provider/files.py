@@ -23,6 +23,7 @@ from typing import TypeVar
 from pytest_cgins.core import atomic, documents, locks
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import JournalError, ProviderError
+from pytest_cgins.core.text import text_of
 from pytest_cgins.regenerate.conversation import Answer, Request, Usage
 
 T = TypeVar("T")
@@ -132,10 +133,7 @@ def taken_in(folder: Path) -> Usage | None:
 
 def tries_in(folder: Path) -> str:
     """What was told of the tries of a place that failed, a line each; "" where none has."""
-    try:
-        return (folder / TRIES).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return text_of(folder / TRIES)
 
 
 def is_held(folder: Path) -> bool:

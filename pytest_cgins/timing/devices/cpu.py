@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.session_report import Environment
+from pytest_cgins.core.text import text_of
 from pytest_cgins.timing.devices import TimedDevice
 from pytest_cgins.timing.peaks import Peaks
 from pytest_cgins.timing.timer import Arms, Timer
@@ -114,8 +115,8 @@ def clock_policy() -> str:
         `governor performance, turbo off`; "" in a virtual machine, which is not told.
     """
     files = (_CPUS / f"cpu{core}" / "cpufreq" / "scaling_governor" for core in cores())
-    governors = sorted({text for file in files if (text := _line(file))})
-    turbos = (words.get(_line(_CPUS / name)) for name, words in _TURBO.items())
+    governors = sorted({text for file in files if (text := text_of(file).strip())})
+    turbos = (words.get(text_of(_CPUS / name).strip()) for name, words in _TURBO.items())
     turbo = next((word for word in turbos if word), "")
     parts = [f"governor {'/'.join(governors)}" if governors else "", f"turbo {turbo}" if turbo else ""]
     return ", ".join(part for part in parts if part)
@@ -130,10 +131,3 @@ def _cache_nbytes(path: Path) -> int:
     """Bytes of a cache as sysfs writes it: `32768K`; 0 for anything else."""
     text = path.read_text().strip()
     return int(text[:-1]) * 1024 if text[:-1].isdigit() and text.endswith("K") else 0
-
-
-def _line(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
