@@ -21,6 +21,7 @@ from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.semantics import Semantics
+from pytest_cgins.verify.tolerance import reduced
 
 Forgery = Literal["zeros", "ones", "input-copy", "permuted-gold"]
 FORGERIES: tuple[Forgery, ...] = get_args(Forgery)
@@ -221,8 +222,7 @@ def _numbered(
     """Outputs, and which edge row each of their elements is made of."""
     tensors = input_set.tensors()
     for output in input_set.expected.outputs:
-        numbers = inputs.edge_numbers(semantics, call, tensors, output.shape)
-        yield output, None if numbers is None else numbers.to(output.answer.device)
+        yield output, inputs.edge_numbers(semantics, call, tensors, output.answer)
 
 
 def _blind(output: ExpectedOutput, expected: ExpectedSet, numbers: Tensor | None) -> dict[int, str]:
@@ -282,5 +282,4 @@ def _elements(tensor: Tensor) -> Forge:
 
 def _per_row(values: Tensor, numbers: Tensor, how: str) -> Tensor:
     """Sum or greatest value of each row."""
-    found = values.new_zeros(int(numbers.max()) + 1)
-    return found.scatter_reduce_(0, numbers, values, how)
+    return reduced(values, numbers, int(numbers.max()) + 1, how)

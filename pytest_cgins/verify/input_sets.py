@@ -172,8 +172,7 @@ class InputSetBuilder:
         semantics = semantics_for(call, self.declared)
 
         def rows_of(answer: Tensor) -> Tensor | None:
-            rows = row_numbers(semantics, call, tensors, as_real(answer).shape)
-            return None if rows is None else rows.to(answer.device)
+            return row_numbers(semantics, call, tensors, as_real(answer))
 
         on_grids = (
             {}

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -102,7 +103,9 @@ def put_largest_last(semantics: Semantics, call: OpCall, tensors: Sequence[Tenso
         largest = numbers.gather(-1, places)
         numbers.scatter_(-1, places, numbers[..., -1:].clone())
         numbers[..., -1:] = largest
-        place, last = torch.unravel_index(readable(tensor).abs().argmax(), tensor.shape), (-1,) * tensor.ndim
+        # torch's own unravel_index imports sympy, which takes seconds.
+        place = np.unravel_index(int(readable(tensor).abs().argmax()), tuple(tensor.shape))
+        last = (-1,) * tensor.ndim
         numbers[place], numbers[last] = numbers[last].clone(), numbers[place].clone()
 
 
@@ -181,28 +184,29 @@ def _root(value: float, times: int) -> float:
 
 
 def edge_numbers(
-    semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], shape: Sequence[int]
+    semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], output: Tensor
 ) -> Tensor | None:
-    """The edge row that each element of an output of this shape is made of, flat; None where rows are not seen in it."""
-    rows = row_numbers(semantics, call, tensors, shape)
+    """The edge row that each element of an output is made of, flat, on its device; None where rows are not seen in it."""
+    rows = row_numbers(semantics, call, tensors, output)
     if rows is None:
         return None
     return rows % len(_patterns(semantics, data(semantics, tensors)[0][1].dtype))
 
 
 def row_numbers(
-    semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], shape: Sequence[int]
+    semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], output: Tensor
 ) -> Tensor | None:
-    """The row of the data that each element of an output of this shape is made of, flat; None where rows are not seen in it."""
+    """The row of the data that each element of an output is made of, flat, on its device; None where rows are not seen in it."""
+    shape = output.shape
     for index, tensor in data(semantics, tensors)[:1]:
-        lanes = lanes_of(semantics, call, index, tensor)
+        lanes = lanes_of(semantics, call, index, tensor).to(output.device)
         of_rows = tuple(size for size in lanes.shape if size > 1) == tuple(size for size in shape if size > 1)
         if of_rows:
             return lanes.reshape(-1)
         alike = len(lanes.shape) == len(shape) and all(
             own in (1, size) for own, size in zip(lanes.shape, shape, strict=True)
         )
-        return lanes.expand(tuple(shape)).reshape(-1) if alike else None
+        return lanes.expand(shape).reshape(-1) if alike else None
     return None
 
 

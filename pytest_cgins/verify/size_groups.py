@@ -266,9 +266,10 @@ def resized(
             content = tensor
         else:
             content = tensor
-            for dim, (old, new) in enumerate(zip(meta.shape, shape, strict=True)):
-                if old != new:
-                    content = content.index_select(dim, torch.arange(new) % old)
+            # What shrinks comes first: a batch of 257 is made of small rows.
+            for dim in sorted(range(len(shape)), key=lambda dim: shape[dim] > meta.shape[dim]):
+                if shape[dim] != meta.shape[dim]:
+                    content = content.index_select(dim, torch.arange(shape[dim]) % meta.shape[dim])
             if (
                 following
                 and is_position(semantics.names.get(index, ""))

@@ -48,6 +48,7 @@ _GROUP_STEP = 3
 _LEAST_PER_ROW = 16
 _LEAST_PER_GROUP = 64
 """Fewer errors than these are luck."""
+_LANES = 1024
 _LOOKED_AT = 1 << 18
 """Elements that tell how coarse torch is."""
 _FRACTION = 8
@@ -277,10 +278,21 @@ def _floors(error: Tensor, groups: Tensor | None) -> Tensor:
     whole = 2.0 * rms(error)
     floors = torch.full((_GROUPS, 1), whole, dtype=torch.float64, device=error.device)
     if groups is not None:
-        squares = torch.zeros_like(floors[:, 0]).index_add_(0, groups, error**2)
+        squares = reduced(error**2, groups, _GROUPS, "sum")
         own = 2.0 * (squares / torch.bincount(groups, minlength=_GROUPS).clamp_min(1)).sqrt()
         floors = own[:, None].clamp(whole * 2.0 ** -(_GROUP_STEP * (_GROUPS - 1)), whole)
     return floors
+
+
+def reduced(values: Tensor, numbers: Tensor, count: int, how: str) -> Tensor:
+    """The sum ("sum") or the greatest ("amax") of the values of each of a few groups, which are numbered from 0; at least 0."""
+    # A GPU's atomic operations on one address wait for each other.
+    lanes = _LANES if values.is_cuda else 1
+    places = (
+        numbers * lanes + torch.arange(len(numbers), device=numbers.device) % lanes if lanes > 1 else numbers
+    )
+    found = values.new_zeros(count * lanes).scatter_reduce_(0, places, values, how).reshape(count, lanes)
+    return found.sum(1) if how == "sum" else found.amax(1)
 
 
 def _conditioning(perturbed: Tensor, r: Tensor, *, jump: float = _JUMP) -> Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -269,3 +271,13 @@ def test_a_backward_has_the_edge_rows_of_its_op() -> None:
     x = edge(call_of(name, backward.resolve(name), normal(28, 64), normal(28, 64), (64,)))[1]
     assert float(x[0].std()) == pytest.approx(1e-5**0.5, rel=0.5)
     assert float(x[1].mean()) == pytest.approx(1024, rel=0.01)
+
+
+def test_making_inputs_imports_no_algebra() -> None:
+    """torch.unravel_index imports sympy, 2.7 s of each worker on the H200's host."""
+    program = (
+        "import sys, torch; from pytest_cgins.verify import inputs; from tests.verify.test_inputs import layer_norm\n"
+        "from pytest_cgins.verify.semantics import semantics_for; call, tensors = layer_norm()\n"
+        "inputs.put_largest_last(semantics_for(call, inputs._UNDECLARED), call, tensors); sys.exit('sympy' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -318,3 +318,13 @@ def test_gold_alone_admits_other_orders_of_sums_and_no_mistakes(dtype: torch.dty
     assert not passes(x[:, 1:].double() @ w[1:].double())
     assert not passes(gold.roll(1))
     assert not passes(torch.zeros(384))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("how", ["sum", "amax"])
+def test_groups_are_reduced_each_by_itself(device: str, how: str) -> None:
+    """However many lanes a GPU takes for it; a group without elements has 0."""
+    values, numbers = normal(5000).abs().double(), torch.arange(5000) % 3
+    expected = [float(getattr(values[numbers == one], how)()) for one in range(3)] + [0.0]
+    found = rules.reduced(values.to(device), numbers.to(device), 4, how)
+    assert found.tolist() == pytest.approx(expected)
