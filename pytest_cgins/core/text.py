@@ -60,10 +60,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f'did you mean "{matches[0]}"?' if matches else ""
 
 
-def text_of(file: Path) -> str:
-    """Text of a file, with marks for what is no UTF-8; "" if it cannot be read."""
+def text_of(file: Path, most: int = -1) -> str:
+    """Text of a file, or its first characters, with marks for what is no UTF-8; "" if it cannot be read."""
     try:
-        return file.read_text(encoding="utf-8", errors="replace")
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            return opened.read(most)
     except OSError:
         return ""
 

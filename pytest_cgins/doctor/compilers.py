@@ -12,6 +12,7 @@ from pathlib import Path
 from pytest_cgins.building.builders import cutlass as installed_cutlass
 from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.text import text_of
 from pytest_cgins.doctor import parse, tools
 from pytest_cgins.doctor.findings import Finding, State
 
@@ -138,8 +139,7 @@ def host_compiler(found: Toolkit | None) -> Finding | None:
     answer = replace(answer, version=parse.written(version))
     if not version or family != "gcc":
         return replace(answer, state="unknown", detail="not a gcc" if version else ran.last_line)
-    header = tools.text_of(found.folder / "include/crt/host_config.h") if found.folder else None
-    newest = parse.newest_gcc(header or "")
+    newest = parse.newest_gcc(text_of(found.folder / "include/crt/host_config.h")) if found.folder else None
     if newest is None:
         return replace(
             answer, state="unknown", detail="the toolkit's host_config.h does not say which gcc it takes"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.core.text import text_of
 from pytest_cgins.doctor import parse, tools
 from pytest_cgins.doctor.compilers import CUDA
 from pytest_cgins.doctor.findings import Finding, State
@@ -36,7 +37,7 @@ class Driver:
 
 def ask_driver(*, proc: Path = Path("/proc")) -> Driver:
     """Ask NVIDIA's management library, and the driver's file in /proc."""
-    loaded = parse.parameters(tools.text_of(proc / "driver/nvidia/version") or "")
+    loaded = parse.parameters(text_of(proc / "driver/nvidia/version"))
     answer, ran = tools.probe("gpus", limit_s=tools.LIMIT_S)
     told: dict[str, Any] = {"trouble": ran.last_line} if answer is None else answer
     return Driver(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_cgins.core.text import text_of
 from pytest_cgins.doctor import parse, tools
 from pytest_cgins.doctor.compilers import Toolkit
 from pytest_cgins.doctor.findings import Finding, State
@@ -44,51 +44,26 @@ def all_of(toolkit: Toolkit | None, *, driver_release: str, probe: bool, proc: P
 def programs(toolkit: Toolkit | None) -> tuple[Finding, ...]:
     """The three programs, each with its version."""
     places = folders(toolkit)
+    nsight = "install Nsight Compute (nsight-compute, part of the CUDA toolkit)"
+    cuda = "install it with the CUDA toolkit"
     return (
-        _program("ncu", "performance counters as evidence (roofline)", places, parse.version),
-        _program("compute-sanitizer", "checks for races and bad addresses on request", places, parse.version),
-        _program("cuobjdump", "evidence from machine code (SASS)", places, parse.nvcc),
-    )
-
-
-def _program(name: str, disables: str, places: list[Path], read: Callable[[str], parse.Version]) -> Finding:
-    where = tools.find(name, places)
-    state: State = "missing"
-    version: parse.Version = ()
-    detail = ""
-    if where:
-        ran = tools.run([where, "--version"])
-        version = read(_numbered(ran.output)) if ran.status == 0 else ()
-        state = "ok" if version else "unknown"
-        detail = "" if version else ran.last_line
-    return Finding(
-        group=PROFILING,
-        name=name,
-        state=state,
-        version=parse.written(version),
-        where=where,
-        detail=detail,
-        disables=disables,
-        remedy="install it with the CUDA toolkit"
-        if name != "ncu"
-        else "install Nsight Compute (nsight-compute, part of the CUDA toolkit)",
-    )
-
-
-def _numbered(output: str) -> str:
-    """The line with the version: a banner with years stands before it."""
-    return next(
-        (line for line in output.splitlines() if re.match(r"\s*Version\b|.*\brelease\b", line)), output
+        tools.program(PROFILING, "ncu", "performance counters as evidence (roofline)", nsight, places),
+        tools.program(
+            PROFILING, "compute-sanitizer", "checks for races and bad addresses on request", cuda, places
+        ),
+        tools.program(
+            PROFILING, "cuobjdump", "evidence from machine code (SASS)", cuda, places, read=parse.nvcc
+        ),
     )
 
 
 def counters(ncu: str, *, driver_release: str, proc: Path = Path("/proc")) -> Finding:
     """Whether performance counters may be read, as far as the driver's settings and our capabilities say."""
-    params = tools.text_of(proc / "driver/nvidia/params")
-    restricted = parse.profiling_is_restricted(params or "")
-    held = parse.capabilities(tools.text_of(proc / "self/status") or "")
+    params = text_of(proc / "driver/nvidia/params")
+    restricted = parse.profiling_is_restricted(params)
+    held = parse.capabilities(text_of(proc / "self/status"))
     state: State
-    if params is None:
+    if not params:
         state, detail = (
             ("unknown", "the driver's settings cannot be read")
             if driver_release

@@ -17,22 +17,19 @@ REQUIRED = "Required"
 PACKAGES = "Python packages"
 PYTEST = "pytest"
 
-OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 6)
 TORCH_LIMIT_S = 120.0
 """An import of torch from a cold network file system takes minutes."""
 
 
-def interpreter(running: parse.Version = sys.version_info[:3]) -> Finding:
+def interpreter() -> Finding:
     """The Python that runs this, and therefore the workers."""
     return Finding(
         group=REQUIRED,
         name="Python",
-        state="ok" if running >= OLDEST_PYTHON else "too-old",
-        version=parse.written(running),
+        state="ok",
+        version=parse.written(sys.version_info[:3]),
         where=sys.executable,
-        disables="everything",
-        remedy=f"use Python {parse.written(OLDEST_PYTHON)} or later",
         required=True,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pytest_cgins.config.provider_presets import PRESETS
-from pytest_cgins.doctor import parse, tools
+from pytest_cgins.doctor import tools
 from pytest_cgins.doctor.findings import Finding
 
 REGENERATION = "Regeneration"
@@ -40,16 +40,5 @@ def _variable(shown: str, names: tuple[str, ...], disables: str) -> Finding:
 
 def git() -> Finding:
     """The git command."""
-    where = tools.find("git")
-    ran = tools.run([where, "--version"]) if where else None
-    version = parse.version(ran.output) if ran is not None and ran.status == 0 else ()
-    return Finding(
-        group=REGENERATION,
-        name="git",
-        state="ok" if version else "unknown" if where else "missing",
-        version=parse.written(version),
-        where=where,
-        detail=ran.last_line if ran is not None and not version else "",
-        disables="comparing with a base revision, and pull requests",
-        remedy="apt install git",
-    )
+    disables = "comparing with a base revision, and pull requests"
+    return tools.program(REGENERATION, "git", disables, "apt install git")

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_cgins.core.secrets import without_secrets
+from pytest_cgins.doctor import parse
+from pytest_cgins.doctor.findings import Finding
 
 LIMIT_S = 20.0
 """For a tool that prints its version, on a cold network file system."""
@@ -122,10 +125,42 @@ def find(name: str, folders: Iterable[Path] = ()) -> str:
     return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), "")
 
 
-def text_of(path: Path) -> str | None:
-    """Content of a small system file, None if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(OUTPUT_NBYTES).decode(errors="replace")
-    except OSError:
-        return None
+def program(
+    group: str,
+    name: str,
+    disables: str,
+    remedy: str,
+    folders: Iterable[Path] = (),
+    *,
+    read: Callable[[str], parse.Version] = parse.version,
+) -> Finding:
+    """What there is of a program, which is looked for as by `find`, and the version that `--version` prints.
+
+    Args:
+        group: of the finding.
+        name: of the program.
+        disables: what cannot be done without it.
+        remedy: how to get it.
+        folders: where it may lie if it is not on PATH.
+        read: finds the version in the line that has it, or in all that is printed.
+    """
+    where = find(name, folders)
+    ran = run([where, "--version"]) if where else None
+    version = read(_numbered(ran.output)) if ran is not None and ran.status == 0 else ()
+    return Finding(
+        group=group,
+        name=name,
+        state="ok" if version else "unknown" if where else "missing",
+        version=parse.written(version),
+        where=where,
+        detail=ran.last_line if ran is not None and not version else "",
+        disables=disables,
+        remedy=remedy,
+    )
+
+
+def _numbered(output: str) -> str:
+    """The line with the version: a banner with years stands before it."""
+    return next(
+        (line for line in output.splitlines() if re.search(r"^\s*Version\b|\brelease\b", line)), output
+    )

@@ -21,7 +21,6 @@ answer = {
     "version": str(torch.__version__),
     "path": torch.__file__,
     "cuda": torch.version.cuda,
-    "hip": torch.version.hip,
     "devices": devices,
     "trouble": trouble,
 }

@@ -80,23 +80,13 @@ def preflight(config: Config, kernels: Sequence[str]) -> tuple[Preflight, ...]:
 
 def find_clang_tidy() -> Finding:
     """The program that reads C++ for mistakes."""
-    where = tools.find(CLANG_TIDY, [Path(sys.executable).parent])
-    found: parse.Version = ()
-    detail = ""
-    if where:
-        ran = tools.run([where, "--version"])
-        line = next((line for line in ran.output.splitlines() if "version" in line), "")
-        found = parse.version(line) if ran.status == 0 else ()
-        detail = "" if found else ran.last_line
-    return Finding(
-        group=profiling.PROFILING,
-        name=CLANG_TIDY,
-        state="missing" if not where else "ok" if found else "unknown",
-        version=parse.written(found),
-        where=where,
-        detail=detail,
-        disables="mistakes that a reader of C++ sees, as evidence",
-        remedy="pip install clang-tidy, or apt install clang-tidy",
+    return tools.program(
+        profiling.PROFILING,
+        CLANG_TIDY,
+        "mistakes that a reader of C++ sees, as evidence",
+        "pip install clang-tidy, or apt install clang-tidy",
+        [Path(sys.executable).parent],
+        read=lambda output: parse.version(output.partition("version")[2]),
     )
 
 

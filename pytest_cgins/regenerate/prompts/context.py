@@ -12,13 +12,15 @@ from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core import syntax
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.text import text_of
 from pytest_cgins.core.trace import Trace
 from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.recording.profile import PackProfile, TraceProfile, read_all
 from pytest_cgins.regenerate.attempt import Advice, Attempt, Target
-from pytest_cgins.regenerate.prompts.hardware import Hardware, text_of
+from pytest_cgins.regenerate.prompts.hardware import Hardware
 
 _MOST_HEADERS = 64
+_MOST_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +141,7 @@ def _included(own: Sequence[Path], root: Path, top: Path) -> dict[str, str]:
         for header in _modules(file, root) if file.suffix == ".py" else _headers(file):
             if header not in own and header.resolve().is_relative_to(top.resolve()):
                 headers.setdefault(header)
-    return {relative(file, top): text_of(file) for file in list(headers)[:_MOST_HEADERS]}
+    return {relative(file, top): text_of(file, _MOST_CHARACTERS) for file in list(headers)[:_MOST_HEADERS]}
 
 
 def _headers(file: Path) -> tuple[Path, ...]:
@@ -154,7 +156,7 @@ def _modules(file: Path, root: Path) -> tuple[Path, ...]:
     modules: dict[Path, None] = {}
     todo = [file]
     while todo and len(modules) < _MOST_HEADERS:
-        for name in _imported(text_of(todo.pop(0))):
+        for name in _imported(text_of(todo.pop(0), _MOST_CHARACTERS)):
             base = root.joinpath(*name.split("."))
             module = next(
                 (path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None

@@ -16,7 +16,6 @@ ATTRIBUTES = {
     "shared_nbytes_per_block_opt_in": 97,
     "shared_nbytes_per_sm": 81,
     "registers_per_sm": 82,
-    "registers_per_block": 12,
     "threads_per_sm": 39,
     "sm_count": 16,
     "l2_nbytes": 38,

@@ -18,6 +18,7 @@ from pytest_cgins.config import Config
 from pytest_cgins.core.device import Device, DeviceName, device_of
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.session_report import Environment
+from pytest_cgins.core.text import text_of
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.prompts.blocks import one_line
 from pytest_cgins.run.early_verdict import EndedError
@@ -181,15 +182,6 @@ def _caches(folder: Path) -> tuple[tuple[str, int], ...]:
                 (f"L{level}{'d' if kind == 'Data' else ''}", int(match[1]) * _CACHE_UNITS[match[2]])
             )
     return tuple(caches)
-
-
-def text_of(file: Path) -> str:
-    """The first mebibyte of a file, whatever it is; "" if it cannot be read."""
-    try:
-        with file.open("rb") as opened:
-            return opened.read(1 << 20).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def described(config: Config, reference: WorkerPool, environment: Mapping[str, str], device: str) -> Hardware:

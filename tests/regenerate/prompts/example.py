@@ -10,11 +10,12 @@ from typing import Any
 from pytest_cgins.config import Config, Implementation, load
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.text import text_of
 from pytest_cgins.core.verdict import Probe, Reason, Status, WorstElement
 from pytest_cgins.regenerate import targets
 from pytest_cgins.regenerate.attempt import Goal
 from pytest_cgins.regenerate.prompts.context import Context, gather, relative
-from pytest_cgins.regenerate.prompts.hardware import Hardware, text_of
+from pytest_cgins.regenerate.prompts.hardware import Hardware
 from tests.evaluations import make_evaluation
 
 PROJECT = Path(__file__).parents[3] / "example_project"
