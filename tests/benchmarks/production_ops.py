@@ -196,12 +196,9 @@ def _arithmetic(load: Callable[[str], Callable[..., Any]]) -> Iterator[Callable[
     def causal(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda q, k, v: function(q, k, v, is_causal=True, enable_gqa=True)
 
-    ours, torch_own = (
-        causal(load("scaled_dot_product_attention")),
-        causal(F.scaled_dot_product_attention),
-    )
     yield lambda: _forward(
-        "scaled_dot_product_attention", ours, torch_own, f"1x32x{length}x128 causal, 8 heads of keys, bf16",
+        "scaled_dot_product_attention", causal(load("scaled_dot_product_attention")), causal(F.scaled_dot_product_attention),
+        f"1x32x{length}x128 causal, 8 heads of keys, bf16",
         _randn(1, 32, length, 128), _randn(1, 8, length, 128), _randn(1, 8, length, 128),
         kind="attention", flops=2.0 * 2 * 32 * length * length * 128 / 2,
     )  # fmt: skip
