@@ -20,7 +20,9 @@ from pytest_cgins.core.options import (
     PROVIDERS,
     SANITIZERS,
     TIMEOUT_S,
+    above_zero,
     described,
+    whole_number,
 )
 
 if TYPE_CHECKING:
@@ -97,16 +99,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option group `cgins`."""
     group = parser.getgroup("cgins", "kernel regression gate")
     settings: dict[str, dict[str, Any]] = {
-        "--cgins-seed": {"type": _seed},
+        "--cgins-seed": {"type": whole_number(0, 2**63 - 1)},
         "--cgins-device": {"choices": ("auto", *DEVICES), "default": "auto"},
-        "--cgins-jobs": {"type": _jobs, "default": 0},
+        "--cgins-jobs": {"type": whole_number(1), "default": 0},
         "--cgins-compare": {"type": _words_of(COMPARISONS), "default": ()},
-        "--cgins-suite-tests": {"type": _jobs, "default": 0},
+        "--cgins-suite-tests": {"type": whole_number(1), "default": 0},
         "--cgins-shard": {"type": _shard},
         "--cgins-log-level": {"choices": ("debug", "info", "warning", "error"), "default": "warning"},
-        "--cgins-timeout": {"type": _seconds, "default": TIMEOUT_S},
+        "--cgins-timeout": {"type": above_zero, "default": TIMEOUT_S},
         "--cgins-sanitize": {"nargs": "?", "type": _words_of(SANITIZERS), "const": SANITIZERS},
-        "--cgins-store-days": {"type": _seconds, "default": 7.0},
+        "--cgins-store-days": {"type": above_zero, "default": 7.0},
         "--cgins-regenerate": {"nargs": "?", "const": "failed,slow"},
     }
     for line in OPTIONS.strip().replace("\n    ", " ").split("\n"):
@@ -207,13 +209,6 @@ def _require_gate(request: pytest.FixtureRequest) -> None:
         pytest.skip(NEEDS_CGINS)
 
 
-def _seed(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 2**63:
-        raise ValueError(text)
-    return value
-
-
 def _words_of(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     def words(text: str) -> tuple[str, ...]:
         given = tuple(text.split(","))
@@ -224,22 +219,8 @@ def _words_of(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     return words
 
 
-def _jobs(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
-
-
 def _shard(text: str) -> tuple[int, int]:
     number, count = map(int, text.split("/"))
     if not 1 <= number <= count:
         raise ValueError(text)
     return number, count
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise ValueError(text)
-    return value

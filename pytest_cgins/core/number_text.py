@@ -6,6 +6,7 @@ import math
 
 NO_TOLERANCE = 1e300
 """What stands in documents, which have no infinity, for an error where none is tolerated, as of integers."""
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
 
@@ -69,6 +70,13 @@ def time_ns(value: float) -> str:
         if float(f"{abs(value):.3g}") >= scale:
             return f"{_significant(value / scale, 3)} {unit}"
     return f"{_significant(value, 3)} ns"
+
+
+def scaled(value: float) -> str:
+    """A number with a prefix of thousands, three significant digits: `4.02 T`."""
+    value = float(f"{value:.3g}")  # else what rounds up to 1000 has the prefix below
+    index = max(0, min(int(math.log10(value) // 3), len(_PREFIXES) - 1)) if value > 0 else 0
+    return f"{value / 1000.0**index:.3g} {_PREFIXES[index]}"
 
 
 def _significant(value: float, digits: int) -> str:

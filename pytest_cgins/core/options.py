@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -58,3 +60,26 @@ def described(line: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]
     if types and "action" not in settings:
         told["type"] = types[0]
     return names, told | settings
+
+
+def whole_number(least: int, most: int = 10**18) -> Callable[[str], int]:
+    """Type of an argument: a whole number within limits."""
+    limits = f"from {least} on" if most == 10**18 else f"from {least} to {most}"
+
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+            raise ArgumentTypeError(f"{text!r} is not a number {limits}")
+        return int(text)
+
+    return number
+
+
+def above_zero(text: str) -> float:
+    """Type of an argument: a finite number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number

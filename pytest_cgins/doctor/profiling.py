@@ -17,6 +17,7 @@ PROFILING = "Profiling"
 PROBE_LIMIT_S = 180.0
 METRIC = "sm__cycles_elapsed.max"
 KERNEL = "__global__ void tiny(int* p) { if (p) *p = 1; }\nint main() { tiny<<<1, 1>>>(nullptr); return cudaDeviceSynchronize(); }\n"
+INSTALL_NCU = "install Nsight Compute (nsight-compute, part of the CUDA toolkit)"
 COUNTERS_REMEDY = (
     "run as an administrator; or have one set options nvidia NVreg_RestrictProfilingToAdminUsers=0 in "
     "/etc/modprobe.d and load the driver again; or start the container with --cap-add=SYS_ADMIN"
@@ -34,26 +35,28 @@ def folders(toolkit: Toolkit | None) -> list[Path]:
 
 def all_of(toolkit: Toolkit | None, *, driver_release: str, probe: bool, proc: Path) -> tuple[Finding, ...]:
     """ncu, its counters, with `probe` what ncu itself makes of them, and the other programs."""
-    ncu, *others = programs(toolkit)
-    found = [ncu, counters(ncu.where, driver_release=driver_release, proc=proc)]
+    first, *others = programs(toolkit)
+    found = [first, counters(first.where, driver_release=driver_release, proc=proc)]
     if probe:
-        found.append(probe_counters(ncu.where, toolkit))
+        found.append(probe_counters(first.where, toolkit))
     return (*found, *others)
 
 
 def programs(toolkit: Toolkit | None) -> tuple[Finding, ...]:
     """The three programs, each with its version."""
-    places = folders(toolkit)
-    nsight = "install Nsight Compute (nsight-compute, part of the CUDA toolkit)"
-    cuda = "install it with the CUDA toolkit"
+    races, machine_code = "checks for races and bad addresses on request", "evidence from machine code (SASS)"
+    remedy, places = "install it with the CUDA toolkit", folders(toolkit)
     return (
-        tools.program(PROFILING, "ncu", "performance counters as evidence (roofline)", nsight, places),
-        tools.program(
-            PROFILING, "compute-sanitizer", "checks for races and bad addresses on request", cuda, places
-        ),
-        tools.program(
-            PROFILING, "cuobjdump", "evidence from machine code (SASS)", cuda, places, read=parse.nvcc
-        ),
+        ncu(toolkit),
+        tools.program(PROFILING, "compute-sanitizer", races, remedy, places),
+        tools.program(PROFILING, "cuobjdump", machine_code, remedy, places, read=parse.nvcc),
+    )
+
+
+def ncu(toolkit: Toolkit | None) -> Finding:
+    """Nsight Compute on the command line."""
+    return tools.program(
+        PROFILING, "ncu", "performance counters as evidence (roofline)", INSTALL_NCU, folders(toolkit)
     )
 
 

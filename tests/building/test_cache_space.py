@@ -155,7 +155,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["cache", "prune", "--max-size", "150kB"]) == 0
     assert "1 build," in capsys.readouterr().out
     assert cli.main(["cache", "prune"]) == 0
-    assert capsys.readouterr().out.startswith("0 builds, 0 B removed")
+    assert capsys.readouterr().out.startswith("0 builds, 0 bytes removed")
     assert cli.main(["cache", "prune", "--all"]) == 0
     assert len(space.stored(folder)) == 0
 

@@ -163,11 +163,11 @@ def test_build_against_a_commit(with_cuda: Cgins, project: Any, capsys: pytest.C
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["--timeout", "0"], "'0' is not a number of seconds above 0"),
-        (["--timeout", "nan"], "'nan' is not a number of seconds above 0"),
-        (["--timeout", "soon"], "'soon' is not a number of seconds above 0"),
-        (["-j", "0"], "'0' is not a number of builds, at least 1"),
-        (["-j", "-1"], "'-1' is not a number of builds, at least 1"),
+        (["--timeout", "0"], "'0' is not a number above 0"),
+        (["--timeout", "nan"], "'nan' is not a number above 0"),
+        (["--timeout", "soon"], "'soon' is not a number above 0"),
+        (["-j", "0"], "'0' is not a number from 1 on"),
+        (["-j", "-1"], "'-1' is not a number from 1 on"),
     ],
 )
 def test_wrong_numbers(cgins: Cgins, capsys: pytest.CaptureFixture[str], words: list[str], what: str) -> None:

@@ -120,7 +120,7 @@ def test_a_file_that_gives_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[
 
 def test_a_plan_that_fails_leaves_no_cgins_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the language does not have is told, and the command can be given again."""
-    monkeypatch.setattr(benchmark_project, "_import", lambda file, pack: _pack(pack))
+    monkeypatch.setattr(benchmark_project, "imported", lambda words, _: _pack(Path(words[-1])))
     with pytest.raises(ConfigError, match="not for C\\+\\+ on a CPU"):
         benchmark_project.prepare(tmp_path / "x.json", tmp_path, language="cpp", contract="device")
     assert not (tmp_path / "cgins.yaml").exists()

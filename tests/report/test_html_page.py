@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from timings import compared
 
 from pytest_cgins.core.environment_key import key_of
+from pytest_cgins.core.number_text import scaled
 from pytest_cgins.core.session_report import Evaluation, SessionReport
 from pytest_cgins.core.verdict import Probe, Reason, Status, Verdict, WorstElement
 from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import failure, summary
 from pytest_cgins.report.html.markup import element, lines
 from pytest_cgins.report.html.page import render
-from pytest_cgins.report.html.plots import paired, rooflines, scaled
+from pytest_cgins.report.html.plots import paired, rooflines
 
 VOID = {"meta", "link", "input"}
 LOADING = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import CginsError, ConfigError
+from pytest_cgins.core.options import above_zero, whole_number
 from pytest_cgins.core.session_report import Compilation
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ def add_parsers(subparsers: Subparsers) -> None:
     )
     flag(build, "--resources  with --arch: list each function, with its most frequent opcodes")
     flag(build, "--json  with --arch: print a report as --cgins-json writes it")
-    option(build, "-j/--jobs N  parallel builds (default: one per core)", type=_jobs, default=0)
+    option(build, "-j/--jobs N  parallel builds (default: one per core)", type=whole_number(1), default=0)
     option(
         build, "-v/--verbose  show the compilers' command lines; -vv: all messages", action="count", default=0
     )
     option(
         build,
         "--timeout S  limit of one kernel, in seconds (default: %(default)s)",
-        type=_seconds,
+        type=above_zero,
         default=600.0,
     )
     add_config_option(build)
@@ -198,19 +198,3 @@ def _print(found: list[Compilation], *, resources: bool) -> None:
         rest = one.verdict.message.partition("\n")[2]
         if rest:
             print(escape.lines(rest), file=sys.stderr)
-
-
-def _jobs(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of builds, at least 1")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return value

@@ -8,6 +8,8 @@ import re
 import time
 from dataclasses import asdict
 
+from rich.filesize import decimal
+
 from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.building.cache import space
 from pytest_cgins.building.cache.store import default_cache
@@ -84,13 +86,13 @@ def run_ls(arguments: argparse.Namespace) -> int:
         for entry in entries:
             table.add_row(
                 entry.name + (" (refused)" if entry.refused else ""), entry.contract, entry.device,
-                " ".join(entry.archs), shown_size(entry.nbytes), shown_age(now - entry.built_at),
+                " ".join(entry.archs), decimal(entry.nbytes), shown_age(now - entry.built_at),
                 shown_age(now - entry.used_at), f"{entry.build_seconds:.2f}",
             )  # fmt: skip
         print_table(table)
     total = sum(entry.nbytes for entry in entries)
-    limit = shown_size(space.limit_nbytes())
-    print(f"{counted(len(entries), 'build')}, {shown_size(total)} of at most {limit} in {folder}")
+    limit = decimal(space.limit_nbytes())
+    print(f"{counted(len(entries), 'build')}, {decimal(total)} of at most {limit} in {folder}")
     return 0
 
 
@@ -111,9 +113,9 @@ def run_prune(arguments: argparse.Namespace) -> int:
         left = [entry for entry in left if entry.key not in gone]
     verb = "would be removed" if arguments.dry_run else "removed"
     print(
-        f"{counted(len(removed), 'build')}, {shown_size(sum(entry.nbytes for entry in removed))} {verb} from {folder}"
+        f"{counted(len(removed), 'build')}, {decimal(sum(entry.nbytes for entry in removed))} {verb} from {folder}"
     )
-    print(f"{counted(len(left), 'build')}, {shown_size(sum(entry.nbytes for entry in left))} left")
+    print(f"{counted(len(left), 'build')}, {decimal(sum(entry.nbytes for entry in left))} left")
     return 0
 
 
@@ -121,16 +123,6 @@ def run_path(_: argparse.Namespace) -> int:
     """Print the cache's folder."""
     print(default_cache())
     return 0
-
-
-def shown_size(nbytes: int) -> str:
-    """`1.5 MB`."""
-    value, unit = float(nbytes), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 
 
 def shown_age(age_s: float) -> str:

@@ -8,13 +8,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.app.commands.options import Subparsers, command, flag, option, say, whole_number
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option, say
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import Config, load, select
 from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import ConfigError, InfrastructureError
+from pytest_cgins.core.options import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,6 @@ from pytest_cgins.app.commands.options import (
     option,
     say,
     seed_of,
-    whole_number,
 )
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.config import load, load_without_traces
@@ -26,6 +25,7 @@ from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.console import print_table
 from pytest_cgins.core.device import DEVICES
 from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.options import whole_number
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,9 +7,9 @@ import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from pytest_cgins.app.commands.options import Subparsers, command, flag, option, say, whole_number
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option, say
 from pytest_cgins.core import documents
-from pytest_cgins.core.options import HISTORY_FILE
+from pytest_cgins.core.options import HISTORY_FILE, whole_number
 from pytest_cgins.core.text import counted
 
 

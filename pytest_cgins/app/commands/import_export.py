@@ -15,6 +15,7 @@ from pytest_cgins.config import load
 from pytest_cgins.core.console import import_path, new_table, print_table, size_of
 from pytest_cgins.core.device import DEVICES, require_device
 from pytest_cgins.core.errors import ConfigError, RecordError
+from pytest_cgins.core.options import above_zero
 from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.recording.importers.registry import EXPORTERS, IMPORTERS, Exporter, Importer
 from pytest_cgins.report.escape import visible
@@ -53,7 +54,7 @@ def _add(kinds: Subparsers, kind: str, importer: Importer) -> None:
         option(
             parser,
             f"--max-mib N  leave out calls with larger tensors (default: {_MAX_MIB:g})",
-            type=_mib,
+            type=above_zero,
             default=_MAX_MIB,
         )
     if importer.chooses_device:
@@ -115,13 +116,6 @@ def import_(args: argparse.Namespace) -> int:
                 f"note      ops are imported from {folder}: put {args.references.absolute().parent} on PYTHONPATH"
             )
     return 0
-
-
-def _mib(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return value
 
 
 def export(args: argparse.Namespace) -> int:

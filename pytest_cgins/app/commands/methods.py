@@ -65,12 +65,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(sass, "--arch sm_90a  architecture whose code is searched", required=True)
     repeatable(sass, "--method ID  only this method, also if it is absent; repeatable")
     results = command(commands, "results  list results of methods in this project", run_results)
-    option(
-        results,
-        f"--memory FILE  file of the memory of methods (default: {MEMORY})",
-        type=Path,
-        default=MEMORY,
-    )
+    _add_memory(results)
     option(results, "--kernel NAME  only results of this kernel")
 
 
@@ -90,13 +85,13 @@ def _situation_options(files: argparse.ArgumentParser) -> argparse.ArgumentParse
     repeatable(options, "--metric NAME=VALUE  a measured metric")
     repeatable(options, "--gap AXIS=0.4  a roofline gap")
     repeatable(options, "--applied ID  method that the kernel already uses")
-    option(
-        options,
-        f"--memory FILE  file of the memory of methods (default: {MEMORY})",
-        type=Path,
-        default=MEMORY,
-    )
+    _add_memory(options)
     return options
+
+
+def _add_memory(parser: argparse.ArgumentParser) -> None:
+    told = f"--memory FILE  file of the memory of methods (default: {MEMORY})"
+    option(parser, told, type=Path, default=MEMORY)
 
 
 def run_ls(arguments: argparse.Namespace) -> int:

@@ -92,18 +92,6 @@ def add_model(parser: argparse.ArgumentParser, asked: str) -> None:
     option(parser, f"--cgins-model NAME  {asked}", default="")
 
 
-def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
-    """Type of an argument: a whole number within limits."""
-    limits = f"from {least} on" if most is None else f"from {least} to {most}"
-
-    def number(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= (most or int(text))):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number {limits}")
-        return int(text)
-
-    return number
-
-
 def say(line: str) -> None:
     """Tell a line of progress."""
     print(f"cgins: {line}", file=sys.stderr, flush=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from itertools import product
@@ -21,12 +20,11 @@ from pytest_cgins.app.commands.options import (
     command,
     flag,
     option,
-    whole_number,
 )
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import new_table, print_table
-from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.options import POLICIES
+from pytest_cgins.core.errors import ConfigError, RecordError
+from pytest_cgins.core.options import POLICIES, whole_number
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
@@ -138,6 +136,7 @@ def _begin(arguments: argparse.Namespace) -> None:
         ConfigError: there are no such problems, or the folder is in use.
         RecordError: none of them could be recorded.
     """
+    from pytest_cgins.regenerate.gins.benchmark_project import imported
     from pytest_cgins.regenerate.suite import NAME, SUITE_VERSION, Suite
 
     for language in arguments.implementation or ["cuda"]:
@@ -159,7 +158,14 @@ def _begin(arguments: argparse.Namespace) -> None:
         copied = arguments.out / "problems" / whole.relative_to(arguments.source.parent)
         copied.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if whole.is_dir() else shutil.copy)(whole, copied)
-    _import(arguments)
+    device = "cpu" if set(arguments.implementation or ["cuda"]) == {"cpp"} else "cuda"
+    words = [arguments.kind, "problems", "--out", "traces/problems", "--device", device]
+    words += ["--shrink"] * arguments.shrink + ["--allow-code"] * arguments.allow_code
+    try:
+        imported([*words, "--max-mib", arguments.max_mib], arguments.source, folder=arguments.out)
+    except RecordError:
+        shutil.rmtree(arguments.out)
+        raise
     (arguments.out / "cgins.yaml").write_text("version: 1\ntraces: [traces/problems]\nkernels: {}\n")
     drawn = tuple(str(file.relative_to(arguments.source)) for file in found)
     source = f"{arguments.kind} {arguments.source.name}"
@@ -168,25 +174,6 @@ def _begin(arguments: argparse.Namespace) -> None:
         arguments.out / NAME,
         Suite(version=SUITE_VERSION, source=source, seed=arguments.seed, drawn=drawn, variants=variants),
     )
-
-
-def _import(arguments: argparse.Namespace) -> None:
-    """Torch stays out of this process, and what is recorded does not depend on it."""
-    from pytest_cgins.core.errors import RecordError
-    from pytest_cgins.run.forking import PATH
-
-    device = "cpu" if set(arguments.implementation or ["cuda"]) == {"cpp"} else "cuda"
-    words = ["import", arguments.kind, "problems", "--out", "traces/problems", "--device", device]
-    words += ["--shrink"] if arguments.shrink else []
-    words += ["--max-mib", arguments.max_mib, *(["--allow-code"] if arguments.allow_code else [])]
-    boot = f"{PATH}from pytest_cgins.app.cli import main; sys.exit(main())"
-    sys.stdout.flush()
-    done = subprocess.run([sys.executable, "-c", boot, *words], cwd=arguments.out, check=False)
-    if done.returncode:
-        shutil.rmtree(arguments.out)
-        raise RecordError(
-            f"nothing of {arguments.source} was recorded", remedy="fix the problems listed above"
-        )
 
 
 def _keep(place: Path, suite: Suite) -> None:

@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,7 @@ def prepare(
             f"{folder / '.cgins' / 'runs'}",
         )
     pack = folder / "traces" / (re.sub(r"[^\w.-]+", "_", file.stem) or "programs")
-    _import(file, pack)
+    imported(["gins", str(file), "--out", str(pack)], file)
     traces = pack.relative_to(folder).as_posix()
     atomic.write_text(yaml, f"version: 1\ntraces: [{traces}]\nkernels: {{}}\n", durable=True)
     try:
@@ -111,14 +111,22 @@ def settle(config: Config, ran: RunResult) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _import(file: Path, pack: Path) -> None:
-    # torch stays out of this process, and what is recorded does not depend on it.
+def imported(words: Sequence[str], what: Path, *, folder: Path | None = None) -> None:
+    """Run `cgins import`: torch stays out of this process, and what is recorded does not depend on it.
+
+    Args:
+        words: its arguments.
+        what: is imported.
+        folder: in which it runs; None for this one.
+
+    Raises:
+        RecordError: nothing could be recorded.
+    """
     boot = f"{PATH}from pytest_cgins.app.cli import main; sys.exit(main())"
     sys.stdout.flush()
-    command = [sys.executable, "-c", boot, "import", "gins", str(file), "--out", str(pack)]
-    done = subprocess.run(command, check=False)
+    done = subprocess.run([sys.executable, "-c", boot, "import", *words], cwd=folder, check=False)
     if done.returncode:
-        raise RecordError(f"no trace could be made of {file}", remedy="fix the problems listed above")
+        raise RecordError(f"no trace could be made of {what}", remedy="fix the problems listed above")
 
 
 def planned(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_cgins.doctor import compilers, parse, profiling, tools
+from pytest_cgins.doctor import compilers, profiling, tools
 from pytest_cgins.regenerate.profiling.metrics import SECTIONS, Reading
 
 NAME_COLUMNS = ("Kernel Name", "Demangled Name", "Function Name")
@@ -151,7 +151,6 @@ def _read_long(cells: Cells, launch: Launch) -> None:
         launch.suggested.append(f"{cells.get('Rule Description', '')}{estimated}")
 
 
-INSTALL = "install Nsight Compute (nsight-compute, part of the CUDA toolkit)"
 IMPORT_LIMIT_S = 120.0
 SUFFIX = ".ncu-rep"
 
@@ -218,17 +217,12 @@ class Ncu:
 
 def find() -> Ncu | None:
     """The ncu that the doctor finds; None without."""
-    path = tools.find("ncu", profiling.folders(compilers.toolkit()))
-    if not path:
+    found = profiling.ncu(compilers.toolkit())
+    if not found.where:
         return None
-    ran = tools.run([path, "--version"])
-    line = next((line for line in ran.output.splitlines() if line.strip().startswith("Version")), ran.output)
-    listed = tools.run([path, "--list-sections"]).output.split()
-    return Ncu(
-        path=path,
-        version=parse.written(parse.version(line)) if ran.status == 0 else "",
-        sections=tuple(name for name in SECTIONS if name in listed) or SECTIONS,
-    )
+    listed = tools.run([found.where, "--list-sections"]).output.split()
+    sections = tuple(name for name in SECTIONS if name in listed) or SECTIONS
+    return Ncu(path=found.where, version=found.version, sections=sections)
 
 
 def refusal(output: str) -> str:

@@ -14,6 +14,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import CginsError, InfrastructureError
 from pytest_cgins.core.text import counted
+from pytest_cgins.doctor.profiling import INSTALL_NCU
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.profiling import disassembly, evidence_documents, metrics
 from pytest_cgins.regenerate.profiling import ncu as tool
@@ -26,7 +27,7 @@ from pytest_cgins.run.sandbox.sandbox import Sandbox
 COUNTER = re.compile(r"(?!device__|profiler__)\w+__")
 TIMEOUT_S = 300.0
 REPORT = "profile"
-NO_NCU = f"counters: ncu is not installed → {tool.INSTALL}"
+NO_NCU = f"counters: ncu is not installed → {INSTALL_NCU}"
 NO_GPU = (
     "counters and timeline: the kernel runs on the CPU, where no counters are read; see the compiler's report here, and "
     "its times: cgins evidence bench"

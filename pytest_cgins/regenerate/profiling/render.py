@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_cgins.core.console import new_table
-from pytest_cgins.core.number_text import time_ns
+from pytest_cgins.core.number_text import scaled, time_ns
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.profiling import evidence_documents
 
@@ -49,7 +49,7 @@ def roofline(made: evidence_documents.RooflineEvidence) -> list[Table | str]:
         gap = work
         if found:
             shares = (f"{share:.0%}" for share in (found.share_of_bandwidth, found.share_of_compute))
-            work = (_scaled(found.nbytes), _scaled(found.flops), *shares)
+            work = (scaled(found.nbytes), scaled(found.flops), *shares)
         if gaps:
             latency = f"{gaps.latency:.2f}" if gaps.latency_known else "no data"
             gap = (f"{gaps.compute:.2f}", f"{gaps.memory:.2f}", latency, gaps.source)
@@ -149,13 +149,6 @@ def _opcodes(found: Iterable[tuple[str, int]]) -> str:
 
 def _time(ns: float | None) -> str:
     return NO_FIGURE if ns is None else time_ns(ns)
-
-
-def _scaled(value: float) -> str:
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.3g}"
 
 
 def _short(name: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from markupsafe import Markup
 
 from pytest_cgins.core.measurement import Comparison, Roofline
-from pytest_cgins.core.number_text import change, percent, ratio, slowdown, time_ns
+from pytest_cgins.core.number_text import change, percent, ratio, scaled, slowdown, time_ns
 from pytest_cgins.core.session_report import Evaluation, SwappedKernel
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.timing_verdict import interval
@@ -75,7 +75,6 @@ def _marks(up: axes.Axis) -> list[tuple[float, str]]:
     return [(math.log1p(one), slowdown(1 + one)) for one in found if one > -1]
 
 
-_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _NAMES = 70
 """Characters below a picture."""
 MOST_NAMED = 300
@@ -162,13 +161,6 @@ def _point(x: float, y: float, evaluation: Evaluation, found: Roofline, names: N
 def _whole(axis: axes.Axis) -> list[float]:
     """Powers of ten, or of a hundred or more where they would crowd."""
     return [tick for tick in axes.ticks(axis.low, axis.high, most=5) if tick == int(tick)]
-
-
-def scaled(value: float) -> str:
-    """A rate with a prefix of thousands, three significant digits: `4.02 T`."""
-    value = float(f"{value:.3g}")  # else what rounds up to 1000 has the prefix below
-    index = max(0, min(int(math.log10(value) // 3), len(_PREFIXES) - 1)) if value > 0 else 0
-    return f"{value / 1000.0**index:.3g} {_PREFIXES[index]}"
 
 
 MOST_OPS = 12
