@@ -35,7 +35,7 @@ from pytest_cgins.building.contracts.source import portable_flags
 from pytest_cgins.core.case import CONTRACT_VERSION, CompiledKernel, KernelSource
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import BuildError, InfrastructureError, SourceError
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, shown
 
 __all__ = ["DEFAULT_TIMEOUT_S", "base_key", "build", "cached", "default_cache", "planner"]
 
@@ -440,7 +440,7 @@ def _refusal(source: KernelSource, plan: plans.Plan, entry: Entry, kept: Path) -
     hint = f"; `cgins schema {source.kernel}` prints the prototype" if plan.prototyped else ""
     unknown = diagnostics.unknown_architecture(entry.log)
     return BuildError(
-        f"{source.name}: {plan.compiler} refused {diagnostics.shown(source.files[0])}: {errors}\n{summary}",
+        f"{source.name}: {plan.compiler} refused {shown(Path(source.files[0]))}: {errors}\n{summary}",
         remedy=f"{unknown}; the whole log is in {kept}" if unknown else f"the whole log is in {kept}{hint}",
         log=entry.log,
     )

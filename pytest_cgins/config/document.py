@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.text import nearest, nearest_path
+from pytest_cgins.core.text import nearest, nearest_path, shown
 
 if TYPE_CHECKING:
     from yaml import Node
@@ -34,14 +34,6 @@ SCALARS = {
     "bool": "true or false",
     "null": "nothing",
 }
-
-
-def shown(file: Path) -> str:
-    """A path as a person would write it: relative to the current folder if it lies below."""
-    try:
-        return str(file.relative_to(Path.cwd()))
-    except ValueError:
-        return str(file)
 
 
 def read(

@@ -60,6 +60,14 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f'did you mean "{matches[0]}"?' if matches else ""
 
 
+def shown(file: Path) -> str:
+    """A path as a person would write it: relative to the current folder if it lies below."""
+    try:
+        return str(file.relative_to(Path.cwd()))
+    except ValueError:
+        return str(file)
+
+
 def text_of(file: Path, most: int = -1) -> str:
     """Text of a file, or its first characters, with marks for what is no UTF-8; "" if it cannot be read."""
     try:

@@ -12,7 +12,7 @@ from pytest_cgins.building.compilers import architectures, toolchain
 from pytest_cgins.building.compilers.watched import FILE_NBYTES, memory_gib
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.cxx import code_of
-from pytest_cgins.core.text import counted, nearest
+from pytest_cgins.core.text import counted, nearest, shown
 
 ERROR = re.compile(
     r"""^(?:
@@ -239,10 +239,10 @@ def _not_exported(file: Path, entry: str) -> str:
     if where is None:
         _, schema_line = schemas.locate(text, file)
         return (
-            f'{shown(str(file))}:{schema_line}: the schema line declares "{entry}", but the file defines no such '
+            f'{shown(file)}:{schema_line}: the schema line declares "{entry}", but the file defines no such '
             f"function{_nearest_function(code, entry)}"
         )
-    position = f"{shown(str(file))}:{where}"
+    position = f"{shown(file)}:{where}"
     return f'{position}: "{entry}" is not the extern "C" function that the schema line declares'
 
 
@@ -253,18 +253,10 @@ def _nearest_function(code: str, entry: str) -> str:
     return f'; did you mean "{names[0]}" in line {found[names[0]]}?' if names else ""
 
 
-def shown(file: str) -> str:
-    """A path as a person would write it: relative to the current folder if it lies below."""
-    try:
-        return str(Path(file).relative_to(Path.cwd()))
-    except ValueError:
-        return file
-
-
 def _with_short_paths(text: str, files: Sequence[str]) -> str:
     text = re.sub(r"^([^\s(]+)\((\d+)\): ", r"\1:\2: ", text, flags=re.MULTILINE)  # nvcc's way
     for folder in {str(Path(file).parent) for file in files}:
-        short = shown(folder)
+        short = shown(Path(folder))
         if short != folder:
             text = text.replace(f"{folder}/", "" if short == "." else f"{short}/")
     return text

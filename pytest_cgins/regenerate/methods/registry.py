@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 
 from pytest_cgins.config import document
-from pytest_cgins.config.document import Value, shown
+from pytest_cgins.config.document import Value
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.text import nearest
+from pytest_cgins.core.text import nearest, shown
 from pytest_cgins.regenerate.methods import definition
 
 VERSION = 1
