@@ -79,7 +79,6 @@ _.peak_bytes_per_s
 _.peak_flops_per_s
 _.schema_version
 _.contributes
-_.published_schema
 
 # what exported packages call, and what torch's logger reads
 _.refuse_gradients

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest_cgins
 from pytest_cgins.app.whole_model.document import MODEL_BENCH_VERSION, ModelBenches
-from pytest_cgins.core import documents
 from pytest_cgins.core.session_report import REPORT_VERSION, SessionReport
 from pytest_cgins.core.trace import TracePack
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
@@ -18,6 +17,7 @@ from pytest_cgins.regenerate.profiling import evidence_documents as evidence
 from pytest_cgins.regenerate.proposal import PROPOSAL_VERSION, Proposal
 from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, SearchSummary
 from pytest_cgins.report.history import HISTORY_VERSION, HistoryEntry
+from tests.json_schemas import json_schema, published_schema
 
 EVIDENCE = {
     "env": evidence.EnvironmentEvidence,
@@ -29,20 +29,20 @@ EVIDENCE = {
     "bench": evidence.BenchEvidence,
 }
 SCHEMAS = {
-    f"calibration-{CALIBRATION_VERSION}.json": documents.json_schema(Calibration),
-    f"doctor-{DOCTOR_VERSION}.json": documents.json_schema(DoctorReport),
+    f"calibration-{CALIBRATION_VERSION}.json": json_schema(Calibration),
+    f"doctor-{DOCTOR_VERSION}.json": json_schema(DoctorReport),
     **{
-        f"evidence-{name}-{evidence.EVIDENCE_VERSION}.json": documents.json_schema(cls)
+        f"evidence-{name}-{evidence.EVIDENCE_VERSION}.json": json_schema(cls)
         for name, cls in EVIDENCE.items()
     },
-    f"methods-{METHODS_VERSION}.json": documents.published_schema(MethodMemory),
-    f"model-bench-{MODEL_BENCH_VERSION}.json": documents.json_schema(ModelBenches),
-    f"history-{HISTORY_VERSION}.json": documents.published_schema(HistoryEntry),
-    f"proposal-{PROPOSAL_VERSION}.json": documents.published_schema(Proposal),
-    f"report-{REPORT_VERSION}.json": documents.published_schema(SessionReport),
-    f"search-summary-{SUMMARY_VERSION}.json": documents.json_schema(SearchSummary),
-    "trace-pack-2.json": documents.json_schema(TracePack),
-    f"profile-{PROFILE_VERSION}.json": documents.json_schema(PackProfile),
+    f"methods-{METHODS_VERSION}.json": published_schema(MethodMemory),
+    f"model-bench-{MODEL_BENCH_VERSION}.json": json_schema(ModelBenches),
+    f"history-{HISTORY_VERSION}.json": published_schema(HistoryEntry),
+    f"proposal-{PROPOSAL_VERSION}.json": published_schema(Proposal),
+    f"report-{REPORT_VERSION}.json": published_schema(SessionReport),
+    f"search-summary-{SUMMARY_VERSION}.json": json_schema(SearchSummary),
+    "trace-pack-2.json": json_schema(TracePack),
+    f"profile-{PROFILE_VERSION}.json": json_schema(PackProfile),
 }
 
 if __name__ == "__main__":

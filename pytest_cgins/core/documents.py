@@ -1,4 +1,4 @@
-"""Reading and writing the dataclasses of `model` as JSON, and their published JSON Schemas.
+"""Reading and writing the dataclasses of `model` as JSON.
 
 Reading is strict: no coercion, no unknown keys; the parser itself bounds the depth, and callers the size.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
@@ -126,21 +125,3 @@ def load_python(cls: type[T], value: Any) -> T:
 def _spelled(text: str) -> str:
     """JSON text in which bytes that were no characters are spelled out."""
     return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
-
-
-def published_schema(cls: type[T]) -> dict[str, Any]:
-    """The `json_schema` of a class, with its dialect."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **json_schema(cls)}
-
-
-def json_schema(cls: type[T]) -> dict[str, Any]:
-    """JSON Schema (2020-12) of a `model` dataclass, with the field docstrings as descriptions."""
-    from pydantic import TypeAdapter
-
-    settings = Document.__pydantic_config__
-    # For a schema alone: to find them in the sources takes four times as long as everything else about an adapter.
-    settings["use_attribute_docstrings"] = True
-    try:
-        return TypeAdapter(cls).json_schema()
-    finally:
-        del settings["use_attribute_docstrings"]

@@ -4,6 +4,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.trace import Blob, Recipe, Storage, TensorMeta, Value
 from pytest_cgins.core.verdict import Reason, Status, Verdict
+from tests.json_schemas import json_schema
 
 META = {"dtype": "float32", "shape": (2, 3), "stride": (3, 1), "offset": 0, "storage": 0}
 
@@ -86,7 +87,7 @@ def test_documents_refuse_what_the_schema_does_not_have(text: str) -> None:
 
 def test_every_field_is_described_in_the_schema() -> None:
     """The docstring under each field becomes its description."""
-    properties = documents.json_schema(Case)["properties"]
+    properties = json_schema(Case)["properties"]
     assert properties
     assert all(field["description"] for field in properties.values())
 

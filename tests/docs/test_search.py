@@ -16,6 +16,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.regenerate.methods.classes import METHODS_VERSION, MethodMemory
 from pytest_cgins.regenerate.search.summary_model import SearchSummary
 from pytest_cgins.run.sandbox.sandbox import Sandbox
+from tests.json_schemas import published_schema
 from tests.regenerate.prompts.example import PROJECT
 
 NEEDS_SANDBOX = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
@@ -43,7 +44,7 @@ def test_every_step_prints_what_is_quoted(
     assert not {*told.retrospective.never_named} & {*METHODS}
 
     schema = json.loads((files("pytest_cgins") / "schemas" / f"methods-{METHODS_VERSION}.json").read_text())
-    assert schema == documents.published_schema(MethodMemory)
+    assert schema == published_schema(MethodMemory)
     remembered = json.loads((tmp_path / ".cgins/methods.json").read_text())
     jsonschema.validate(remembered, schema)
     assert {one["method"] for one in remembered["tried"]} == {*METHODS[:2]}

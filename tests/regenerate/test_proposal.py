@@ -19,6 +19,7 @@ from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import report as proposal_report
 from pytest_cgins.regenerate.proposal.read import check_accepted
 from tests.evaluations import make_evaluation
+from tests.json_schemas import published_schema
 from tests.regenerate import proposals
 from tests.regenerate.proposals import NEW, OLD, PATH, YAML
 
@@ -270,8 +271,8 @@ def test_a_file_that_is_new_has_no_settings(tmp_path: Path, settings: str) -> No
 def test_published_schema_is_current_and_fits(tmp_path: Path) -> None:
     """The packaged schema is that of the dataclass, and accepts what is written."""
     published = files("pytest_cgins") / "schemas" / f"proposal-{proposal.PROPOSAL_VERSION}.json"
-    assert json.loads(published.read_text(encoding="utf-8")) == documents.published_schema(proposal.Proposal)
+    assert json.loads(published.read_text(encoding="utf-8")) == published_schema(proposal.Proposal)
     written = proposals.write(tmp_path / "p")
-    jsonschema.Draft202012Validator(documents.published_schema(proposal.Proposal)).validate(
+    jsonschema.Draft202012Validator(published_schema(proposal.Proposal)).validate(
         documents.dump_python(written)
     )

@@ -20,6 +20,7 @@ from pytest_cgins.core.session_report import Environment, Evaluation, SessionRep
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.report.history import HISTORY_VERSION, Head, HistoryEntry, Ratio, entries
 from pytest_cgins.timing.sequential import Rule, SequentialTest
+from tests.json_schemas import published_schema
 
 Make = Callable[..., Evaluation]
 HEAD = Head(commit="c" * 40, dirty=True, branch="main")
@@ -119,9 +120,9 @@ def test_only_times_that_can_be_are_taken(value: float) -> None:
 def test_published_schema_is_current_and_fits(make_evaluation: Make) -> None:
     """The packaged schema is the one that the dataclasses give, and a line is valid by it."""
     published = files("pytest_cgins") / "schemas" / f"history-{HISTORY_VERSION}.json"
-    assert json.loads(published.read_text(encoding="utf-8")) == documents.published_schema(HistoryEntry)
+    assert json.loads(published.read_text(encoding="utf-8")) == published_schema(HistoryEntry)
     (found,) = entries(report(make_evaluation()), HEAD)
-    validator = jsonschema.Draft202012Validator(documents.published_schema(HistoryEntry))
+    validator = jsonschema.Draft202012Validator(published_schema(HistoryEntry))
     validator.validate(json.loads(documents.dump(found)))
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**json.loads(documents.dump(found)), "more": 1})

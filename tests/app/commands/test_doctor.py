@@ -14,6 +14,7 @@ import pytest
 from pytest_cgins.core import documents
 from pytest_cgins.doctor import services
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
+from tests.json_schemas import json_schema
 
 SECRET = "hunter2-do-not-print"
 NAMES = [name for names, _ in services.VARIABLES.values() for name in names]
@@ -83,7 +84,7 @@ def test_no_secret_is_printed(outputs: dict[str, subprocess.CompletedProcess[str
 def test_published_schema_is_the_dataclasses() -> None:
     """The packaged schema is the one that the dataclasses give; `make schemas` writes it anew."""
     published = files("pytest_cgins") / "schemas" / f"doctor-{DOCTOR_VERSION}.json"
-    assert json.loads(published.read_text()) == documents.json_schema(DoctorReport)
+    assert json.loads(published.read_text()) == json_schema(DoctorReport)
 
 
 @pytest.mark.exam

@@ -10,6 +10,7 @@ from pytest_cgins.app import cli
 from pytest_cgins.app.commands.record import _share
 from pytest_cgins.core.errors import PackError, RecordError
 from pytest_cgins.packs.store import open_pack
+from tests.json_schemas import json_schema
 
 SCRIPT = """
 import sys, torch
@@ -291,11 +292,10 @@ def test_an_unmarked_op_is_replayed_only_when_trusted(project, tmp_path: Path, c
 def test_the_published_schema_is_current() -> None:
     """pytest_cgins/schemas/trace-pack-2.json is what the dataclasses say."""
     import pytest_cgins
-    from pytest_cgins.core import documents
     from pytest_cgins.core.trace import TRACE_PACK_VERSION, TracePack
 
     file = Path(pytest_cgins.__file__).parent / "schemas" / f"trace-pack-{TRACE_PACK_VERSION}.json"
-    assert json.loads(file.read_text()) == documents.json_schema(TracePack)
+    assert json.loads(file.read_text()) == json_schema(TracePack)
 
 
 def test_a_pack_fits_the_published_schema(script: Path, tmp_path: Path) -> None:

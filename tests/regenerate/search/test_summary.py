@@ -40,6 +40,7 @@ from pytest_cgins.regenerate.search.summary_model import (
     SearchSummary,
 )
 from pytest_cgins.timing.sequential import median_interval
+from tests.json_schemas import json_schema
 from tests.regenerate import journals
 from tests.regenerate.search.oracle import (
     ABSENT,
@@ -195,7 +196,7 @@ def test_both_files_are_written_and_keep_the_published_schema(name: str, searche
     published = files("pytest_cgins") / "schemas" / f"search-summary-{SUMMARY_VERSION}.json"
     schema = json.loads(published.read_text(encoding="utf-8"))
     jsonschema.validate(json.loads(kept(folder)), schema)
-    assert schema == documents.json_schema(SearchSummary)
+    assert schema == json_schema(SearchSummary)
     assert documents.load(SearchSummary, kept(folder)) == found(folder)
     assert kept(folder, summary.MARKDOWN) == summary_text.page(found(folder)).markdown()
 
