@@ -8,8 +8,6 @@ import re
 import time
 from dataclasses import asdict
 
-from rich.filesize import decimal
-
 from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option
 from pytest_cgins.building.cache import space
 from pytest_cgins.building.cache.store import default_cache
@@ -61,6 +59,8 @@ def age(text: str) -> float:
 
 def run_ls(arguments: argparse.Namespace) -> int:
     """Print what the cache holds."""
+    from rich.filesize import decimal
+
     folder = default_cache()
     entries = space.stored(folder)
     if arguments.json:
@@ -98,6 +98,8 @@ def run_ls(arguments: argparse.Namespace) -> int:
 
 def run_prune(arguments: argparse.Namespace) -> int:
     """Remove builds and say how much."""
+    from rich.filesize import decimal
+
     folder = default_cache()
     chosen = arguments.all or arguments.max_size is not None or arguments.older_than is not None
     removed = space.prune(
