@@ -30,6 +30,7 @@ def interpreter() -> Finding:
         state="ok",
         version=parse.written(sys.version_info[:3]),
         where=sys.executable,
+        disables="everything",
         required=True,
     )
 
