@@ -229,7 +229,7 @@ class InputSetBuilder:
         )
         answers = Answers(
             answer=whole, answer32=whole, reference=whole, perturbed=None, rounded=None,
-            mutated=tuple(self.mutated or ()), note="",
+            mutated=tuple(self.mutated or ()), steps=1.0, note="",
         )  # fmt: skip
         layout = lay_out(tensors)
         arguments = tensors_by_name(self.call, rebuild(layout.metas, layout.spans, self.device))
@@ -367,6 +367,7 @@ def _expected_output(  # noqa: PLR0917
             None if torch_answers.perturbed is None else as_real(torch_answers.perturbed[index]),
             None if torch_answers.rounded is None else as_real(torch_answers.rounded[index]),
             rows=rows,
+            steps=torch_answers.steps,
             coarseness=coarseness,
         )
     stride = (

@@ -48,6 +48,8 @@ class Answers:
     """Like r, of inputs rounded to TF32; None unless that was asked for."""
     mutated: tuple[int, ...]
     """Indices of the input tensors that the op changed."""
+    steps: float
+    """Roundings of fp32 by which `perturbed` was moved."""
     note: str
     """How the reference was made where float64 was not to be had; "" otherwise."""
 
@@ -108,6 +110,7 @@ def answers(
         if tf32 and not note
         else None,
         mutated=changed,
+        steps=products.steps,
         note=note,
     )
 

@@ -153,6 +153,7 @@ def derive(
     rounded: Tensor | None = None,
     *,
     rows: Tensor | None = None,
+    steps: float = 1.0,
     coarseness: float = 1.0,
 ) -> Scale:
     """Scale of one output.
@@ -164,6 +165,7 @@ def derive(
         perturbed: p, float64: the reference on inputs that were rounded to fp32 once more.
         rounded: like p, on inputs rounded to TF32, where that is allowed.
         rows: number of the row that each element is made of, int64, flat, where no row depends on another.
+        steps: roundings to fp32 by which the inputs of p were moved.
         coarseness: `Scale.coarseness` on the recorded inputs, where these are others.
 
     All tensors but `rows` have the same shape. Elements that are not finite in any of them are left out.
@@ -182,13 +184,14 @@ def derive(
     if rounded is not None and dtype == torch.float32:
         allowed = _conditioning(rounded.reshape(-1), r, jump=_JUMP_TF32)
         conditioning = allowed if conditioning is None else torch.maximum(conditioning, allowed)
+    single = error32
     if conditioning is not None:
-        error32 = torch.maximum(error32, conditioning)
+        error32, single = torch.maximum(error32, conditioning), torch.maximum(single, conditioning / steps)
 
     bins = exponent_bins(r)
     halves = _half_ulp_table(dtype, r.device)
     beyond = error - halves[bins]
-    own = _coarseness(r, beyond, error32, dtype)
+    own = _coarseness(r, beyond, single, dtype)
     if answer.element_size() <= 2 and coarseness > 1:
         error32 = error32 * coarseness
         conditioning = None if conditioning is None else conditioning * coarseness

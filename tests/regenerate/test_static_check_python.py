@@ -288,7 +288,7 @@ def test_honest_kernels() -> None:
             refused.add(file.name)
     assert refused == {
         "relu_flushes_at_load.cpp", "relu_flushes_inside.py", "relu_late_imports.py", "relu_numpy.py", "relu_short_threads.py", "softmax_sorted_rows.py", "sum_rank_order.py", "relu_threads.py", "relu_tuned_file.py",
-        "sum_atomic.cpp", "sum_autotuned.py", "sum_thread_pool.cpp",
+        "linear_warms_up.py", "sum_atomic.cpp", "sum_autotuned.py", "sum_thread_pool.cpp",
         "argsort_any.py", "cummax_first.py", "kthvalue_any.py", "max_last.py", "median_last.py", "mode_greatest.py",
         "sort_unstable.py", "topk_any.py", "unique_descending.py", "relu_function_state.py", "relu_named_tuple.py", "sum_async.cpp",
         "relu_tuned_by_environment.cpp", "softmax_mapped_scratch.cpp", "h_pool_kept_alive.cpp",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import reduce
 from operator import or_
@@ -222,6 +224,8 @@ class _Calls:
     """The operators that a kernel runs, run by run, from whatever thread."""
 
     def __init__(self, own: Mapping[str, int], device: str) -> None:
+        self.drawn = None if _DRAWING & set(own) else _Drawn()
+        """None where drawing is the op's own work."""
         self.overrides = Overrides(own, device, self.told)
         self.runs: list[dict[str, int]] = []
         self._counter: Counter | None = None
@@ -262,6 +266,50 @@ class _Calls:
             self._counter.add(op, arguments, result)
 
 
+_DRAWING = frozenset({
+    "rand", "randn", "randint", "normal", "uniform", "random", "bernoulli", "dropout", "native_dropout", "multinomial", "exponential",
+})  # fmt: skip
+_PLACES = 4096
+
+
+class _Drawn:
+    """Tensors of numbers that torch drew by lot, or computed from such, and that nobody has written to since.
+
+    An autotuner heats a GPU with products of them, which answer nothing. Of each the numbers in some places are kept, which
+    a kernel does not know: content that is copied over it shows.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor, torch.Tensor]] = {}
+        self._lots = torch.Generator().manual_seed(secrets.randbits(63))
+
+    @staticmethod
+    def draws(op: object, arguments: Sequence[Any]) -> bool:
+        """Whether a call fills a tensor by lot, whatever it is given."""
+        name = op._schema.name.removeprefix("aten::") if isinstance(op, OpOverload) else ""
+        whole = name.endswith("_") or not any(True for _ in _tensors(arguments))
+        return whole and name.rstrip("_") in _DRAWING
+
+    def keep(self, result: object) -> None:
+        """Note what a call gave."""
+        for tensor in _tensors((result,)):
+            if type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.numel():
+                places = torch.randint(tensor.numel(), (_PLACES,), generator=self._lots)
+                seen = torch.take(tensor.detach(), places.to(tensor.device))
+                self._kept[id(tensor)] = (weakref.ref(tensor), places, seen)
+
+    def all_are(self, arguments: Sequence[Any]) -> bool:
+        """Whether all tensors among some arguments, and there are some, hold such numbers."""
+        tensors = [*_tensors(arguments)]
+        return bool(tensors) and all(self._is(tensor) for tensor in tensors)
+
+    def _is(self, tensor: torch.Tensor) -> bool:
+        kept = self._kept.get(id(tensor))
+        if kept is None or kept[0]() is not tensor or device_of(str(tensor.device)).is_capturing():
+            return False
+        return torch.equal(torch.take(tensor.detach(), kept[1].to(tensor.device)), kept[2])
+
+
 class _Operators(DispatchMode):  # type: ignore[no-untyped-call]
     """Sees the operators that the calling thread runs, from Python and from C++."""
 
@@ -282,9 +330,14 @@ class _Operators(DispatchMode):  # type: ignore[no-untyped-call]
         if self._calls is None:
             result = func(*args, **named)
         else:
+            drawn, given = self._calls.drawn, (*args, *named.values())
             with self._calls.on_this_thread():
+                idle = drawn is not None and drawn.all_are(given)
                 result = func(*args, **named)
-            self._calls.told(func, (*args, *named.values()), result)
+                if drawn is not None and (idle or drawn.draws(func, given)):
+                    drawn.keep(result)
+            if not idle:
+                self._calls.told(func, given, result)
         if self._poisons:
             poison_new(func, result)
         return result

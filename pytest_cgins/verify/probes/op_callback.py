@@ -2,7 +2,8 @@
 
 The trusted side notes which operators of ATen torch's own op runs; the worker notes which ones the kernel runs. It
 trips if the kernel runs an operator of the family that does the op's work, or all that the op itself consists of:
-a fallback, or a call of the user's marked function. Views, allocations, copies and casts are anyone's.
+a fallback, or a call of the user's marked function. Views, allocations, copies and casts are anyone's, and what is computed
+from nothing but numbers that torch drew: so autotuners heat a GPU.
 
 On the calling thread a dispatch mode sees all calls, those of C++ among them, also inside operators that the kernel
 defines; such an operator itself counts by its whole name, `namespace::name`, as it does if it is the op. What escapes it, on other threads, by
