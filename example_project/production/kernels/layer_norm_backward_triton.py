@@ -1,162 +1,132 @@
-import math
-
 import torch
 import triton
 import triton.language as tl
 
-_TYPES = (torch.float16, torch.bfloat16, torch.float32)
-
-
-@triton.jit(do_not_specialize=["rows", "steps", "parts"])
-def _rows(
-    dy,
-    x,
-    w,
-    dx,
-    partial,
-    rows,
-    steps,
-    parts,
-    width,
-    count,
-    eps,
-    HAS_W: tl.constexpr,
-    HAS_B: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    # A program walks over tiles of ROWS rows, writes their dx, and keeps its sums for dw and db in registers.
-    pid = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    inside = column < width
-    sum_w = tl.zeros([BLOCK], tl.float32)
-    sum_b = tl.zeros([BLOCK], tl.float32)
-    if HAS_W:
-        scale = tl.load(w + column, mask=inside, other=0.0).to(tl.float32)[None, :]
-    for step in range(steps):
-        row = ((pid + step * parts) * ROWS + tl.arange(0, ROWS))[:, None]
-        live = (row < rows) & inside[None, :]
-        at = row * width + column[None, :]
-        value = tl.load(x + at, mask=live, other=0.0)
-        grad = tl.load(dy + at, mask=live, other=0.0)
-        value = value.to(tl.float32)
-        grad = grad.to(tl.float32)
-        mean = tl.div_rn(tl.sum(value, axis=1), count)
-        value = tl.where(live, value - mean[:, None], 0.0)
-        rstd = tl.rsqrt(tl.div_rn(tl.sum(value * value, axis=1), count) + eps)[:, None]
-        value = tl.where(live, value * rstd, 0.0)
-        if HAS_W:
-            sum_w += tl.sum(grad * value, axis=0)
-        if HAS_B:
-            sum_b += tl.sum(grad, axis=0)
-        if HAS_W:
-            grad = grad * scale
-        along = tl.div_rn(tl.sum(grad * value, axis=1), count)[:, None]
-        level = tl.div_rn(tl.sum(grad, axis=1), count)[:, None]
-        result = rstd * (grad - level - value * along)
-        tl.store(dx + at, result.to(dx.dtype.element_ty), mask=live)
-    if HAS_W:
-        tl.store(partial + pid * width + column, sum_w, mask=inside)
-    if HAS_B:
-        tl.store(partial + (pid + parts) * width + column, sum_b, mask=inside)
+_PROGRAMS = 264  # two persistent blocks on each SM of the H200
+_STAGES = 3
+_MAX_CHUNK = 8192
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 
 @triton.jit
-def _long_rows(dy, x, w, dx, stats, width, count, eps, HAS_W: tl.constexpr, BLOCK: tl.constexpr):
-    # Rows that do not fit into registers: dx, and mean and 1/std for the sums over rows.
-    row = tl.program_id(0).to(tl.int64)
-    dy += row * width
-    x += row * width
-    dx += row * width
-    lane = tl.arange(0, BLOCK)
-    total = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, width, BLOCK):
-        column = start + lane
-        total += tl.load(x + column, mask=column < width, other=0.0).to(tl.float32)
-    mean = tl.div_rn(tl.sum(total, axis=0), count)
-    total = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, width, BLOCK):
-        column = start + lane
-        value = tl.load(x + column, mask=column < width, other=0.0).to(tl.float32) - mean
-        total += tl.where(column < width, value * value, 0.0)
-    rstd = tl.rsqrt(tl.div_rn(tl.sum(total, axis=0), count) + eps)
-    along = tl.zeros([BLOCK], tl.float32)
-    level = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, width, BLOCK):
-        column = start + lane
-        inside = column < width
-        value = (tl.load(x + column, mask=inside, other=0.0).to(tl.float32) - mean) * rstd
-        grad = tl.load(dy + column, mask=inside, other=0.0).to(tl.float32)
-        if HAS_W:
-            grad = grad * tl.load(w + column, mask=inside, other=0.0).to(tl.float32)
-        along += tl.where(inside, grad * value, 0.0)
-        level += grad
-    mean_along = tl.div_rn(tl.sum(along, axis=0), count)
-    mean_level = tl.div_rn(tl.sum(level, axis=0), count)
-    for start in range(0, width, BLOCK):
-        column = start + lane
-        inside = column < width
-        value = (tl.load(x + column, mask=inside, other=0.0).to(tl.float32) - mean) * rstd
-        grad = tl.load(dy + column, mask=inside, other=0.0).to(tl.float32)
-        if HAS_W:
-            grad = grad * tl.load(w + column, mask=inside, other=0.0).to(tl.float32)
-        result = rstd * (grad - mean_level - value * mean_along)
-        tl.store(dx + column, result.to(dx.dtype.element_ty), mask=inside)
-    pair = tl.arange(0, 2)
-    tl.store(stats + row * 2 + pair, tl.where(pair == 0, mean, rstd), mask=pair < 2)
+def _add2(a0, a1, b0, b1):
+    return a0 + b0, a1 + b1
 
 
-@triton.jit(do_not_specialize=["rows", "steps", "parts"])
-def _long_columns(
-    dy,
+@triton.jit
+def _rows_kernel(
+    grad,
     x,
-    stats,
+    weight,
+    dx,
     partial,
-    rows,
-    steps,
-    parts,
+    n_rows,
+    n_tiles,
     width,
+    width_f,
+    inv_width,
+    eps,
     HAS_W: tl.constexpr,
     HAS_B: tl.constexpr,
+    FULL: tl.constexpr,
     ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    CHUNK: tl.constexpr,
+    STAGES: tl.constexpr,
+    PDL: tl.constexpr,
 ):
-    part = tl.program_id(0).to(tl.int64) % parts
-    column = (tl.program_id(0).to(tl.int64) // parts) * BLOCK + tl.arange(0, BLOCK)
-    inside = column < width
-    sum_w = tl.zeros([BLOCK], tl.float32)
-    sum_b = tl.zeros([BLOCK], tl.float32)
-    for step in range(steps):
-        row = (part + step * parts) * ROWS + tl.arange(0, ROWS)
-        live = (row < rows)[:, None] & inside[None, :]
-        at = row[:, None] * width + column[None, :]
-        grad = tl.load(dy + at, mask=live, other=0.0).to(tl.float32)
-        if HAS_W:
-            mean = tl.load(stats + row * 2, mask=row < rows, other=0.0)[:, None]
-            rstd = tl.load(stats + row * 2 + 1, mask=row < rows, other=0.0)[:, None]
-            value = (tl.load(x + at, mask=live, other=0.0).to(tl.float32) - mean) * rstd
-            sum_w += tl.sum(tl.where(live, grad * value, 0.0), axis=0)
-        if HAS_B:
-            sum_b += tl.sum(grad, axis=0)
+    # A row is held as three chunks of CHUNK columns, so that 768 = 3 * 256 wastes no lane.
+    pid = tl.program_id(0)
+    programs = tl.num_programs(0)
+    c0 = tl.arange(0, CHUNK)
+    c1 = c0 + CHUNK
+    c2 = c0 + 2 * CHUNK
+    m0 = c0 < width
+    m1 = c1 < width
+    m2 = c2 < width
+    lane_row = tl.arange(0, ROWS)
+
     if HAS_W:
-        tl.store(partial + part * width + column, sum_w, mask=inside)
+        w0 = tl.load(weight + c0, mask=m0, other=0.0).to(tl.float32)[None, :]
+        w1 = tl.load(weight + c1, mask=m1, other=0.0).to(tl.float32)[None, :]
+        w2 = tl.load(weight + c2, mask=m2, other=0.0).to(tl.float32)[None, :]
+
+    dw0 = tl.zeros((ROWS, CHUNK), tl.float32)
+    dw1 = tl.zeros((ROWS, CHUNK), tl.float32)
+    dw2 = tl.zeros((ROWS, CHUNK), tl.float32)
+    db0 = tl.zeros((ROWS, CHUNK), tl.float32)
+    db1 = tl.zeros((ROWS, CHUNK), tl.float32)
+    db2 = tl.zeros((ROWS, CHUNK), tl.float32)
+
+    for tile in tl.range(pid, n_tiles, programs, num_stages=STAGES):
+        row = (tl.zeros((ROWS,), tl.int64) + tile) * ROWS + lane_row
+        live = row < n_rows
+        base = (row * width)[:, None]
+        k0 = live[:, None] & m0[None, :]
+        k1 = live[:, None] & m1[None, :]
+        k2 = live[:, None] & m2[None, :]
+        o0 = base + c0[None, :]
+        o1 = base + c1[None, :]
+        o2 = base + c2[None, :]
+        x0 = tl.load(x + o0, mask=k0, other=0.0).to(tl.float32)
+        x1 = tl.load(x + o1, mask=k1, other=0.0).to(tl.float32)
+        x2 = tl.load(x + o2, mask=k2, other=0.0).to(tl.float32)
+        g0 = tl.load(grad + o0, mask=k0, other=0.0).to(tl.float32)
+        g1 = tl.load(grad + o1, mask=k1, other=0.0).to(tl.float32)
+        g2 = tl.load(grad + o2, mask=k2, other=0.0).to(tl.float32)
+
+        # Two sums that do not wait for each other go through the shuffles together.
+        if HAS_W:
+            sx, sg = tl.reduce((x0 + x1 + x2, g0 * w0 + g1 * w1 + g2 * w2), 1, _add2)
+        else:
+            sx, sg = tl.reduce((x0 + x1 + x2, g0 + g1 + g2), 1, _add2)
+        mean = tl.div_rn(sx, width_f)[:, None]
+        x0 = x0 - mean
+        x1 = x1 - mean
+        x2 = x2 - mean
+        if not FULL:
+            x0 = tl.where(m0[None, :], x0, 0.0)
+            x1 = tl.where(m1[None, :], x1, 0.0)
+            x2 = tl.where(m2[None, :], x2, 0.0)
+        var = tl.sum(x0 * x0 + x1 * x1 + x2 * x2, axis=1) * inv_width
+        # Rows beyond the end must add nothing to the sums, whatever eps is.
+        rstd = tl.where(live, tl.rsqrt(var + eps), 0.0)[:, None]
+        x0 = x0 * rstd
+        x1 = x1 * rstd
+        x2 = x2 * rstd
+        if HAS_W:
+            dw0 += g0 * x0
+            dw1 += g1 * x1
+            dw2 += g2 * x2
+        if HAS_B:
+            db0 += g0
+            db1 += g1
+            db2 += g2
+        if HAS_W:
+            g0 = g0 * w0
+            g1 = g1 * w1
+            g2 = g2 * w2
+        a = (tl.sum(g0 * x0 + g1 * x1 + g2 * x2, axis=1) * inv_width)[:, None] * rstd
+        b = (sg * inv_width)[:, None] * rstd
+        tl.store(dx + o0, (g0 * rstd - (x0 * a + b)).to(dx.dtype.element_ty), mask=k0)
+        tl.store(dx + o1, (g1 * rstd - (x1 * a + b)).to(dx.dtype.element_ty), mask=k1)
+        tl.store(dx + o2, (g2 * rstd - (x2 * a + b)).to(dx.dtype.element_ty), mask=k2)
+
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+    out = partial + pid.to(tl.int64) * width
+    if HAS_W:
+        tl.store(out + c0, tl.sum(dw0, axis=0), mask=m0)
+        tl.store(out + c1, tl.sum(dw1, axis=0), mask=m1)
+        tl.store(out + c2, tl.sum(dw2, axis=0), mask=m2)
     if HAS_B:
-        tl.store(partial + (part + parts) * width + column, sum_b, mask=inside)
+        out += programs.to(tl.int64) * width
+        tl.store(out + c0, tl.sum(db0, axis=0), mask=m0)
+        tl.store(out + c1, tl.sum(db1, axis=0), mask=m1)
+        tl.store(out + c2, tl.sum(db2, axis=0), mask=m2)
 
 
-@triton.jit(do_not_specialize=["parts"])
-def _add(partial, out, parts, width, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr):
-    column = tl.program_id(0).to(tl.int64) * BLOCK_C + tl.arange(0, BLOCK_C)[None, :]
-    total = tl.zeros([BLOCK_P, BLOCK_C], tl.float32)
-    for start in range(0, parts, BLOCK_P):
-        part = (start + tl.arange(0, BLOCK_P)).to(tl.int64)[:, None]
-        total += tl.load(partial + part * width + column, mask=(part < parts) & (column < width), other=0.0)
-    result = tl.sum(total, axis=0, keep_dims=True)
-    tl.store(out + column, result.to(out.dtype.element_ty), mask=column < width)
-
-
-@triton.jit(do_not_specialize=["parts"])
-def _finish(
+@triton.jit
+def _sums_kernel(
     partial,
     dw,
     db,
@@ -164,107 +134,126 @@ def _finish(
     width,
     HAS_W: tl.constexpr,
     HAS_B: tl.constexpr,
-    BLOCK_P: tl.constexpr,
-    BLOCK_C: tl.constexpr,
+    PARTS: tl.constexpr,
+    COLS: tl.constexpr,
+    PDL: tl.constexpr,
 ):
-    # Adds the sums of the programs, in a fixed order: the second coordinate chooses dw or db.
-    if tl.program_id(1) == 0:
-        if HAS_W:
-            _add(partial, dw, parts, width, BLOCK_P, BLOCK_C)
-    else:
-        if HAS_B:
-            _add(partial + tl.cast(parts, tl.int64) * width, db, parts, width, BLOCK_P, BLOCK_C)
+    if PDL:
+        tl.extra.cuda.gdc_wait()  # nothing is read or written before the first kernel is done
+    which = tl.program_id(1)
+    col = tl.program_id(0) * COLS + tl.arange(0, COLS)
+    inside = col < width
+    lane = tl.arange(0, PARTS)
+    source = partial + which.to(tl.int64) * parts * width
+    total = tl.zeros((PARTS, COLS), tl.float32)
+    for first in range(0, parts, PARTS):
+        part = first + lane
+        total += tl.load(
+            source + part.to(tl.int64)[:, None] * width + col[None, :],
+            mask=(part < parts)[:, None] & inside[None, :],
+            other=0.0,
+        )
+    result = tl.sum(total, axis=0)
+    if HAS_W:  # noqa: SIM102 - the first one is the compiler's
+        if which == 0:
+            tl.store(dw + col, result.to(dw.dtype.element_ty), mask=inside)
+    if HAS_B:  # noqa: SIM102
+        if which == 1:
+            tl.store(db + col, result.to(db.dtype.element_ty), mask=inside)
 
 
-def layer_norm_backward(
-    grad_output: torch.Tensor,
-    input: torch.Tensor,
-    normalized_shape,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-    eps: float = 1e-05,
-):
-    shape = tuple(input.shape)
-    normalized = tuple(normalized_shape)
-    lead = len(shape) - len(normalized)
-    if not normalized or lead < 0 or shape[lead:] != normalized:
-        raise RuntimeError("normalized_shape is not the end of the shape of the input")
-    if tuple(grad_output.shape) != shape:
-        raise RuntimeError("grad_output needs the shape of the input")
+def layer_norm_backward(grad_output, input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    if isinstance(normalized_shape, int):
+        normalized_shape = (normalized_shape,)
+    shape = tuple(int(n) for n in normalized_shape)
+    if grad_output is None:
+        raise ValueError("layer_norm_backward needs grad_output")
+    if not shape or len(shape) > input.dim() or tuple(input.shape[input.dim() - len(shape) :]) != shape:
+        raise ValueError("normalized_shape does not match the last dimensions of input")
+    if grad_output.shape != input.shape:
+        raise ValueError("grad_output must have the shape of input")
+    for parameter in (weight, bias):
+        if parameter is not None and tuple(parameter.shape) != shape:
+            raise ValueError("weight and bias must have the shape normalized_shape")
+    for tensor in (grad_output, input, weight, bias):
+        if tensor is None:
+            continue
+        if tensor.dtype not in _FLOATS:
+            raise TypeError("float16, bfloat16 and float32 are supported")
+        if not tensor.is_cuda or tensor.device != input.device:
+            raise ValueError("all tensors must be on one CUDA device")
+    if input.device.index != torch.cuda.current_device():
+        with torch.cuda.device(input.device):
+            return _launch(grad_output, input, shape, weight, bias, eps)
+    return _launch(grad_output, input, shape, weight, bias, eps)
+
+
+def _launch(grad_output, input, shape, weight, bias, eps):
+    width = 1
+    for n in shape:
+        width *= n
+    chunk = triton.next_power_of_2(max(1, triton.cdiv(width, 3)))
+    if chunk > _MAX_CHUNK:
+        raise ValueError("rows of more than 24576 elements are not supported")
     device = input.device
-    if input.dtype not in _TYPES or grad_output.dtype not in _TYPES or grad_output.device != device:
-        raise TypeError("float16, bfloat16 and float32 on one device only")
-    for other in (weight, bias):
-        if other is not None:
-            if tuple(other.shape) != normalized:
-                raise RuntimeError("weight and bias need the shape normalized_shape")
-            if other.dtype not in _TYPES or other.device != device:
-                raise TypeError("weight or bias of a type or device that is not taken")
     has_w, has_b = weight is not None, bias is not None
-    dx = torch.empty(shape, dtype=input.dtype, device=device)
-    dw = torch.empty(normalized, dtype=weight.dtype, device=device) if has_w else None
-    db = torch.empty(normalized, dtype=bias.dtype, device=device) if has_b else None
-    width = math.prod(normalized)
+    dx = torch.empty(input.shape, dtype=input.dtype, device=device)
+    dw = torch.empty(shape, dtype=weight.dtype, device=device) if has_w else None
+    db = torch.empty(shape, dtype=bias.dtype, device=device) if has_b else None
     if width == 0:
         return dx, dw, db
-    rows = dx.numel() // width
+
+    n_rows = input.numel() // width
     sums = has_w or has_b
-    parts = 0
-    partial = dx
-    if rows:
-        x, dy = input.contiguous(), grad_output.contiguous()
+    warps = min(16, max(4, chunk // 256))
+    block_rows = min(128, max(1, warps * 256 // chunk))  # of 768 columns: a row per warp
+    n_tiles = triton.cdiv(n_rows, block_rows)
+    # As few blocks as do the work in the same number of rounds.
+    programs = triton.cdiv(n_tiles, triton.cdiv(n_tiles, _PROGRAMS)) if n_tiles else 0
+    partial = torch.empty((2, max(1, programs), width), dtype=torch.float32, device=device) if sums else dx
+    if programs:
+        g = grad_output.contiguous()
+        x = input.contiguous()
         w = weight.contiguous() if has_w else x
-        eps, count = float(eps), float(width)
-        most = max(1, min(528, 16777216 // width))  # programs: bounds the scratch memory, too
-        if width <= 8192:
-            block = triton.next_power_of_2(width)
-            tile = max(1, min(64, 4096 // block))
-            tiles = triton.cdiv(rows, tile)
-            steps = triton.cdiv(tiles, most)
-            parts = triton.cdiv(tiles, steps)
-            if sums:
-                partial = torch.empty((2, parts, width), dtype=torch.float32, device=device)
-            _rows[(parts,)](
-                dy,
-                x,
-                w,
-                dx,
-                partial,
-                rows,
-                steps,
-                parts,
-                width,
-                count,
-                eps,
-                has_w,
-                has_b,
-                tile,
-                block,
-                num_warps=max(4, block // 512),
-            )
-        else:
-            stats = torch.empty((rows, 2), dtype=torch.float32, device=device)
-            _long_rows[(rows,)](dy, x, w, dx, stats, width, count, eps, has_w, 2048, num_warps=8)
-            if sums:
-                tiles = triton.cdiv(rows, 8)
-                steps = triton.cdiv(tiles, min(most, 64))
-                parts = triton.cdiv(tiles, steps)
-                partial = torch.empty((2, parts, width), dtype=torch.float32, device=device)
-                _long_columns[(triton.cdiv(width, 256) * parts,)](
-                    dy, x, stats, partial, rows, steps, parts, width, has_w, has_b, 8, 256, num_warps=4
-                )
-    if sums:
-        block_p = max(16, min(512, triton.next_power_of_2(max(parts, 1))))
-        _finish[(triton.cdiv(width, 8), 2)](
+        # Tiles in flight are kept in shared memory: bounded by its size.
+        tile_bytes = block_rows * 3 * chunk * (g.element_size() + x.element_size())
+        stages = max(1, min(_STAGES, 73728 // tile_bytes))
+        _rows_kernel[(programs,)](
+            g,
+            x,
+            w,
+            dx,
             partial,
-            dw if has_w else db,
-            db if has_b else dw,
-            parts,
+            n_rows,
+            n_tiles,
             width,
-            has_w,
-            has_b,
-            block_p,
-            8,
-            num_warps=4,
+            float(width),
+            1.0 / width,
+            float(eps),
+            HAS_W=has_w,
+            HAS_B=has_b,
+            FULL=width == 3 * chunk,
+            ROWS=block_rows,
+            CHUNK=chunk,
+            STAGES=stages,
+            PDL=sums,
+            num_warps=warps,
+        )
+    if sums:
+        cols = 16
+        pdl = programs > 0
+        _sums_kernel[(triton.cdiv(width, cols), 2)](
+            partial,
+            dw if has_w else partial,
+            db if has_b else partial,
+            programs,
+            width,
+            HAS_W=has_w,
+            HAS_B=has_b,
+            PARTS=256,
+            COLS=cols,
+            PDL=pdl,
+            num_warps=8,
+            launch_pdl=pdl,
         )
     return dx, dw, db
