@@ -167,7 +167,7 @@ class BuildQueue:
             with self._changed:
                 if task.outcome is None and not self._closed:
                     self._changed.wait(POLL_S)
-                outcome, progress = task.outcome, self.progress()
+                outcome = task.outcome
             if isinstance(outcome, Exception):
                 raise outcome.with_traceback(None)
             if outcome is not None:
@@ -175,7 +175,7 @@ class BuildQueue:
             if self._closed:
                 what = f"{task.source.name} was not built before the run ended"
                 raise InfrastructureError(what, remedy="run again")
-            wait.tick(shown=bool(on_wait is not None and on_wait(progress)))
+            wait.tick(shown=bool(on_wait is not None and on_wait(self.progress())))
 
     def looked_up(self, limit_s: float) -> Progress:
         """How far the builds are once it is known what the cache has, or after `limit_s`."""

@@ -70,16 +70,13 @@ class VerdictKeys:
             if place not in self._of_kernels:
                 self._of_kernels[place] = self._of_kernel(case, compiled)
             own, unknown = self._of_kernels[place]
-            environment = self.environment_of(case.device)
-            # Which of several equal devices it is, and how fast it runs, changes no answer.
-            device = documents.dump(replace(environment, device_uuid="", clock_policy=""))
+            device, told = _of_device(self.environment_of(case.device))
             parts = [own, self._of_case(tested, case), device, self.run, _installation()]
         except (OSError, SyntaxError, ValueError, KeyError, RecursionError, CginsError) as error:
             unknown = f"{type(error).__name__}: {error}".partition("\n")[0]
         if unknown:
             return replace(tested, unknown=unknown)
-        words = f"{environment.device_name} · {soft_key(environment)}"
-        return replace(tested, key=_digest(parts), environment=words)
+        return replace(tested, key=_digest(parts), environment=told)
 
     def _of_case(self, tested: Tested, case: Case) -> tuple[str, ...]:
         """What decides one case: sources and settings, what is asked of it, and what its trace holds."""
@@ -125,6 +122,14 @@ def _words(text: str) -> tuple[str, frozenset[str]]:
     """The first word of a source that nobody can follow, and all its words: many kernels read the same files."""
     opaque = OPAQUE.search(text)
     return opaque[0] if opaque else "", frozenset(_WORD.findall(text))
+
+
+@cache
+def _of_device(environment: Environment) -> tuple[bytes, str]:
+    """What of an environment could change a verdict, and how it is told."""
+    # Which of several equal devices it is, and how fast it runs, changes no answer.
+    key = documents.dump(replace(environment, device_uuid="", clock_policy=""))
+    return key, f"{environment.device_name} · {soft_key(environment)}"
 
 
 @cache

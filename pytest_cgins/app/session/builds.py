@@ -105,8 +105,10 @@ class RunBuilds:
 
     def pytest_runtest_logfinish(self) -> None:
         """Between two items: say it once all builds have ended; without -v it would tear the line of dots."""
+        if self._told or self._config.get_verbosity() <= 0:
+            return
         progress = self.ahead.progress()
-        if progress.done and self._config.get_verbosity() > 0:
+        if progress.done:
             self._tell_of_end(progress)
 
     def _tell_of_end(self, progress: Progress) -> None:
