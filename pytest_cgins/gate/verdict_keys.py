@@ -125,7 +125,7 @@ def _words(text: str) -> tuple[str, frozenset[str]]:
 
 
 @cache
-def _of_device(environment: Environment) -> tuple[bytes, str]:
+def _of_device(environment: Environment) -> tuple[str, str]:
     """What of an environment could change a verdict, and how it is told."""
     # Which of several equal devices it is, and how fast it runs, changes no answer.
     key = documents.dump(replace(environment, device_uuid="", clock_policy=""))
