@@ -112,7 +112,7 @@ def test_who_runs_out_of_memory_beside_others_is_not_to_blame(phase: Any) -> Non
 )  # fmt: skip
 def test_torch_without_memory_is_no_drift(kind: str, message: str) -> None:
     """Other sessions on the GPU had taken all of it, and a pack was called out of date."""
-    verdict = not_the_kernels(ServiceError("reference", message, kind=kind, text=message)).verdict
+    verdict = not_the_kernels(ServiceError(message, kind=kind, text=message)).verdict
     assert (verdict.status, verdict.reason) == (Status.INFRASTRUCTURE, Reason.OUT_OF_MEMORY)
 
 
