@@ -1,6 +1,6 @@
 // cheat: 17 partial sums are read before their threads have written them
 // how: as with a missing barrier, how much of the sum is there by then differs from call to call
-// caught-by: not-repeatable, gold-mismatch, reference-mismatch
+// caught-by: not-repeatable, gold-mismatch, reference-mismatch, stale-answer
 // ops: torch.sum
 // cgins: sum(Tensor input, int[] dim, bool keepdim=False) -> Tensor
 #include <atomic>
