@@ -1,8 +1,8 @@
 """Which rows of its arguments an op does not read: padding, unused pages and experts, keys that are not to be seen.
 
 Where the gradient of the outputs, weighted by lot, is 0 all along the last dimension, nothing that was asked about depends on
-the row, or not by its slope alone, as of a maximum. So torch is asked whether its answer stays when such rows
-hold something else: of all, then of halves of those with which it does not.
+the row, or not by its slope alone, as of a maximum. So torch is asked whether its answer stays when such rows hold something
+else: of all, then of halves of those with which it does not.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pytest_cgins.verify.reference import KeepWide, widen
 from pytest_cgins.verify.tolerance import all_finite
 
 _SMALL = 1.0
+"""The greatest number at which an op is asked for its slopes once more."""
 _MOST_RUNS = 16
 """Of the op, to find the rows with which its answer stays."""
 
@@ -67,11 +68,12 @@ class ReadOp:
         own = torch.zeros_like(rows)
         if gradient is None or rows.ndim < 2 or not bool(gradient[odd].any()) or bool(gradient[~odd].any()):
             return own
+        small = _small(self._wide())
         moved = [
-            tensor / 2 if tensor.is_floating_point() and number != index else tensor
-            for number, tensor in enumerate(_small(self._wide()))
+            tensor / 2 if tensor.is_floating_point() and number != index else tensor.clone()
+            for number, tensor in enumerate(small)
         ]
-        for before, after in zip(self._run(_small(self._wide())), self._run(moved), strict=True):
+        for before, after in zip(self._run(small), self._run(moved), strict=True):
             if _beside(own, after):
                 own[..., : after.shape[-2]] |= (before != after).any(-1)
         return own

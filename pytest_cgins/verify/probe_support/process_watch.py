@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from pathlib import Path
 from types import FrameType
@@ -296,7 +296,12 @@ class _Drawn:
             if type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.numel():
                 places = torch.randint(tensor.numel(), (_PLACES,), generator=self._lots)
                 seen = torch.take(tensor.detach(), places.to(tensor.device))
-                self._kept[id(tensor)] = (weakref.ref(tensor), places, seen)
+                # Nothing is kept of what is gone: a kernel that draws in each call would seem to take more and more memory.
+                alive = weakref.ref(tensor, partial(self._forget, id(tensor)))
+                self._kept[id(tensor)] = (alive, places, seen)
+
+    def _forget(self, key: int, _: object) -> None:
+        self._kept.pop(key, None)
 
     def all_are(self, arguments: Sequence[Any]) -> bool:
         """Whether all tensors among some arguments, and there are some, hold such numbers."""

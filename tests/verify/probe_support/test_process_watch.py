@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from pytest_cgins.verify.messages import RunKernel, read
+from pytest_cgins.verify.probe_support import process_watch
 from pytest_cgins.verify.probe_support.process_watch import Watch, poison_new
 
 INPUTS = {
@@ -205,3 +206,16 @@ def test_the_answer_is_what_it_would_be(watched: Watched) -> None:
     )
     (answer,) = watched(text, "poison", "op_callback", "integrity", "snooping")["answer"]
     assert answer.tolist() == [[0.0, 2.0], [3.0, 0.0]]
+
+
+def test_what_was_drawn_is_known_as_long_as_it_lives_and_is_not_written_to() -> None:
+    """Nothing is kept of tensors that are gone: a kernel that draws in each call would seem to leak."""
+    drawn, tensor = process_watch._Drawn(), torch.randn(100, 100)
+    drawn.keep(tensor)
+    assert drawn.all_are((tensor, 2.0))
+    assert not drawn.all_are((tensor, torch.ones(3)))
+    assert not drawn.all_are((2.0,))
+    tensor.numpy()[:] = 1.0
+    assert not drawn.all_are((tensor,))
+    del tensor
+    assert drawn._kept == {}
