@@ -2,10 +2,12 @@
 
 python tests/benchmarks/published.py --device cpu --liger CHECKOUT
 python tests/benchmarks/published.py --device cuda --liger CHECKOUT --flaggems CHECKOUT --quack CHECKOUT --robustkbench CHECKOUT
+python tests/benchmarks/published.py --device cuda --liger CHECKOUT --flaggems CHECKOUT --quack CHECKOUT --by-hand
 
 Of each checkout a project is made: a copy of its package, the list in `published/` that says what each kernel replaces,
 a recording of these ops, and a cgins.yaml. Nothing here needs a network. On a CPU, Triton kernels run in Triton's
-interpreter, and CUDA sources are compiled for `--arch`, not run.
+interpreter, and CUDA sources are compiled for `--arch`, not run. With --by-hand, kernels are called without pytest-cgins,
+and what is seen then is told.
 """
 
 from __future__ import annotations
@@ -75,6 +77,8 @@ class Row:
     not_entered: list[str] = field(default_factory=list)
     """Kernels whose op and inputs nobody has written down in the list."""
     cases: list[dict[str, Any]] = field(default_factory=list)
+    by_hand: dict[str, list[str]] = field(default_factory=dict)
+    """Kernels by what is seen of them without pytest-cgins."""
     environments: list[Any] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -100,6 +104,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=150.0, help="seconds for one request to a worker")
     parser.add_argument("--deadline", type=float, default=460.0, help="seconds for all of it")
     parser.add_argument("--timing", action="store_true", help="time what is right")
+    parser.add_argument("--by-hand", action="store_true", help="do not gate: call kernels as a user would")
     parser.add_argument(
         "--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 4), help="processes that gate"
     )
@@ -142,7 +147,7 @@ def gated(repository: Repository, checkout: Path, run: kernelbench.Run) -> Row:
     begun = run.seconds
     project = run.work / repository.module
     shutil.copytree(checkout / repository.folder, project / Path(repository.folder).name, dirs_exist_ok=True)
-    for name in ("catalogue.py", f"{repository.module}.py", "record_list.py"):
+    for name in ("catalogue.py", f"{repository.module}.py", "record_list.py", "by_hand.py"):
         shutil.copy(LISTS / name, project / name)
     found = _found(repository, project)
     row = Row(repository.name, found=len(found), entered=0)
@@ -150,6 +155,12 @@ def gated(repository: Repository, checkout: Path, run: kernelbench.Run) -> Row:
     os.environ.setdefault("GEMS_VENDOR", "nvidia")  # else FlagGems starts nvidia-smi as it is imported
     if run.arguments.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
+    if run.arguments.by_hand:
+        command = [sys.executable, "by_hand.py", repository.module, run.arguments.only]
+        done = kernelbench.spawn(command, project, run, run.left)
+        seen = project / "by-hand.json"
+        row.by_hand = json.loads(seen.read_text()) if seen.is_file() else {"all": [done.last_line]}
+        return replace(row, entered=len(row.by_hand), seconds=run.seconds - begun)
     done = kernelbench.spawn(
         [sys.executable, "record_list.py", repository.module, repository.level, run.arguments.only],
         project, run, run.left,
@@ -300,6 +311,9 @@ def table(rows: list[Row]) -> str:
             f"{findings or '-'} | {len(row.left_out)} | {row.seconds:.0f} |"
         )
     for row in rows:
+        if row.by_hand:
+            seen = [f"{name}: {'; '.join(found) or 'nothing'}" for name, found in row.by_hand.items()]
+            lines += [f"\n{row.repository}, by hand:\n", "```text", *seen, "```"]
         if row.not_entered:
             lines.append(f"\n{row.repository}, not in the list: {', '.join(row.not_entered)}")
         for reason in Counter(row.left_out.values()):

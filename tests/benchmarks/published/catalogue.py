@@ -18,7 +18,7 @@ ENTRIES: list[Entry] = []
 
 @dataclass(frozen=True)
 class Entry:
-    """A published kernel and calls of the op that it replaces."""
+    """A published kernel and a call of the op that it replaces."""
 
     name: str
     """In cgins.yaml."""
@@ -26,8 +26,40 @@ class Entry:
     """`module:function`."""
     op: str
     """Qualified name."""
-    run: Callable[[], object]
-    """Calls the op."""
+    function: Callable[..., Any]
+    """The op in torch, as it is recorded."""
+    arguments: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]
+    """Makes those of a call."""
+    backward: bool = False
+    """Whether it is differentiated, too."""
+
+    def run(self) -> None:
+        """Call the op, and differentiate it."""
+        values, keywords = self.arguments()
+        if self.backward:
+            differentiated(self.function, values)
+        else:
+            with torch.no_grad():
+                self.function(*values, **keywords)
+
+
+def differentiated(
+    function: Callable[..., Any], values: tuple[Any, ...]
+) -> tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor | None]]:
+    """Results of a function, gradients that are put in for them, and those of its arguments that come out."""
+    leaves = [
+        value.requires_grad_() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        for value in values
+    ]
+    results = function(*leaves)
+    results = [
+        result for result in (results if isinstance(results, tuple) else (results,))
+        if isinstance(result, torch.Tensor) and result.requires_grad
+    ]  # fmt: skip
+    # A gradient that is contiguous and has other numbers in each element, as a model's is.
+    weights = [torch.randn(result.shape, generator=_generator).to(DEVICE) for result in results]
+    wanted = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    return results, weights, list(torch.autograd.grad(results, wanted, weights, allow_unused=True))
 
 
 def normal(*shape: int) -> torch.Tensor:
@@ -68,29 +100,9 @@ def replaces(
             pytest_cgins.mark(semantics=semantics)(function) if semantics else pytest_cgins.mark(function)
         )
 
-        def run() -> None:
-            values = arguments()
-            if not backward:
-                with torch.no_grad():
-                    marked(*values)
-                return
-            leaves = [
-                value.requires_grad_()
-                if isinstance(value, torch.Tensor) and value.is_floating_point()
-                else value
-                for value in values
-            ]
-            results = marked(*leaves)
-            results = results if isinstance(results, tuple) else (results,)
-            # A gradient that is contiguous and has other numbers in each element, as a model's is.
-            loss = sum(
-                (result * torch.randn(result.shape, generator=_generator).to(DEVICE)).sum()
-                for result in results
-            )
-            loss.backward()
-
         op = f"{function.__module__}.{function.__name__}"
-        ENTRIES.append(Entry(name=function.__name__, target=target, op=op, run=run))
+        made = lambda: (arguments(), {})  # noqa: E731
+        ENTRIES.append(Entry(function.__name__, target, op, marked, made, backward))
         return marked
 
     return enter
@@ -101,4 +113,4 @@ def replaces_aten(name: str, target: str, op: str, *arguments: Any, **keywords: 
     overload: Any = torch.ops.aten
     for part in op.split("."):
         overload = getattr(overload, part)
-    ENTRIES.append(Entry(name, target, f"torch.ops.aten.{op}", lambda: overload(*arguments, **keywords)))
+    ENTRIES.append(Entry(name, target, f"torch.ops.aten.{op}", overload, lambda: (arguments, keywords)))
