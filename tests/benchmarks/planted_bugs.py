@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 import tempfile
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from pytest_cgins.gate.evaluate import Evaluator  # noqa: E402
 from pytest_cgins.timing.environment import describe  # noqa: E402
 from tests.planted import edits, project  # noqa: E402
 from tests.planted.fit import Sample, samples, table  # noqa: E402
-from tests.planted.outcome import Bug, Outcome, evaluate, listed  # noqa: E402
+from tests.planted.outcome import Bug, Outcome, evaluate_at_once, listed  # noqa: E402
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -43,15 +44,12 @@ def main() -> int:
         folder = Path(name)
         cache = options.cache or folder / "cache"
         loaded = project.make(folder / "project", sources, device, DTYPES)
-        evaluator = Evaluator(
-            loaded, seed=options.seed, timing=False, cache=options.cache or folder / "cache"
+        refused = project.build_all(loaded, names, device, cache, options.jobs)
+        outcomes = evaluate_at_once(
+            loaded.file, names, cache, processes=options.jobs, seed=options.seed, probes="full"
         )
-        try:
-            refused = project.build_all(loaded, names, device, cache, options.jobs)
-            outcomes = evaluate(evaluator, evaluator.cases(), names)
+        with closing(Evaluator(loaded, seed=options.seed, timing=False, cache=cache)) as evaluator:
             taken = samples(evaluator, options.seed, device, cache) if options.fit else []
-        finally:
-            evaluator.close()
     legitimate = [outcome for outcome in outcomes if outcome.kernel not in bugs]
     planted = [outcome for outcome in outcomes if outcome.kernel in bugs]
     print(_report(planted, legitimate, bugs, refused))
@@ -72,7 +70,7 @@ def _options() -> argparse.Namespace:
         "--fit", action="store_true", help="take z of every kernel, and print what other C and c do"
     )
     parser.add_argument("--seed", type=int, default=20)
-    parser.add_argument("--jobs", type=int, default=2, help="kernels built at a time")
+    parser.add_argument("--jobs", type=int, default=2, help="kernels built and judged at a time")
     parser.add_argument("--cache", type=Path, help="folder of built kernels that is kept")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()

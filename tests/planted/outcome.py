@@ -82,20 +82,23 @@ class Outcome:
         return max([*passed, *(share for share in shares if share is not None)], default=0.0)
 
 
-def evaluate_at_once(file: Path, kernels: Sequence[str], cache: Path, *, processes: int) -> list[Outcome]:
-    """Evaluate the project of the cgins.yaml `file` without probes, its kernels spread over processes.
+def evaluate_at_once(
+    file: Path, kernels: Sequence[str], cache: Path, *, processes: int, seed: int = 20, probes: str = "off"
+) -> list[Outcome]:
+    """Evaluate the project of the cgins.yaml `file`, its kernels spread over processes.
 
     On a GPU each kernel's fresh process takes a second to begin.
     """
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         parts = [
-            pool.submit(_evaluate_part, file, kernels[first::processes], cache) for first in range(processes)
+            pool.submit(_evaluate_part, file, kernels[first::processes], cache, seed, probes)
+            for first in range(processes)
         ]
         return [outcome for part in parts for outcome in part.result()]
 
 
-def _evaluate_part(file: Path, kernels: Sequence[str], cache: Path) -> list[Outcome]:
-    evaluator = Evaluator(config.load(file), seed=20, timing=False, probes="off", cache=cache)
+def _evaluate_part(file: Path, kernels: Sequence[str], cache: Path, seed: int, probes: str) -> list[Outcome]:
+    evaluator = Evaluator(config.load(file), seed=seed, timing=False, probes=probes, cache=cache)
     try:
         return evaluate(evaluator, [one for one in evaluator.cases() if one.kernel in kernels], kernels)
     finally:

@@ -152,7 +152,8 @@ def reasons(plan: Plan) -> dict[str, str]:
 
 def passed(repository: Path, select: str) -> set[str]:
     """Record and gate a repository as init says; the cases that passed, as kernel, implementation and dtype."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(pytest_cgins.__file__).parents[1])}
+    paths = [str(Path(pytest_cgins.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     subprocess.run([sys.executable, files.SCRIPT], cwd=repository, env=environment, check=True)
     words = [
         "-m",
