@@ -18,9 +18,10 @@ from hypothesis import settings
 from pytest_cgins.app.cli import main
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.gate.evaluate import worker_environment
+from pytest_cgins.run import forking, pool
 from pytest_cgins.run.pool import WorkerPool
 from tests import evaluations
-from tests.forked_python import TORCH, ForkedPython, gate_python
+from tests.forked_python import TORCH, ForkedPython, gate_python, shared_key
 
 pytest_plugins = ["pytester"]
 TESTS = Path(__file__).parent
@@ -122,8 +123,9 @@ def cgins(
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a command of `cgins` in a folder, in this process: another one would import all of it first.
 
-    What the command's own child processes print is captured, too.
+    What the command's own child processes print is captured, too. What times is forked as well, as in forked_python.py.
     """
+    monkeypatch.setattr(pool, "MEASURING", frozenset())
 
     def run(folder: Path, *words: str, columns: int = 240) -> subprocess.CompletedProcess[str]:
         monkeypatch.chdir(folder)
@@ -159,6 +161,14 @@ def _no_sync() -> Iterator[None]:
     """Files of tests need not outlive the machine: a sync takes 6 ms, and a search of a few candidates does 256."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _servers() -> Iterator[None]:
+    """Each server of workers has imported torch: tests share them, however wide the terminal of each is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forking, "_key", shared_key(forking._key))
         yield
 
 

@@ -21,7 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -162,10 +162,8 @@ def serve(listening: socket.socket, client: str, imports: Sequence[str]) -> tupl
 
     # It would warn of plugins that are imported already.
     AssertionRewritingHook._warn_already_imported = lambda *_: None  # type: ignore[method-assign]
-    key_of, own = forking._key, at_start(os.environ)
-    forking._key = lambda module, env: key_of(
-        module, {name: value for name, value in env.items() if not name.startswith(_ignored())}
-    )
+    own = at_start(os.environ)
+    forking._key = shared_key(forking._key)
     # Each run has a judge: its imports are behind what forks workers, too.
     forking._BOOT = f"import pytest_cgins.verify.judge; {forking._BOOT}"
     for module in imports:
@@ -208,6 +206,13 @@ def serve(listening: socket.socket, client: str, imports: Sequence[str]) -> tupl
 def _tell(line: socket.socket, number: int) -> None:
     with suppress(OSError):  # nobody waits any more
         line.send(str(number).encode())
+
+
+def shared_key(key_of: Callable[..., Any]) -> Callable[..., Any]:
+    """The key of a server of workers, without variables that no worker reads."""
+    return lambda module, env: key_of(
+        module, {name: value for name, value in env.items() if not name.startswith(_ignored())}
+    )
 
 
 def at_start(env: Mapping[str, str]) -> dict[str, str]:

@@ -71,7 +71,7 @@ COMMANDS = {
     "proposal apply": "regenerate/test_proposal_commands.py::test_apply",
     "proposal rebase": "regenerate/test_proposal_rebase.py::test_a_base_that_moved_elsewhere",
     "proposal show": "regenerate/test_proposal_commands.py::test_show",
-    "proposal verify": "regenerate/test_proposal_commands.py::test_gate_tells_an_honest_proposal_from_a_forged_one",
+    "proposal verify": "regenerate/test_proposal_commands.py::test_verify",
     "pull-request close": "pull_request/test_app_token.py::test_status_and_close_take_it_too",
     "pull-request open": "regenerate/test_whole_loop.py::test_a_broken_kernel_is_repaired_by_a_pull_request",
     "pull-request status": "pull_request/test_app_token.py::test_status_and_close_take_it_too",
@@ -80,7 +80,7 @@ COMMANDS = {
     "run": "regenerate/test_commands.py::test_a_project_is_made_of_a_benchmark_file_and_gets_another_kernel",
     "runs export": "regenerate/test_commands.py::test_a_project_is_made_of_a_benchmark_file_and_gets_another_kernel",
     "runs ls": "regenerate/test_commands.py::test_a_project_is_made_of_a_benchmark_file_and_gets_another_kernel",
-    "runs resume": "plugin/test_regenerate.py::test_waiting_for_answers",
+    "runs resume": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
     "runs show": "regenerate/test_commands.py::test_a_project_is_made_of_a_benchmark_file_and_gets_another_kernel",
     "runs skill": "regenerate/test_commands.py::test_the_skill_is_printed",
     "runs verifiers": "regenerate/search/test_verifier_scores.py::test_the_command_prints_a_table",
@@ -105,7 +105,7 @@ OPTIONS = {
     "--cgins-arch": "plugin/test_compile_only.py::test_an_edit_that_spills_fails_and_its_reverse_passes",
     "--cgins-base-env": "plugin/test_environments.py::test_what_another_environment_changes_is_told_of_each_kernel",
     "--cgins-baseline": "regenerate/test_whole_loop.py::test_a_broken_kernel_is_repaired_by_a_pull_request",
-    "--cgins-budget": "plugin/test_regenerate.py::test_waiting_for_answers",
+    "--cgins-budget": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
     "--cgins-compare": "plugin/test_times.py::test_an_unchanged_kernel_is_not_timed_against_itself",
     "--cgins-compile-only": "plugin/test_compile_only.py::test_an_edit_that_spills_fails_and_its_reverse_passes",
     "--cgins-device": "plugin/test_device.py::test_a_device_that_was_asked_for_is_no_skip",
@@ -115,17 +115,17 @@ OPTIONS = {
     "--cgins-history-always": "plugin/test_history.py::test_other_branches_are_not",
     "--cgins-isolation": "plugin/test_isolation.py::test_without_isolation_kernels_run_in_pytest_s_process",
     "--cgins-jobs": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
-    "--cgins-json": "plugin/test_backward.py::test_backwards_are_verified_and_timed",
+    "--cgins-json": "plugin/test_outcomes.py::test_weak_fails_when_strict",
     "--cgins-llm": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
     "--cgins-log-level": "plugin/test_log_level.py::test_levels",
-    "--cgins-model": "plugin/test_regenerate.py::test_waiting_for_answers",
+    "--cgins-model": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
     "--cgins-no-timing": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
     "--cgins-opcheck": "plugin/test_operators.py::test_items_are_chosen_by_their_names",
-    "--cgins-policy": "plugin/test_regenerate.py::test_waiting_for_answers",
+    "--cgins-policy": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
     "--cgins-pr": "regenerate/test_whole_loop.py::test_a_broken_kernel_is_repaired_by_a_pull_request",
     "--cgins-probes": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
     "--cgins-regenerate": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
-    "--cgins-runs": "plugin/test_regenerate.py::test_waiting_for_answers",
+    "--cgins-runs": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
     "--cgins-resume": "plugin/test_earlier_verdicts.py::test_a_killed_run_goes_on",
     "--cgins-sandbox": "plugin/test_sandbox.py::test_kernels_run_in_the_sandbox",
     "--cgins-sanitize": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
@@ -241,16 +241,23 @@ def texts(names: dict[str, ast.stmt], name: str) -> Iterator[str]:
     """Texts in a definition, and in those of its file that it uses: helpers, fixtures, constants."""
     todo, seen = [name], {name}
     while todo:
-        node = names[todo.pop()]
-        for part in ast.walk(node):
-            if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                yield part.value
-            if isinstance(part, ast.Attribute) and ast.unparse(part.value) == "Reason":
-                yield part.attr
-            used = part.id if isinstance(part, ast.Name) else part.arg if isinstance(part, ast.arg) else ""
-            if used in names and used not in seen:
-                seen.add(used)
-                todo.append(used)
+        own, used = contents(names[todo.pop()])
+        yield from own
+        todo += (new := (used & names.keys()) - seen)
+        seen |= new
+
+
+@cache
+def contents(node: ast.stmt) -> tuple[frozenset[str], frozenset[str]]:
+    """Texts and members of `Reason` in a definition, and all names that it uses."""
+    own, used = set(), set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Constant(value=str(text)) | ast.Attribute(value=ast.Name(id="Reason"), attr=text):
+                own.add(text)
+            case ast.Name(id=name) | ast.arg(arg=name):
+                used.add(name)
+    return frozenset(own), frozenset(used)
 
 
 def test_what_make_test_leaves_out_runs_elsewhere() -> None:

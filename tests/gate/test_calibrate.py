@@ -16,7 +16,6 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case
 from pytest_cgins.gate.calibrate import _by_kernel, longer_batches
 from pytest_cgins.gate.calibration import Calibration, SizeClass
-from pytest_cgins.run import pool
 from tests.forked_python import ForkedPython
 from tests.repository import commit
 
@@ -35,8 +34,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, recorded: Path) -> Path:
 
 @pytest.fixture
 def calibrate(cgins: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """`cgins calibrate …`, with a cache of the project's own; its processes are forked."""
-    monkeypatch.setattr(pool, "MEASURING", frozenset())
+    """`cgins calibrate …`, with a cache of the project's own."""
     monkeypatch.setenv("CGINS_CACHE_DIR", str(project / "cache"))
 
     def run(*words: str, folder: Path = project) -> subprocess.CompletedProcess[str]:

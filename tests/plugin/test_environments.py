@@ -159,7 +159,8 @@ def test_the_command_compares_with_the_same_sources(project: Path, forked_python
     """`cgins compare-env BASE ENV` hands on folders and options, and pytest's exit code."""
     write(project, "slowed")
     words = ("compare-env", "KERNELS=old", ".", "--", *OPTIONS[1:], "-q")
-    done = forked_python.run([*CGINS, *words], cwd=project)
+    forked = f"import sys; sys.executable = {str(forked_python.executable())!r}; "
+    done = forked_python.run(["-c", forked + CGINS[1], *words], cwd=project)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "SLOWER (slower-than-base)" in done.stdout
     assert "--cgins-base-env=KERNELS=old" in done.stdout  # of the command that repeats it

@@ -73,25 +73,6 @@ def result(project: Path, target: str = "relu-cpu-cpp") -> Any:
     return json.loads((folder / target / "result.json").read_text())
 
 
-def test_a_broken_kernel_becomes_a_proposal(broken: Path, run: Callable[..., Run], tmp_path: Path) -> None:
-    """What failed is regenerated, the gate's exit code stays, and neither the project nor what passed is touched."""
-    before = (broken / "kernels/relu.cpp").read_text()
-    llm = f"--cgins-llm=replay:{recorded_answer(tmp_path)}"
-    # One compiler at a time changes nothing, and kernels of a CPU are not for compute-sanitizer.
-    others = ("--cgins-jobs=1", "--cgins-sanitize=memcheck")
-    found = run(broken, *OPTIONS, *others, "--cgins-regenerate", llm)
-    assert found.code == 1, found.out
-    assert result(broken)["state"] == "accepted"
-    assert "relu-cpu-cpp: accepted after 1 of 5 attempts" in found.out
-    assert "threshold" not in found.out.partition("cgins: regenerate")[2]
-    assert (broken / "kernels/relu.cpp").read_text() == before
-    (proposal,) = (broken / ".cgins/runs").glob("*/proposals/*")
-    assert RIGHT in (proposal / "files/kernels/relu.cpp").read_text()
-    about = json.loads((proposal / "proposal.json").read_text())
-    assert about["sandbox"] is True
-    subprocess.run(["git", "apply", "--check", proposal / "patch.diff"], cwd=broken, check=True)
-
-
 @pytest.mark.exam
 def test_a_source_that_includes_a_file_from_outside_cannot_be_built(
     broken: Path, run: Callable[..., Run], tmp_path: Path
@@ -119,28 +100,33 @@ def test_a_source_that_includes_a_file_from_outside_cannot_be_built(
     assert not any(b"hush_4711" in file.read_bytes() for file in told)
 
 
-def test_waiting_for_answers(
+def test_a_broken_kernel_becomes_a_proposal(
     broken: Path, run: Callable[..., Run], forked_python: ForkedPython, tmp_path: Path
 ) -> None:
     """With the exchange the prompt is written, the run ends with 7, and `cgins runs resume` ends it.
 
-    The journal lies in the folder of `--cgins-runs`, has what else was asked for, and what is printed names it. A commit
-    between the run's parts changes nothing: times are compared with the same base.
+    Only what failed is regenerated, and the project is not touched. The journal lies in the folder of `--cgins-runs`, has
+    what else was asked for, and what is printed names it. A commit between the run's parts changes nothing: times are
+    compared with the same base.
     """
     exchange, runs = tmp_path / "exchange", tmp_path / "runs"
+    before = (broken / "kernels/relu.cpp").read_text()
     asked = (
         f"--cgins-llm=exchange:{exchange}",
         "--cgins-model=somebody",
         "--cgins-policy=branch",
         "--cgins-budget=repair_attempts=2",
     )
-    found = run(broken, *OPTIONS, "--cgins-regenerate=failed", *asked, "--cgins-runs", str(runs))
+    # One compiler at a time changes nothing, and kernels of a CPU are not for compute-sanitizer.
+    others = ("--cgins-jobs=1", "--cgins-sanitize=memcheck")
+    found = run(broken, *OPTIONS, *others, "--cgins-regenerate=failed", *asked, "--cgins-runs", str(runs))
     assert found.code == 7, found.out
     (folder,) = runs.glob("2*")
     assert not (broken / ".cgins").exists()
     about = json.loads((folder / "run.json").read_text())
     assert (about["policy"], about["models"]["generator"]) == ("branch", ["somebody"])
     assert "relu-cpu-cpp: attempt 1 of 2: asking the generator" in found.out
+    assert "threshold" not in found.out.partition("cgins: regenerate")[2]
     prompt = (exchange / EXCHANGE / "prompt.md").read_text()
     assert "torch.nn.functional.relu" in prompt
     assert WRONG in prompt
@@ -151,6 +137,11 @@ def test_waiting_for_answers(
     done = forked_python.run([*CGINS, "runs", "resume", folder.name, "--runs", str(runs)], cwd=broken)
     assert done.returncode == 0, done.stderr
     assert json.loads((folder / "relu-cpu-cpp" / "result.json").read_text())["state"] == "accepted"
+    assert (broken / "kernels/relu.cpp").read_text() == before
+    (proposal,) = folder.glob("proposals/*")
+    assert RIGHT in (proposal / "files/kernels/relu.cpp").read_text()
+    assert json.loads((proposal / "proposal.json").read_text())["sandbox"] is True
+    subprocess.run(["git", "apply", "--check", proposal / "patch.diff"], cwd=broken, check=True)
 
 
 @pytest.mark.exam

@@ -83,7 +83,14 @@ def test_a_project_is_made_of_a_benchmark_file_and_gets_another_kernel(tmp_path:
     said.write_text(answer.replace("kernels/sin.cpp", "kernels/sine.cpp").replace("sin_kernel", "sine"))
     with (project / "cgins.yaml").open("a") as file:
         file.write("llm: {provider: replay, path: answers, runs: journals}\n")
-    words = ("generate", "torch.sin", "--name=sine", "--implementation=cpp", "--cgins-no-timing")
+    words = (
+        "generate",
+        "torch.sin",
+        "--name=sine",
+        "--implementation=cpp",
+        "--cgins-no-timing",
+        "--cgins-sandbox=off",
+    )
     done = ended(*words, folder=project)
     assert "sine-cpu-cpp: accepted after 1 of 5 attempts" in done.stderr
     (generated,) = runs_in(project / "journals")

@@ -20,6 +20,8 @@ from pytest_cgins.verify.messages import CheckOperator, OperatorFinding, PackedI
 from tests.planted import operators
 from tests.planted.operators import NAMESPACE, ON_GPU, OPERATORS
 
+LONG = {"otherwise_compiled"}
+"""Those that torch's compiler makes code for, which takes it half a minute; `fake_stride` has the same reason."""
 CPU_CHECKS: tuple[OperatorCheck, ...] = tuple(check for check in OPERATOR_CHECKS if check != "graph")
 
 
@@ -63,7 +65,12 @@ def find(
 
 
 @pytest.mark.parametrize(
-    ("name", "check"), [(name, check) for name, planted in OPERATORS.items() for check in planted.finds]
+    ("name", "check"),
+    [
+        pytest.param(name, check, marks=[pytest.mark.exam] if name in LONG else [])
+        for name, planted in OPERATORS.items()
+        for check in planted.finds
+    ],
 )
 def test_what_is_wrong_is_found_by_its_own_reason(name: str, check: OperatorCheck) -> None:
     """Mutation, aliases, fake tensors, autograd, dispatch and compilation: each planted once."""

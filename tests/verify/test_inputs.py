@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +13,7 @@ from torch.nn import functional
 
 from pytest_cgins.packs import backward
 from pytest_cgins.verify import inputs
+from tests.forked_python import ForkedPython
 from tests.verify.helpers import call_of, normal
 
 Case = tuple[Any, list[torch.Tensor]]
@@ -273,11 +272,12 @@ def test_a_backward_has_the_edge_rows_of_its_op() -> None:
     assert float(x[1].mean()) == pytest.approx(1024, rel=0.01)
 
 
-def test_making_inputs_imports_no_algebra() -> None:
+def test_making_inputs_imports_no_algebra(forked_torch: ForkedPython) -> None:
     """torch.unravel_index imports sympy, 2.7 s of each worker on the H200's host."""
     program = (
         "import sys, torch; from pytest_cgins.verify import inputs; from tests.verify.test_inputs import layer_norm\n"
         "from pytest_cgins.verify.semantics import semantics_for; call, tensors = layer_norm()\n"
         "inputs.put_largest_last(semantics_for(call, inputs._UNDECLARED), call, tensors); sys.exit('sympy' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    done = forked_torch.run(["-c", program])
+    assert done.returncode == 0, done.stderr

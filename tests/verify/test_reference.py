@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from pytest_cgins.core.trace import Autocast, Context
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.verify.reference import Answers, Lengths, answers, inputs_on, widen
 from pytest_cgins.verify.tolerance import derive
+from tests.forked_python import ForkedPython
 from tests.verify.helpers import call_of, normal
 
 
@@ -240,11 +239,12 @@ def test_inputs_are_widened_on_the_gpu_to_the_same_bits(
     assert torch.equal(near.perturbed[0], far.perturbed[0])
 
 
-def test_references_do_not_import_torchs_compiler() -> None:
+def test_references_do_not_import_torchs_compiler(forked_torch: ForkedPython) -> None:
     """Running an op in wider dtypes does not load `torch._dynamo`, which takes seconds in every worker."""
     script = (
         "import sys, torch; from pytest_cgins.verify.reference import KeepWide\n"
         "with KeepWide(torch.float64): assert torch.ones(2).to(torch.float16).dtype == torch.float64\n"
         "sys.exit('torch._dynamo' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", script], check=True)
+    done = forked_torch.run(["-c", script])
+    assert done.returncode == 0, done.stderr

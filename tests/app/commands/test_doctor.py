@@ -14,6 +14,7 @@ import pytest
 from pytest_cgins.core import documents
 from pytest_cgins.doctor import services
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
+from tests.forked_python import CGINS, ForkedPython
 from tests.json_schemas import json_schema
 
 SECRET = "hunter2-do-not-print"
@@ -21,22 +22,13 @@ NAMES = [name for names, _ in services.VARIABLES.values() for name in names]
 
 
 @pytest.fixture(scope="module")
-def outputs() -> dict[str, subprocess.CompletedProcess[str]]:
+def outputs(forked_python: ForkedPython) -> dict[str, subprocess.CompletedProcess[str]]:
     """Both forms of the output, with a secret in every variable that could hold one."""
     environment = {**os.environ, "COLUMNS": "80", **dict.fromkeys(NAMES, SECRET), "MY_API_KEY": SECRET}
     environment.pop("CI", None)
-    code = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
-    running = {
-        name: subprocess.Popen(
-            [sys.executable, "-c", code, "doctor", *options],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for name, options in {"table": [], "json": ["--json"]}.items()
-    }  # fmt: skip
     return {
-        name: subprocess.CompletedProcess(process.args, process.wait(), out, err)
-        for name, process in running.items()
-        for out, err in [process.communicate(timeout=300)]
+        name: forked_python.run([*CGINS, "doctor", *options], env=environment)
+        for name, options in {"table": [], "json": ["--json"]}.items()
     }
 
 
