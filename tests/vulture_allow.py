@@ -16,6 +16,7 @@ _.pytest_generate_tests
 _.pytest_ignore_collect
 _.pytest_report_collectionfinish
 _.pytest_report_header
+_.pytest_report_to_serializable
 _.pytest_sessionstart
 _.pytest_runtestloop
 _.pytest_runtest_call

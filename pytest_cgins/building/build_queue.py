@@ -185,6 +185,11 @@ class BuildQueue:
                 self._changed.wait(max(0.0, end - time.monotonic()))
             return self.progress()
 
+    def is_cached(self, source: KernelSource) -> bool:
+        """Whether it is known by now that the cache has a kernel."""
+        task = self._tasks.get(source)
+        return task is not None and isinstance(task.outcome, CompiledKernel) and task.outcome.cached
+
     def quiet(self) -> AbstractContextManager[None]:
         """Around what is timed: no compiler of this run runs meanwhile."""
         return self._compilers.suspended()

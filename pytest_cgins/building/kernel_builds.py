@@ -124,6 +124,11 @@ class KernelBuilds:
             return False
         return True
 
+    def is_cached(self, name: Name) -> bool:
+        """Whether `kernel` gives at once what the cache has."""
+        source = self.source(name)
+        return source is not None and self.builds.is_cached(source)
+
     def _source(self, name: Name) -> KernelSource | CginsError:
         if name not in self._sources:
             try:

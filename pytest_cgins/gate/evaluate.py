@@ -266,29 +266,12 @@ class Evaluator:
     def evaluate(self, case: Case, *, upcoming: Case | None = None) -> Evaluation:
         """Build, verify, time and judge one case; the upcoming one is prepared while the kernel is verified."""
         started = time.monotonic()
-        result = Evaluation(
-            case=case,
-            verdict=Verdict(status=Status.SKIPPED, reason=Reason.OK, message="", numbers={}),
-            kernel_digest="",
-            correctness=None,
-            measurement=None,
-            build_seconds=0.0,
-            seconds=0.0,
-        )
+        result = _unknown(case)
         try:
             self.devices.require(case)
             compiled = self.compiled(case)
             self._require_no_hangs(compiled)
-            place = (*case.key, compiled.key, case.pack_path)
-            if place not in self._tested:
-                self._tested[place] = input_digests.tested(self.config, case, compiled, seed=self.seed)
-            tested = replace(self._tested[place], trace=case.trace_id)
-            result = replace(
-                result,
-                kernel_digest=compiled.source.digest,
-                build_seconds=compiled.build_seconds,
-                tested=self._keys.added(tested, case, compiled) if self._known else tested,
-            )
+            result = self._with_digests(result, compiled)
             if (taken := self._taken_over(result, compiled)) is not None:
                 return replace(taken, seconds=time.monotonic() - started)
             if case.check:
@@ -303,6 +286,32 @@ class Evaluator:
         status, reason = result.verdict.status.value, result.verdict.reason.value
         logger.info("%s: %s (%s) in %.2f s%s", case.name, status, reason, seconds, numbers)
         return replace(result, seconds=seconds)
+
+    def known(self, case: Case) -> Evaluation | None:
+        """What an earlier run found of a case whose kernel is built; None where `evaluate` has to find out."""
+        if not (self._known and self._known.any and self.kernel_builds.is_cached(case.key)):
+            return None
+        started = time.monotonic()
+        with suppress(EndedError):
+            self.devices.require(case)
+            compiled = self.compiled(case)
+            taken = self._taken_over(self._with_digests(_unknown(case), compiled), compiled)
+            if taken is not None:
+                return replace(taken, seconds=time.monotonic() - started)
+        return None
+
+    def _with_digests(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
+        case = result.case
+        place = (*case.key, compiled.key, case.pack_path)
+        if place not in self._tested:
+            self._tested[place] = input_digests.tested(self.config, case, compiled, seed=self.seed)
+        tested = replace(self._tested[place], trace=case.trace_id)
+        return replace(
+            result,
+            kernel_digest=compiled.source.digest,
+            build_seconds=compiled.build_seconds,
+            tested=self._keys.added(tested, case, compiled) if self._known else tested,
+        )
 
     def _taken_over(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation | None:
         """What an earlier run found of a case whose time would gate nothing; None where there is nothing to take."""
@@ -464,6 +473,18 @@ class Evaluator:
             return self._verification.answers(
                 f"{role_of('verification', compiled)}/compared", case, compiled, pairs
             )
+
+
+def _unknown(case: Case) -> Evaluation:
+    return Evaluation(
+        case=case,
+        verdict=Verdict(status=Status.SKIPPED, reason=Reason.OK, message="", numbers={}),
+        kernel_digest="",
+        correctness=None,
+        measurement=None,
+        build_seconds=0.0,
+        seconds=0.0,
+    )
 
 
 def _ready(compiled: CompiledKernel, prepared: Prepared) -> ReadyCase:

@@ -75,6 +75,11 @@ class KnownVerdicts:
             if found is not None and found[1] == _digest(line.partition(" ")[2]):
                 self._lines[found[2]] = found[3]
 
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to take over."""
+        return bool(self._lines)
+
     def find(self, key: str, *, now: datetime | None = None) -> StoredVerdict | None:
         """What is known under a key; None if that is nothing, too old, or no longer passes."""
         try:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -27,6 +30,25 @@ import os, signal
 def pytest_runtest_logfinish(nodeid):
     if os.environ.get("KILLED_AFTER", "none") in nodeid:
         os.kill(os.getpid(), signal.SIGKILL)
+"""
+WATCHING = """\
+import json, os
+
+def pytest_runtest_logreport(report):
+    own = ("nodeid", "location", "keywords", "outcome", "longrepr", "when", "user_properties", "sections", "cgins_own")
+    told = {name: getattr(report, name) for name in own} | {"found": len(report.cgins)}
+    with open("reports.jsonl", "a") as file:
+        print(json.dumps([told, os.environ.get("PYTEST_CURRENT_TEST", "")]), file=file)
+"""
+PHASED = """
+def pytest_runtest_setup(item):
+    pass
+"""
+SKIPPING = """
+import pytest
+
+def pytest_collection_modifyitems(items):
+    items[0].add_marker(pytest.mark.skip(reason="not today"))
 """
 
 
@@ -93,6 +115,52 @@ def test_only_what_changed_is_run(repository: Path, store: str, run: Callable[..
     assert taken(changed) == {"relu": writer}
     edit(repository / "tiny_ops.py", "2 * x", "3 * x")
     assert run(repository, *CHECKED, store, env=NO_CI).statuses()["scaled/python f32-5x4-9132"] == "INCORRECT"
+
+
+def reports(repository: Path) -> tuple[list[Any], list[str]]:
+    """Reports since the last call, and the phase of pytest in which each was made; "" after and without them."""
+    file = repository / "reports.jsonl"
+    told = [json.loads(line) for line in file.read_text().splitlines()]
+    file.unlink()
+    return [report for report, _ in told], [phase.rpartition(" ")[2] for _, phase in told]
+
+
+def test_a_known_case_has_the_reports_of_its_phases(
+    repository: Path, store: str, run: Callable[..., Run]
+) -> None:
+    """It goes through none of them; the file's last case does, and each case where a hook of the project's waits for it."""
+    conftest = repository / "conftest.py"
+    conftest.write_text(WATCHING)
+    commit(repository)
+    first = run(repository, *CHECKED, store, written(store), env=NO_CI)
+    assert first.counts == {"passed": 3}
+    reports(repository)
+    told = []
+    phased = ["(setup)", "(call)", ""]
+    for text, phases in ((WATCHING, [""] * 6 + phased), (WATCHING + PHASED, phased * 3)):
+        conftest.write_text(text)
+        options = ["-x", "-vv", "--durations=0", "--junitxml=junit.xml"]
+        found = run(repository, *CHECKED, store, *options, env=NO_CI | {"PYTEST_CURRENT_TEST": ""})
+        assert taken(found).keys() == {"relu", "scaled"}
+        made, known_phases = reports(repository)
+        assert known_phases == phases
+        xml = ET.parse(repository / "junit.xml")
+        cases = [
+            (case.get("name"), [(one.tag, one.attrib, one.text) for one in case.iter() if one is not case])
+            for case in xml.iter("testcase")
+        ]
+        shown = [re.sub(r"^[\d.]+s", "", line) for line in found.lines if "cgins.yaml::" in line]
+        told.append((made, cases, sorted(shown)))
+    assert told[0] == told[1]
+
+
+def test_a_known_case_that_is_to_be_skipped_is_skipped(
+    repository: Path, store: str, run: Callable[..., Run]
+) -> None:
+    """A marker says so, of which only a phase of pytest takes notice."""
+    run(repository, *CHECKED, store, written(store), env=NO_CI)
+    (repository / "conftest.py").write_text(SKIPPING)
+    assert run(repository, *CHECKED, store, env=NO_CI).counts == {"passed": 2, "skipped": 1}
 
 
 def test_workers_take_and_the_controller_keeps(repository: Path, store: str, run: Callable[..., Run]) -> None:

@@ -61,6 +61,9 @@ class Gate(Protocol):
     def evaluate(self, file: Path, case: Case) -> Evaluation:
         """Run the gate on a case of a `cgins.yaml`."""
 
+    def known(self, file: Path, case: Case) -> Evaluation | None:
+        """What an earlier run found of a case whose kernel is built; None where `evaluate` has to find out."""
+
     def model_items(self, file: pytest.File) -> Iterator[pytest.Item]:
         """One item a whole model of a `cgins.yaml` that this run measures."""
 

@@ -51,7 +51,7 @@ def excuse(item: pytest.Item) -> None:
 
 
 def attach(item: pytest.Item, report: pytest.TestReport, *, own: bool) -> None:
-    """Put the item's pending evaluations and excuse on a report, as plain JSON types: xdist sends it so.
+    """Put the item's pending evaluations and excuse on a report; `serialized` has them as plain JSON types for xdist.
 
     `own` says that the item is a case or a build, whose failure is its verdict, and no test of the user's.
     """
@@ -59,8 +59,13 @@ def attach(item: pytest.Item, report: pytest.TestReport, *, own: bool) -> None:
     report.__dict__["cgins_excused"] = item.stash.get(_EXCUSED, False)
     results = item.stash.get(_PENDING, [])
     for name, kind in _SENT.items():
-        report.__dict__[name] = [documents.dump_python(one) for one in results if isinstance(one, kind)]
+        report.__dict__[name] = [one for one in results if isinstance(one, kind)]
     results.clear()
+
+
+def serialized(data: dict[str, Any]) -> dict[str, Any]:
+    """A report as it is sent to another process, with plain JSON types."""
+    return data | {name: [documents.dump_python(one) for one in data[name]] for name in _SENT if name in data}
 
 
 class Results:
@@ -83,7 +88,7 @@ class Results:
         added = []
         for name, kind in _SENT.items():
             for value in report.__dict__.get(name, []):
-                result = documents.load_python(kind, value)
+                result = value if isinstance(value, kind) else documents.load_python(kind, value)
                 self._add_result(result)
                 added += [result] if isinstance(result, Evaluation) else []
                 if report.__dict__.get("cgins_own", False):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from os.path import relpath
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from pytest_cgins.app.session.collect import CginsFile, LineItem, left_out
 from pytest_cgins.app.session.earlier_verdicts import EarlierVerdicts
 from pytest_cgins.app.session.environments import PairedProcesses
 from pytest_cgins.app.session.parametrize import parametrize
+from pytest_cgins.app.session.short_protocol import ShortProtocol
 from pytest_cgins.config import ModelEntry
 from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case
@@ -49,6 +51,8 @@ GIVEN_AGAIN = "strict device no-timing timeout probes isolation sandbox baseline
 """Options that a failing item is run again with."""
 USUAL = {"device": "auto", "timeout": TIMEOUT_S, "probes": PROBE_LEVELS[0], "isolation": "process"}
 BUILDS_POLL_S = 0.1
+GC_THRESHOLD = 100_000
+"""Objects between two searches for cycles: what is read and found stays, and to look through it takes a fifth of a long run."""
 UNISOLATED = (
     "cgins: no isolation: kernels run in pytest's own process. A crash ends the run, and --cgins-timeout and other "
     "limits hold for nothing"
@@ -99,7 +103,10 @@ class GateSession:
         self._calibrations = Calibrations()
         self._environments = PairedProcesses.of_environments(self)
         self._apart = PairedProcesses(self, Elsewhere(at_base=True))
+        self._short = ShortProtocol(self)
         config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
+        config.add_cleanup(partial(gc.set_threshold, *gc.get_threshold()))
+        gc.set_threshold(GC_THRESHOLD)
 
     @classmethod
     def of(cls, config: pytest.Config) -> GateSession:
@@ -187,7 +194,7 @@ class GateSession:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Know all items that will run."""
         self.items = tuple(session.items)
-        # What is collected stays to the end: looking through it for cycles took a tenth of a run in which nothing had changed.
+        # What is collected stays to the end, and is not looked through again.
         gc.freeze()
 
     def cases(self, file: Path) -> tuple[Case, ...]:
@@ -220,6 +227,10 @@ class GateSession:
         upcoming = [case for path, case in cases_of(self._next) if path == file] if self._next else []
         return evaluator.evaluate(case, upcoming=upcoming[0] if upcoming else None)
 
+    def known(self, file: Path, case: Case) -> Evaluation | None:
+        """What an earlier run found of a case whose kernel is built; None where `evaluate` has to find out."""
+        return self.evaluator(file).known(case) if self._environments is None else None
+
     def model_items(self, file: pytest.File) -> Iterator[pytest.Item]:
         """One item a whole model of a `cgins.yaml` that this run measures: none beside a second environment."""
         device = self.config.getoption("--cgins-device")
@@ -248,9 +259,10 @@ class GateSession:
             config.hook.pytest_deselected(items=others)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> None:
-        """Know which item comes next."""
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        """Know which item comes next, and report at once what is known of this one."""
         self._next = nextitem
+        return self._short.report(item, nextitem) or None
 
     def files(self) -> tuple[Path, ...]:
         """The `cgins.yaml` files that this process has collected."""
@@ -343,6 +355,7 @@ class GateSession:
         unblamed = session.exitstatus in (pytest.ExitCode.OK, exit_code.INFRASTRUCTURE)
         if self.strict and unblamed and summary.ungated(self._results.evaluations):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        gc.freeze()  # so does what was found
         self.report = document.session_report(
             self._results.evaluations,
             self._results.environments,
@@ -405,6 +418,12 @@ class GateSession:
             terminalreporter.write(text)
 
     # ---- xdist
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_to_serializable(self) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
+        """Send evaluations along."""
+        data = yield
+        return None if data is None else results.serialized(data)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
