@@ -61,12 +61,13 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_whoever_waits_passes_and_nobody_else(gate: Evaluator, kernel: str) -> None:
-    """One case at least shows the race, which a message explains; honest kernels pass all."""
+    """One case at least shows the race, or it shows by itself on a GPU with others; honest kernels pass all."""
     verdicts = [gate.evaluate(case).verdict for case in gate.cases() if case.kernel == kernel]
     told = "\n".join(f"{each.status.value} ({each.reason.value}): {each.message}" for each in verdicts)
     assert len(verdicts) == 2
     if "honest" in kernel:
         assert {each.status for each in verdicts} == {Status.PASSED}, told
     else:
-        assert Reason.DEVICE_ORDER in {each.reason for each in verdicts}, told
-        assert "cudaGridDependencySynchronize" in told
+        reasons = {each.reason for each in verdicts}
+        assert Reason.DEVICE_ORDER in reasons or reasons == {Reason.NOT_REPEATABLE}, told
+        assert "cudaGridDependencySynchronize" in told or Reason.DEVICE_ORDER not in reasons
