@@ -153,10 +153,15 @@ def _inline_marker(source: KernelSource, cache: Path) -> Path | None:
         for file in source.files
         if file.endswith(".py")
     )
-    if not any(re.search(r"\bcpp_extension\b|\bload_inline\s*\(", text) for text in texts):
+    if not any(map(_builds_as_it_is_imported, texts)):
         return None
     folder = jit_environment(cache).get("TORCH_EXTENSIONS_DIR")
     return Path(folder) / f"{source.digest}.imported" if folder else None
+
+
+@lru_cache(maxsize=64)  # a file may have a thousand kernels
+def _builds_as_it_is_imported(text: str) -> bool:
+    return re.search(r"\bcpp_extension\b|\bload_inline\s*\(", text) is not None
 
 
 def _build_inline(source: KernelSource, marker: Path, timeout_s: float) -> float:

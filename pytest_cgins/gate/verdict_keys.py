@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
@@ -61,7 +61,7 @@ class VerdictKeys:
     run: str
     """What else of the run could change a verdict."""
     _of_kernels: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict)
-    _traces: dict[str, dict[str, str]] = field(default_factory=dict)
+    _traces: dict[str, dict[str, tuple[str, list[str]]]] = field(default_factory=dict)
 
     def added(self, tested: Tested, case: Case, compiled: CompiledKernel) -> Tested:
         """What is tested, with its key or why there is none."""
@@ -80,15 +80,12 @@ class VerdictKeys:
 
     def _of_case(self, tested: Tested, case: Case) -> tuple[str, ...]:
         """What decides one case: sources and settings, what is asked of it, and what its trace holds."""
-        folder = Path(case.pack_path)
         if case.pack_path not in self._traces:
-            traces = json.loads((folder / MANIFEST).read_bytes())["traces"]
-            self._traces[case.pack_path] = {trace["id"]: json.dumps(trace) for trace in traces}
-        trace = self._traces[case.pack_path][case.trace_id]
-        blobs = [str(file_digest(folder / BLOBS / f"{name}.safetensors")) for name in _SHA256.findall(trace)]
-        request = self.requests.for_case(case)
-        request = replace(request, case=replace(case, pack_path=""), seed=0, import_root="")
-        return (tested.config, tested.sources, tested.build, documents.dump(request), trace, *blobs)
+            self._traces[case.pack_path] = dict(_traces(case.pack_path))
+        trace, blobs = self._traces[case.pack_path][case.trace_id]
+        request = replace(self.requests.for_case(replace(case, pack_path="")), seed=0, import_root="")
+        asked = _sha256(documents.dump(request))
+        return (tested.config, tested.sources, tested.build, asked, trace, *map(str, map(file_digest, blobs)))
 
     def _of_kernel(self, case: Case, compiled: CompiledKernel) -> tuple[str, str]:
         """What a kernel and its op read beyond the build's key, and what else they may read; "" for nothing."""
@@ -111,10 +108,25 @@ class VerdictKeys:
         variables = {
             name: value.replace(root, ".")
             for name, value in os.environ.items()
-            if name in words or any(fnmatchcase(name, pattern) for pattern in VARIABLES)
+            if name in words or _is_read(name)
         }
         digests = sorted((os.path.relpath(file, root), file_digest(file)) for file in imported)
         return _digest((digests, variables)), unknown
+
+
+def _traces(pack: str) -> Iterator[tuple[str, tuple[str, list[str]]]]:
+    """Of each trace in a pack a digest and its blobs, by id."""
+    for trace in json.loads(Path(pack, MANIFEST).read_bytes())["traces"]:
+        text = json.dumps(trace)
+        yield (
+            trace["id"],
+            (_sha256(text), [f"{pack}/{BLOBS}/{name}.safetensors" for name in _SHA256.findall(text)]),
+        )
+
+
+@cache
+def _is_read(variable: str) -> bool:
+    return any(fnmatchcase(variable, pattern) for pattern in VARIABLES)
 
 
 @lru_cache(maxsize=256)
@@ -148,4 +160,8 @@ def _noted(one: metadata.Distribution) -> list[str]:
 
 
 def _digest(parts: object) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return _sha256(json.dumps(parts, sort_keys=True))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -231,7 +232,7 @@ class BenchmarkRecords:
     def _keeps(self) -> bool:
         return self._session is not None and not (self._session.disabled or self._session.skip)
 
-    @property
+    @cached_property
     def _asked(self) -> bool:
         return self._session.only or any(self._option(name) for name in OUTPUTS)
 

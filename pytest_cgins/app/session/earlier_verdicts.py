@@ -52,7 +52,7 @@ class EarlierVerdicts:
         for evaluation in evaluations:
             if evaluation.tested is not None and evaluation.tested.unknown:
                 self._unknown[evaluation.tested.unknown] += 1
-            line = line_of(evaluation, writer=_writer(os.environ), revision=self._place.head.commit)
+            line = line_of(evaluation, writer=self._writer, revision=self._place.head.commit)
             if line:
                 self._lines.append(line)
                 with suppress(OSError):  # where nobody may write, no run can be resumed
@@ -92,6 +92,10 @@ class EarlierVerdicts:
         yield from self._said
         for why, cases in self._unknown.most_common() if self._texts or self._kept else ():
             yield f"{counted(cases, 'case')} run each time: {why}"
+
+    @cached_property
+    def _writer(self) -> str:
+        return _writer(os.environ)
 
     @cached_property
     def _place(self) -> Place:
