@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.regenerate.suite import FAST, Solution, curve, scores, solutions
-from pytest_cgins.run.sandbox.sandbox import Sandbox
 from tests.evaluations import make_evaluation
 from tests.regenerate import journals
 
-NEEDS_SANDBOX = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
 PROBLEM = """\
 import torch
 
@@ -98,7 +96,6 @@ def test_a_faster_kernel_of_the_same_run_is_the_problem_s(tmp_path: Path) -> Non
     assert (found.state, found.right_after, found.answers, found.speeds["torch"]) == ("accepted", 2, 3, 2.0)
 
 
-@NEEDS_SANDBOX
 def test_a_suite_of_recorded_answers(
     tmp_path: Path, cgins: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
@@ -113,7 +110,8 @@ def test_a_suite_of_recorded_answers(
         said.parent.mkdir(parents=True)
         said.write_text((ANSWER % text).replace("NAME", name))
     words = ("suite", "kernelbench", "level1", "--out", "made", "--allow-code", "--implementation=cpp",
-             f"--cgins-llm=replay:{tmp_path / 'answers'}", "--cgins-no-timing", "--cgins-budget=repair_attempts=1")  # fmt: skip
+             f"--cgins-llm=replay:{tmp_path / 'answers'}", "--cgins-no-timing", "--cgins-budget=repair_attempts=1",
+             "--cgins-sandbox=off")  # fmt: skip
     done = cgins(tmp_path, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3_Broken" in done.stdout + done.stderr

@@ -22,6 +22,7 @@ from pytest_cgins.app.init.known_ops import KNOWN, Match, examples, functions, m
 from pytest_cgins.app.init.plan import Plan, make_plan
 from pytest_cgins.app.init.scan import Parameter, scan
 from pytest_cgins.config import load_without_traces
+from tests.forked_python import gate_python
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -167,10 +168,7 @@ def passed(repository: Path, select: str) -> set[str]:
         "pythonpath=src",
         "-rA",
     ]
-    gate = subprocess.run(
-        [sys.executable, *words, "--cgins-no-timing", "-k", select],
-        cwd=repository, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    gate = gate_python().run([*words, "--cgins-no-timing", "-k", select], cwd=repository)
     assert gate.returncode == 0, gate.stdout
     cases = re.findall(r"^PASSED cgins.yaml::(\w+/\w+-\w+)/init/(b?f\d+)", gate.stdout, re.MULTILINE)
     return {" ".join(case) for case in cases}

@@ -116,7 +116,7 @@ def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def refused(project: Path, forked_torch: ForkedPython) -> Command:
+def forked(project: Path, forked_torch: ForkedPython) -> Command:
     """As `command`, for what times nothing."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -157,9 +157,9 @@ def test_kernels_are_swapped_in_and_the_model_is_timed(project: Path) -> None:
     assert "the model does not call it" in done.stdout
 
 
-def test_right_kernels_change_nothing(project: Path) -> None:
+def test_right_kernels_change_nothing(project: Path, forked: Command) -> None:
     """The kernels that are named are put in alone, and outputs are those of the model."""
-    done = command(project, "models:make", "--kernel", "relu", "--kernel", "scale/cpp", "--out", "one.json")
+    done = forked("models:make", "--kernel", "relu", "--kernel", "scale/cpp", "--out", "one.json")
     assert done.returncode == 0, done.stderr
     (made,) = documents.load(ModelBenches, (project / "one.json").read_bytes()).models
     assert all(check.passed for check in made.checks)
@@ -185,9 +185,9 @@ def test_right_kernels_change_nothing(project: Path) -> None:
         (("models:make", "--kernel", "broken"), "refused kernels/broken.cpp"),
     ],
 )
-def test_what_cannot_be_run_is_told(refused: Command, words: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_run_is_told(forked: Command, words: tuple[str, ...], told: str) -> None:
     """Each mistake has its message, and costs no traceback."""
-    done = refused(*words)
+    done = forked(*words)
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
