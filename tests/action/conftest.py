@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +17,18 @@ SOURCE = Path(__file__).parent / "project"
 
 
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """The project with its trace pack, in a folder whose name has a blank."""
-    folder = tmp_path_factory.mktemp("recorded") / "my project"
-    shutil.copytree(SOURCE, folder)
-    # Under its own name, the conftest of the repository under test would be one of this test suite.
-    (folder / "hostile_conftest.py").rename(folder / "conftest.py")
-    subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    return folder
+
+    def make(place: Path) -> None:
+        folder = place / "my project"
+        shutil.copytree(SOURCE, folder)
+        # Under its own name, the conftest of the repository under test would be one of this test suite.
+        (folder / "hostile_conftest.py").rename(folder / "conftest.py")
+        subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
+        (folder / "pytest.ini").write_text("[pytest]\n")
+
+    return made_once("action-recorded", make) / "my project"
 
 
 @pytest.fixture
