@@ -78,7 +78,8 @@ def _by_schema(context: Context, line: str) -> dict[str, object]:
     text = context.files.get(context.main, "")
     state = {name for _, trace in context.traces for name in calls.state_names(trace)}
     workspace = wants_workspace(text, schema.entry)
-    prototype = schemas.prototype(schema, workspace=workspace).splitlines()
+    declared = [f'extern "C" {each}' for each in schemas.prototype(schema, workspace=True).splitlines()]
+    plain = [f'extern "C" {each}' for each in schemas.prototype(schema).splitlines()]
     allocated = [output.name for output in schema.outputs if not output.aliased]
     return {
         "schema": schema,
@@ -89,7 +90,8 @@ def _by_schema(context: Context, line: str) -> dict[str, object]:
             if context.target.goal == "generate" and argument.name in state
         ],
         "workspace": workspace,
-        "prototype": "\n".join(f'extern "C" {declaration}' for declaration in prototype),
+        "prototype": "\n".join(declared if workspace else plain),
+        "sized": next(each for each in declared if "_workspace(" in each).rstrip(";"),
         "allocated": allocated,
         "is_mutated": not allocated or any(output.aliased for output in schema.outputs),
         "launched": _launched(context, schema, text) if context.implementation.contract == "device" else [],
