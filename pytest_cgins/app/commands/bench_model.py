@@ -180,7 +180,8 @@ def _show_model(made: ModelBench) -> None:
         if made.plain is not None:
             plain = made.plain
             print(
-                f"  mean of ten runs, each by itself: {time_ns(plain.kernel_ns)} with kernels, {time_ns(plain.torch_ns)} without"
+                f"  mean of ten runs after one that is discarded, each by itself: {time_ns(plain.kernel_ns)} with kernels, "
+                f"{time_ns(plain.torch_ns)} without"
             )
     for note in (*(made.measurement.notes if made.measurement is not None else ()), *made.notes):
         print(note)
