@@ -114,10 +114,12 @@ class VerdictStore:
             return {name: self._files.cat_file(name).decode(errors="replace") for name in self._names()}
 
     def write(self, lines: Iterable[str], *, days: float) -> None:
-        """Add a file, and remove those of which each line is too old."""
+        """Add a file if there is a line, and remove those of which each line is too old."""
+        text = "".join(lines)
         with self._told("written"):
-            self._files.makedirs(self._folder, exist_ok=True)
-            self._files.pipe_file(f"{self._folder}/{new_name()}", "".join(lines).encode())
+            if text:
+                self._files.makedirs(self._folder, exist_ok=True)
+                self._files.pipe_file(f"{self._folder}/{new_name()}", text.encode())
             oldest = (datetime.now(timezone.utc) - timedelta(days=days)).strftime(_STAMP)
             for name in self._names():
                 if name.rpartition("/")[2] < oldest:

@@ -107,6 +107,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_a_store_is_read_as_it_was_written(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of runs beside each other, oldest first; those in which all is too old are removed at the next writing."""
+    VerdictStore(address).write([], days=7)
     assert VerdictStore(address).read() == {}
     VerdictStore(address).write([line()], days=7)
     VerdictStore(address).write(["later\n"], days=7)

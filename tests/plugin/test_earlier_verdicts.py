@@ -89,6 +89,7 @@ def test_only_what_changed_is_run(repository: Path, store: str, run: Callable[..
     address = f"{store.partition('=')[2]}"
     first = run(repository, *CHECKED, store, written(store), env={**NO_CI, **github})
     assert first.code == 0, first.out
+    assert f"cgins: earlier verdicts: {address} has none" in first.lines
     assert f"cgins: earlier verdicts: 3 verdicts written to {address}" in first.lines
     assert taken(first) == {}
     options = ["-rA", "--junitxml=junit.xml", "--cgins-durations=durations.json"]

@@ -41,7 +41,10 @@ class EarlierVerdicts:
         self._texts: dict[str, str] = {}
         for store in filter(None, (taken, resumed)):
             try:
-                self._texts |= store.read()
+                found = store.read()
+                self._texts |= found
+                if store is taken and not found:
+                    self._said.append(f"{store.address} has none")
             except VerdictStoreError as error:
                 self._said.append(f"none is taken: {error.what}")
         days: float = option("--cgins-store-days")
