@@ -56,8 +56,8 @@ def planned(
         top: the project's top folder.
 
     Raises:
-        ConfigError: nothing of the op is recorded, the implementation already exists, or the file's form cannot be
-            added to.
+        ConfigError: nothing of the op is recorded, the implementation or its source already exists, or the file's form
+            cannot be added to.
     """
     name = _recorded(config, op)
     entry = next((one for one in config.kernels if one.op == name and kernel in ("", one.name)), None)
@@ -76,6 +76,12 @@ def planned(
     loaded = _loaded(config, changed)
     added = next(one for one in loaded.kernels if one.name == called)
     implementation = next(one for one in added.implementations if one.name == described["name"])
+    there = [source for source in implementation.sources if source.exists()]
+    if there:  # its proposal would be refused, once the answers are paid for
+        raise ConfigError(
+            f"{there[0]}: already exists, and the kernel is new",
+            remedy=f"enter it in {file.name}, move it, or take another name: --name KERNEL",
+        )
     path = os.path.relpath(os.path.realpath(file), os.path.realpath(top))
     return NewKernel(
         target=target_of(added, implementation, "generate"), config=loaded, overlay={path: changed}

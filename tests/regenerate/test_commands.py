@@ -289,6 +289,18 @@ def test_generate_knows_what_is_recorded(here: Path, capsys: pytest.CaptureFixtu
     assert runs_in(here / ".cgins" / "runs") == ()
 
 
+def test_a_source_that_is_there_is_not_written_anew(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its proposal would be refused: that is said before a model is asked."""
+    project = Path(shutil.copytree(recorded, tmp_path / "project"))
+    (project / "cgins.yaml").write_text("version: 1\ntraces: [traces/tiny]\nkernels: {}\n")
+    monkeypatch.chdir(project)
+    assert cli.main(["generate", "relu", "--implementation=cpp", "--cgins-llm=exchange:x"]) == 2
+    assert "kernels/relu.cpp: already exists, and the kernel is new\n→ " in capsys.readouterr().err
+    assert not (project / "x").exists()
+
+
 def test_export_keeps_its_own_as() -> None:
     """`--as` belongs to `cgins runs export`, which is not `cgins export KERNEL --as KIND`."""
     words = ["--log-level", "info", "runs", "export", "--as", "gins", "--out", "files"]
