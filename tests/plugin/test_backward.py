@@ -126,7 +126,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.exam
 def test_backwards_are_verified_and_timed(folder: Path, run: Callable[..., Run]) -> None:
     """Right kernels pass and are timed; a gradient at zero, a transposed weight and a lost eps are found."""
     done = run(folder, "--cgins", "--cgins-json=report.json", "-q")

@@ -263,8 +263,7 @@ def gated(folder: Path) -> SessionReport:
 
 
 @pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
-@pytest.mark.exam
-@pytest.mark.parametrize("honest", [True, False])
+@pytest.mark.parametrize("honest", [True, pytest.param(False, marks=pytest.mark.exam)])
 def test_gate_tells_an_honest_proposal_from_a_forged_one(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], honest: bool
 ) -> None:
