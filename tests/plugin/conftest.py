@@ -32,8 +32,9 @@ class Run:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Of the last line: `{"passed": 2, "failed": 1}`."""
-        counts = self.lines[-1].partition(" in ")[0]
+        """Of pytest's last line, after which we may tell that we waited: `{"passed": 2, "failed": 1}`."""
+        ends = (line for line in reversed(self.lines) if re.search(r" in \d+\.\d+s", line))
+        counts = next(ends, "").partition(" in ")[0]
         found = {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", counts)}
         found.pop("deselected", None)
         return found
