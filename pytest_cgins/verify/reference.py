@@ -141,10 +141,10 @@ def answer(
 
 
 def memory_taken(call: OpCall, inputs: Layout, context: Context, device: str) -> int:
-    """Bytes that torch takes for a call beyond the inputs, at its most; 0 where it fails or nobody tells."""
+    """Bytes that torch takes for a call beyond the inputs, at its most, or a bound of them; 0 where it fails or nobody tells."""
     try:
         tensors = rebuild(inputs.metas, inputs.spans, device)
-        begun = memory.begin_peak(device)
+        begun = memory.begin_peak(device, at_most=True)
         with restore(context, device):
             result = invoke(call, tensors)
         most = memory.peak(device)

@@ -90,8 +90,13 @@ def held_beside_torch(device: str) -> int | None:
     return None if own is None else own - _of_torch(torch.device(device))["reserved"]
 
 
-def begin_peak(device: str) -> int | None:
-    """Start to watch for the most memory; gives what is in use now, or None where it cannot be watched."""
+def begin_peak(device: str, *, at_most: bool = False) -> int | None:
+    """Start to watch for the most memory; gives what is in use now, or None where it cannot be watched.
+
+    Args:
+        device: `cpu` or `cuda:0`.
+        at_most: be content with a bound: only root may reset what a shielded process had at its most, which `peak` then gives.
+    """
     if device_of(device).is_cuda:
         _reset_peak(torch.device(device))
         return _of_torch(torch.device(device))["allocated"]
@@ -99,16 +104,21 @@ def begin_peak(device: str) -> int | None:
         with open("/proc/self/clear_refs", "w") as file:  # noqa: PTH123
             file.write(_RESET_PEAK)
         return peak(device)
-    return None
+    return _of_status("VmRSS") if at_most else None
 
 
 def peak(device: str) -> int | None:
     """The most since `begin_peak`: resident bytes of this process, or what torch's allocator gave on a GPU."""
     if device_of(device).is_cuda:
         return _of_torch(torch.device(device))["peak"]
+    return _of_status("VmHWM")
+
+
+def _of_status(name: str) -> int | None:
+    """Bytes of this process by a name in its status; None where nobody tells."""
     with suppress(OSError, ValueError, IndexError), open("/proc/self/status") as file:  # noqa: PTH123
         for line in file:
-            if line.startswith("VmHWM:"):
+            if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024
     return None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -188,6 +190,27 @@ def test_what_is_reasonable_depends_on_the_call(when: str, moved: int, peak: int
     assert bool(message) is trips
     if trips and when == "kept":
         assert message.startswith("what calls left on the GPU is 2,048.0 MiB of memory beyond")
+
+
+SHIELDED = """
+import os
+import torch
+from pytest_cgins.run.environment import shield
+from pytest_cgins.verify.probe_support import memory
+if os.getuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+shield()
+assert memory.begin_peak("cpu") is None
+begun = memory.begin_peak("cpu", at_most=True)
+taken = torch.ones(2**25)
+print(memory.peak("cpu") - begun)
+"""
+
+
+def test_what_torch_takes_is_bounded_in_a_shielded_process() -> None:
+    """There nobody but root may reset it: taken as nothing, it accused each kernel that needs as much as torch."""
+    done = subprocess.run([sys.executable, "-c", SHIELDED], capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 2**27
 
 
 def test_what_a_process_holds_of_a_gpu_moves_in_grains() -> None:
