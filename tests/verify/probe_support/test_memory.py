@@ -193,14 +193,13 @@ def test_what_is_reasonable_depends_on_the_call(when: str, moved: int, peak: int
 
 
 SHIELDED = """
-import os
+import contextlib, os
 import torch
 from pytest_cgins.run.environment import shield
 from pytest_cgins.verify.probe_support import memory
-if os.getuid() == 0:
+with contextlib.suppress(PermissionError):
     os.setgid(65534), os.setuid(65534)
 shield()
-assert memory.begin_peak("cpu") is None
 begun = memory.begin_peak("cpu", at_most=True)
 taken = torch.ones(2**25)
 print(memory.peak("cpu") - begun)
