@@ -33,7 +33,7 @@ $(STAMP): $(BIN)/python pyproject.toml constraints.txt
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo
-	$(BIN)/python -m pytest --cgins -rfE example_project -k 'decoder or mnist'
+	$(BIN)/python -m pytest --cgins -rfE example_project --ignore example_project/production -k 'decoder or mnist'
 	@echo 'All of the example: $(BIN)/python -m pytest --cgins example_project. Your own model: README.md, "Five minutes".'
 
 demo-regenerate: $(STAMP)
