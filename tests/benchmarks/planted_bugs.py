@@ -1,6 +1,6 @@
 """How many planted bugs the gate catches, and how many legitimate kernels it calls wrong.
 
-    python tests/benchmarks/planted_bugs.py [--device cpu|cuda] [--fit] [--seed N] [--jobs N] [--json PATH]
+    python tests/benchmarks/planted_bugs.py [--device cpu|cuda] [--fit] [--seed N] [--jobs N] [--part I/N] [--json PATH]
 
 Every bug of tests/planted/bugs.yaml and every variant of tests/planted/variants/ is built, run in the
 verification worker and judged, in fp32, fp16 and bf16. With `--fit` the numbers behind the derived rule are
@@ -39,6 +39,8 @@ def main() -> int:
     device = options.device
     bugs = {bug.id: bug for bug in listed()}
     sources = [*(edits.planted(bug, device) for bug in bugs), *edits.variants(device)]
+    part, parts = options.part
+    sources = sources[part - 1 :: parts]
     names = [source.name for source in sources]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -71,9 +73,15 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2, help="kernels built and judged at a time")
+    parser.add_argument("--part", type=_part, default=(1, 1), help="I/N: the I-th of N parts of the kernels")
     parser.add_argument("--cache", type=Path, help="folder of built kernels that is kept")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
+
+
+def _part(text: str) -> tuple[int, int]:
+    part, _, parts = text.partition("/")
+    return int(part), int(parts)
 
 
 def _report(
