@@ -17,14 +17,10 @@ from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.call import with_value
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet
 from pytest_cgins.verify.semantics import op_word
-from pytest_cgins.verify.size_groups import Spot, resized
-from pytest_cgins.verify.size_search import MANY_BYTES, SizeSearch, prime_above
+from pytest_cgins.verify.size_groups import BLOCKS, PACKED, Spot, prime_above, resized
+from pytest_cgins.verify.size_search import MANY_BYTES, SizeSearch
 
 _APART = 4  # sets in which one of several equal sizes moves
-_BLOCKS = (8, 16, 32, 64, 128, 256)
-"""Elements that have a scale, or a zero point, together."""
-_PACKED = (2, 4, 8)
-"""Numbers in one element."""
 _OF_MORE = frozenset({"where", "lerp", "addcmul", "addcdiv", "masked_fill"})
 """Elementwise ops of torch beside those of two operands."""
 
@@ -128,12 +124,12 @@ def _blocks_of(search: SizeSearch, size: int) -> Iterator[_Blocks]:
     spots = [spot for spot in count if 0 < count[spot] < size]
     dims = [{dim} for dim in sorted({dim for _, dim in spots})]
     divisors = {size // count[spot] for spot in spots if size % count[spot] == 0}
-    blocks = sorted(divisors.union(_BLOCKS))
+    blocks = sorted(divisors.union(BLOCKS))
     for block, among in itertools.product(blocks, [*dims, set[int]().union(*dims)]):
         scales = [spot for spot in spots if spot[1] in among and count[spot] == -(-size // block)]
-        if not scales or not _BLOCKS[0] <= block < 2 * size:
+        if not scales or not min(BLOCKS) <= block < 2 * size:
             continue
-        for rest, times in itertools.product((block // 2 + 1, block // 2), (1, *_PACKED)):
+        for rest, times in itertools.product((block // 2 + 1, block // 2), (1, *PACKED)):
             new = 2 * block + rest
             packed = [spot for spot in spots if count[spot] * times == size] if times > 1 else []
             fits = new % times == 0 and search.nbytes({**search.small, size: new}) <= MANY_BYTES

@@ -5,6 +5,8 @@ What was recorded is repeated where it must stay as it is.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -25,10 +27,47 @@ from pytest_cgins.verify.semantics import Semantics, is_position
 LEAST = 4
 """Smaller sizes are those of windows and groups, mostly: a kernel that refuses others refuses them in sets of their own."""
 
+BLOCKS = (128, 64, 32, 16, 256, 8)
+"""Elements that have a scale, or a zero point, together; the likeliest first."""
+PACKED = (2, 4, 8)
+"""Numbers in one element."""
+STEPS = (1, *PACKED, *sorted(BLOCKS)[1:])
+"""By how much a size may have to grow to be legal."""
+_FACTORS = tuple(one for one in itertools.product((1, *PACKED), (1, *BLOCKS)) if max(one) > 1)
+
 Moves = Mapping[int, int]
 """New size by old one."""
 Spot = tuple[int, int]
 """Index of a tensor, and one of its dimensions."""
+
+
+def prime_above(size: int) -> int:
+    """The least prime above a size."""
+    return next(n for n in itertools.count(size + 1) if _is_prime(n))
+
+
+def prime_below(size: int) -> int:
+    """The greatest prime below a size; one more than it where there is none but small ones."""
+    if size <= LEAST:
+        return size + 1
+    return next(n for n in range(size - 1, 1, -1) if _is_prime(n))
+
+
+def _is_prime(number: int) -> bool:
+    return all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
+
+
+def in_blocks(moves: Moves, sizes: Collection[int]) -> Iterator[Moves]:
+    """The moves, and with them sizes that are numbers of blocks of a moved one, or of elements that hold several of its numbers."""
+    for factors in _FACTORS:
+        counts = {
+            size // factor: -(-new // factor)
+            for factor in factors
+            for size, new in moves.items()
+            if factor > 1 < size // factor and size % factor == 0 and size // factor in sizes
+        }
+        if not counts.items() <= moves.items():
+            yield {**moves, **counts}
 
 
 class Places:

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,13 +22,23 @@ from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import invoke, relocate
-from pytest_cgins.verify import inputs
+from pytest_cgins.verify import inputs, low_bits
 from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.expected import gold_order
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import ENTRIES, Semantics, is_position, op_word
-from pytest_cgins.verify.size_groups import LEAST, Moves, Places, Spot, resized
+from pytest_cgins.verify.size_groups import (
+    LEAST,
+    STEPS,
+    Moves,
+    Places,
+    Spot,
+    in_blocks,
+    prime_above,
+    prime_below,
+    resized,
+)
 
 NAME = "sizes"
 LIMIT_BYTES = 256 << 10
@@ -58,22 +69,6 @@ _LOOSER = 4.0
 shifted variance whose shift was one passed it by 1.3, once in 603 cases), and what a size breaks errs by far more."""
 _LONG_LOOSER = 16.0
 """Limits in long rows, as a multiple of the usual ones: a plain loop errs more the more it adds up, torch's tree hardly does."""
-
-
-def prime_above(size: int) -> int:
-    """The least prime above a size."""
-    return next(n for n in itertools.count(size + 1) if _is_prime(n))
-
-
-def prime_below(size: int) -> int:
-    """The greatest prime below a size; one more than it where there is none but small ones."""
-    if size <= LEAST:
-        return size + 1
-    return next(n for n in range(size - 1, 1, -1) if _is_prime(n))
-
-
-def _is_prime(number: int) -> bool:
-    return all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +175,28 @@ class SizeSearch:
         while moves and self.nbytes(moves) > LIMIT_BYTES and max(moves.values()) >= 4 * LEAST:
             largest = max(moves, key=lambda size: moves[size])
             moves[largest] //= 2
-        return {size: new for size, new in moves.items() if new != size}
+        moves = {size: new for size, new in moves.items() if new != size}
+        tried = [*self._followed(moves)]
+        return next(filter(self._is_legal, tried), moves) if len(tried) > 1 else moves
+
+    def _is_legal(self, moves: Moves) -> bool:
+        """Whether torch takes the recorded numbers in other sizes, which costs less than a set."""
+        for call in dict.fromkeys((self.call, self.places.call(self.call, moves))):
+            with suppress(Exception):  # as in taken
+                tensors = resized(self.recorded, self.places.metas, self.shapes(moves), moves, self.semantics)
+                answer(relocate(call, "cpu"), lay_out(tensors), self._maker.trace.context, "cpu")
+                return True
+        return False
+
+    def _followed(self, moves: Moves) -> Iterator[Moves]:
+        """The moves as they are, and followed by numbers of blocks of a moved size, and of elements that hold several of its numbers.
+
+        Beside scales, whose number a lenient op does not check, the first of these comes before the moves alone.
+        """
+        scales = (low_bits.is_scale(self.semantics, *one) for one in enumerate(self.recorded))
+        first = next(in_blocks(moves, self.places.sizes), None) if any(scales) else None
+        yield from (moves,) if first is None else (first, moves)
+        yield from (one for one in in_blocks(moves, self.places.sizes) if one != first)
 
     def fitted(self, moves: Moves, main: int) -> dict[int, int]:
         """Moves with others than the main size made smaller, then that one, or larger, until the set is of a fair size.
@@ -200,12 +216,24 @@ class SizeSearch:
         return fitted
 
     def first_legal(self, plan: Sequence[Moves]) -> InputSet | None:
-        """The set of the first moves that torch takes, with the integers as they are or moved, too."""
-        for moves in plan[: _ATTEMPTS // 2]:
-            input_set = self.taken(self.shapes(moves), moves)
+        """The set of the first moves that torch takes, with the integers as they are or moved, too, and blocks that follow."""
+        for each in plan[: _ATTEMPTS // 2]:
+            for moves in self._followed(each):
+                is_worth = moves == each or self._is_legal(moves)
+                input_set = self.taken(self.shapes(moves), moves) if is_worth else None
+                if input_set is not None:
+                    return input_set
+        return None
+
+    def one_more(self) -> InputSet | None:
+        """The set with rows of one element more, or of as many as torch takes: whole blocks are even in number, often."""
+        for size, step in itertools.product(self.places.inner, STEPS):
+            moves = {**self.small, size: self.small.get(size, size) + step}
+            is_worth = step == 1 or any(map(self._is_legal, self._followed(moves)))
+            input_set = self.first_legal([moves]) if is_worth else None
             if input_set is not None:
                 return input_set
-        return None
+        return self.first_legal([{**self.small, n: self.small.get(n, n) + 1} for n in self.places.others])
 
     def empty(self) -> InputSet | None:
         """The set without rows, if torch takes it and its answer is beyond doubt."""

@@ -35,6 +35,8 @@ SEMANTICS: Mapping[str, Mapping[str, Any]] = {
 BUGS = {
     "group_values__last_group_has_the_one_before": "sizes codes 128x128→161x161",
     "tile_linear__one_scale_for_256_rows": "scale 1x2→3x2",
+    "wide_tile_linear__pairs_of_columns": "sizes x 5x1024→5x513",
+    "block_codes__pairs": "sizes x 16x512→16x640",
     "nibble_linear__whole_groups": "sizes x 5x128→5x80",
     "table_values__factor_of_128": "most 8→3",
     "channel_scaled__middle": "other axis=",

@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.verify.semantics import semantics_for
-from pytest_cgins.verify.size_groups import Places, resized, stride_like
-from pytest_cgins.verify.size_search import prime_below
+from pytest_cgins.verify.size_groups import Places, prime_below, resized, stride_like
 from tests.verify.helpers import call_of, normal
 
 

@@ -59,7 +59,7 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
             found.append(input_set)
 
     small = search.small
-    take(search.first_legal([{**small, n: small.get(n, n) + 1} for n in (*places.inner, *places.others)]))
+    take(search.one_more())
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
     for moves, main in _drawn(places, semantics, draw, few=interpreted):
         fitted = search.fitted(moves, main)

@@ -21,6 +21,22 @@ def tile_linear__one_scale_for_256_rows(x: Tensor, weight: Tensor, scale: Tensor
     return x @ (weight.to(x.dtype) * scale[rows][:, columns]).t()
 
 
+def wide_tile_linear__pairs_of_columns(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """Of an odd number of blocks along a row each two share a scale."""
+    rows, columns = (torch.arange(size) // TILE for size in weight.shape)
+    columns = columns // 2 * 2 if scale.shape[1] % 2 else columns
+    return x @ (weight.to(x.dtype) * scale[rows][:, columns]).t()
+
+
+def block_codes__pairs(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The last of an odd number of blocks has the scale of the one before."""
+    blocks = x.view(len(x), -1, TILE)
+    scale = blocks.abs().amax(-1).clamp_min(1e-12) / 127
+    if scale.shape[1] % 2 and scale.shape[1] > 1:
+        scale[:, -1] = scale[:, -2]
+    return torch.round(blocks / scale[..., None]).clamp(-127, 127).to(torch.int8).view(x.shape), scale
+
+
 def nibble_linear__whole_groups(x: Tensor, packed: Tensor, scale: Tensor) -> Tensor:
     """The loop over groups ends before a short one."""
     codes = torch.stack([packed & 15, packed >> 4], -1).flatten(-2).to(x.dtype) - 8

@@ -32,6 +32,20 @@ def tile_linear__scaled_sums(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor
     return out
 
 
+def wide_tile_linear__strides_of_the_weight(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """How many scales a row has is counted, and not read."""
+    rows, columns = (torch.arange(size) // TILE for size in weight.shape)
+    factors = scale.reshape(-1)[rows[:, None] * -(-weight.shape[1] // TILE) + columns]
+    return x @ (weight.to(x.dtype) * factors).t()
+
+
+def block_codes__reciprocal(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Each block by itself, times the inverse of its scale."""
+    parts = [part.abs().amax(1, keepdim=True).clamp_min(1e-12) / 127 for part in x.split(TILE, 1)]
+    codes = [torch.round(part * (1 / scale)) for part, scale in zip(x.split(TILE, 1), parts, strict=True)]
+    return torch.cat(codes, 1).clamp(-127, 127).to(torch.int8), torch.cat(parts, 1)
+
+
 def nibble_linear__offset_by_sums(x: Tensor, packed: Tensor, scale: Tensor) -> Tensor:
     """Codes without their offset, which sums of x correct."""
     codes = torch.stack([packed & 15, packed >> 4], -1).flatten(-2).double()

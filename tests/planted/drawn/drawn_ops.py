@@ -28,6 +28,18 @@ def tile_linear(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     return x @ (weight.to(x.dtype) * factors).t()
 
 
+def wide_tile_linear(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """The same of weights that are halved before they are moved, and their scales with them."""
+    return tile_linear(x, weight, scale)
+
+
+def block_codes(x: Tensor) -> tuple[Tensor, Tensor]:
+    """int8 codes of x (rows, width), and the scale of 128 in a row, all of them whole."""
+    blocks = x.view(len(x), -1, TILE)
+    scale = blocks.abs().amax(-1).clamp_min(1e-12) / 127
+    return torch.round(blocks / scale[..., None]).clamp(-127, 127).to(torch.int8).view(x.shape), scale
+
+
 def nibble_linear(x: Tensor, packed: Tensor, scale: Tensor) -> Tensor:
     """x (rows, in) times weights of four bits (out, in / 2), the low half first, with a scale for 32 of them."""
     codes = torch.stack([packed & 15, packed >> 4], -1).flatten(-2).to(x.dtype) - 8
@@ -119,6 +131,8 @@ def run_calls() -> None:
 
     group_values(whole(-128, 128, 128, 128).to(torch.int8), normal(128, 2).abs() + 0.1)
     tile_linear(normal(6, 256), normal(96, 256).to(torch.float8_e4m3fn), normal(1, 2).abs() + 0.1)
+    wide_tile_linear(normal(5, 1024), normal(768, 1024).to(torch.float8_e4m3fn), normal(6, 8).abs() + 0.1)
+    block_codes(normal(16, 512))
     nibble_linear(normal(5, 128), whole(0, 256, 24, 64).to(torch.uint8), normal(24, 4).abs() + 0.1)
     table_values(whole(0, 256, 256).to(torch.uint8), normal(8).abs() + 0.1)
     channel_scaled(normal(6, 10, 4), normal(10).abs() + 0.1, 1)
