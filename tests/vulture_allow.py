@@ -57,10 +57,12 @@ _.supports_higher_order_operators
 _._should_skip_dynamo
 
 # services and their methods, which workers are told by name
+_.RankService
 _.TimingService
 _.VerificationService
 _.JudgeService
 _.judge
+_.run_late
 _.judge_timed
 _.first_failure
 _.output_metas

@@ -1,7 +1,14 @@
 """`cgins.yaml` as one frozen `Config`: what it may hold, and how it is read. It imports `core`."""
 
 from pytest_cgins.config.implementation import Implementation
-from pytest_cgins.config.kernel import DeclaredWork, KernelEntry, ProbeException, Repeatability, Tolerance
+from pytest_cgins.config.kernel import (
+    DeclaredWork,
+    KernelEntry,
+    ProbeException,
+    Ranks,
+    Repeatability,
+    Tolerance,
+)
 from pytest_cgins.config.load import Config, load, load_without_traces, select
 from pytest_cgins.config.model import ModelEntry
 from pytest_cgins.config.pull_request import PullRequestSettings
@@ -19,6 +26,7 @@ __all__ = [
     "ModelEntry",
     "ProbeException",
     "PullRequestSettings",
+    "Ranks",
     "Repeatability",
     "ResourceLimits",
     "TimingGate",

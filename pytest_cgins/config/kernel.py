@@ -20,6 +20,7 @@ from pytest_cgins.core.expression import ExpressionError, amount, parse
 from pytest_cgins.core.trace import is_registered
 from pytest_cgins.core.verdict import PROBES
 
+_MOST_RANKS = 64
 _MINIMUM_REASON = 8  # characters: "because" explains nothing
 
 
@@ -69,6 +70,16 @@ class ProbeException:
     """Line in cgins.yaml, 1-based."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """Processes that call a kernel together, each with inputs of its own."""
+
+    count: Annotated[int, _rank_count] = 1
+    """How many; 1 is a kernel that needs no others."""
+    replicated: Annotated[tuple[str, ...], Value.texts] = ()
+    """Arguments that hold the same numbers on all of them."""
+
+
 Claim = Literal["strided", "misaligned", "batch_invariant"]
 CLAIMS: tuple[Claim, ...] = get_args(Claim)
 """What a kernel may claim: it takes any strides; addresses that are no multiple of 16; a row's bits do not depend on the batch."""
@@ -110,6 +121,8 @@ class KernelEntry:
     """Whether fp32 products may be computed on inputs of 11 significant bits (TF32)."""
     semantics: Annotated[Declared, semantics.semantics] = field(default_factory=Declared)
     """What the user says of its op."""
+    ranks: Annotated[Ranks, _ranks] = Ranks()
+    """Processes that call it together."""
     line: int = 0
     """Line in cgins.yaml, 1-based."""
 
@@ -262,6 +275,22 @@ def _probe_exception(value: Value, kernel: str) -> ProbeException:
             remedy="say in a few words why this kernel may; reports show it",
         )
     return ProbeException(probe=value.key, reason=text, line=value.line)
+
+
+def _ranks(value: Value) -> Ranks:
+    """`ranks: 2`, or `ranks: {count: 2, replicated: [weight]}`."""
+    if not value.is_a("map"):
+        return Ranks(count=_rank_count(value))
+    section = value.mapping()
+    section.require("count", remedy="write how many processes call the kernel, count: 2")
+    return Ranks(**section.fields(Ranks))
+
+
+def _rank_count(value: Value) -> int:
+    count = value.integer()
+    if not 2 <= count <= _MOST_RANKS:
+        value.refuse(f"not within 2 to {_MOST_RANKS}", remedy="leave ranks out for a kernel of one process")
+    return count
 
 
 def _claims(value: Value) -> tuple[Claim, ...]:

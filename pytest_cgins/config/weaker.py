@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pytest_cgins.config.implementation import Implementation
-from pytest_cgins.config.kernel import DeclaredWork, KernelEntry, ProbeException, Repeatability, Tolerance
+from pytest_cgins.config.kernel import (
+    DeclaredWork,
+    KernelEntry,
+    ProbeException,
+    Ranks,
+    Repeatability,
+    Tolerance,
+)
 from pytest_cgins.config.llm import Budget, LlmSettings, Models, Temperatures
 from pytest_cgins.config.load import Config
 from pytest_cgins.config.model import ModelEntry
@@ -57,6 +64,11 @@ def removed(before: Any, now: Any) -> bool:
     return not set(before) <= set(now)
 
 
+def added(before: Any, now: Any) -> bool:
+    """More members."""
+    return removed(now, before)
+
+
 def narrowed(before: Any, now: Any) -> bool:
     """Some of the former members; () stands for all there are."""
     return bool(now) and (not before or removed(before, now))
@@ -85,8 +97,10 @@ RULES: Mapping[type, Mapping[str, Rule | None]] = {
     KernelEntry: {
         "name": neutral, "op": changed, "reference": replaced, "implementations": None, "tolerance": None, "limits": None, "timing": None,
         "work": None, "exceptions": None, "repeatability": None, "claims": removed, "allow_tf32": higher,
-        "semantics": None, "line": neutral,
+        "semantics": None, "ranks": None, "line": neutral,
     },
+    # Fewer ranks show fewer faults; the same numbers on all ranks hide which rank's were taken.
+    Ranks: {"count": lower, "replicated": added},
     Implementation: {
         "name": neutral, "device": neutral, "contract": neutral, "sources": neutral, "target": neutral, "load": neutral, "build": neutral,
         "entry": neutral,

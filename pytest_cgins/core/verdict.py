@@ -70,6 +70,7 @@ class Reason(str, Enum):
     ERROR_CODE = "error-code"
     CRASHED = "crashed"
     TIMED_OUT = "timed-out"
+    RANK_HANG = "rank-hang"
     COMPILER = "compiler"
     SOURCE = "source"
     GOLD_DRIFT = "gold-drift"
@@ -107,6 +108,8 @@ class Reason(str, Enum):
     HIDDEN_BY_PRECISION = "hidden-by-precision"
     WRONG_CONFIG = "wrong-config"
     RECOMPILES = "recompiles"
+    RANK_RACE = "rank-race"
+    RANKS_DISAGREE = "ranks-disagree"
     WRONG_AFTER_TIMING = "wrong-after-timing"
     TOO_FAST = "too-fast"
     L2_CARVE_OUT = "l2-carve-out"
@@ -214,7 +217,7 @@ GOLD_ALONE = "no reference is named: the recorded gold alone tells what is right
 PROBES = (
     "on_stream", "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "device_order", "plain_outputs",
     "autotuner", "recompiles", "op_callback", "libraries", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "invariance", "arguments", "layouts",
-    "special_values", "second_precision", "large_indices", "after_timing", "content_cache", "physical_floor",
+    "special_values", "second_precision", "large_indices", "ranks", "after_timing", "content_cache", "physical_floor",
     "l2_carve_out", "memcheck", "racecheck", "initcheck", "synccheck",
 )  # fmt: skip
 """Names of all probes."""

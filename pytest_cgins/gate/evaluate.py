@@ -38,6 +38,7 @@ from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.gate.devices import Devices
 from pytest_cgins.gate.elsewhere import HERE, Elsewhere
 from pytest_cgins.gate.known_verdicts import KnownVerdicts
+from pytest_cgins.gate.ranks import RankStage
 from pytest_cgins.gate.reference_requests import ReferenceRequests
 from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.gate.timing_stage import (
@@ -183,6 +184,10 @@ class Evaluator:
             own_tests=self.tests,
             import_root=str(import_root),
         )
+        self._ranks = RankStage(
+            self.requests, self._runs, self.reference, timing_options or TimingOptions(), self._bases,
+            trusted=reference or self.pool, builds=self.kernel_builds.builds, own_tests=self.tests, import_root=str(import_root),
+        )  # fmt: skip
         self._known = known if elsewhere == HERE else None
         path = workers.get("PYTHONPATH", "").replace(str(config.root), ".")
         limits = f"{timeout_s:g} s, {isolation}, sandbox {sandbox is not None}, seed {known and known.seed}, {path}"
@@ -227,6 +232,7 @@ class Evaluator:
 
     def close(self) -> None:
         """End the worker processes, and builds that are its own."""
+        self._ranks.close()
         self.pool.close()
         self.reference.close()
         self._sanitizers.close()
@@ -276,7 +282,11 @@ class Evaluator:
                 return replace(taken, seconds=time.monotonic() - started)
             if case.check:
                 return replace(self._checked(result, compiled), seconds=time.monotonic() - started)
-            result = self._verified_and_timed(result, compiled, upcoming)
+            if self.requests.entry(case).ranks.count > 1:
+                timing = self._timing and self._elsewhere == HERE
+                result = self._ranks.evaluate(result, compiled, timing=timing)
+            else:
+                result = self._verified_and_timed(result, compiled, upcoming)
         except EndedError as end:
             result = replace(result, verdict=end.verdict, output=end.output)
             if end.verdict.status is Status.TIMEOUT:

@@ -52,6 +52,7 @@ class ReferenceRequests:
             interpreted=self.is_interpreted(case),
             reference=kernel.reference and kernel.judged_by,
             gold_alone=not kernel.judged_by,
+            ranks=kernel.ranks,
             large_case=self.large_case(case),
             untimed=kernel_timing.UNTIMED if self.is_timed(case) else kernel_timing.NO_TIMING,
         )
@@ -82,7 +83,8 @@ class ReferenceRequests:
         if self.is_interpreted(case):
             # Triton's interpreter itself keeps some memory of every call.
             excused.append("memory_leak")
-        return switched_on(self.level, excused, sanitize=self.sanitize)
+        ranked = self.entry(case).ranks.count > 1
+        return switched_on(self.level, excused, sanitize=self.sanitize, ranked=ranked)
 
     def is_interpreted(self, case: Case) -> bool:
         """Whether the kernel runs in Triton's interpreter."""

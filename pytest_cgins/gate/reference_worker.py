@@ -75,6 +75,15 @@ class ReferenceWorker:
         """The environment of a device, after `describe`."""
         return self.known[device_of(device).name]
 
+    @property
+    def machine(self) -> Machine | None:
+        """What `describe` found."""
+        return self._machine
+
+    def count(self, kind: str) -> int:
+        """How many devices of a kind there are, after `describe`."""
+        return sum(name.partition(":")[0] == kind for name in (self._machine.locks if self._machine else ()))
+
     def lock_key(self, device: str) -> str:
         """What processes that use the same hardware agree on."""
         return device if self._machine is None else self._machine.locks.get(device, device)

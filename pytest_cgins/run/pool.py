@@ -25,12 +25,14 @@ logger = logging.getLogger(__name__)
 SERVICES: Mapping[str, str] = {
     "verification": "pytest_cgins.run.verification_service:VerificationService",
     "timing": "pytest_cgins.run.timing_service:TimingService",
+    "ranks": "pytest_cgins.run.rank_service:RankService",
+    "timed-ranks": "pytest_cgins.run.rank_service:RankService",
     "reference": "pytest_cgins.verify.judge:JudgeService",
 }
 """Service of each role. What runs a kernel never shares a process with what knows the answers."""
 TRUSTED = frozenset({"reference"})
 """Roles that run no kernel: they know the answers, so nobody may look into them, and nothing is put around them."""
-MEASURING = frozenset({"timing"})
+MEASURING = frozenset({"timing", "timed-ranks"})
 """Roles whose processes are not forked. Times depend on where code and memory lie: forks have that in common, and a
 confirmation in another process is to be another draw (see `timing/process_noise.py`)."""
 
@@ -119,6 +121,11 @@ class WorkerPool:
             return worker.call(method, params, buffers, timeout_s=timeout_s)
 
     @property
+    def is_wrapped(self) -> bool:
+        """Whether another program is around workers that run kernels."""
+        return self._wrap is not None
+
+    @property
     def is_local(self) -> bool:
         """Whether kernels run in this process."""
         return self._isolation == "none"
@@ -159,6 +166,12 @@ class WorkerPool:
             for worker in self._workers.values():
                 if isinstance(worker, WorkerProcess):
                     worker.kill()
+
+    def kill(self, role: str) -> None:
+        """Kill a role's worker while another thread waits for its answer, which fails."""
+        worker = self._workers.get(role)
+        if isinstance(worker, WorkerProcess):
+            worker.kill()
 
     def discard(self, role: str) -> None:
         """End the role's worker, if there is one: its next call gets a process without a past."""

@@ -29,7 +29,7 @@ from pytest_cgins.recording.profile import PackProfile
 from pytest_cgins.timing import least_work, peak_measurement
 from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.environment import describe
-from pytest_cgins.verify import diagnosis, inputs
+from pytest_cgins.verify import diagnosis, inputs, rank_inputs
 from pytest_cgins.verify.changed_rows import own_rows
 from pytest_cgins.verify.compare import compare, failed_form
 from pytest_cgins.verify.expected import as_real, gold_order
@@ -42,6 +42,7 @@ from pytest_cgins.verify.messages import (
     Drift,
     EmptyMessage,
     FirstFailure,
+    JoinRanks,
     JudgeAnswers,
     Judgement,
     Machine,
@@ -53,7 +54,7 @@ from pytest_cgins.verify.messages import (
     serves,
 )
 from pytest_cgins.verify.prepare import Preparation, prepare
-from pytest_cgins.verify.probe_verdicts import ProbeResults
+from pytest_cgins.verify.probe_verdicts import DeviatingAnswer, ProbeResults
 from pytest_cgins.verify.probes import (
     after_timing,
     arguments,
@@ -64,11 +65,14 @@ from pytest_cgins.verify.probes import (
     on_stream,
     op_callback,
     physical_floor,
+    ranks,
     recompiles,
     sizes,
     snooping,
 )
 from pytest_cgins.verify.probes.registry import TIMED
+from pytest_cgins.verify.rank_group import RankGroup
+from pytest_cgins.verify.rank_mistakes import RankedAnswers
 from pytest_cgins.verify.received_answers import ReceivedAnswers, judge_timed_answers
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
@@ -86,6 +90,7 @@ class JudgeService:
         self._held = 0  # bytes of all that is prepared
         self._packs: dict[str, _OpenPack] = {}
         self._right: tuple[object, dict[str, str]] = (None, {})
+        self._group: RankGroup | None = None
 
     @serves(EmptyMessage)
     def describe(self) -> Machine:
@@ -96,6 +101,12 @@ class JudgeService:
         environments: dict[str, Environment] = {kind: describe(kind) for kind in kinds}
         locks = {device.case_name: device.lock_key() for device in devices}
         return Machine(environments=environments, locks=locks)
+
+    @serves(JoinRanks)
+    def join(self, request: JoinRanks) -> EmptyMessage:
+        """Be one of several processes that prepare and judge together."""
+        self._group = RankGroup(request)
+        return EmptyMessage()
 
     @serves(Ready)
     def peaks(self, request: Ready) -> DevicePeak:
@@ -158,6 +169,8 @@ class JudgeService:
                 continue  # see `judge_large`
             checked, got = self._check(input_set, answers, results)
             checked_rows = [_with_row(check, input_set, prepared.semantics) for check in checked]
+            if prepared.ranked is not None:
+                checked_rows = [prepared.ranked.explained(check, got) for check in checked_rows]
             (probes if input_set.probe else core).append(
                 diagnosis.Answered(inputs=input_set, got=got, checks=checked_rows)
             )
@@ -166,7 +179,7 @@ class JudgeService:
         self._right = (_key(case_request), right)
         checks = (
             [check for answered in core for check in answered.checks]
-            if prepared.gold_alone  # no mistake can be made on purpose
+            if prepared.gold_alone or prepared.ranked  # no mistake can be made on purpose here
             else diagnosis.explain(core, prepared.builder, prepared.semantics, tolerance)
         )
         if all(answered.passed for answered in core):
@@ -197,7 +210,10 @@ class JudgeService:
         results.add_facts(observed)
         expected = {input_set.expected.name: input_set.expected for input_set in prepared.sets}
         for second in answers.seconds(expected):
-            results.add_rerun(second)
+            results.add_rerun(second if prepared.ranked is None else _called_stale(second, prepared.ranked))
+        if prepared.ranked is not None:
+            apart = prepared.ranked.disagreement(core)
+            results.trip(ranks.NAME, apart, Reason.RANKS_DISAGREE)
         wrong = results.found.keys() & {each.inputs.probe for each in probes}
         tuned = autotuner.notes(request.answers.tuned) if wrong else ()
         correctness = Correctness(
@@ -388,7 +404,15 @@ class JudgeService:
         trace = opened.traces[case.trace_id]
         calls = (other.call for other in opened.traces.values() if other is not trace)
         others = [call for call in calls if call.op == trace.call.op]
+        if self._group is not None:
+            return rank_inputs.prepare(trace, opened.reader, case.device, seed, options, self._group)
         return prepare(trace, opened.reader, case.device, seed, options, others)
+
+
+def _called_stale(second: DeviatingAnswer, ranked: RankedAnswers) -> DeviatingAnswer:
+    """A deviating answer, with whether it is made of numbers of the call before."""
+    mistake = ranked.mistake(second.expected.name, [*map(as_real, second.given)])
+    return replace(second, reused=mistake is not None and mistake.reason is Reason.STALE_ANSWER)
 
 
 def _distance(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

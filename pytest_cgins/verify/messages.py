@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from annotated_types import MaxLen
 
-from pytest_cgins.config import Declared, ProbeException, Repeatability, Tolerance
+from pytest_cgins.config import Declared, ProbeException, Ranks, Repeatability, Tolerance
 from pytest_cgins.config.kernel import Claim
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
@@ -261,6 +261,30 @@ class KernelAnswers(Document):
     """What was compiled for them."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRanks(Document):
+    """Join the processes that call a kernel, or the op, together: they become torch's default group."""
+
+    rank: int
+    """Number of the process that is asked."""
+    count: int
+    """How many there are."""
+    device: str
+    """Its device."""
+    folder: str
+    """Where they find each other."""
+    limit_s: float
+    """Limit of a request: where one hangs is told shortly before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLate(Document):
+    """Run the kernel again and again on exchanged numbers, while one rank or another comes late."""
+
+    calls: int
+    """How often, if time allows."""
+
+
 # ---- the reference worker, which runs no kernel
 
 
@@ -284,6 +308,10 @@ class PrepareOptions:
     """Whether nothing but the recorded gold tells what is right."""
     stopping: tuple[str, ...] = ()
     """Sets, `fresh`, `edge` or a probe's, that are left out since torch's own code stops the device on them."""
+    ranks: Ranks = field(default_factory=Ranks)
+    """Processes that call it together."""
+    rank: int = 0
+    """The one that is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

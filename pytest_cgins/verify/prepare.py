@@ -36,6 +36,7 @@ from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.op_calls import multiplies, op_calls
 from pytest_cgins.verify.probes import invariance, sizes
 from pytest_cgins.verify.random_outputs import Domain
+from pytest_cgins.verify.rank_mistakes import RankedAnswers
 from pytest_cgins.verify.reference import memory_taken
 from pytest_cgins.verify.semantics import Semantics, check_names, chooses, semantics_for
 from pytest_cgins.verify.size_search import ProbedCall
@@ -71,6 +72,8 @@ class Preparation:
     """Name of the function that stands for the op; "" for the op itself."""
     calls: list[dict[str, int]] = field(default_factory=list)
     """What `op_calls` found, once it was asked for."""
+    ranked: RankedAnswers | None = None
+    """What is known beside of a call that several ranks make together."""
 
     @property
     def core(self) -> tuple[InputSet, ...]:
@@ -192,7 +195,7 @@ def prepare(  # noqa: PLR0917
         try:
             sets.append(builder.make("recorded", recorded, gold_elements(trace, source, device)))
         except REFUSALS as error:
-            raise _refused(trace, device, error) from error
+            raise refused(trace, device, error) from error
     drawn_sets, told = _drawn_sets(builder, semantics, recorded, key, options, sets)
     sets += drawn_sets
     notes += told
@@ -297,7 +300,7 @@ def _drawn_sets(  # noqa: PLR0917
             drawn, told = _draw(name, builder, semantics, recorded, key, first=first)
         except REFUSALS as error:
             if first is None or _lacks_memory(error):
-                raise _refused(builder.trace, builder.device, error) from error
+                raise refused(builder.trace, builder.device, error) from error
             if stops_device(error):
                 raise ReferenceStopped(name) from error
             told = [f"no {name} inputs: torch refuses them ({str(error).splitlines()[0]})"]
@@ -472,7 +475,8 @@ def _lacks_memory(error: Exception) -> bool:
     return cause_of(type(error).__name__, str(error)) is Reason.OUT_OF_MEMORY
 
 
-def _refused(trace: Trace, device: str, error: Exception) -> CginsError:
+def refused(trace: Trace, device: str, error: Exception) -> CginsError:
+    """What to raise where torch does not run a call."""
     if _lacks_memory(error):
         return InfrastructureError(
             f"no memory is left on {device} for torch's own answers to {trace.call.op}: {str(error).splitlines()[0]}",

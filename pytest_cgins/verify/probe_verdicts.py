@@ -37,6 +37,7 @@ from pytest_cgins.verify.probes import (
     on_stream,
     op_callback,
     plain_outputs,
+    ranks,
     recompiles,
     repeat,
     second_precision,
@@ -45,6 +46,7 @@ from pytest_cgins.verify.probes import (
     special_values,
 )
 from pytest_cgins.verify.probes.registry import PROBE_SPECS
+from pytest_cgins.verify.rank_mistakes import REMEDIES
 
 FACTS: Mapping[str, Callable[[Any], str]] = {
     integrity.NAME: integrity.judge,
@@ -278,6 +280,8 @@ class ProbeResults:
             self.trip("late_work", message)
         elif second.probe == "fresh_memory":
             self._fresh_memory(second, on)
+        elif second.probe == ranks.NAME:
+            self._late(second, on)
         elif self._may_differ(second):
             return
         elif second.probe == device_order.NAME:
@@ -286,6 +290,16 @@ class ProbeResults:
             self.varying.append(self._right(second))
             message = f"two answers to the same {on} differ ({_differing(second)}){self._repeatable(second)}"
             self.trip(second.probe, message)
+
+    def _late(self, second: DeviatingAnswer, on: str) -> None:
+        """An answer while ranks come late; a stale one may be within the tolerance and is wrong all the same."""
+        reason = Reason.STALE_ANSWER if second.reused else Reason.RANK_RACE
+        if second.reused or not self._may_differ(second):
+            parts = "parts of it are of the call before" if second.reused else _differing(second)
+            message = (
+                f"the answer is another one {second.about[:_SHOWN]} ({on}; {parts})\n→ {REMEDIES[reason]}"
+            )
+            self.trip(ranks.NAME, message, reason)
 
     def _device_order(self, second: DeviatingAnswer, on: str) -> None:
         """An answer beside other work; nothing if answers vary as much without it."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.config import DeclaredWork, KernelEntry, ProbeException, Repeatability, load
+from pytest_cgins.config import DeclaredWork, KernelEntry, ProbeException, Ranks, Repeatability, load
 from pytest_cgins.core.errors import ConfigError
 
 
@@ -40,6 +40,9 @@ def test_a_probe_is_switched_off_with_a_reason(tmp_path: Path) -> None:
         ("claims: [stridden]", '"claims" in kernel "k" is "stridden"'),
         ("precision: {allow_tf23: true}", 'unknown key "allow_tf23" in precision of kernel "k"'),
         ("precision: {allow_tf32: maybe}", "not true or false"),
+        ("ranks: 1", "is 1, not within 2 to 64"),
+        ("ranks: {replicated: [weight]}", 'ranks of kernel "k" has no "count"'),
+        ("ranks: {count: 2, replicate: [weight]}", 'unknown key "replicate" in ranks of kernel "k"'),
     ],
 )
 def test_mistakes_in_what_it_may_do(tmp_path: Path, keys: str, message: str) -> None:
@@ -68,6 +71,9 @@ def test_claims_and_precision(tmp_path: Path) -> None:
     """A claim that is made twice is one; without the keys nothing is claimed and TF32 is not allowed."""
     assert kernel(tmp_path, "claims: [misaligned, strided, strided]").claims == ("misaligned", "strided")
     assert kernel(tmp_path, "precision: {allow_tf32: true}").allow_tf32
+    assert kernel(tmp_path, "ranks: 2").ranks == Ranks(count=2)
+    ranks = kernel(tmp_path, "ranks: {count: 4, replicated: [weight]}").ranks
+    assert ranks == Ranks(count=4, replicated=("weight",))
     plain = kernel(tmp_path, "tolerance: derived")
     assert (plain.claims, plain.allow_tf32, plain.exceptions) == ((), False, ())
 

@@ -34,6 +34,7 @@ kernels:
     claims: [strided]
     repeatable: {rtol: 1e-6, atol: 1e-6}
     semantics: {kind: norm, roles: {input: data}}
+    ranks: {count: 4, replicated: [input]}
     implementations:
       - {name: cpp, device: cpu, source: k.cpp}
       - {name: cuda, source: k.cu, archs: [sm_80, sm_90]}
@@ -90,6 +91,8 @@ LOOSER = {
     "k: semantics.kind norm → softmax": ("kind: norm", "kind: softmax"),
     "k: semantics.mutated [] → [input]": ("kind: norm", "kind: norm, mutated: [input]"),
     "k: semantics.fixed [] → [('other', None)]": ("kind: norm", "kind: norm, fixed: [other]"),
+    "k: ranks.count 4 → 2": ("count: 4", "count: 2"),
+    "k: ranks.replicated [input] → [input, other]": ("replicated: [input]", "replicated: [input, other]"),
     "net: make m:net → m:other": ("make: 'm:net'", "make: 'm:other'"),
     "net: kernels [k/cpp, k/cuda] → [k/cpp]": ("kernels: [k/cpp, k/cuda]", "kernels: [k/cpp]"),
     "net: gate.tolerate 0.02 → 0.04": ("make: 'm:net'", "make: 'm:net', gate: {tolerate: 4%}"),

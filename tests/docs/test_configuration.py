@@ -25,6 +25,7 @@ PLACES = {
     r'work of kernel "[^"]*"': "kernels.NAME.work.",
     r'probe "[^"]*" of kernel "[^"]*"': "kernels.NAME.probes.PROBE.",
     r'repeatable of kernel "[^"]*"': "kernels.NAME.repeatable.",
+    r'ranks of kernel "[^"]*"': "kernels.NAME.ranks.",
     r'precision of kernel "[^"]*"': "kernels.NAME.precision.",
     r'semantics of kernel "[^"]*"': "kernels.NAME.semantics.",
     r"llm": "llm.",

@@ -48,6 +48,7 @@ PROBE_SPECS = {
     "special_values": ProbeSpec(Reason.NAN_PATTERN, fast=False, explains=False),
     "second_precision": ProbeSpec(Reason.HIDDEN_BY_PRECISION, fast=False, explains=False),
     "large_indices": ProbeSpec(Reason.INDEX_OVERFLOW, fast=False, explains=False),
+    "ranks": ProbeSpec(Reason.RANK_RACE),
     "after_timing": ProbeSpec(Reason.WRONG_AFTER_TIMING),
     "content_cache": ProbeSpec(Reason.STALE_ANSWER),
     "physical_floor": ProbeSpec(Reason.TOO_FAST),
@@ -73,20 +74,28 @@ TIMED = frozenset({"after_timing", "content_cache", "physical_floor", "l2_carve_
 """Probes that look at a kernel while it is timed."""
 
 
-def switched_on(level: str, excused: Iterable[str] = (), *, sanitize: Iterable[str] = ()) -> tuple[str, ...]:
+RANKED = frozenset({"poison", "guards", "inputs_unchanged", "plain_outputs", "ranks", "after_timing"})
+"""Probes of a kernel that several processes call together; `ranks` is of these alone. Others run it a number of times that
+the processes would not agree on, or call the op in one of them."""
+
+
+def switched_on(
+    level: str, excused: Iterable[str] = (), *, sanitize: Iterable[str] = (), ranked: bool = False
+) -> tuple[str, ...]:
     """Names of the probes that are looked for.
 
     Args:
         level: `full`, `fast` or `off`.
         excused: those that a kernel is excused from.
         sanitize: tools of compute-sanitizer.
+        ranked: whether several processes call the kernel together.
     """
     levels = {
         "full": [name for name in PROBES if name not in SANITIZED],
         "fast": [name for name in PROBES if name not in SANITIZED and PROBE_SPECS[name].fast],
         "off": ALWAYS,
     }
-    skipped = set(excused)
+    skipped = {*excused, *(set(PROBES) - RANKED if ranked else RANKED & {"ranks"})}
     return tuple(name for name in (*levels[level], *sanitize) if name not in skipped)
 
 

@@ -1,0 +1,277 @@
+"""The service of one of several processes that call a kernel together: verifies and times it in step with the others.
+
+Each request is made of all ranks at once. What they do is the same on all, call for call, since a collective that one rank
+makes alone hangs: so most probes of a single process are not here, which run a kernel as often as its own answers suggest.
+A rank that fails answers at once; the others wait for it, and the parent ends them.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Literal
+
+from pytest_cgins.building.loading.exceptions import kind_of, told
+from pytest_cgins.building.loading.imports import import_from
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.device import device_of
+from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.measurement import ArmName
+from pytest_cgins.core.tensors import Kept, pack
+from pytest_cgins.packs.call import bound
+from pytest_cgins.packs.context import restore
+from pytest_cgins.packs.ops import trust
+from pytest_cgins.run.kernels import KernelCache, make_ready
+from pytest_cgins.run.worker import describe
+from pytest_cgins.timing.block import LETTER_ARMS
+from pytest_cgins.timing.cpu_timer import HostTimer
+from pytest_cgins.verify.messages import (
+    DeviantAnswer,
+    EmptyMessage,
+    JoinRanks,
+    KernelAnswers,
+    KernelRequest,
+    RaisedError,
+    RunKernel,
+    RunLate,
+    SetAnswer,
+    serves,
+)
+from pytest_cgins.verify.probe_support.process_watch import Watch
+from pytest_cgins.verify.probe_support.set_trial import SetTrial
+from pytest_cgins.verify.probe_support.timed_copy import Content, Rotating, TimedCopy
+from pytest_cgins.verify.probes import ranks
+from pytest_cgins.verify.rank_group import RankGroup
+from pytest_cgins.verify.timing_messages import (
+    FinishedTiming,
+    Opened,
+    OpenTiming,
+    Ready,
+    RepeatCalls,
+    RunBlocks,
+    TimedAnswer,
+    TimedBlock,
+    TimedBlocks,
+)
+
+TOLD_AT = 0.85
+"""Share of a request's limit after which a rank that still runs prints where it is."""
+_SHOWN = 300
+
+
+class RankService:
+    """One rank of a kernel."""
+
+    def __init__(self) -> None:
+        self.fatal = False
+        self._kernels = KernelCache()
+        self._trials: list[SetTrial] = []
+        self._opened: _Opened | None = None
+
+    @serves(Ready)
+    def ready(self, request: Ready) -> EmptyMessage:
+        """Have the context of a GPU made."""
+        make_ready(request.device)
+        return EmptyMessage()
+
+    @serves(JoinRanks)
+    def join(self, request: JoinRanks) -> EmptyMessage:
+        """Find the other ranks."""
+        self._group, self._limit_s = RankGroup(request), request.limit_s
+        return EmptyMessage()
+
+    @serves(RunKernel)
+    def run(self, request: RunKernel, buffers: list[Buffer]) -> tuple[KernelAnswers, list[Buffer]]:
+        """Run the kernel on each set, in step; the answers end with the first set that it fails on."""
+        answers: list[tuple[SetAnswer, Buffer]] = []
+        with self._telling(request):
+            watch = Watch(frozenset(request.probes), request)
+            try:
+                with watch.loading():
+                    kernel = self._kernels.load(request.kernel)
+                watch.guard(kernel)
+            except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
+                answer, packed = _failed(request.sets[0].name, RaisedError(**describe(error), phase="load"))
+                return KernelAnswers(sets=(answer,)), [packed]
+            for inputs, buffer in zip(request.sets, buffers, strict=True):
+                kept = Buffer.adopt(os.dup(buffer.fileno()))  # for `run_late`; a request's own are closed
+                bind = partial(SetTrial, kernel, inputs, kept, request.device, watch)
+                answers.append(self._first(bind, inputs.name, request.device))
+                if answers[-1][0].error is not None:
+                    break
+        return KernelAnswers(sets=tuple(answer for answer, _ in answers)), [each for _, each in answers]
+
+    @serves(RunLate)
+    def run_late(self, request: RunLate) -> tuple[KernelAnswers, list[Buffer]]:
+        """Run it again on the sets of `run`, see `verify.probes.ranks`; gives what deviates, and what was written meanwhile."""
+        with self._telling():
+            found = ranks.deviations(self._trials, self._group, request.calls)
+        packed = [(one, *pack(one.tensors)) for one in found]
+        sets = tuple(
+            SetAnswer(
+                name=trial.name,
+                tensors=pack([])[0],
+                overrun=trial.overrun(),
+                inputs_changed=tuple(trial.inputs_changed()) if trial is not self._trials[0] else (),
+            )
+            for trial in self._trials
+        )
+        deviations = tuple(
+            DeviantAnswer(probe=one.probe, name=one.name, tensors=header, error=one.error, about=one.about)
+            for one, header, _ in packed
+        )
+        buffers = [*(pack([])[1] for _ in sets), *(content for _, _, content in packed)]
+        return KernelAnswers(sets=sets, deviations=deviations), buffers
+
+    @serves(OpenTiming)
+    def open(self, request: OpenTiming, buffers: list[Buffer]) -> Opened:
+        """Make the arms ready."""
+        with self._telling(request):
+            self._opened = _Opened(request, buffers, self._kernels, self._group)
+        return self._opened.made_ready
+
+    @serves(RunBlocks)
+    def blocks(self, request: RunBlocks) -> TimedBlocks:
+        """Run blocks; times are those of the slowest rank."""
+        with self._telling():
+            return TimedBlocks(tuple(self._measurement().blocks(request.orders)))
+
+    @serves(RepeatCalls)
+    def repeat(self, request: RepeatCalls) -> EmptyMessage:
+        """Call an arm so many times."""
+        with self._telling():
+            self._measurement().timer.repeat(request.arm, request.calls)
+        return EmptyMessage()
+
+    @serves(EmptyMessage)
+    def look(self) -> EmptyMessage:
+        """Nothing: an answer is looked at when blocks end."""
+        return EmptyMessage()
+
+    @serves(EmptyMessage)
+    def finish(self) -> tuple[FinishedTiming, list[Buffer]]:
+        """One more call of the kernel, on the set's own numbers."""
+        with self._telling():
+            copy = self._measurement().copy
+            header, packed = pack(copy.once_more())
+        answer = TimedAnswer(name=copy.name, when="after", tensors=header)
+        return FinishedTiming(answers=(answer,), observed={}), [packed]
+
+    def _measurement(self) -> _Opened:
+        if self._opened is None:
+            raise ProtocolError("no measurement is open")
+        return self._opened
+
+    def _first(self, bind: Callable[[], SetTrial], name: str, device: str) -> tuple[SetAnswer, Buffer]:
+        phase: Literal["bind", "run"] = "bind"
+        try:
+            trial = bind()
+            phase = "run"
+            self._group.barrier()
+            trial.first()
+            device_of(device).synchronize()
+            header, packed = pack(trial.answer)
+            overrun, changed = trial.overrun(), trial.inputs_changed()
+        except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
+            return _failed(name, RaisedError(**describe(error), phase=phase))
+        self._trials.append(trial)
+        answer = SetAnswer(
+            name=name,
+            tensors=header,
+            devices=tuple(str(tensor.device) for tensor in trial.answer),
+            inputs_changed=tuple(changed),
+            overrun=overrun,
+            unlike=tuple(trial.unlike),
+        )
+        return answer, packed
+
+    @contextmanager
+    def _telling(self, request: KernelRequest | None = None) -> Iterator[None]:
+        """Print where this rank is once a request has nearly taken its limit."""
+        if request is not None:
+            device_of(request.device).make_current()
+            import_from(request.import_root)
+            for op in {request.kernel.source.op, *(inputs.call.op for inputs in request.sets)}:
+                trust(op)
+        faulthandler.dump_traceback_later(TOLD_AT * self._limit_s, file=sys.__stderr__ or sys.stderr)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+
+def _failed(name: str, error: RaisedError) -> tuple[SetAnswer, Buffer]:
+    header, packed = pack([])
+    return SetAnswer(name=name, tensors=header, error=error), packed
+
+
+class _RankTimer(HostTimer):
+    """Loops that all ranks begin together, and that last as long as on the slowest."""
+
+    def __init__(self, group: RankGroup, arms: Any, **options: Any) -> None:
+        self._group = group
+        super().__init__(arms, **options)
+
+    def _loop(self, arm: ArmName, calls: int) -> int:
+        self._fence()
+        self._group.barrier()
+        return self._group.greatest(super()._loop(arm, calls))
+
+
+class _Opened:
+    """The arms of a case on this rank. Their tensors stay in the cache, as those of a collective's neighbours do."""
+
+    def __init__(
+        self, request: OpenTiming, buffers: Sequence[Buffer], kernels: KernelCache, group: RankGroup
+    ) -> None:
+        inputs, device = request.sets[0], device_of(request.device)
+        self._context, self._device = inputs.context, request.device
+        kernel = kernels.load(request.kernel)
+        content = Content(inputs, Kept(inputs.tensors, buffers[0], request.device))
+        refused: dict[ArmName, str] = {}
+        with restore(self._context, self._device, repeatable=False):
+            self.copy = TimedCopy(kernel, content, request.device)
+            arms: dict[ArmName, Any] = {"kernel": Rotating([self.copy.bare])}
+            if request.torch:
+                arms["torch"] = Rotating([bound(content.call, content.kept.unpack())])
+            if request.base is not None:
+                wrong = ""
+                try:
+                    arms["base"] = Rotating([self.copy.bind_beside(kernels.load(request.base))])
+                except Exception as error:  # noqa: BLE001 - not the kernel's doing, whatever it is
+                    wrong = f"it cannot be loaded: {kind_of(error)}: {told(error)[:_SHOWN]}"
+                if group.greatest(bool(wrong)):  # an arm that is not there on one rank is on none
+                    arms.pop("base", None)
+                    refused["base"] = wrong or "it cannot be loaded on another rank"
+            if request.compile:
+                refused["compile"] = "torch.compile is not timed on several ranks"
+            self.timer = _RankTimer(
+                group,
+                arms,
+                copies=1,
+                limit_s=request.limit_s,
+                longer=request.longer,
+                fence=device.synchronize if device.is_accelerator else None,
+            )
+        self.made_ready = Opened(
+            arms=tuple(self.timer.calls),
+            method=self.timer.method,
+            calls=dict(self.timer.calls),
+            batch_seconds=dict(self.timer.batch_seconds),
+            host_ns_per_call={},
+            cold=False,
+            refused=refused,
+        )
+
+    def blocks(self, orders: Sequence[str]) -> Iterator[TimedBlock]:
+        """Blocks of these orders."""
+        arms = [[LETTER_ARMS[letter] for letter in order] for order in orders]
+        with restore(self._context, self._device, repeatable=False):
+            for order, times in zip(orders, self.timer.blocks(arms), strict=True):
+                yield TimedBlock(
+                    order=order, ns_per_call=tuple(times), mean_ns_per_call=tuple(self.timer.means)
+                )

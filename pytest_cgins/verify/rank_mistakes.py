@@ -1,0 +1,96 @@
+"""Answers of common mistakes of ranks that compute together, and what tells them from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.core.verdict import Check, Reason
+from pytest_cgins.verify.diagnosis import Answered
+from pytest_cgins.verify.expected import as_real
+from pytest_cgins.verify.rank_group import RankGroup
+
+_NEAR = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
+_NEAR_DEFAULT = 1e-4
+"""How near an answer is to a mistake's that is taken for one, over the greatest magnitude."""
+
+REMEDIES = {
+    Reason.STALE_ANSWER: "have each rank wait for the others before it reads what they write, and before it writes again",
+    Reason.RANK_RACE: "order what ranks read and write by a barrier, a signal or a collective, not by time",
+    Reason.RANKS_DISAGREE: "add up in one order on all ranks, or compute on one and send the result",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """An answer that a common mistake gives on this rank."""
+
+    words: str
+    """What was done instead."""
+    answer: Sequence[Tensor]
+    """What it gives."""
+    reason: Reason = Reason.REFERENCE_MISMATCH
+    """What it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedAnswers:
+    """What else is known of the answers of one rank."""
+
+    group: RankGroup
+    """All ranks."""
+    mistakes: dict[str, tuple[Mistake, ...]]
+    """By set."""
+    alike: dict[str, tuple[bool, ...]]
+    """By set, of each output, whether torch's is the same on all ranks, bit for bit."""
+
+    def explained(self, check: Check, got: Sequence[Tensor]) -> Check:
+        """A failed check with the mistake that gives this answer, if there is one."""
+        mistake = None if check.passed else self.mistake(check.inputs, got)
+        if mistake is None:
+            return check
+        remedy = f"\n→ {REMEDIES[mistake.reason]}" if mistake.reason in REMEDIES else ""
+        return replace(
+            check,
+            message=f"{check.message.rstrip('.')}. Most likely {mistake.words}{remedy}",
+            reason=mistake.reason,
+        )
+
+    def mistake(self, name: str, got: Sequence[Tensor]) -> Mistake | None:
+        """The mistake that gives an answer to a set; None if none does."""
+        found = (one for one in self.mistakes.get(name, ()) if gives(one, got))
+        return next(found, None)
+
+    def disagreement(self, answered: Sequence[Answered]) -> str:
+        """How right answers differ between ranks where torch's do not; "" if they do not. All ranks ask together."""
+        if self.group.greatest(not all(one.passed for one in answered)):
+            return ""
+        for one in answered:
+            name = one.inputs.expected.name
+            for index, (tensor, alike) in enumerate(zip(one.got, self.alike[name], strict=True)):
+                theirs = self.group.gather(tensor)
+                others = [rank for rank, other in enumerate(theirs) if not torch.equal(other, theirs[0])]
+                if alike and others:
+                    where = f"rank{'s' * (len(others) > 1)} {', '.join(map(str, others))}"
+                    return (
+                        f"output {index} on {name} inputs is within the tolerance on each rank, and has other bits on {where} "
+                        f"than on rank 0; torch's is the same on all\n→ {REMEDIES[Reason.RANKS_DISAGREE]}"
+                    )
+        return ""
+
+
+def gives(mistake: Mistake, got: Sequence[Tensor]) -> bool:
+    """Whether an answer is that of a mistake."""
+    if len(got) != len(mistake.answer):
+        return False
+    for given, wrong in zip(got, mistake.answer, strict=True):
+        if given.shape != wrong.shape:
+            return False
+        ours, theirs = given.to(torch.float64).cpu(), as_real(wrong).to(torch.float64).cpu()
+        near = _NEAR.get(given.dtype, _NEAR_DEFAULT) * float(theirs.abs().max()) if theirs.numel() else 0.0
+        if not torch.allclose(ours, theirs, rtol=0.0, atol=near):
+            return False
+    return True
