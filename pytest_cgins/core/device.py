@@ -105,8 +105,8 @@ class Device(ABC):
         return nullcontext()
 
     @abstractmethod
-    def empty_cache(self) -> None:
-        """Give memory back that torch's allocator holds unused."""
+    def empty_cache(self, above_nbytes: int = 0) -> None:
+        """Give memory back that torch's allocator holds unused, if it is so much."""
 
     @abstractmethod
     def random_states(self) -> list[bytes]:

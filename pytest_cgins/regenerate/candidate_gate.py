@@ -141,6 +141,8 @@ class CandidateGate:
         found = slot.result()
         if any(evaluation.verdict.reason is Reason.OUT_OF_MEMORY for evaluation in found.evaluations):
             found = self._candidates.alone(slot)
+            for evaluation in found.evaluations:
+                tried_here(evaluation)
         self._last_tried = slot.copy
         notes = (f"{counted(found.left, 'more case was', 'more cases were')} not run",) if found.left else ()
         return self._trial("check", found.evaluations, self.settings.seed, found.seconds, notes)
@@ -390,13 +392,17 @@ def tried_here(evaluation: Evaluation, *, needs_tools: bool = True) -> Evaluatio
 
     Args:
         evaluation: of a case.
-        needs_tools: whether all tools had served the candidate before, as one that was found right already.
+        needs_tools: whether all tools had served the candidate before, as one that was found right already, and no other
+            candidate takes memory beside it.
 
     Raises:
-        RegenerateError: its device is not here, or a tool failed that had served it.
+        RegenerateError: its device is not here, others hold its device or its memory, or a tool failed that had
+            served it.
     """
-    reason = evaluation.verdict.reason
-    if reason is Reason.DEVICE_ABSENT or (needs_tools and reason is Reason.TOOL_MISSING):
+    status, reason = evaluation.verdict.status, evaluation.verdict.reason
+    is_full = status is Status.INFRASTRUCTURE and reason is Reason.OUT_OF_MEMORY
+    is_late = needs_tools and (is_full or reason is Reason.TOOL_MISSING)
+    if is_late or reason in (Reason.DEVICE_ABSENT, Reason.DEVICE_BUSY):
         when = "where its device is" if reason is Reason.DEVICE_ABSENT else "once that is fixed"
         raise RegenerateError(
             f"{evaluation.case.name} cannot be tried here: {evaluation.verdict.message}",

@@ -81,6 +81,9 @@ from pytest_cgins.verify.timing_messages import JudgeTiming, Ready, TimingJudgem
 CACHE_BYTES = 1 << 30
 """Memory for preparations that further implementations of the same trace may need; at least one is kept."""
 
+_UNUSED_NBYTES = 1 << 30
+"""Of a device's memory, above which the worker gives them back."""
+
 
 class JudgeService:
     """Methods take and give messages, and buffers."""
@@ -149,6 +152,7 @@ class JudgeService:
                     op_calls=own_calls,
                 )
             )
+        _give_back(case_request)
         return PreparedCase(drift=None, sets=tuple(sets)), contents
 
     @serves(JudgeAnswers)
@@ -224,6 +228,7 @@ class JudgeService:
             tuned=request.answers.tuned,
             jit=request.answers.jit,
         )
+        _give_back(case_request)
         return Judgement(correctness, results.wrong_alone(probes))
 
     @serves(JudgeAnswers)
@@ -434,6 +439,11 @@ class _OpenPack:
     stamp: tuple[int, int]
     reader: PackReader
     traces: dict[str, Trace]
+
+
+def _give_back(case_request: CaseRequest) -> None:
+    """Leave to others what a large reference took, and torch's allocator would keep."""
+    device_of(case_request.case.device).empty_cache(_UNUSED_NBYTES)
 
 
 def _own_calls(case_request: CaseRequest, prepared: Preparation) -> dict[str, int]:

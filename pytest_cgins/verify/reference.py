@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from pytest_cgins.core.device import device_of, torch_device
 from pytest_cgins.core.layout import Layout, dtype_name, rebuild
@@ -25,6 +27,8 @@ _WIDENED = 32
 """Bytes on a device for each of 16-bit inputs: three copies in fp64, and what the op makes of them."""
 _TRUNCATED = 184
 """Lengths of a sum from which tensor cores err more than the op's conditioning tells: see `Lengths`."""
+_SCORES_NBYTES = 1 << 30
+"""Of an attention in fp64, from which it is computed in parts."""
 # A prime: the lots do not fall in step with rows of any usual length.
 _PERIOD = 8191
 _WIDER_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
@@ -222,7 +226,8 @@ class _Widened:
 
     def _run_on(self, inputs: Layout, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         neutral = Context(default_dtype=dtype_name(dtype), rng_seed=self.context.rng_seed)
-        tensors, returned = _run(self.call, inputs, neutral, device, self.mode(dtype))
+        with AttentionInParts() if dtype == torch.float64 else nullcontext():
+            tensors, returned = _run(self.call, inputs, neutral, device, self.mode(dtype))
         return (*returned, *(tensors[index] for index in self.mutated))
 
     def reference(
@@ -241,6 +246,41 @@ class _Widened:
         note = f"{self.call.op} does not run in fp64 ({'; '.join(refusals)}): fp32 is the reference"
         wide = tuple(tensor.to(wider(tensor.dtype, torch.float64)) for tensor in answer32)
         return wide, torch.float32, note
+
+
+class AttentionInParts(TorchFunctionMode):
+    """Computes attention in fp64 by sequences and heads, where all scores at once are large.
+
+    Those of 32 heads of 8,192 words take 17 GB, and torch holds seven times as much: 119 GB were seen.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """See `TorchFunctionMode`."""
+        if func is functional.scaled_dot_product_attention:
+            return _attention(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, *rest: Any, **named: Any
+) -> Tensor:
+    along = [
+        dim
+        for dim in range(-query.dim(), -2)
+        if query.dim() == key.dim() == value.dim() and key.shape[dim] == value.shape[dim] > 1
+    ]
+    nbytes = 8 * query.shape[:-1].numel() * key.shape[-2]
+    if not along or nbytes <= _SCORES_NBYTES or (rest[:1] or (named.get("dropout_p", 0.0),)) != (0.0,):
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask, *rest, **named)
+    # With fewer heads of keys than of queries each of them has its queries in a row.
+    dim = along[0]
+    count = key.shape[dim]
+    is_split = attn_mask is not None and attn_mask.dim() >= -dim and attn_mask.shape[dim] > 1
+    masks = attn_mask.chunk(count, dim) if attn_mask is not None and is_split else (attn_mask,) * count
+    parts = zip(query.chunk(count, dim), key.chunk(count, dim), value.chunk(count, dim), masks, strict=True)
+    return torch.cat([_attention(*part, *rest, **named) for part in parts], dim)
 
 
 class Lengths(DispatchMode):  # type: ignore[no-untyped-call]

@@ -36,3 +36,19 @@ def test_a_tool_that_fails_late_costs_no_attempt() -> None:
     assert raised.value.remedy == "resume the run once that is fixed; the answer is kept"
     slower = make_evaluation(Status.SLOWER)
     assert tried_here(slower) is slower
+
+
+def test_memory_that_others_hold_costs_no_attempt() -> None:
+    """A right kernel was told that it is wrong for other numbers, since another session held 137 GiB."""
+    held = "other processes held 137.1 GiB of the device's memory"
+    full = make_evaluation(Status.INFRASTRUCTURE, reason=Reason.OUT_OF_MEMORY, message=held)
+    with pytest.raises(RegenerateError) as raised:
+        tried_here(full)
+    assert raised.value.what == f"{full.case.name} cannot be tried here: {held}"
+    assert raised.value.remedy == "resume the run once that is fixed; the answer is kept"
+    assert tried_here(full, needs_tools=False) is full  # candidates beside it may hold it
+    own = make_evaluation(Status.RUNTIME_ERROR, reason=Reason.OUT_OF_MEMORY)
+    assert tried_here(own) is own
+    busy = make_evaluation(Status.INFRASTRUCTURE, reason=Reason.DEVICE_BUSY, message="not timed")
+    with pytest.raises(RegenerateError, match="cannot be tried here: not timed"):
+        tried_here(busy, needs_tools=False)

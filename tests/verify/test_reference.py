@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from pytest_cgins.core.device import device_of
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.trace import Autocast, Context
 from pytest_cgins.packs.ops import trust
+from pytest_cgins.verify import reference
+from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.reference import Answers, Lengths, answers, inputs_on, widen
 from pytest_cgins.verify.tolerance import derive
 from tests.forked_python import ForkedPython
@@ -88,8 +91,8 @@ def test_mutated_inputs_follow_the_outputs() -> None:
     assert len(made.answer) == 2
     for answer in made.answer:
         assert torch.equal(answer, x + y)
-    for reference in made.reference:
-        assert torch.equal(reference, x.double() + y.double())
+    for exact in made.reference:
+        assert torch.equal(exact, x.double() + y.double())
     assert torch.equal(rebuild(layout.metas, layout.spans, "cpu")[0], x)
 
 
@@ -169,7 +172,6 @@ def test_perturbation_goes_both_ways() -> None:
     assert abs(float(moved.mean())) < 0.1
 
 
-@pytest.mark.exam
 def cut_off(x: torch.Tensor, w: torch.Tensor, step: int = 16) -> torch.Tensor:
     """x @ w.T as tensor cores add: exactly over a step, then to fp32 by cutting off."""
     total = torch.zeros(len(x), len(w))
@@ -182,6 +184,7 @@ def cut_off(x: torch.Tensor, w: torch.Tensor, step: int = 16) -> torch.Tensor:
     return total
 
 
+@pytest.mark.exam
 def test_long_sums_of_tensor_cores_are_right() -> None:
     """A plain loop over 14,336 numbers in bf16: on an H200 one element of 65,536 was called wrong."""
     x, w = normal(16, 14_336).bfloat16(), (0.02 * normal(512, 14_336, seed=1)).bfloat16()
@@ -200,6 +203,61 @@ def test_long_sums_of_tensor_cores_are_right() -> None:
     )
     assert isinstance(coarse, torch.Tensor)
     assert float(((coarse.double().flatten() - scale.reference).abs() / scale.unit).max()) > scale.peak_limit
+
+
+def attention_inputs(heads: int, mask: tuple[int, ...] | None) -> tuple[torch.Tensor, ...]:
+    """Four heads of queries, and as many of keys as are asked for."""
+    masks = () if mask is None else (normal(*mask, seed=3).double(),)
+    shapes = ((2, 4, 9, 8), (2, heads, 11, 8), (2, heads, 11, 6))
+    return (*(normal(*shape, seed=index).double() for index, shape in enumerate(shapes)), *masks)
+
+
+@pytest.mark.parametrize(
+    ("heads", "mask", "options"),
+    [
+        (4, None, {"is_causal": True}),
+        (2, None, {"enable_gqa": True, "scale": 0.3}),
+        (1, (2, 4, 9, 11), {"enable_gqa": True}),
+        (2, (1, 4, 1, 11), {"enable_gqa": True}),
+        (4, (9, 11), {}),
+        (4, (2, 1, 9, 11), {}),
+    ],
+)
+def test_a_large_attention_is_computed_in_parts(
+    monkeypatch: pytest.MonkeyPatch, heads: int, mask: tuple[int, ...] | None, options: dict[str, Any]
+) -> None:
+    """The reference of 32 heads of 8,192 words took 119 GB of a GPU that others share."""
+    given = attention_inputs(heads, mask)
+    whole = functional.scaled_dot_product_attention(*given, **options)
+    monkeypatch.setattr(reference, "_SCORES_NBYTES", 8 * 9 * 11 * (4 // heads))
+    with Seen() as seen, reference.AttentionInParts():
+        in_parts = functional.scaled_dot_product_attention(*given, **options)
+    torch.testing.assert_close(in_parts, whole, rtol=1e-12, atol=1e-12)
+    assert seen.most == 9 * 11 * (4 // heads)
+
+
+def test_dropped_scores_are_not_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their numbers are drawn for all of them at once."""
+    monkeypatch.setattr(reference, "_SCORES_NBYTES", 1)
+    results = []
+    for mode in (nullcontext(), reference.AttentionInParts()):
+        torch.manual_seed(0)
+        with mode:
+            results.append(functional.scaled_dot_product_attention(*attention_inputs(4, None), None, 0.5))
+    assert torch.equal(*results)
+
+
+class Seen(DispatchMode):
+    """The most numbers that a softmax gave."""
+
+    most = 0
+
+    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """See `DispatchMode`."""
+        result = func(*args, **named)
+        if "softmax" in str(func):
+            self.most = max(self.most, result.numel())
+        return result
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ class Cpu(TimedDevice):
     def wait_for_stream(self) -> None:
         """See `Device.wait_for_stream`."""
 
-    def empty_cache(self) -> None:
+    def empty_cache(self, above_nbytes: int = 0) -> None:
         """See `Device.empty_cache`."""
 
     def forked_random(self) -> AbstractContextManager[object]:

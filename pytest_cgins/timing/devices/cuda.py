@@ -101,9 +101,10 @@ class Cuda(TimedDevice):
         except RuntimeError:
             return 0
 
-    def empty_cache(self) -> None:
+    def empty_cache(self, above_nbytes: int = 0) -> None:
         """See `Device.empty_cache`."""
-        _cuda().empty_cache()
+        if _cuda().memory_reserved(self.index) - _cuda().memory_allocated(self.index) > above_nbytes:
+            _cuda().empty_cache()
 
     def forked_random(self) -> AbstractContextManager[object]:
         """See `Device.forked_random`."""
