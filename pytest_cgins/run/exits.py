@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from pytest_cgins.core.verdict import Reason
 from pytest_cgins.run.protocol import CONNECTION_CUT
@@ -29,6 +31,18 @@ _SIGNALS = {
 }
 
 
+STACK_SIGNAL = signal.SIGUSR2
+"""At which a worker prints its Python stack."""
+_STACK = re.compile(
+    r"^(?:Current thread|Stack|Thread) .*\(most recent call first\):\n((?:  File .*\n?)+)", re.MULTILINE
+)
+_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_COMPILERS = {
+    re.compile(r"/triton/(compiler|backends)/"): "Triton",
+    re.compile(r"/torch/_(inductor|dynamo)/"): "torch.compile",
+    re.compile(r"/cutlass/(base_)?dsl/|/cutlass/cute/|/cutlass/_mlir/"): "CuTe",
+}
+_OURS = str(PurePath(__file__).parents[1])
 _CLOSED = "let the kernel leave descriptors alone"
 
 
@@ -78,3 +92,21 @@ def describe_exit(returncode: int | None, *, wrapped: bool = False, memory_ran_o
     meaning, remedy = _SIGNALS.get(number, (signal.strsignal(number) or "", "look at the output above"))
     reason = Reason.ABORTED if number is signal.SIGABRT else Reason.CRASHED
     return End(f"was killed by {number.name} ({meaning})", remedy, reason)
+
+
+def hung_in(output: str) -> tuple[str, str]:
+    """Where a process was that did not answer, to follow a message, and a remedy; "" for what its stack does not tell.
+
+    Args:
+        output: what it printed, its stack at the end.
+    """
+    stacks = _STACK.findall(output)
+    frames = _FRAME.findall(stacks[-1]) if stacks else []
+    for compiler, name in _COMPILERS.items():
+        if any(compiler.search(file) for file, _, _ in frames):
+            remedy = "such a kernel takes that long to compile: unroll less, or raise the time limit with --cgins-timeout"
+            return f", while {name} was compiling", remedy
+    if not frames or frames[0][0].startswith(_OURS):
+        return "", ""
+    file, line, function = frames[0]
+    return f", in {function} ({PurePath(file).name}:{line})", ""

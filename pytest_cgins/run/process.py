@@ -25,7 +25,7 @@ from pytest_cgins.core.errors import (
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason
 from pytest_cgins.run.environment import worker_environment
-from pytest_cgins.run.exits import describe_exit
+from pytest_cgins.run.exits import STACK_SIGNAL, describe_exit, hung_in
 from pytest_cgins.run.forking import OWN, Interpreter
 from pytest_cgins.run.launch import Ends, Launch, Started, Wrap, wait_until_exited
 from pytest_cgins.run.limits import Limits, memory_kills
@@ -41,6 +41,8 @@ START_TIMEOUT_S = 180.0
 
 _EXIT_WAIT_S = 2.0
 _KILL_WAIT_S = 10.0
+_STACK_WAIT_S = 0.2
+"""In which a signal's handler writes a Python stack into a pipe."""
 _LINGER_S = 0.5  # in which a worker whose connection was closed finds that out
 
 
@@ -103,6 +105,7 @@ class WorkerProcess:
         self._owner = os.getpid()
         self._memory_kills = memory_kills()
         self._starting = True
+        self._served = 0  # the process that serves, once it is started
         self._ended = False
 
     @classmethod
@@ -266,7 +269,8 @@ class WorkerProcess:
                 told = self._answer("start", deadline).result
             self._tree.look()
             inside = [pid for pid in self._tree.pids() if inner_pid(pid) == told]
-            self._clock = RequestClock(next(iter(inside), self.pid), self._tree.pids)
+            self._served = next(iter(inside), self.pid)
+            self._clock = RequestClock(self._served, self._tree.pids)
         except EOFError:
             crash = self._crashed("start")
             crash.fault = Reason.WORKER_LOST.value
@@ -291,10 +295,13 @@ class WorkerProcess:
         try:
             yield time.monotonic() + limit_s
         except TimeoutError:
+            self._tell_where()
+            output = self._end(grace_s=0).text
+            place, remedy = hung_in(output)
             raise WorkerTimeout(
-                f"the {self.name} worker did not answer {method!r} within {limit_s:g} s and was killed",
-                remedy=_late(self.name, method),
-                output=self._end(grace_s=0).text,
+                f"the {self.name} worker did not answer {method!r} within {limit_s:g} s and was killed{place}",
+                remedy=remedy or _late(self.name, method),
+                output=output,
                 fault=Reason.TIMED_OUT.value,
             ) from None
         except Exceeded as excess:
@@ -304,6 +311,13 @@ class WorkerProcess:
                 output=self._end(grace_s=0).text,
                 fault=excess.reason.value,
             ) from None
+
+    def _tell_where(self) -> None:
+        """Have it print where it hangs; who does not know the signal dies of it."""
+        if self._served:
+            with suppress(ProcessLookupError):
+                os.kill(self._served, STACK_SIGNAL)
+                time.sleep(_STACK_WAIT_S)
 
     def _answer(self, method: str, deadline: float) -> Reply[Any]:
         started = time.monotonic()

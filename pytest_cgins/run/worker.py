@@ -39,6 +39,7 @@ from pytest_cgins.core import errors
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import CginsError, ProtocolError
 from pytest_cgins.run.environment import shield
+from pytest_cgins.run.exits import STACK_SIGNAL
 from pytest_cgins.run.protocol import CONNECTION_CUT, DONE, START, Channel
 from pytest_cgins.run.sandbox.init import enclose_in_scratch
 
@@ -209,6 +210,7 @@ def _read_nothing_more() -> None:
 def _make_output_immediate() -> None:
     """What a kernel prints before it crashes must be seen: no full buffering on pipes."""
     faulthandler.enable()
+    faulthandler.register(STACK_SIGNAL, all_threads=False)
     libc = ctypes.CDLL(None)
     libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _LINE_BUFFERED, ctypes.c_size_t(0))
 
@@ -231,6 +233,7 @@ def become_ordinary() -> None:
     """Take back what a kernel could tell a worker from another program by."""
     _adopt_orphans(0)
     faulthandler.disable()
+    faulthandler.unregister(STACK_SIGNAL)
     gc.unfreeze()
 
 

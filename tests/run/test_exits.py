@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from pytest_cgins.core.verdict import Reason
-from pytest_cgins.run.exits import describe_exit
+from pytest_cgins.run.exits import describe_exit, hung_in
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,27 @@ def test_a_kill_while_memory_ran_out_is_put_down_to_memory() -> None:
     assert end.reason is Reason.OUT_OF_MEMORY
     assert end.words == "was killed by SIGKILL (the host ran out of memory)"
     assert describe_exit(-signal.SIGSEGV, memory_ran_out=True).reason is Reason.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"),
+    [
+        (["/v/triton/backends/nvidia/compiler.py", "/v/triton/runtime/jit.py", "/p/k.py"], "Triton"),
+        (["/lib/ast.py", "/v/triton/compiler/code_generator.py", "/p/k.py"], "Triton"),
+        (["/v/torch/_inductor/codecache.py", "/v/torch/_dynamo/eval_frame.py"], "torch.compile"),
+        (["/v/cutlass/base_dsl/dsl.py", "/p/k.py"], "CuTe"),
+    ],
+)
+def test_who_hangs_in_a_compiler_is_told_so(frames: list[str], words: str) -> None:
+    """A kernel of 216 unrolled taps compiled for a minute, and was told to look for a deadlock."""
+    lines = [f'  File "{file}", line 7 in f' for file in frames]
+    output = "\n".join(["stderr:", "words", "Stack (most recent call first):", *lines, ""])
+    place, remedy = hung_in(output)
+    assert place == f", while {words} was compiling"
+    assert remedy.endswith("unroll less, or raise the time limit with --cgins-timeout")
+
+
+@pytest.mark.parametrize("output", ["", "stderr:\nStack (most recent call first):\n", "File x"])
+def test_a_process_without_a_stack_is_nowhere(output: str) -> None:
+    """One that took the signal away, or died of it."""
+    assert hung_in(output) == ("", "")

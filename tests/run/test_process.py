@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -130,14 +131,15 @@ def test_a_crash_keeps_the_last_words(pool: WorkerPool) -> None:
 
 
 @pytest.mark.parametrize("method", ["loop", "loop_in_c", "chatter"])
-def test_a_hang_is_killed(pool: WorkerPool, method: str) -> None:
+def test_a_hang_is_killed_and_its_place_told(pool: WorkerPool, method: str) -> None:
     """A worker past its limit is killed, also when it holds the interpreter or never stops printing."""
     pid = ask(pool, "pid")
     start = time.monotonic()
     with pytest.raises(WorkerTimeout) as caught:
         pool.call("toy", method, {}, timeout_s=0.2)
     assert time.monotonic() - start < 5
-    assert caught.value.what == f"the toy worker did not answer '{method}' within 0.2 s and was killed"
+    words = f"the toy worker did not answer '{method}' within 0.2 s and was killed"
+    assert re.fullmatch(rf"{words}, in {method} \(toys\.py:\d+\)", caught.value.what)
     assert caught.value.remedy.endswith("raise the time limit with --cgins-timeout")
     assert wait_until_gone(pid)
     assert pool.call("toy", "echo", {"a": 1}, timeout_s=LIMIT_S).result == {"a": 1}
