@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,13 +15,16 @@ import torch
 from pytest_cgins.config.coupled import Lengths, Offsets
 from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.trace import OpCall
+from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet
+from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.semantics import op_word
-from pytest_cgins.verify.size_groups import BLOCKS, PACKED, Spot, prime_above, resized
+from pytest_cgins.verify.size_groups import BLOCKS, LEAST, PACKED, Spot, prime_above, resized
 from pytest_cgins.verify.size_search import MANY_BYTES, SizeSearch
 
 _APART = 4  # sets in which one of several equal sizes moves
+_WINDOW = 2  # the first dimension of a weight that may be a window's
 _OF_MORE = frozenset({"where", "lerp", "addcmul", "addcdiv", "masked_fill"})
 """Elementwise ops of torch beside those of two operands."""
 
@@ -29,16 +33,19 @@ _OF_MORE = frozenset({"where", "lerp", "addcmul", "addcdiv", "masked_fill"})
 
 
 def split_equal_sizes(search: SizeSearch) -> Iterator[InputSet]:
-    """Sets in which some dimensions of one size move and the others stay: equal ones may mean different things.
-
-    What torch refuses of the first argument is tried with a switch of the call on, and twice the size: more heads of queries
-    than of keys. Of an op of a user only sizes move of which different offsets are said to speak.
-    """
+    """Sets in which some dimensions of one size move and the others stay: equal ones may mean different things."""
     if not search.is_torchs_own:
         made = (_moved_alone(search, search.call, [spot], new) for spot, new in _declared_apart(search))
         yield from itertools.islice((each for each in made if each is not None), 1)
-        return
-    count = 0
+    split = _split if search.is_torchs_own else _split_of_users
+    yield from itertools.islice(split(search), _APART)
+
+
+def _split(search: SizeSearch) -> Iterator[InputSet]:
+    """Of torch's own ops: what is refused of the first argument is tried with a switch of the call on, and twice the size.
+
+    Heads of queries may be more than those of keys.
+    """
     for size in search.places.sizes:
         now = search.small.get(size, size)
         for choice in _choices(search, size):
@@ -48,9 +55,63 @@ def split_equal_sizes(search: SizeSearch) -> Iterator[InputSet]:
                 input_set = input_set or _moved_alone(search, call, choice, 2 * now)
             if input_set is not None:
                 yield input_set
-                count += 1
-            if count == _APART:
-                return
+
+
+def _split_of_users(search: SizeSearch) -> Iterator[InputSet]:
+    """Of other ops, which may take more than they are meant for: nothing of a window's size, nor where positions decide what is seen.
+
+    A tensor that was passed twice is one.
+    """
+    begins = [(meta.storage, meta.offset) for meta in search.places.metas]
+    if is_derived(search.call.op) or len(set(begins)) < len(begins) or _is_causal(search):
+        return
+    for size in (size for size in search.places.sizes if size >= LEAST):
+        new = prime_above(search.small.get(size, size))
+        for choice in _choices(search, size):
+            input_set = None if _is_window(search, choice) else _moved_alone(search, search.call, choice, new)
+            if input_set is not None and _is_meant(search, input_set, choice):
+                yield input_set
+
+
+def _is_window(search: SizeSearch, choice: Sequence[Spot]) -> bool:
+    """Whether these are sizes within the filters of a convolution."""
+    metas = search.places.metas
+    return all(
+        dim >= _WINDOW and search.semantics.role(index, metas[index]) == "weight" for index, dim in choice
+    )
+
+
+class _Causal(DispatchMode):  # type: ignore[no-untyped-call]
+    """Notes whether an op has a mask of what comes later, whose place is a matter of taste where keys are not as many as queries."""
+
+    found = False
+
+    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """See `DispatchMode`."""
+        name, names = func.overloadpacket.__name__, [argument.name for argument in func._schema.arguments]
+        given = {**dict(zip(names, args, strict=False)), **named}
+        self.found |= name.strip("_") in ("tril", "triu") or given.get("is_causal") is True
+        return func(*args, **named)
+
+
+def _is_causal(search: SizeSearch) -> bool:
+    with _Causal() as seen:
+        search.is_legal(search.small)
+    return bool(seen.found)
+
+
+def _is_meant(search: SizeSearch, input_set: InputSet, choice: Sequence[Spot]) -> bool:
+    """Whether an op reads what moved dimensions have more, in each argument, and takes half of them: else it cuts off what is more."""
+    sizes = [search.places.shape(index, search.small)[dim] for index, dim in choice]
+    less = {spot: size // 2 for spot, size in zip(choice, sizes, strict=True)}
+    before = search.answer(input_set, input_set.tensors())
+    for (index, dim), old in zip(choice, sizes, strict=True):
+        tensors = input_set.tensors()
+        more = tensors[index].narrow(dim, old, tensors[index].shape[dim] - old)
+        more.copy_(tensors[index].narrow(dim, 1, more.shape[dim]).clone())
+        if all_same(before, search.answer(input_set, tensors)):
+            return False
+    return search.is_legal(search.small, less)
 
 
 def _declared_apart(search: SizeSearch) -> Iterator[tuple[Spot, int]]:

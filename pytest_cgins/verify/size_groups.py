@@ -360,13 +360,16 @@ def _placed(content: Tensor, meta: TensorMeta, shape: tuple[int, ...]) -> Tensor
 
 
 def _bounded(content: Tensor, moves: Mapping[int, int]) -> Tensor:
-    """Indices into a size that shrank, wrapped around."""
+    """Indices into a size that shrank, wrapped around: what was never 0, as a length, is not."""
     if not content.numel() or content.is_floating_point():
         return content
     greatest = int(content.max())
     # Into nothing no index points: whether one is legal there says torch.
     bounds = [new for old, new in moves.items() if 0 < new <= greatest < old]
-    return torch.where(content >= min(bounds), content % min(bounds), content) if bounds else content
+    if not bounds:
+        return content
+    low = max(0, min(int(content.min()), min(bounds) - 1))
+    return torch.where(content >= min(bounds), low + (content - low) % (min(bounds) - low), content)
 
 
 def _open(content: Tensor, recorded: Tensor, shape: Sequence[int]) -> Tensor:

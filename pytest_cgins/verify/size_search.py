@@ -19,7 +19,7 @@ from pytest_cgins.config.coupled import Pages, Routing, Unique
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.trace import OpCall, TensorMeta
+from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import invoke, relocate
 from pytest_cgins.verify import inputs, low_bits
@@ -151,6 +151,11 @@ class SizeSearch:
         """As it was recorded."""
         return self._maker.call
 
+    @property
+    def context(self) -> Context:
+        """In which it was recorded."""
+        return self._maker.trace.context
+
     def answer(self, input_set: InputSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Torch's own to the call of a set on other numbers."""
         device = self._maker.device
@@ -177,14 +182,16 @@ class SizeSearch:
             moves[largest] //= 2
         moves = {size: new for size, new in moves.items() if new != size}
         tried = [*self._followed(moves)]
-        return next(filter(self._is_legal, tried), moves) if len(tried) > 1 else moves
+        return next(filter(self.is_legal, tried), moves) if len(tried) > 1 else moves
 
-    def _is_legal(self, moves: Moves) -> bool:
+    def is_legal(self, moves: Moves, overlay: Mapping[Spot, int] = _NOTHING) -> bool:
         """Whether torch takes the recorded numbers in other sizes, which costs less than a set."""
         for call in dict.fromkeys((self.call, self.places.call(self.call, moves))):
             with suppress(Exception):  # as in taken
-                tensors = resized(self.recorded, self.places.metas, self.shapes(moves), moves, self.semantics)
-                answer(relocate(call, "cpu"), lay_out(tensors), self._maker.trace.context, "cpu")
+                tensors = resized(
+                    self.recorded, self.places.metas, self.shapes(moves, overlay), moves, self.semantics
+                )
+                answer(relocate(call, "cpu"), lay_out(tensors), self.context, "cpu")
                 return True
         return False
 
@@ -219,7 +226,7 @@ class SizeSearch:
         """The set of the first moves that torch takes, with the integers as they are or moved, too, and blocks that follow."""
         for each in plan[: _ATTEMPTS // 2]:
             for moves in self._followed(each):
-                is_worth = moves == each or self._is_legal(moves)
+                is_worth = moves == each or self.is_legal(moves)
                 input_set = self.taken(self.shapes(moves), moves) if is_worth else None
                 if input_set is not None:
                     return input_set
@@ -229,7 +236,7 @@ class SizeSearch:
         """The set with rows of one element more, or of as many as torch takes: whole blocks are even in number, often."""
         for size, step in itertools.product(self.places.inner, STEPS):
             moves = {**self.small, size: self.small.get(size, size) + step}
-            is_worth = step == 1 or any(map(self._is_legal, self._followed(moves)))
+            is_worth = step == 1 or any(map(self.is_legal, self._followed(moves)))
             input_set = self.first_legal([moves]) if is_worth else None
             if input_set is not None:
                 return input_set
@@ -448,10 +455,10 @@ class SizeSearch:
         inputs.put_largest_last(self.semantics, call, fresh_tensors)
         if device_of(self._maker.device).is_accelerator:
             # An index that is too great is an exception on a CPU, and the end of the process on a GPU.
-            answer(relocate(call, "cpu"), lay_out(fresh_tensors), self._maker.trace.context, "cpu")
+            answer(relocate(call, "cpu"), lay_out(fresh_tensors), self.context, "cpu")
         if alone and not call.op.startswith("torch."):
             with _EvenKeys():
-                answer(relocate(call, "cpu"), lay_out(fresh_tensors), self._maker.trace.context, "cpu")
+                answer(relocate(call, "cpu"), lay_out(fresh_tensors), self.context, "cpu")
         elif alone and "attention" in call.op:
             # Of other ops of torch memory is enough, and the first without imports torch's compiler: 1.2 s.
             invoke(relocate(call, "meta"), [one.to("meta") for one in fresh_tensors])

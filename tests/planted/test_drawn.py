@@ -47,6 +47,8 @@ BUGS = {
     "row_normalized__vectors_of_sixteen": "sizes x 9x64→",
     "rotated__by_the_first_sequence": "other positions=tensor",
     "embedded__in_order": "other position_ids=tensor",
+    "distances__as_many": "sizes b 24x16→29x16",
+    "gated__square": "sizes x 32x32→37x32, gate 32x32→37x32",
     "packed_cross__first_key": "sizes q 18x8→9x8",
     "packed_overlap__one_table": "sizes q 18x5→9x5",
     "running_mean__carry_of_one_piece": "sizes x 4x320→1x",
@@ -66,7 +68,7 @@ def sets_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str,
         patched.syspath_prepend(SOURCES)
         folder = tmp_path_factory.mktemp("drawn")
         ops = importlib.import_module("drawn_ops")
-        names = {kernel.partition("__")[0] for kernel in BUGS}
+        names = {kernel.partition("__")[0] for kernel in (*BUGS, *_honest())}
         with pytest_cgins.record(folder / "pack", ops=sorted(map(_op, names))):
             ops.run_calls()
         yield cache(lambda name, seed: _prepared(open_pack(folder / "pack"), name, seed))

@@ -124,6 +124,19 @@ def packed_overlap__one_table(q: Tensor, k: Tensor, q_offsets: Tensor, k_offsets
     return packed_overlap(q, k[: len(q)], q_offsets, q_offsets)
 
 
+def distances__as_many(a: Tensor, b: Tensor) -> Tensor:
+    """There are as many of one as of the other."""
+    return (a[:, None] - b[torch.arange(len(a)) % len(b)]).abs().sum(-1)
+
+
+def gated__square(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+    """Weights are as tall as they are wide."""
+    from drawn_ops import gated
+
+    numbers = torch.arange(x.shape[1] ** 2).reshape(x.shape[1], -1)
+    return gated(x, *(one.reshape(-1)[numbers % one.numel()] for one in (gate, up)))
+
+
 def running_mean__carry_of_one_piece(x: Tensor) -> Tensor:
     """A piece of 1,024 begins with the sum of the piece before alone."""
     sums, before = [], torch.zeros(())

@@ -115,6 +115,27 @@ def packed_cross__padded(q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Te
     return (scores.softmax(-1) @ v.double()).to(q.dtype)
 
 
+def distances__by_rows(a: Tensor, b: Tensor) -> Tensor:
+    """One row after the other."""
+    return torch.stack([(row - b).abs().sum(-1) for row in a]) if len(a) else a.new_zeros(0, len(b))
+
+
+def gated__square_only(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+    """Refuses what its model does not have."""
+    if not len(gate) == len(up) == x.shape[1]:
+        raise NotImplementedError("square weights only")
+    return torch.nn.functional.silu(x @ gate.t()) * (x @ up.t())
+
+
+def cached__one_size(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor) -> Tensor:
+    """Tokens of values lie as those of keys do, whose op takes a cache that holds more."""
+    batch, tokens, _ = keys.shape
+    values = values.reshape(-1)[: batch * tokens * values.shape[-1]].reshape(batch, tokens, -1)
+    unseen = torch.arange(tokens) >= lengths[:, None]
+    scores = (keys @ q[..., None])[..., 0] / q.shape[-1] ** 0.5
+    return (scores.masked_fill(unseen, -torch.inf).softmax(-1)[:, None] @ values)[:, 0]
+
+
 def running_mean__step_by_step(x: Tensor) -> Tensor:
     """With the mean so far."""
     out, mean = torch.empty_like(x), torch.zeros(x.shape[:-1], dtype=torch.float64)

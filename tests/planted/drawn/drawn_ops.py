@@ -109,6 +109,24 @@ def packed_overlap(q: Tensor, k: Tensor, q_offsets: Tensor, k_offsets: Tensor) -
     return q + means.repeat_interleave(q_offsets.diff(), 0)
 
 
+def distances(a: Tensor, b: Tensor) -> Tensor:
+    """Of each row of a (m, width) to each of b (n, width)."""
+    return (a[:, None] - b).abs().sum(-1)
+
+
+def gated(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+    """x (rows, in) times two weights (out, in)."""
+    return functional.silu(x @ gate.t()) * (x @ up.t())
+
+
+def cached(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor) -> Tensor:
+    """Queries (batch, width) to as many tokens of caches (batch, tokens, width) as lengths say."""
+    rows = []
+    for query, key, value, length in zip(q, keys, values, lengths.tolist(), strict=True):
+        rows.append((key[:length] @ query / q.shape[-1] ** 0.5).softmax(0) @ value[:length])
+    return torch.stack(rows) if rows else q.clone()
+
+
 def running_mean(x: Tensor) -> Tensor:
     """Of each number of a row and all before."""
     return x.cumsum(-1) / torch.arange(1, x.shape[-1] + 1)
@@ -144,6 +162,9 @@ def run_calls() -> None:
     offsets = torch.tensor([0, 6, 12, 18])
     packed_cross(normal(18, 8), normal(18, 8), normal(18, 8), offsets, offsets.clone())
     packed_overlap(normal(18, 5), normal(18, 5), offsets, offsets.clone())
+    distances(normal(24, 16), normal(24, 16))
+    gated(normal(32, 32), normal(32, 32) / 6, normal(32, 32) / 6)
+    cached(normal(4, 10), normal(4, 12, 10), normal(4, 12, 10), torch.tensor([5, 7, 3, 6]))
     running_mean(normal(4, 320))
     taken_pages(normal(16, 4, 6), torch.arange(12, dtype=torch.int32).reshape(4, 3))
     torch.index_select(normal(8, 6), 0, torch.tensor([3, 1, 7, 0, 5]))
