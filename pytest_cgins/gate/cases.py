@@ -74,8 +74,8 @@ def cases_of(
 def operator_checks(config: Config, case: Case) -> Iterator[Case]:
     """What `--cgins-opcheck` looks at besides, where the kernel of a case is a torch operator."""
     device = device_of(case.device.partition(":")[0])
-    _, implementation = config.implementations[case.kernel, case.implementation, device.name]
-    if not implementation.is_operator:
+    kernel, implementation = config.implementations[case.kernel, case.implementation, device.name]
+    if not implementation.is_operator or kernel.ranks.count > 1:
         return
     for check in OPERATOR_CHECKS:
         applies = {

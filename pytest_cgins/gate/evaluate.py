@@ -262,7 +262,11 @@ class Evaluator:
         self._bases.build_ahead(wanted)
         if self._jit_folder is not None and has_driver():
             jit_pool.compile_ahead(
-                [case for case in cases if device_of(case.device).is_cuda and not case.check],
+                [
+                    case
+                    for case in cases
+                    if device_of(case.device).is_cuda and not (case.check or self._is_ranked(case))
+                ],
                 self.kernel_builds,
                 import_root=self._import_root,
                 environment=self._workers,
@@ -282,7 +286,7 @@ class Evaluator:
                 return replace(taken, seconds=time.monotonic() - started)
             if case.check:
                 return replace(self._checked(result, compiled), seconds=time.monotonic() - started)
-            if self.requests.entry(case).ranks.count > 1:
+            if self._is_ranked(case):
                 timing = self._timing and self._elsewhere == HERE
                 result = self._ranks.evaluate(result, compiled, timing=timing)
             else:
@@ -410,6 +414,9 @@ class Evaluator:
                 return verified
             return self._timed(verified, compiled, prepared)
 
+    def _is_ranked(self, case: Case) -> bool:
+        return self.requests.entry(case).ranks.count > 1
+
     def _checked(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
         """What one check of `--cgins-opcheck` finds of a kernel that is a torch operator."""
         case = result.case
@@ -421,7 +428,12 @@ class Evaluator:
 
     def _preparing(self, upcoming: Case | None, *, beside: Case) -> AbstractContextManager[None]:
         """Not on a GPU, where the memory that another process takes would be noticed as the kernel's."""
-        if upcoming is None or self.pool.is_local or {upcoming.device, beside.device} != {"cpu"}:
+        if (
+            upcoming is None
+            or self.pool.is_local
+            or self._is_ranked(upcoming)
+            or {upcoming.device, beside.device} != {"cpu"}
+        ):
             return nullcontext()
         return self.reference.preparing(self.requests.for_case(upcoming))
 

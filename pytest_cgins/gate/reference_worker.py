@@ -75,11 +75,6 @@ class ReferenceWorker:
         """The environment of a device, after `describe`."""
         return self.known[device_of(device).name]
 
-    @property
-    def machine(self) -> Machine | None:
-        """What `describe` found."""
-        return self._machine
-
     def count(self, kind: str) -> int:
         """How many devices of a kind there are, after `describe`."""
         return sum(name.partition(":")[0] == kind for name in (self._machine.locks if self._machine else ()))

@@ -15,7 +15,7 @@ from pytest_cgins.core.errors import CginsError, InfrastructureError
 from pytest_cgins.core.measurement import Measurement, TunedConfig
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.verdict import Reason, Status, Verdict
-from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, TimingTask
+from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, Timed, TimingTask
 from pytest_cgins.gate.reference_requests import ReferenceRequests
 from pytest_cgins.gate.reference_worker import ReferenceWorker
 from pytest_cgins.gate.timing_verdict import decide_timing
@@ -171,7 +171,7 @@ class TimingStage:
         )
         timed = timer.time(task)
         with closing(timed.reply):
-            judged = self._reference.judge_timing(case_request, timed)
+            judged = self.judged(case_request, timed)
         measurement = timed.measurement
         if "base" in timed.refused:
             base = replace(base, state="refused", compiled=None, note=timed.refused["base"])
@@ -179,6 +179,10 @@ class TimingStage:
             note = f"torch.compile was not timed: {timed.refused['compile']}"
             measurement = replace(measurement, notes=(*measurement.notes, note))
         return Outcome(measurement, judged, base, timed.died_beside_base)
+
+    def judged(self, case_request: CaseRequest, timed: Timed) -> TimingJudgement:
+        """What probes saw while a case was timed."""
+        return self._reference.judge_timing(case_request, timed)
 
     def compares(self, case: Case, compiled: CompiledKernel) -> bool:
         """Whether the time of a right kernel would be held against another, or was asked for beside one."""

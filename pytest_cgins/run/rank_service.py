@@ -10,13 +10,13 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from pytest_cgins.building.loading.exceptions import kind_of, told
 from pytest_cgins.building.loading.imports import import_from
+from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ProtocolError
@@ -69,7 +69,8 @@ class RankService:
     def __init__(self) -> None:
         self.fatal = False
         self._kernels = KernelCache()
-        self._trials: list[SetTrial] = []
+        self._trials: dict[SetTrial, tuple[str, tuple[int, ...]]] = {}
+        """Sets that were run, and what was written beside outputs and into inputs then."""
         self._opened: _Opened | None = None
 
     @serves(Ready)
@@ -86,45 +87,52 @@ class RankService:
 
     @serves(RunKernel)
     def run(self, request: RunKernel, buffers: list[Buffer]) -> tuple[KernelAnswers, list[Buffer]]:
-        """Run the kernel on each set, in step; the answers end with the first set that it fails on."""
-        answers: list[tuple[SetAnswer, Buffer]] = []
+        """Run the kernel on each set, in step, and keep the answers for `run_late`; gives the set that it failed on, if any."""
         with self._telling(request):
-            watch = Watch(frozenset(request.probes), request)
+            name, phase = request.sets[0].name, "load"
             try:
+                watch = Watch(frozenset(request.probes), request)
                 with watch.loading():
                     kernel = self._kernels.load(request.kernel)
                 watch.guard(kernel)
-            except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
-                answer, packed = _failed(request.sets[0].name, RaisedError(**describe(error), phase="load"))
-                return KernelAnswers(sets=(answer,)), [packed]
-            for inputs, buffer in zip(request.sets, buffers, strict=True):
-                kept = Buffer.adopt(os.dup(buffer.fileno()))  # for `run_late`; a request's own are closed
-                bind = partial(SetTrial, kernel, inputs, kept, request.device, watch)
-                answers.append(self._first(bind, inputs.name, request.device))
-                if answers[-1][0].error is not None:
-                    break
-        return KernelAnswers(sets=tuple(answer for answer, _ in answers)), [each for _, each in answers]
+                for inputs, buffer in zip(request.sets, buffers, strict=True):
+                    name, phase = inputs.name, "bind"
+                    kept = Buffer.adopt(os.dup(buffer.fileno()))  # a request's own are closed
+                    trial = SetTrial(kernel, inputs, kept, request.device, watch)
+                    phase = "run"
+                    self._group.barrier()
+                    trial.first()
+                    device_of(request.device).synchronize()
+                    self._trials[trial] = trial.overrun(), tuple(trial.inputs_changed())
+            except BaseException as error:  # noqa: BLE001 - code under test may raise anything, also at import
+                raised = documents.load_python(RaisedError, {**describe(error), "phase": phase})
+                header, packed = pack([])
+                return KernelAnswers(sets=(SetAnswer(name=name, tensors=header, error=raised),)), [packed]
+        return KernelAnswers(sets=()), []
 
     @serves(RunLate)
     def run_late(self, request: RunLate) -> tuple[KernelAnswers, list[Buffer]]:
-        """Run it again on the sets of `run`, see `verify.probes.ranks`; gives what deviates, and what was written meanwhile."""
+        """Run it again on the same sets, see `verify.probes.ranks`; gives the first answers, and what deviates from them."""
         with self._telling():
-            found = ranks.deviations(self._trials, self._group, request.calls)
-        packed = [(one, *pack(one.tensors)) for one in found]
+            found = ranks.deviations([*self._trials], self._group, request.calls)
+        packed = [pack(trial.answer) for trial in self._trials]
         sets = tuple(
             SetAnswer(
                 name=trial.name,
-                tensors=pack([])[0],
-                overrun=trial.overrun(),
-                inputs_changed=tuple(trial.inputs_changed()) if trial is not self._trials[0] else (),
+                tensors=header,
+                devices=tuple(str(tensor.device) for tensor in trial.answer),
+                inputs_changed=changed,
+                overrun=overrun or trial.overrun(),
+                unlike=tuple(trial.unlike),
             )
-            for trial in self._trials
+            for (trial, (overrun, changed)), (header, _) in zip(self._trials.items(), packed, strict=True)
         )
+        deviating = [pack(one.tensors) for one in found]
         deviations = tuple(
             DeviantAnswer(probe=one.probe, name=one.name, tensors=header, error=one.error, about=one.about)
-            for one, header, _ in packed
+            for one, (header, _) in zip(found, deviating, strict=True)
         )
-        buffers = [*(pack([])[1] for _ in sets), *(content for _, _, content in packed)]
+        buffers = [content for _, content in (*packed, *deviating)]
         return KernelAnswers(sets=sets, deviations=deviations), buffers
 
     @serves(OpenTiming)
@@ -166,29 +174,6 @@ class RankService:
             raise ProtocolError("no measurement is open")
         return self._opened
 
-    def _first(self, bind: Callable[[], SetTrial], name: str, device: str) -> tuple[SetAnswer, Buffer]:
-        phase: Literal["bind", "run"] = "bind"
-        try:
-            trial = bind()
-            phase = "run"
-            self._group.barrier()
-            trial.first()
-            device_of(device).synchronize()
-            header, packed = pack(trial.answer)
-            overrun, changed = trial.overrun(), trial.inputs_changed()
-        except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
-            return _failed(name, RaisedError(**describe(error), phase=phase))
-        self._trials.append(trial)
-        answer = SetAnswer(
-            name=name,
-            tensors=header,
-            devices=tuple(str(tensor.device) for tensor in trial.answer),
-            inputs_changed=tuple(changed),
-            overrun=overrun,
-            unlike=tuple(trial.unlike),
-        )
-        return answer, packed
-
     @contextmanager
     def _telling(self, request: KernelRequest | None = None) -> Iterator[None]:
         """Print where this rank is once a request has nearly taken its limit."""
@@ -202,11 +187,6 @@ class RankService:
             yield
         finally:
             faulthandler.cancel_dump_traceback_later()
-
-
-def _failed(name: str, error: RaisedError) -> tuple[SetAnswer, Buffer]:
-    header, packed = pack([])
-    return SetAnswer(name=name, tensors=header, error=error), packed
 
 
 class _RankTimer(HostTimer):

@@ -7,11 +7,11 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import takewhile
 from typing import Any, Literal, TypeVar, get_args
 
 from pytest_cgins.core import documents
@@ -22,17 +22,22 @@ from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.run.early_verdict import EndedError, forged, lost_by
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
-from pytest_cgins.verify.messages import EmptyMessage, JoinRanks, read
+from pytest_cgins.verify.messages import JoinRanks, read
+from pytest_cgins.verify.timing_messages import TimedBlocks
 
 T = TypeVar("T")
+Answered = Future[tuple[Reply[Any], EndedError | None]]
+"""Of a rank: what it answered, and the verdict on that if it tells of a failure."""
 GRACE_S = 1.0
 """In which the others answer, too, once a rank has failed: after that they wait for it."""
 JOIN_S = 60.0
+HELD_S = 0.3
 _PAUSE_S = (0.001, 0.006)
 """A rank is held for so long at some point of its call, whatever it does there."""
 _LOST_PEER = re.compile(
     r"(?i)connection (?:closed|reset|refused)|broken pipe|peer|nccl|gloo|timed? ?out waiting"
 )
+_SERVICE = "rank_service.py"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 
 
@@ -56,126 +61,124 @@ class Failure:
     end: EndedError
 
 
-class RankWorkers:
-    """The ranks of one role. A failure of one ends all of them.
+class RankPool:
+    """Workers of a pool that answer together, one a rank: a role stands for all its ranks. A failure of one ends all of them.
 
     Args:
-        pool: has their workers.
-        role: `ranks`, `timed-ranks` or `reference`, with a variant behind a slash; a rank's own has its number behind.
+        pool: has the workers.
         devices: one a rank.
         limit_s: of a request.
     """
 
-    def __init__(self, pool: WorkerPool, role: str, devices: Sequence[str], limit_s: float) -> None:
-        self.pool = pool
-        self.devices = devices
-        self._limit_s = limit_s
-        name, _, variant = role.partition("/")
-        # A process that times may only be forked by what its role ends with.
-        self.roles = [f"{name}/rank{rank}{'/' if variant else ''}{variant}" for rank in range(len(devices))]
-        self._joined = False
+    is_local = False
 
-    def join(self, kernel: str = "") -> None:
-        """Have all of them started, and know each other.
-
-        Raises:
-            EndedError: they cannot.
-        """
-        if self._joined:
-            return
-        for role in self.roles:
-            self.pool.warm([role])
-        # It stays: torch looks into it whenever a group is made. It tells where ranks are, and nothing that they send.
-        self._folder = tempfile.TemporaryDirectory(prefix="cgins-ranks-", ignore_cleanup_errors=True)
-        requests = [
-            JoinRanks(
-                rank=rank,
-                count=len(self.devices),
-                device=device,
-                folder=self._folder.name,
-                limit_s=self._limit_s,
-            )
-            for rank, device in enumerate(self.devices)
-        ]
-        self._joined = True
-        self.ask("join", requests, partial(read, EmptyMessage), timeout_s=JOIN_S, kernel=kernel)
+    def __init__(self, pool: WorkerPool, devices: Sequence[str], limit_s: float) -> None:
+        self.inputs: Sequence[Sequence[Buffer]] = ()
+        """What `call` sends each rank in the place of a request's buffers."""
+        self.finished: list[Reply[Any]] = []
+        """What each rank answered to the last `finish`."""
+        self._pool, self._devices, self._limit_s = pool, devices, limit_s
+        self._folders: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
     def ask(
         self,
+        role: str,
         method: str,
         requests: Sequence[object],
-        read_answer: Callable[[Any], T],
+        answer: type[T],
         buffers: Sequence[Sequence[Buffer]] = (),
         *,
-        timeout_s: float,
         kernel: str = "",
         failed: Callable[[Reply[T]], EndedError | None] = lambda _: None,
     ) -> list[Reply[T]]:
         """One request to each rank at once.
 
         Args:
-            method: of the service.
+            role: of all ranks.
+            method: of their service.
             requests: one a rank.
-            read_answer: from the answer's JSON; a ValueError says that our own service would never give it.
+            answer: what it is read as.
             buffers: of each rank's request.
-            timeout_s: limit for all answers.
             kernel: see `WorkerPool.call`.
-            failed: the verdict on an answer that tells of a failure, after which others may wait for the rank.
+            failed: the verdict on an answer that tells of a failure, after which others may wait for its rank.
 
         Raises:
-            EndedError: a rank failed; all are ended.
+            EndedError: a rank failed.
         """
+        params = [documents.dump_python(request) for request in requests]
 
-        def call(rank: int) -> Reply[T]:
-            params = documents.dump_python(requests[rank])
-            sent = buffers[rank] if buffers else ()
-            reply = self.pool.call(self.roles[rank], method, params, sent, timeout_s=timeout_s, kernel=kernel)
-            try:
-                return replace(reply, result=read_answer(reply.result))
-            except ValueError as error:
-                reply.close()
-                raise forged(self.roles[rank], str(error), reply.output) from error
+        def failed_as_told(reply: Reply[Any]) -> EndedError | None:
+            return failed(replace(reply, result=read(answer, reply.result)))
 
-        with ThreadPoolExecutor(len(self.roles)) as threads:
-            futures = [threads.submit(call, rank) for rank in range(len(self.roles))]
-            waited = self._awaited(futures, failed)
-        failures = [
-            found for rank, future in enumerate(futures) if (found := _failure(rank, future, waited, failed))
-        ]
-        if not failures:
-            return [future.result() for future in futures]
-        for future in futures:
-            if future.exception() is None:
-                future.result().close()
-        self.end()
-        raise blamed(failures, len(self.roles), timeout_s)
+        replies = self._together(role, method, params, buffers, self._limit_s, kernel, failed_as_told)
+        return [replace(reply, result=read(answer, reply.result)) for reply in replies]
 
-    def _awaited(
-        self, futures: Sequence[Future[Reply[T]]], failed: Callable[[Reply[T]], EndedError | None]
-    ) -> set[int]:
-        """Wait for all answers, or for a failure and a little longer; the ranks that had not answered then."""
-        pending = set(futures)
-        while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            if any(future.exception() is not None or failed(future.result()) for future in done):
-                break
-        _, pending = wait(pending, timeout=GRACE_S)
-        waited = {rank for rank, future in enumerate(futures) if future in pending}
-        for rank in waited:
-            self.pool.kill(self.roles[rank])
-        wait(pending)
-        return waited
+    def call(
+        self,
+        role: str,
+        method: str,
+        params: Mapping[str, Any],
+        buffers: Sequence[Buffer] = (),
+        *,
+        timeout_s: float,
+        kernel: str = "",
+    ) -> Reply[Any]:
+        """What `WorkerPool.call` does, of all ranks; times are those of the slowest.
+
+        Raises:
+            EndedError: a rank failed.
+        """
+        own = [{**params, "device": device} if "device" in params else params for device in self._devices]
+        replies = self._together(role, method, own, self.inputs if buffers else (), timeout_s, kernel)
+        if method == "finish":
+            self.forget()
+            self.finished = replies
+            return replace(replies[0], buffers=())
+        if method != "blocks":
+            return replies[0]
+        try:
+            told = slowest([read(TimedBlocks, reply.result) for reply in replies])
+        except ValueError as error:
+            self.discard(role)
+            raise forged(role, str(error), replies[0].output) from error
+        return replace(replies[0], result=documents.dump_python(told))
+
+    def discard(self, role: str) -> None:
+        """End all ranks of a role, with their descendants."""
+        for name in self._names(role):
+            self._pool.discard(name)
+        if (folder := self._folders.pop(role, None)) is not None:
+            folder.cleanup()
 
     @contextmanager
-    def held_now_and_then(self, seconds: float) -> Iterator[None]:
-        """Meanwhile, for so long, keep one rank or another from running for milliseconds: it is late where no call begins."""
-        over = threading.Event()
-        lot = secrets.SystemRandom()
+    def stopped(self, role: str) -> Iterator[None]:
+        """Keep all ranks of a role from running meanwhile."""
+        with ExitStack() as stack:
+            for name in self._names(role):
+                stack.enter_context(self._pool.stopped(name))
+            yield
+
+    def close(self) -> None:
+        """End all ranks of all roles."""
+        for role in list(self._folders):
+            self.discard(role)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close what `finished` has."""
+        for reply in self.finished:
+            reply.close()
+        self.finished = []
+
+    @contextmanager
+    def held_now_and_then(self, role: str) -> Iterator[None]:
+        """Meanwhile, for a while, keep one rank or another from running for milliseconds: it is late where no call begins."""
+        over, lot = threading.Event(), secrets.SystemRandom()
 
         def hold() -> None:
-            until = time.monotonic() + seconds
+            until = time.monotonic() + HELD_S
             while not over.wait(lot.uniform(*_PAUSE_S)) and time.monotonic() < until:
-                with self.pool.stopped(lot.choice(self.roles)):
+                with self._pool.stopped(lot.choice(self._names(role))):
                     time.sleep(lot.uniform(*_PAUSE_S))
 
         thread = threading.Thread(target=hold, name="cgins-late", daemon=True)
@@ -186,29 +189,99 @@ class RankWorkers:
             over.set()
             thread.join()
 
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Keep all of them from running meanwhile."""
-        with ExitStack() as stack:
-            for role in self.roles:
-                stack.enter_context(self.pool.stopped(role))
-            yield
+    def _names(self, role: str) -> list[str]:
+        """Roles of the ranks: what a role ends with says whether its process may be forked."""
+        name, slash, variant = role.partition("/")
+        return [f"{name}/rank{rank}{slash}{variant}" for rank in range(len(self._devices))]
 
-    def end(self) -> None:
-        """End all processes, with their descendants."""
-        for role in self.roles:
-            self.pool.discard(role)
-        if self._joined:
-            self._joined = False
-            self._folder.cleanup()
+    def _join(self, role: str, kernel: str) -> None:
+        self._pool.warm(self._names(role))
+        # It stays: torch looks into it whenever a group is made. It tells where ranks are, and nothing that they send.
+        folder = tempfile.TemporaryDirectory(prefix="cgins-ranks-", ignore_cleanup_errors=True)
+        self._folders[role] = folder
+        count = len(self._devices)
+        requests = [
+            JoinRanks(rank=rank, count=count, device=device, folder=folder.name, limit_s=self._limit_s)
+            for rank, device in enumerate(self._devices)
+        ]
+        self._together(role, "join", [*map(documents.dump_python, requests)], (), JOIN_S, kernel)
+
+    def _together(  # noqa: PLR0917
+        self,
+        role: str,
+        method: str,
+        params: Sequence[Any],
+        buffers: Sequence[Sequence[Buffer]],
+        timeout_s: float,
+        kernel: str,
+        failed: Callable[[Reply[Any]], EndedError | None] = lambda _: None,
+    ) -> list[Reply[Any]]:
+        if role not in self._folders:
+            self._join(role, kernel)
+        names = self._names(role)
+
+        def one(rank: int) -> tuple[Reply[Any], EndedError | None]:
+            sent = buffers[rank] if buffers else ()
+            reply = self._pool.call(
+                names[rank], method, params[rank], sent, timeout_s=timeout_s, kernel=kernel
+            )
+            try:
+                return reply, failed(reply)
+            except ValueError as error:
+                reply.close()
+                raise forged(names[rank], str(error), reply.output) from error
+
+        with ThreadPoolExecutor(len(names)) as threads:
+            futures = [threads.submit(one, rank) for rank in range(len(names))]
+            waited = self._awaited(names, futures)
+        failures = [
+            found for rank, future in enumerate(futures) if (found := _failure(rank, future, rank in waited))
+        ]
+        if not failures:
+            return [future.result()[0] for future in futures]
+        for future in futures:
+            if future.exception() is None:
+                future.result()[0].close()
+        self.discard(role)
+        raise blamed(failures, len(names), timeout_s)
+
+    def _awaited(self, names: Sequence[str], futures: Sequence[Answered]) -> set[int]:
+        """Wait for all answers, or for a failure and a little longer; the ranks that had not answered then, which are killed."""
+        pending = set(futures)
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            if any(future.exception() or future.result()[1] for future in done):
+                break
+        _, pending = wait(pending, timeout=GRACE_S)
+        waited = {rank for rank, future in enumerate(futures) if future in pending}
+        for rank in waited:
+            self._pool.kill(names[rank])
+        wait(pending)
+        return waited
 
 
-def _failure(
-    rank: int, future: Future[Reply[T]], waited: set[int], failed: Callable[[Reply[T]], EndedError | None]
-) -> Failure | None:
+def slowest(of_ranks: Sequence[TimedBlocks]) -> TimedBlocks:
+    """Blocks whose batches take as long as on the slowest rank. Each rank tells so itself, unless its kernel has it lie.
+
+    Raises:
+        ValueError: they are not the same blocks.
+    """
+    return TimedBlocks(
+        tuple(
+            replace(
+                blocks[0],
+                ns_per_call=tuple(map(max, zip(*(one.ns_per_call for one in blocks), strict=True))),
+                mean_ns_per_call=tuple(map(max, zip(*(one.mean_ns_per_call for one in blocks), strict=True))),
+            )
+            for blocks in zip(*(one.blocks for one in of_ranks), strict=True)
+        )
+    )
+
+
+def _failure(rank: int, future: Answered, is_waiting: bool) -> Failure | None:
     error = future.exception()
     if error is None:
-        end = failed(future.result())
+        end = future.result()[1]
         kind: FailureKind = "lost" if end is not None and _LOST_PEER.search(str(end)) else "raised"
         return None if end is None else Failure(rank, kind, end)
     if isinstance(error, EndedError):
@@ -216,7 +289,7 @@ def _failure(
     if not isinstance(error, WorkerError):
         raise error
     kind = "died"
-    if rank in waited:
+    if is_waiting:
         kind = "waited"
     elif isinstance(error, WorkerTimeout):
         kind = "hung"
@@ -254,19 +327,18 @@ def _hang(failures: Sequence[Failure], count: int, limit_s: float) -> EndedError
 
 
 def where_it_was(output: str) -> tuple[str, bool]:
-    """Where a rank was, as it printed it shortly before its limit: the kernel's line, and whether it was in a collective."""
-    threads = [
-        part for part in re.split(r"(?m)^(?=(?:Current t|T)hread 0x)", output) if "rank_service.py" in part
-    ]
-    frames = _FRAME.findall(threads[-1]) if threads else []
-    inner: list[tuple[str, str, str]] = []
-    for frame in frames:  # the innermost comes first
-        if "/pytest_cgins/" in frame[0]:
-            break
-        inner.append(frame)
+    """Where a rank was, as it printed it shortly before its limit, and whether it waited there for others.
+
+    On a GPU a collective returns at once, and the wait for the device is ours.
+    """
+    threads = [part for part in re.split(r"(?m)^(?=(?:Current t|T)hread 0x)", output) if _SERVICE in part]
+    frames = _FRAME.findall(threads[-1]) if threads else []  # the innermost comes first
+    inner = list(takewhile(lambda frame: "/pytest_cgins/" not in frame[0], frames))
     collective = next((name for file, _, name in inner if "/torch/distributed/" in file), "")
     own = next((frame for frame in inner if "/torch/" not in frame[0]), None)
-    place = f"{own[0].rpartition('/')[2]}:{own[1]} ({own[2]})" if own else "for its device" if frames else ""
+    place = f"{own[0].rpartition('/')[2]}:{own[1]} ({own[2]})" if own else ""
     if collective:
         return f"waited in torch.distributed.{collective}, {place}", True
-    return f"was at {place}" if own else f"was waiting {place}".strip(), False
+    if own:
+        return f"was at {place}", False
+    return ("waited for its device", True) if frames else ("did not say where it was", False)

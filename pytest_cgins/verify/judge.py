@@ -16,7 +16,7 @@ from pytest_cgins.config import Tolerance
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.device import DEVICES, device_of, torch_device
-from pytest_cgins.core.errors import ProtocolError, TraceError
+from pytest_cgins.core.errors import ConfigError, ProtocolError, TraceError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.tensors import pack, unpack
@@ -54,7 +54,7 @@ from pytest_cgins.verify.messages import (
     serves,
 )
 from pytest_cgins.verify.prepare import Preparation, prepare
-from pytest_cgins.verify.probe_verdicts import DeviatingAnswer, ProbeResults
+from pytest_cgins.verify.probe_verdicts import ProbeResults
 from pytest_cgins.verify.probes import (
     after_timing,
     arguments,
@@ -65,14 +65,12 @@ from pytest_cgins.verify.probes import (
     on_stream,
     op_callback,
     physical_floor,
-    ranks,
     recompiles,
     sizes,
     snooping,
 )
 from pytest_cgins.verify.probes.registry import TIMED
 from pytest_cgins.verify.rank_group import RankGroup
-from pytest_cgins.verify.rank_mistakes import RankedAnswers
 from pytest_cgins.verify.received_answers import ReceivedAnswers, judge_timed_answers
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
@@ -213,11 +211,11 @@ class JudgeService:
         results.add_checks(checks)
         results.add_facts(observed)
         expected = {input_set.expected.name: input_set.expected for input_set in prepared.sets}
-        for second in answers.seconds(expected):
-            results.add_rerun(second if prepared.ranked is None else _called_stale(second, prepared.ranked))
         if prepared.ranked is not None:
-            apart = prepared.ranked.disagreement(core)
-            results.trip(ranks.NAME, apart, Reason.RANKS_DISAGREE)
+            prepared.ranked.add_to(results, answers.seconds(expected), core)
+        else:
+            for second in answers.seconds(expected):
+                results.add_rerun(second)
         wrong = results.found.keys() & {each.inputs.probe for each in probes}
         tuned = autotuner.notes(request.answers.tuned) if wrong else ()
         correctness = Correctness(
@@ -409,15 +407,14 @@ class JudgeService:
         trace = opened.traces[case.trace_id]
         calls = (other.call for other in opened.traces.values() if other is not trace)
         others = [call for call in calls if call.op == trace.call.op]
+        if options.ranks.count > 1 and self._group is None:
+            raise ConfigError(
+                f"{case.op} is called by {options.ranks.count} ranks, and this command starts one process",
+                remedy="gate it with pytest --cgins; leave it out here",
+            )
         if self._group is not None:
             return rank_inputs.prepare(trace, opened.reader, case.device, seed, options, self._group)
         return prepare(trace, opened.reader, case.device, seed, options, others)
-
-
-def _called_stale(second: DeviatingAnswer, ranked: RankedAnswers) -> DeviatingAnswer:
-    """A deviating answer, with whether it is made of numbers of the call before."""
-    mistake = ranked.mistake(second.expected.name, [*map(as_real, second.given)])
-    return replace(second, reused=mistake is not None and mistake.reason is Reason.STALE_ANSWER)
 
 
 def _distance(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

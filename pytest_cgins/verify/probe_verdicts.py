@@ -46,7 +46,6 @@ from pytest_cgins.verify.probes import (
     special_values,
 )
 from pytest_cgins.verify.probes.registry import PROBE_SPECS
-from pytest_cgins.verify.rank_mistakes import REMEDIES
 
 FACTS: Mapping[str, Callable[[Any], str]] = {
     integrity.NAME: integrity.judge,
@@ -296,9 +295,7 @@ class ProbeResults:
         reason = Reason.STALE_ANSWER if second.reused else Reason.RANK_RACE
         if second.reused or not self._may_differ(second):
             parts = "parts of it are of the call before" if second.reused else _differing(second)
-            message = (
-                f"the answer is another one {second.about[:_SHOWN]} ({on}; {parts})\n→ {REMEDIES[reason]}"
-            )
+            message = f"the answer is another one {second.about[:_SHOWN]} ({on}; {parts})\n→ {ranks.REMEDIES[reason]}"
             self.trip(ranks.NAME, message, reason)
 
     def _device_order(self, second: DeviatingAnswer, on: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,17 +11,13 @@ from torch import Tensor
 from pytest_cgins.core.verdict import Check, Reason
 from pytest_cgins.verify.diagnosis import Answered
 from pytest_cgins.verify.expected import as_real
+from pytest_cgins.verify.probe_verdicts import DeviatingAnswer, ProbeResults
+from pytest_cgins.verify.probes.ranks import NAME, REMEDIES
 from pytest_cgins.verify.rank_group import RankGroup
 
 _NEAR = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
 _NEAR_DEFAULT = 1e-4
 """How near an answer is to a mistake's that is taken for one, over the greatest magnitude."""
-
-REMEDIES = {
-    Reason.STALE_ANSWER: "have each rank wait for the others before it reads what they write, and before it writes again",
-    Reason.RANK_RACE: "order what ranks read and write by a barrier, a signal or a collective, not by time",
-    Reason.RANKS_DISAGREE: "add up in one order on all ranks, or compute on one and send the result",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +60,17 @@ class RankedAnswers:
         found = (one for one in self.mistakes.get(name, ()) if gives(one, got))
         return next(found, None)
 
-    def disagreement(self, answered: Sequence[Answered]) -> str:
+    def add_to(
+        self, results: ProbeResults, seconds: Iterable[DeviatingAnswer], answered: Sequence[Answered]
+    ) -> None:
+        """Answers that deviate from first ones, which may be made of numbers of the call before; and how ranks differ."""
+        for second in seconds:
+            mistake = self.mistake(second.expected.name, [*map(as_real, second.given)])
+            stale = mistake is not None and mistake.reason is Reason.STALE_ANSWER
+            results.add_rerun(replace(second, reused=stale))
+        results.trip(NAME, self._disagreement(answered), Reason.RANKS_DISAGREE)
+
+    def _disagreement(self, answered: Sequence[Answered]) -> str:
         """How right answers differ between ranks where torch's do not; "" if they do not. All ranks ask together."""
         if self.group.greatest(not all(one.passed for one in answered)):
             return ""

@@ -12,11 +12,17 @@ from collections.abc import Sequence
 from functools import partial
 
 from pytest_cgins.core.bitwise import all_same, snapshot
+from pytest_cgins.core.verdict import Reason
 from pytest_cgins.verify.probe_support.rerun import Deviation, attempt
 from pytest_cgins.verify.probe_support.set_trial import SetTrial
 from pytest_cgins.verify.rank_group import RankGroup
 
 NAME = "ranks"
+REMEDIES = {
+    Reason.STALE_ANSWER: "have each rank wait for the others before it reads what they write, and before it writes again",
+    Reason.RANK_RACE: "order what ranks read and write by a barrier, a signal or a collective, not by time",
+    Reason.RANKS_DISAGREE: "add up in one order on all ranks, or compute on one and send the result",
+}
 LATE_S = (0.0, 0.0002, 0.001, 0.004)
 """By how much a rank is late."""
 LEAST_CALLS = 12

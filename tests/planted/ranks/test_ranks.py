@@ -188,4 +188,4 @@ def test_fewer_gpus_than_ranks(tmp_path: Path) -> None:
     finally:
         gate.close()
     assert (found.verdict.status, found.verdict.reason) == (Status.SKIPPED, Reason.DEVICE_ABSENT)
-    assert found.verdict.message.startswith("64 ranks need a cuda device each, and this machine has ")
+    assert found.verdict.message.startswith("64 ranks need a cuda device each, and ")
