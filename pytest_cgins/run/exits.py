@@ -94,14 +94,19 @@ def describe_exit(returncode: int | None, *, wrapped: bool = False, memory_ran_o
     return End(f"was killed by {number.name} ({meaning})", remedy, reason)
 
 
+def last_stack(output: str) -> list[tuple[str, str, str]]:
+    """File, line and function of each frame of the last stack that a process printed, the innermost first."""
+    stacks = _STACK.findall(output)
+    return _FRAME.findall(stacks[-1]) if stacks else []
+
+
 def hung_in(output: str) -> tuple[str, str]:
     """Where a process was that did not answer, to follow a message, and a remedy; "" for what its stack does not tell.
 
     Args:
         output: what it printed, its stack at the end.
     """
-    stacks = _STACK.findall(output)
-    frames = _FRAME.findall(stacks[-1]) if stacks else []
+    frames = last_stack(output)
     for compiler, name in _COMPILERS.items():
         if any(compiler.search(file) for file, _, _ in frames):
             remedy = "such a kernel takes that long to compile: unroll less, or raise the time limit with --cgins-timeout"

@@ -7,11 +7,8 @@ A rank that fails answers at once; the others wait for it, and the parent ends t
 
 from __future__ import annotations
 
-import faulthandler
 import os
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from pytest_cgins.building.loading.exceptions import kind_of, told
@@ -58,8 +55,6 @@ from pytest_cgins.verify.timing_messages import (
     TimedBlocks,
 )
 
-TOLD_AT = 0.85
-"""Share of a request's limit after which a rank that still runs prints where it is."""
 _SHOWN = 300
 
 
@@ -82,39 +77,38 @@ class RankService:
     @serves(JoinRanks)
     def join(self, request: JoinRanks) -> EmptyMessage:
         """Find the other ranks."""
-        self._group, self._limit_s = RankGroup(request), request.limit_s
+        self._group = RankGroup(request)
         return EmptyMessage()
 
     @serves(RunKernel)
     def run(self, request: RunKernel, buffers: list[Buffer]) -> tuple[KernelAnswers, list[Buffer]]:
         """Run the kernel on each set, in step, and keep the answers for `run_late`; gives the set that it failed on, if any."""
-        with self._telling(request):
-            name, phase = request.sets[0].name, "load"
-            try:
-                watch = Watch(frozenset(request.probes), request)
-                with watch.loading():
-                    kernel = self._kernels.load(request.kernel)
-                watch.guard(kernel)
-                for inputs, buffer in zip(request.sets, buffers, strict=True):
-                    name, phase = inputs.name, "bind"
-                    kept = Buffer.adopt(os.dup(buffer.fileno()))  # a request's own are closed
-                    trial = SetTrial(kernel, inputs, kept, request.device, watch)
-                    phase = "run"
-                    self._group.barrier()
-                    trial.first()
-                    device_of(request.device).synchronize()
-                    self._trials[trial] = trial.overrun(), tuple(trial.inputs_changed())
-            except BaseException as error:  # noqa: BLE001 - code under test may raise anything, also at import
-                raised = documents.load_python(RaisedError, {**describe(error), "phase": phase})
-                header, packed = pack([])
-                return KernelAnswers(sets=(SetAnswer(name=name, tensors=header, error=raised),)), [packed]
+        _begin(request)
+        name, phase = request.sets[0].name, "load"
+        try:
+            watch = Watch(frozenset(request.probes), request)
+            with watch.loading():
+                kernel = self._kernels.load(request.kernel)
+            watch.guard(kernel)
+            for inputs, buffer in zip(request.sets, buffers, strict=True):
+                name, phase = inputs.name, "bind"
+                kept = Buffer.adopt(os.dup(buffer.fileno()))  # a request's own are closed
+                trial = SetTrial(kernel, inputs, kept, request.device, watch)
+                phase = "run"
+                self._group.barrier()
+                trial.first()
+                device_of(request.device).synchronize()
+                self._trials[trial] = trial.overrun(), tuple(trial.inputs_changed())
+        except BaseException as error:  # noqa: BLE001 - code under test may raise anything, also at import
+            raised = documents.load_python(RaisedError, {**describe(error), "phase": phase})
+            header, packed = pack([])
+            return KernelAnswers(sets=(SetAnswer(name=name, tensors=header, error=raised),)), [packed]
         return KernelAnswers(sets=()), []
 
     @serves(RunLate)
     def run_late(self, request: RunLate) -> tuple[KernelAnswers, list[Buffer]]:
         """Run it again on the same sets, see `verify.probes.ranks`; gives the first answers, and what deviates from them."""
-        with self._telling():
-            found = ranks.deviations([*self._trials], self._group, request.calls)
+        found = ranks.deviations([*self._trials], self._group, request.calls)
         packed = [pack(trial.answer) for trial in self._trials]
         sets = tuple(
             SetAnswer(
@@ -138,21 +132,19 @@ class RankService:
     @serves(OpenTiming)
     def open(self, request: OpenTiming, buffers: list[Buffer]) -> Opened:
         """Make the arms ready."""
-        with self._telling(request):
-            self._opened = _Opened(request, buffers, self._kernels, self._group)
+        _begin(request)
+        self._opened = _Opened(request, buffers, self._kernels, self._group)
         return self._opened.made_ready
 
     @serves(RunBlocks)
     def blocks(self, request: RunBlocks) -> TimedBlocks:
         """Run blocks; times are those of the slowest rank."""
-        with self._telling():
-            return TimedBlocks(tuple(self._measurement().blocks(request.orders)))
+        return TimedBlocks(tuple(self._measurement().blocks(request.orders)))
 
     @serves(RepeatCalls)
     def repeat(self, request: RepeatCalls) -> EmptyMessage:
         """Call an arm so many times."""
-        with self._telling():
-            self._measurement().timer.repeat(request.arm, request.calls)
+        self._measurement().timer.repeat(request.arm, request.calls)
         return EmptyMessage()
 
     @serves(EmptyMessage)
@@ -163,9 +155,8 @@ class RankService:
     @serves(EmptyMessage)
     def finish(self) -> tuple[FinishedTiming, list[Buffer]]:
         """One more call of the kernel, on the set's own numbers."""
-        with self._telling():
-            copy = self._measurement().copy
-            header, packed = pack(copy.once_more())
+        copy = self._measurement().copy
+        header, packed = pack(copy.once_more())
         answer = TimedAnswer(name=copy.name, when="after", tensors=header)
         return FinishedTiming(answers=(answer,), observed={}), [packed]
 
@@ -174,19 +165,13 @@ class RankService:
             raise ProtocolError("no measurement is open")
         return self._opened
 
-    @contextmanager
-    def _telling(self, request: KernelRequest | None = None) -> Iterator[None]:
-        """Print where this rank is once a request has nearly taken its limit."""
-        if request is not None:
-            device_of(request.device).make_current()
-            import_from(request.import_root)
-            for op in {request.kernel.source.op, *(inputs.call.op for inputs in request.sets)}:
-                trust(op)
-        faulthandler.dump_traceback_later(TOLD_AT * self._limit_s, file=sys.__stderr__ or sys.stderr)
-        try:
-            yield
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+
+def _begin(request: KernelRequest) -> None:
+    """Have the op and its modules found, and torch make its tensors on this rank's device."""
+    device_of(request.device).make_current()
+    import_from(request.import_root)
+    for op in {request.kernel.source.op, *(inputs.call.op for inputs in request.sets)}:
+        trust(op)
 
 
 class _RankTimer(HostTimer):

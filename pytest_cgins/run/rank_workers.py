@@ -20,6 +20,7 @@ from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ServiceError, WorkerError, WorkerTimeout
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.run.early_verdict import EndedError, forged, lost_by
+from pytest_cgins.run.exits import last_stack
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
 from pytest_cgins.verify.messages import JoinRanks, read
@@ -37,8 +38,6 @@ _PAUSE_S = (0.001, 0.006)
 _LOST_PEER = re.compile(
     r"(?i)connection (?:closed|reset|refused)|broken pipe|peer|nccl|gloo|timed? ?out waiting"
 )
-_SERVICE = "rank_service.py"
-_FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 
 
 def rank_devices(device: str, count: int) -> list[str]:
@@ -312,7 +311,7 @@ def blamed(failures: Sequence[Failure], count: int, limit_s: float) -> EndedErro
 def _hang(failures: Sequence[Failure], count: int, limit_s: float) -> EndedError:
     """Which rank did not come back, and which waited for it, by where each of them was."""
     places = {one.rank: where_it_was(one.end.output) for one in failures}
-    waiting = [rank for rank, (_, in_collective) in places.items() if in_collective]
+    waiting = [one.rank for one in failures if one.kind != "hung" or places[one.rank][1]]
     hung = [rank for rank in places if rank not in waiting] or waiting
     told = [f"rank {rank} {places[rank][0]}" for rank in places]
     names = ", ".join(map(str, hung))
@@ -327,12 +326,11 @@ def _hang(failures: Sequence[Failure], count: int, limit_s: float) -> EndedError
 
 
 def where_it_was(output: str) -> tuple[str, bool]:
-    """Where a rank was, as it printed it shortly before its limit, and whether it waited there for others.
+    """Where a rank was, by the stack that it printed at its limit, and whether it waited there for others.
 
     On a GPU a collective returns at once, and the wait for the device is ours.
     """
-    threads = [part for part in re.split(r"(?m)^(?=(?:Current t|T)hread 0x)", output) if _SERVICE in part]
-    frames = _FRAME.findall(threads[-1]) if threads else []  # the innermost comes first
+    frames = last_stack(output)
     inner = list(takewhile(lambda frame: "/pytest_cgins/" not in frame[0], frames))
     collective = next((name for file, _, name in inner if "/torch/distributed/" in file), "")
     own = next((frame for frame in inner if "/torch/" not in frame[0]), None)

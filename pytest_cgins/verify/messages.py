@@ -274,7 +274,7 @@ class JoinRanks(Document):
     folder: str
     """Where they find each other."""
     limit_s: float
-    """Limit of a request: where one hangs is told shortly before."""
+    """Limit of a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

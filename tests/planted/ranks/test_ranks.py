@@ -118,7 +118,7 @@ def test_all_ranks_of_a_hang_are_ended(gate: Evaluator) -> None:
 
 
 def test_time_is_that_of_the_slowest_rank(gate: Evaluator) -> None:
-    """Rank 1 has its answer as soon as rank 0 has, and returns 3 ms later."""
+    """Rank 1 has its answer as soon as rank 0 has, and returns 10 ms later."""
     timed = project.evaluator(gate.config, timing=True)
     try:
         found = _evaluated(timed, "slow_second")
@@ -126,7 +126,7 @@ def test_time_is_that_of_the_slowest_rank(gate: Evaluator) -> None:
         timed.close()
     assert found.verdict.status is Status.PASSED, found.verdict.message
     assert found.measurement is not None
-    assert found.measurement.kernel.median_ns_per_call > 3e6 > found.measurement.torch.median_ns_per_call
+    assert found.measurement.kernel.median_ns_per_call > 10e6
 
 
 @pytest.mark.exam
