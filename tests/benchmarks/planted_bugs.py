@@ -1,6 +1,6 @@
 """How many planted bugs the gate catches, and how many legitimate kernels it calls wrong.
 
-    python tests/benchmarks/planted_bugs.py [--device cpu|cuda] [--fit] [--seed N] [--jobs N] [--part I/N] [--json PATH]
+    python tests/benchmarks/planted_bugs.py [--device cpu|cuda] [--fit] [--seed N] [--jobs N] [--part I/N] [--seconds S] [--json PATH]
 
 Every bug of tests/planted/bugs.yaml and every variant of tests/planted/variants/ is built, run in the
 verification worker and judged, in fp32, fp16 and bf16. With `--fit` the numbers behind the derived rule are
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from contextlib import closing
@@ -48,19 +49,34 @@ def main() -> int:
         loaded = project.make(folder / "project", sources, device, DTYPES)
         refused = project.build_all(loaded, names, device, cache, options.jobs)
         outcomes = evaluate_at_once(
-            loaded.file, names, cache, processes=options.jobs, seed=options.seed, probes="full"
+            loaded.file,
+            names,
+            cache,
+            processes=options.jobs,
+            seed=options.seed,
+            probes="full",
+            seconds=options.seconds,
         )
+        reached = {outcome.kernel for outcome in outcomes}
+        left = [name for name in names if name not in reached and name not in refused]
         with closing(Evaluator(loaded, seed=options.seed, timing=False, cache=cache)) as evaluator:
             taken = samples(evaluator, options.seed, device, cache) if options.fit else []
     legitimate = [outcome for outcome in outcomes if outcome.kernel not in bugs]
     planted = [outcome for outcome in outcomes if outcome.kernel in bugs]
     print(_report(planted, legitimate, bugs, refused))
+    print(f"not reached: {len(left)} of {len(names)}: {', '.join(left)}" if left else "all reached")
     if taken:
         print(table(taken, set(bugs)))
     if options.json:
         result = _result(planted, legitimate, bugs, taken)
         environment = documents.dump_python(describe("cpu" if device == "cpu" else "cuda:0"))
-        result = {"environment": environment, "seed": options.seed, "refused": refused, **result}
+        result = {
+            "environment": environment,
+            "seed": options.seed,
+            "refused": refused,
+            "not_reached": left,
+            **result,
+        }
         options.json.write_text(json.dumps(result, indent=1) + "\n")
     return 1 if refused or any(outcome.false_fails for outcome in legitimate) else 0
 
@@ -74,6 +90,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2, help="kernels built and judged at a time")
     parser.add_argument("--part", type=_part, default=(1, 1), help="I/N: the I-th of N parts of the kernels")
+    parser.add_argument("--seconds", type=float, help="begin with no kernel after that")
     parser.add_argument("--cache", type=Path, help="folder of built kernels that is kept")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
@@ -100,8 +117,8 @@ def _report(
         named = [outcome for outcome in caught if outcome.names(bugs[outcome.kernel].place)]
         cases = [e for outcome in legitimate if outcome.dtype == dtype for e in outcome.evaluations]
         failed = sum(len(outcome.false_fails) for outcome in legitimate if outcome.dtype == dtype)
-        right = max(outcome.share for outcome in legitimate if outcome.dtype == dtype)
-        wrong = min(outcome.share for outcome in mine)
+        right = max((outcome.share for outcome in legitimate if outcome.dtype == dtype), default=0.0)
+        wrong = min((outcome.share for outcome in mine), default=math.inf)
         lines.append(
             f"| {dtype} | {len(caught)} of {len(mine)} | {len(named)} of {len(caught)} | {failed} of {len(cases)} "
             f"| {right:.3g} | {wrong:.3g} |"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import yaml
@@ -83,26 +86,42 @@ class Outcome:
 
 
 def evaluate_at_once(
-    file: Path, kernels: Sequence[str], cache: Path, *, processes: int, seed: int = 20, probes: str = "off"
+    file: Path,
+    kernels: Sequence[str],
+    cache: Path,
+    *,
+    processes: int,
+    seed: int = 20,
+    probes: str = "off",
+    seconds: float | None = None,
 ) -> list[Outcome]:
-    """Evaluate the project of the cgins.yaml `file`, its kernels spread over processes.
+    """Evaluate the project of the cgins.yaml `file`, a kernel a time in each process; after `seconds` no further one is begun.
 
     On a GPU each kernel's fresh process takes a second to begin.
     """
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        parts = [
-            pool.submit(_evaluate_part, file, kernels[first::processes], cache, seed, probes)
-            for first in range(processes)
-        ]
+    until = time.monotonic() + seconds if seconds is not None else math.inf
+    opened = file, cache, seed, probes
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, initializer=_open, initargs=opened) as pool:
+        parts = [pool.submit(_evaluate_kernel, kernel, until) for kernel in kernels]
         return [outcome for part in parts for outcome in part.result()]
 
 
-def _evaluate_part(file: Path, kernels: Sequence[str], cache: Path, seed: int, probes: str) -> list[Outcome]:
+_evaluators: list[Evaluator] = []
+"""Of this process of `evaluate_at_once`."""
+
+
+def _open(file: Path, cache: Path, seed: int, probes: str) -> None:
     evaluator = Evaluator(config.load(file), seed=seed, timing=False, probes=probes, cache=cache)
-    try:
-        return evaluate(evaluator, [one for one in evaluator.cases() if one.kernel in kernels], kernels)
-    finally:
-        evaluator.close()
+    _evaluators.append(evaluator)
+    Finalize(None, evaluator.close, exitpriority=100)
+
+
+def _evaluate_kernel(kernel: str, until: float) -> list[Outcome]:
+    if time.monotonic() > until:
+        return []
+    (evaluator,) = _evaluators
+    return evaluate(evaluator, [one for one in evaluator.cases() if one.kernel == kernel], [kernel])
 
 
 def evaluate(evaluator: Evaluator, cases: Iterable[Case], kernels: Sequence[str]) -> list[Outcome]:
