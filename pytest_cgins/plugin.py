@@ -89,6 +89,8 @@ OPTIONS = f"""
     cgins.yaml, else refine)
 --cgins-budget KEY=N[,...]  limits of --cgins-regenerate, before llm.budget of cgins.yaml
 --cgins-runs PATH  folder for journals of --cgins-regenerate (default: .cgins/runs)
+--cgins-executor EXECUTOR  where --cgins-regenerate tries candidates: local, on all GPUs of this machine (the default); ray or
+    ray=ADDRESS, on the nodes of a Ray cluster
 --cgins-pr auto|draft|off  open draft pull requests for proposals; auto: if there is a token and a GitHub remote;
     draft: always, and say why if one cannot be opened; off: never (default: %(default)s)
 """

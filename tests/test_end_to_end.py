@@ -111,6 +111,7 @@ OPTIONS = {
     "--cgins-device": "plugin/test_device.py::test_a_device_that_was_asked_for_is_no_skip",
     "--cgins-durations": "plugin/test_shard.py::test_parts_are_cut_by_how_long_cases_took",
     "--cgins-env": "plugin/test_environments.py::test_what_does_not_go_together_is_refused",
+    "--cgins-executor": "regenerate/test_executor.py::test_a_killed_node_costs_no_attempt",
     "--cgins-history": "plugin/test_history.py::test_timed_cases_are_appended",
     "--cgins-history-always": "plugin/test_history.py::test_other_branches_are_not",
     "--cgins-isolation": "plugin/test_isolation.py::test_without_isolation_kernels_run_in_pytest_s_process",

@@ -48,6 +48,10 @@ MOST_REPORTS_NBYTES = 256 << 20
 """Of all reports of ncu that a search keeps."""
 
 
+class DeviceLost(RegenerateError):
+    """A candidate's device is not here, or not any more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialConditions:
     """What a process brings to trials."""
@@ -404,7 +408,7 @@ def tried_here(evaluation: Evaluation, *, needs_tools: bool = True) -> Evaluatio
     is_late = needs_tools and (is_full or reason is Reason.TOOL_MISSING)
     if is_late or reason in (Reason.DEVICE_ABSENT, Reason.DEVICE_BUSY):
         when = "where its device is" if reason is Reason.DEVICE_ABSENT else "once that is fixed"
-        raise RegenerateError(
+        raise (DeviceLost if reason is Reason.DEVICE_ABSENT else RegenerateError)(
             f"{evaluation.case.name} cannot be tried here: {evaluation.verdict.message}",
             remedy=f"resume the run {when}; the answer is kept",
         )

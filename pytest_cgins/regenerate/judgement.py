@@ -12,8 +12,9 @@ from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.regenerate import answers, guard
 from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt, Finding, Goal, Outcome, Target
-from pytest_cgins.regenerate.candidate_gate import CandidateGate, rejections
+from pytest_cgins.regenerate.candidate_gate import rejections
 from pytest_cgins.regenerate.conversation import Answer
+from pytest_cgins.regenerate.executor.gates import Gate
 from pytest_cgins.regenerate.progress import Stage
 
 Check = Callable[[Mapping[str, str]], tuple[Finding, ...]]
@@ -133,7 +134,7 @@ class Judge:
 
     target: Target
     """What is regenerated."""
-    gate: CandidateGate
+    gate: Gate
     """Runs candidates."""
     goalposts: GuardedFiles
     """What no candidate may move."""

@@ -89,6 +89,28 @@ class ProjectCopy:
         """The file as it is in the copy; its packs are the project's."""
         self._require_import_from_copy()
 
+    @classmethod
+    def restored(
+        cls,
+        config: Config,
+        key: tuple[str, str, str],
+        folder: Path,
+        *,
+        project: Path,
+        files: tuple[str, ...],
+        overlay: Mapping[str, str],
+        base_commit: str,
+    ) -> ProjectCopy:
+        """The same copy on another machine, from its repository in `folder`; arguments are what it was there."""
+        made = cls.__new__(cls)
+        made._own, made._key, made.top = config, key, folder
+        made._environment = git.isolated(_IDENTITY)
+        made.project, made.files, made.base_commit = _real(project), files, base_commit
+        made._overlay = dict(overlay)
+        made.config = made._moved(config)
+        made.put({})
+        return made
+
     @property
     def against_base(self) -> str:
         """What a candidate's times are compared with: the base revision in the copy, or nothing."""
@@ -279,14 +301,14 @@ class ProjectCopy:
                 shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
 
     def _copy(self) -> None:
-        for path in self._listed():
+        for path in self.listed():
             origin, place = self.project / path, self.top / path
             place.parent.mkdir(parents=True, exist_ok=True)
             if origin.is_symlink() and not _real(origin).is_relative_to(self.project):
                 continue  # what is elsewhere is not the project's
             shutil.copy2(origin, place, follow_symlinks=False)
 
-    def _listed(self) -> Iterator[str]:
+    def listed(self) -> Iterator[str]:
         """Files of the project that builds and imports may read."""
         packs = [_real(pack) for pack in self._own.traces]
         for path in dict.fromkeys(

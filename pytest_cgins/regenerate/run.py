@@ -23,8 +23,10 @@ from pytest_cgins.recording import profile
 from pytest_cgins.regenerate import exchange_folder, guard, run_status, scratch, static_check
 from pytest_cgins.regenerate.attempt import Guarded, Result, Target
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.candidate_gate import CandidateGate, TrialConditions, TrialSettings
-from pytest_cgins.regenerate.candidate_pool import CandidatePool
+from pytest_cgins.regenerate.candidate_gate import TrialConditions, TrialSettings
+from pytest_cgins.regenerate.executor.base import Executor, TargetFiles
+from pytest_cgins.regenerate.executor.executor import executor_of
+from pytest_cgins.regenerate.executor.gates import Gate
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.judgement import GuardedFiles, moved_error
 from pytest_cgins.regenerate.methods import memory_file
@@ -32,7 +34,7 @@ from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.new_kernel import reloaded
 from pytest_cgins.regenerate.progress import Event
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.prompts.hardware import Hardware, described
+from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
 from pytest_cgins.regenerate.proposal.from_journal import proposed
 from pytest_cgins.regenerate.proposal.write import check_changeable
@@ -185,20 +187,21 @@ class Run:
             folder = stack.enter_context(scratch.folder())
             environment = {**worker_environment(), **self.conditions.environment}
             reference = stack.enter_context(WorkerPool(env=environment))
-            pool = CandidatePool.fenced(self.conditions.sandbox, cache=self.conditions.cache)
-            stack.callback(pool.close)
-            describe = partial(described, self.config, reference, self.conditions.environment)
+            executor = executor_of(
+                self.journal.record.executor, self.config, self._settings, self.journal.tell, reference
+            )
+            stack.callback(executor.close)
 
             @cache
             def hardware(device: DeviceName) -> Hardware:
                 # When the first prompt is made, and not of a run that is done.
                 self._profile(reference, device)
-                return describe(device)
+                return executor.hardware(device)
 
             provider = of_settings(_provided(self.journal, self.llm), run=self.journal.record.id)
             stack.callback(provider.close)
             works: list[TargetLoop] = []
-            gates: dict[str, CandidateGate] = {}
+            gates: dict[str, Gate] = {}
             copies: dict[str, ProjectCopy] = {}
             results: dict[str, Result] = {}
 
@@ -209,7 +212,7 @@ class Run:
                     results[target.name] = self._without_work(target, error)
                     return None
                 copies[target.name] = copy
-                gate = gates[target.name] = self._candidate_gate(target, copy, reference, pool)
+                gate = gates[target.name] = self._gate(target, copy, executor)
                 stack.callback(gate.close)
                 works.append(self._work_on(target, copy, gate, hardware))
                 return works[-1]
@@ -223,7 +226,7 @@ class Run:
                     opened(target)
                     if target.name in results:
                         follow(results[target.name])
-            stack.callback(pool.stop)
+            stack.callback(executor.stop)
             scheduler = Scheduler(
                 tuple(works),
                 self.journal,
@@ -331,11 +334,19 @@ class Run:
         )
         return (*own, *goalposts)
 
-    def _candidate_gate(
-        self, target: Target, copy: ProjectCopy, reference: WorkerPool, pool: CandidatePool
-    ) -> CandidateGate:
+    def _gate(self, target: Target, copy: ProjectCopy, executor: Executor) -> Gate:
+        before = {one.case.name: one.verdict.status for one in self.journal.before(target)}
+        return executor.gate(
+            TargetFiles(
+                target=target, copy=copy, overlay=self.journal.overlay(target), before=before,
+                reports=self.journal.folder / target.name,
+            )
+        )  # fmt: skip
+
+    @property
+    def _settings(self) -> TrialSettings:
         record, conditions = self.journal.record, self.conditions
-        settings = TrialSettings(
+        return TrialSettings(
             seed=record.seed,
             sandbox=conditions.sandbox,
             timing=record.timing,
@@ -346,23 +357,12 @@ class Run:
             sanitize=conditions.sanitize,
             noise=conditions.noise,
         )
-        before = {one.case.name: one.verdict.status for one in self.journal.before(target)}
-        return CandidateGate(
-            target,
-            copy,
-            settings,
-            reference=reference,
-            pool=pool,
-            trusted_root=self.config.root,
-            before=before,
-            reports=self.journal.folder / target.name,
-        )
 
     def _work_on(
         self,
         target: Target,
         copy: ProjectCopy,
-        gate: CandidateGate,
+        gate: Gate,
         hardware: Callable[[DeviceName], Hardware],
     ) -> TargetLoop:
         kept = self.journal.incumbent(target)
@@ -439,7 +439,7 @@ def _concerning(found: Iterable[Evaluation], target: Target, copy: ProjectCopy) 
     return tuple(sorted(kept, key=lambda evaluation: not is_of(evaluation.case, target)))
 
 
-def _warm_one(works: Sequence[TargetLoop], gates: Mapping[str, CandidateGate]) -> None:
+def _warm_one(works: Sequence[TargetLoop], gates: Mapping[str, Gate]) -> None:
     """Have the workers of one target's next candidates import torch while their answers are awaited."""
     for work in works:
         if not work.done and work.target.name in gates:

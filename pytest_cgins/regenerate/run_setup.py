@@ -22,6 +22,7 @@ from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import exchange_folder, progress, run_status
+from pytest_cgins.regenerate.executor import executor
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
 from pytest_cgins.regenerate.run_status import RunResult, shown_path
@@ -83,6 +84,8 @@ class RunOptions:
     """`--cgins-budget`."""
     runs: str = ""
     """`--cgins-runs`."""
+    executor: str = ""
+    """`--cgins-executor`."""
     here: Path = field(default_factory=Path.cwd)
     """Folder in which it was given: its relative paths start there."""
 
@@ -91,9 +94,10 @@ def settings_of(config: Config, asked: RunOptions) -> LlmSettings:
     """Who is asked.
 
     Raises:
-        ConfigError: nobody is named, or what is said does not go together.
+        ConfigError: nobody is named, what is said does not go together, or there is no such executor.
         ProviderError: the variable with the provider's key is not set.
     """
+    executor.check(asked.executor)
     found = overridden(
         config.llm, llm=asked.llm, model=asked.model, budget=asked.budget, root=config.root, here=asked.here
     )
@@ -228,7 +232,9 @@ def options_of(journal: Journal) -> RunOptions:
     """What the command line said when the run began."""
     record = journal.record
     here = Path(os.path.normpath(journal.folder.absolute() / record.here))
-    return RunOptions(llm=record.llm, model=record.model, budget=record.budget, here=here)
+    return RunOptions(
+        llm=record.llm, model=record.model, budget=record.budget, executor=record.executor, here=here
+    )
 
 
 def answers_folder(journal: Journal) -> Path | None:

@@ -23,8 +23,8 @@ from pytest_cgins.config.provider_presets import SERVERS
 from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.attempt import INCUMBENT, Advice, Ask, Attempt, Result, Target
-from pytest_cgins.regenerate.candidate_gate import CandidateGate
 from pytest_cgins.regenerate.conversation import Answer, Message, Request, Role
+from pytest_cgins.regenerate.executor.gates import Gate
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.judgement import Candidate, Check, GuardedFiles, Judge, Screen
 from pytest_cgins.regenerate.methods.classes import Tried
@@ -63,7 +63,7 @@ class TargetLoop:
     """What is regenerated."""
     journal: Journal
     """Where everything is kept."""
-    gate: CandidateGate
+    gate: Gate
     """Tries candidates."""
     prompts: ContextPrompts
     """Makes prompts."""

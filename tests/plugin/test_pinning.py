@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.app.session import pinning
-from pytest_cgins.app.session.pinning import Gpu
+from pytest_cgins.run import visible_gpus
+from pytest_cgins.run.visible_gpus import Gpu
 
 A, B, C = (f"GPU-{letter * 8}-0000-0000-0000-000000000000" for letter in "abc")
 PART, OTHER_PART = (f"MIG-{digit * 8}-0000-0000-0000-000000000000" for digit in "12")
@@ -78,18 +79,18 @@ def test_nobody_asks_for_gpus_outside_of_xdist() -> None:
 )
 def test_a_list_of_the_user_is_kept_to(visible: str | None, choices: list[str]) -> None:
     """Workers divide what CUDA_VISIBLE_DEVICES shows: entries before the first that names no GPU, none twice."""
-    assert list(pinning.usable(visible, PLAIN)) == choices
+    assert list(visible_gpus.usable(visible, PLAIN)) == choices
     expected = {"CUDA_VISIBLE_DEVICES": choices[1]} if len(choices) > 1 else {}
     assert pinned("gw1", visible=visible) == expected
 
 
 def test_parts_of_gpus() -> None:
     """Of a divided GPU each MIG device counts, itself not; a list may name them, in either of NVIDIA's ways."""
-    assert pinning.usable(None, DIVIDED) == (PART, OTHER_PART, B)
-    assert pinning.usable(f"{OTHER_PART},{PART}", DIVIDED) == (OTHER_PART, PART)
+    assert visible_gpus.usable(None, DIVIDED) == (PART, OTHER_PART, B)
+    assert visible_gpus.usable(f"{OTHER_PART},{PART}", DIVIDED) == (OTHER_PART, PART)
     old = [f"MIG-{A}/1/0", f"MIG-{A}/2/0"]
-    assert pinning.usable(",".join(old), DIVIDED) == tuple(old)
-    assert pinning.usable("MIG-33333333,1", DIVIDED) == ()
+    assert visible_gpus.usable(",".join(old), DIVIDED) == tuple(old)
+    assert visible_gpus.usable("MIG-33333333,1", DIVIDED) == ()
 
 
 @given(st.lists(st.sampled_from(["0", "1", "2", "3", "-1", "", A, B[:12], "x"])), st.integers(0, 40))
@@ -167,16 +168,16 @@ def test_runs_that_are_not_pinned(option: dict[str, Any], monkeypatch: pytest.Mo
 
 def test_the_listing_is_read() -> None:
     """GPUs in order, each with its MIG devices."""
-    assert pinning.parse_listing(LISTED) == ((A, (PART, OTHER_PART)), (B, ()))
-    assert pinning.parse_listing("") == ()
-    assert pinning.parse_listing("No devices were found\n") == ()
-    assert pinning.parse_listing(f"  MIG 1g.5gb Device 0: (UUID: {PART})\n") == ()
+    assert visible_gpus.parse_listing(LISTED) == ((A, (PART, OTHER_PART)), (B, ()))
+    assert visible_gpus.parse_listing("") == ()
+    assert visible_gpus.parse_listing("No devices were found\n") == ()
+    assert visible_gpus.parse_listing(f"  MIG 1g.5gb Device 0: (UUID: {PART})\n") == ()
 
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
     """Whatever nvidia-smi prints, there is a list."""
-    assert isinstance(pinning.parse_listing(text), tuple)
+    assert isinstance(visible_gpus.parse_listing(text), tuple)
 
 
 def nvidia_smi(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,12 +193,12 @@ def test_nvidia_smi_is_asked(
     """Its list is taken; where it is not installed, or finds no driver, there are no GPUs."""
     with caplog.at_level(logging.WARNING):
         monkeypatch.setenv("PATH", str(tmp_path))
-        assert pinning.list_gpus() == ()
+        assert visible_gpus.list_gpus() == ()
         monkeypatch.undo()
         nvidia_smi(tmp_path / "fails", "echo NVIDIA-SMI has failed; exit 9", monkeypatch)
-        assert pinning.list_gpus() == ()
+        assert visible_gpus.list_gpus() == ()
     nvidia_smi(tmp_path / "works", f'[ "$*" = -L ] && echo "GPU 0: NVIDIA H200 (UUID: {A})"', monkeypatch)
-    assert pinning.list_gpus() == ((A, ()),)
+    assert visible_gpus.list_gpus() == ((A, ()),)
     assert not caplog.records
 
 
@@ -205,9 +206,9 @@ def test_a_list_that_does_not_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A machine that may have GPUs, but does not tell, is run without pinning, and a warning says so."""
-    monkeypatch.setattr(pinning, "_LIST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(visible_gpus, "_LIST_TIMEOUT_S", 0.2)
     nvidia_smi(tmp_path / "hangs", "exec sleep 60", monkeypatch)
     with caplog.at_level(logging.WARNING):
-        assert pinning.list_gpus() == ()
+        assert visible_gpus.list_gpus() == ()
     assert "so workers are not pinned to them: " in caplog.text
     assert "timed out" in caplog.text

@@ -27,6 +27,8 @@ from tests.regenerate.projects import committed
 ROOT = Path(__file__).parents[2]
 MARK = "CGINS_SCRIPTED_RUN"
 """Variable by which the processes of one run are known."""
+EXECUTOR = "CGINS_SCRIPTED_EXECUTOR"
+"""Variable with the `--cgins-executor` of a run."""
 WRITER, ADVISER = "writer", "adviser"
 
 RECORD = """\
@@ -216,7 +218,14 @@ def drive(kernels: Sequence[str]) -> int:
         if entry.name in kernels
     ]
     settings = run_setup.settings_of(loaded, run_setup.RunOptions())
-    record = {"seed": 7, "baseline": NONE, "base_commit": head(loaded.root), "timing": False}
+    executor = os.environ.get(EXECUTOR, "")
+    record = {
+        "executor": executor,
+        "seed": 7,
+        "baseline": NONE,
+        "base_commit": head(loaded.root),
+        "timing": False,
+    }
     with run.begin(loaded, settings, wanted, (), record=record) as journal:
         return run_setup.exit_code(
             run_setup.carry_out(journal, loaded, settings, sandbox=run_setup.sandbox_of("auto"))
@@ -340,6 +349,15 @@ def differences(one: Any, other: Any, at: str = "") -> list[str]:
         extra = [f"{at}: only then: {name}" for name in other if name not in one]
         return extra + [f"{at}: not then: {name}" for name in one if name not in other]
     return [] if one == other else [f"{at}: {one!r} is {other!r}"]
+
+
+def judged_differently(one: Any, other: Any) -> list[str]:
+    """Where two endings differ, prompts and their length apart: they have what was measured of the machine, anew each time."""
+    return [
+        line
+        for line in differences(one, other)
+        if not line.startswith(("/prompts", "/spent")) and "/cost/" not in line
+    ]
 
 
 def until(done: Callable[[], bool], limit_s: float) -> bool:

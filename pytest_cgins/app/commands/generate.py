@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_cgins import config as configuration
 from pytest_cgins.app.commands.options import (
     Subparsers,
+    add_executor,
     add_model,
     add_sandbox,
     add_seed,
@@ -100,6 +101,7 @@ def _add_asked(parser: argparse.ArgumentParser) -> None:
     option(parser, "--cgins-runs PATH  folder for journals", default="")
     add_seed(parser)
     flag(parser, "--cgins-no-timing  do not time kernels")
+    add_executor(parser)
     add_sandbox(parser, "isolate candidates; off: run them with all your rights")
 
 
@@ -114,7 +116,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
             f"{config.file}: a proposal adds its kernel to a file named cgins.yaml, as pytest --cgins reads",
             remedy="name it so, in a folder of its own if there is another",
         )
-    require_gpu(arguments.implementation)
+    require_gpu(arguments.implementation, arguments.executor)
     planned = [
         new_kernel.planned(
             config,
@@ -137,7 +139,7 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     from pytest_cgins.regenerate.gins import benchmark_project
 
     folder = arguments.out or Path(arguments.file.stem)
-    require_gpu(arguments.implementation)
+    require_gpu(arguments.implementation, arguments.executor)
     if not arguments.llm:  # a project that is made anew has no section llm
         raise ConfigError("no model is configured", remedy="give --cgins-llm=PROVIDER and --cgins-model=NAME")
     config, planned = benchmark_project.prepare(
@@ -146,15 +148,15 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     return run_setup.exit_code(_ran(arguments, config, planned, made_project=True))
 
 
-def require_gpu(language: str) -> None:
+def require_gpu(language: str, executor: str) -> None:
     """Candidates are tried on the device that they are for.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, and no cluster is named.
     """
     from pytest_cgins.run.sandbox.outside import has_gpu
 
-    if language != "cpp" and not has_gpu():
+    if not executor.startswith("ray") and language != "cpp" and not has_gpu():
         raise ConfigError(
             f"--implementation {language}: kernels could not be tried, because there is no NVIDIA GPU here",
             remedy="write them in C++: --implementation cpp",
@@ -173,6 +175,7 @@ def _ran(
         policy=arguments.policy,
         budget=arguments.budget,
         runs=arguments.runs,
+        executor=arguments.executor,
     )
     settings = run_setup.settings_of(config, asked)
     sandbox = run_setup.sandbox_told(arguments.sandbox)
@@ -214,6 +217,7 @@ def begin(
         "budget": arguments.budget,
         "seed": seed_of(arguments),
         "baseline": NONE,
+        "executor": arguments.executor,
         "sandbox": arguments.sandbox != "off",
         "timing": not arguments.no_timing,
         "command": shlex.join(["cgins", *sys.argv[1:]]),

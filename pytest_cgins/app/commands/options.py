@@ -85,6 +85,12 @@ def add_sandbox(parser: argparse.ArgumentParser, text: str) -> None:
     option(parser, f"--cgins-sandbox auto|off  {text}", default="auto")
 
 
+def add_executor(parser: argparse.ArgumentParser) -> None:
+    """Add `--cgins-executor` of commands that try candidates."""
+    where = "local, on this machine (the default); ray or ray=ADDRESS, on the nodes of a Ray cluster"
+    option(parser, f"--cgins-executor EXECUTOR  where candidates are tried: {where}", default="")
+
+
 def add_model(parser: argparse.ArgumentParser, asked: str) -> None:
     """Add `--cgins-llm` and `--cgins-model`, named as `pytest --cgins-regenerate` has them."""
     places = "--cgins-llm PROVIDER[:PLACE]  provider of the language model (default: llm of cgins.yaml)"

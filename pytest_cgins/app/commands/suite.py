@@ -15,6 +15,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.app.commands.generate import CONTRACTS, LANGUAGES, begin, require_gpu
 from pytest_cgins.app.commands.options import (
     Subparsers,
+    add_executor,
     add_model,
     add_sandbox,
     command,
@@ -73,6 +74,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(parser, "--cgins-budget KEY=N[,...]  limits of each run", default="")
     flag(parser, "--cgins-no-timing  do not time kernels")
     flag(parser, "--compile  time torch.compile, too")
+    add_executor(parser)
     add_sandbox(parser, "isolate candidates; off: run them with all your rights")
 
 
@@ -140,7 +142,7 @@ def _begin(arguments: argparse.Namespace) -> None:
     from pytest_cgins.regenerate.suite import NAME, SUITE_VERSION, Suite
 
     for language in arguments.implementation or ["cuda"]:
-        require_gpu(language)
+        require_gpu(language, arguments.executor)
     found = sorted(arguments.source.rglob(PROBLEMS[arguments.kind]))
     if not found:
         raise ConfigError(
@@ -185,7 +187,13 @@ def _keep(place: Path, suite: Suite) -> None:
 def _asked(arguments: argparse.Namespace, variant: Variant) -> RunOptions:
     from pytest_cgins.regenerate.run_setup import RunOptions
 
-    return RunOptions(llm=arguments.llm, model=variant.model, policy=variant.policy, budget=arguments.budget)
+    return RunOptions(
+        llm=arguments.llm,
+        model=variant.model,
+        policy=variant.policy,
+        budget=arguments.budget,
+        executor=arguments.executor,
+    )
 
 
 def _opened(arguments: argparse.Namespace, config: Config, variant: Variant) -> Journal:

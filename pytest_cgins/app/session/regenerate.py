@@ -114,6 +114,7 @@ class Regeneration:
             "seed": self._gate.seed,
             "baseline": option("--cgins-baseline") or loaded.baseline or BASELINE,
             "base_commit": head(loaded.root),
+            "executor": option("--cgins-executor") or "",
             "sandbox": self._sandbox is not None,
             "timing": not option("--cgins-no-timing"),
             "compile": "compile" in option("--cgins-compare"),
@@ -135,6 +136,7 @@ class Regeneration:
             policy=option("--cgins-policy") or "",
             budget=option("--cgins-budget") or "",
             runs=option("--cgins-runs") or "",
+            executor=option("--cgins-executor") or "",
             here=self._config.invocation_params.dir,
         )
         return run_setup.settings_of(loaded, asked)

@@ -176,6 +176,8 @@ class RunRecord(Document):
     """Whether `cgins run` made the project, so that what was accepted is written into it at the end."""
     pull_requests: Literal["auto", "draft", "off"] = "off"
     """`--cgins-pr`: whether proposals become pull requests, also when the run is resumed."""
+    executor: str = ""
+    """`--cgins-executor`: where candidates are tried, also when the run is resumed."""
     exchange: str = ""
     """The run's own folder of prompts and answers, as a path from its journal's; "" where `llm` says which it is."""
 

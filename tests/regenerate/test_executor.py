@@ -1,0 +1,223 @@
+"""Candidates on the nodes of a cluster: real ones of Ray, on this machine."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins import __version__, config
+from pytest_cgins.core.errors import ConfigError, RegenerateError
+from pytest_cgins.regenerate import run_setup
+from pytest_cgins.regenerate.executor import dispatch
+from pytest_cgins.regenerate.executor.archive import Archives
+from pytest_cgins.regenerate.executor.dispatch import Answer, Dispatcher, SlotLost, Work
+from pytest_cgins.regenerate.executor.messages import EvaluationRequest, EvaluationResult, TargetOnNode
+from pytest_cgins.regenerate.executor.node import Reports
+from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.regenerate.targets import target_of
+from tests.regenerate import scripted
+from tests.regenerate.llm_server import LlmServer
+from tests.regenerate.ray_nodes import RayNodes
+
+LIMIT_S = 120.0
+KEY = "SCRIPTED_API_KEY"
+
+
+@pytest.fixture(scope="module")
+def recorded(made_once: Callable[..., Path]) -> Path:
+    """The scripted project with its trace pack."""
+    return made_once("scripted", scripted.recorded)
+
+
+def started(project: Path, folder: Path, executor: str, *kernels: str) -> subprocess.Popen[bytes]:
+    """A run that repairs kernels."""
+    return scripted.begin(project, kernels, log=folder / "log", env={scripted.EXECUTOR: executor})
+
+
+def run_of(project: Path) -> Path:
+    (record,) = project.glob(".cgins/runs/*/run.json")
+    return record.parent
+
+
+def test_a_killed_node_costs_no_attempt(recorded: Path, tmp_path: Path) -> None:
+    """kill -9 of a node that is checking a candidate: another one checks it, the journal has it once and names the node."""
+    with RayNodes() as nodes, LlmServer(scripted.Script(first=3)) as server:
+        project = scripted.project(recorded, tmp_path / "project", server.base_url)
+        words = [
+            "--cgins-no-timing",
+            "--cgins-probes=fast",
+            "--cgins-pr=off",
+            "-k",
+            "relu",
+            "--cgins-regenerate=relu",
+        ]
+        command = [sys.executable, "-m", "pytest", "--cgins", *words, f"--cgins-executor={nodes.executor}"]
+        env = {KEY: "sk-0123456789abcdef"}
+        process = scripted.started(command, project, log=tmp_path / "log", env=env)
+        answered = "attempt-01/generator: answered"
+        assert scripted.until(lambda: answered in said(project) and bool(nodes.answering()), LIMIT_S)
+        (actor,) = nodes.answering()
+        assert KEY.encode() not in Path(f"/proc/{actor}/environ").read_bytes()
+        nodes.kill_node_of(actor)
+        assert process.wait(LIMIT_S) == pytest.ExitCode.TESTS_FAILED, (tmp_path / "log").read_text()
+    assert not nodes.processes()
+    journal = Journal.read_only(run_of(project))
+    (target,) = journal.record.targets
+    (attempt,) = journal.attempts(target)
+    assert attempt.outcome == "accepted"
+    assert said(project).count("attempt-01: ") == said(project).count("was tried again: lost with ") == 1
+    check, acceptance = attempt.trials
+    assert check.notes[-1].startswith("tried again: lost with ")
+    assert not acceptance.notes
+    assert check.sandbox
+    assert check.evaluations[0].case.pack_path == str(project / "traces/tiny")
+
+
+def said(project: Path) -> str:
+    """The run's log of events."""
+    return "".join(file.read_text() for file in project.glob(".cgins/runs/*/events.log"))
+
+
+@pytest.mark.exam
+def test_a_cluster_ends_a_run_as_this_machine_does(recorded: Path, tmp_path: Path) -> None:
+    """The same verdicts, messages, proposals and files, whoever built and judged the candidates."""
+    endings = []
+    with RayNodes() as nodes, LlmServer(scripted.Script()) as server:
+        for executor in ("local", nodes.executor):
+            folder = tmp_path / executor.partition("=")[0]
+            project = scripted.project(recorded, folder / "project", server.base_url)
+            process = started(project, folder, executor, *scripted.KERNELS)
+            assert process.wait(LIMIT_S) == 0, (folder / "log").read_text()
+            endings.append(scripted.ending(run_of(project)))
+    assert scripted.judged_differently(*endings) == []
+
+
+@pytest.mark.exam
+def test_a_node_with_another_version_is_not_used(recorded: Path, tmp_path: Path) -> None:
+    """It is told by name, and the next node is taken."""
+    other = tmp_path / "other/pytest_cgins"
+    shutil.copytree(scripted.ROOT / "pytest_cgins", other, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (other / "__init__.py").read_text()
+    (other / "__init__.py").write_text(text.replace(__version__, "0.0.1"))
+    with RayNodes(0) as nodes, LlmServer(scripted.Script(first=3)) as server:
+        nodes.add(PYTHONPATH=str(other.parent))
+        project = scripted.project(recorded, tmp_path / "project", server.base_url)
+        process = started(project, tmp_path, nodes.executor, "relu")
+        log = tmp_path / "log"
+        refusal = f"has pytest-cgins 0.0.1, and this machine {__version__}"
+        assert scripted.until(lambda: refusal in log.read_text(), LIMIT_S), log.read_text()
+        nodes.add()
+        assert process.wait(LIMIT_S) == 0, log.read_text()
+
+
+def test_what_is_not_there_is_said_before_a_model_is_asked(tmp_path: Path) -> None:
+    """An executor that nobody knows."""
+    (tmp_path / "cgins.yaml").write_text("version: 1\nkernels: {}\n")
+    loaded = config.load(tmp_path / "cgins.yaml")
+    for name in ("slurm", "local=here"):
+        with pytest.raises(ConfigError, match="no such executor"):
+            run_setup.settings_of(loaded, run_setup.RunOptions(executor=name))
+
+
+# ---- the queue before the slots
+
+
+class Nodes:
+    """Slots that answer when they are told to, and are lost with what they do.
+
+    Args:
+        lost: which answers, counted over all slots, end the slot.
+    """
+
+    def __init__(self, *lost: int) -> None:
+        self.lost = lost
+        self.under_way = self.most = self.answers = self.opened = 0
+        self.go_on = threading.Event()
+        self._lock = threading.Lock()
+
+    def open(self, is_wanted: Callable[[], bool]) -> Nodes:
+        """One more slot; all are this."""
+        self.opened += 1
+        return self
+
+    def answer(self, work: Work) -> tuple[EvaluationResult, Reports]:
+        with self._lock:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            self.answers += 1
+            number = self.answers
+        self.go_on.wait(10)
+        with self._lock:
+            self.under_way -= 1
+        if number in self.lost:
+            raise SlotLost(f"node {number}", "its raylet died")
+        return EvaluationResult(id=work.request.id, node="here"), {}
+
+    def lose(self) -> None:
+        """Nothing is held."""
+
+    close = lose
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Callable[[int], Work]:
+    (tmp_path / "relu.cpp").write_text("")
+    (tmp_path / "cgins.yaml").write_text(
+        "version: 1\nkernels: {relu: {op: torch.nn.functional.relu, source: relu.cpp}}\n"
+    )
+    (entry,) = config.load(tmp_path / "cgins.yaml").kernels
+    spec = TargetOnNode(
+        target=target_of(entry, entry.implementations[0], "repair"), top="", config="", traces=(), files=(), overlay={},
+        base_commit="", before={}, seed=0, timing=False, compile=False, timeout_s=1.0,
+    )  # fmt: skip
+    return lambda number: Work(
+        spec, Archives(b"", b""), EvaluationRequest(id=f"{number}-check", stage="check", files={})
+    )
+
+
+def test_no_more_are_under_way_than_there_are_slots(work: Callable[[int], Work]) -> None:
+    """The others wait in the queue, and are answered once each, in order of their futures."""
+    nodes = Nodes()
+    dispatcher = Dispatcher(nodes.open, 2)
+    futures = [dispatcher.submit(work(number)) for number in range(8)]
+    assert scripted.until(lambda: nodes.under_way == 2, 10)
+    nodes.go_on.set()
+    assert [future.result(10).result.id for future in futures] == [f"{n}-check" for n in range(8)]
+    dispatcher.close()
+    assert (nodes.most, nodes.answers, nodes.opened) == (2, 8, 2)
+
+
+def test_what_is_lost_three_times_is_given_up_and_the_nodes_are_named(work: Callable[[int], Work]) -> None:
+    """The request after it is answered by the next slot."""
+    nodes = Nodes(1, 2, 3)
+    nodes.go_on.set()
+    dispatcher = Dispatcher(nodes.open, 1)
+    first: Future[Answer] = dispatcher.submit(work(1))
+    second = dispatcher.submit(work(2))
+    with pytest.raises(
+        RegenerateError, match="INFRASTRUCTURE: 1-check was lost with 3 nodes: node 1"
+    ) as told:
+        first.result(10)
+    assert "node 3: its raylet died" in told.value.what
+    assert second.result(10).losses == ()
+    dispatcher.close()
+    assert nodes.opened == 1 + dispatch.MOST_LOSSES
+
+
+def test_close_ends_those_who_wait(work: Callable[[int], Work]) -> None:
+    """Nobody waits for ever for what was in the queue."""
+    nodes = Nodes()
+    dispatcher = Dispatcher(nodes.open, 1)
+    futures = [dispatcher.submit(work(number)) for number in range(3)]
+    assert scripted.until(lambda: nodes.under_way == 1, 10)
+    threading.Timer(0.2, nodes.go_on.set).start()
+    dispatcher.close()
+    assert futures[2].cancelled()
+    assert all(future.done() for future in futures)
