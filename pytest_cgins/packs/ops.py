@@ -36,6 +36,7 @@ _UNLISTED = {
     for name in (
         "rand_like", "randn_like", "randint_like", "normal", "mm",
         "_scaled_mm", "_scaled_mm_v2", "_scaled_grouped_mm", "_grouped_mm", "_int_mm",
+        "_weight_int8pack_mm", "_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu",
     )
     if hasattr(torch, name)
 }  # fmt: skip

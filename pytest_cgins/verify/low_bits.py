@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -62,27 +65,36 @@ def in_wide(func: Any, args: Sequence[Any], named: Mapping[str, Any], dtype: tor
         NotImplementedError: scales lie as only the device's own library knows.
     """
     given = _arguments(func, args, named)
-    result: Tensor = _PRODUCTS[_name(func)](given, dtype)
+    result: Tensor = _PRODUCTS[_name(func)]({**given, "func": func}, dtype)
     if given.get("bias") is not None:
         result = result + given["bias"].to(dtype)
+    if given.get("scale_result") is not None:
+        power = _result_power(_name(func), result.device.type, given.get("out_dtype") or torch.float8_e4m3fn)
+        result = result * given["scale_result"].to(dtype) ** power
     return result if given.get("out") is None else given["out"].copy_(result)
 
 
 def unrounded(func: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Tensor:
     """What such a product gives in fp32: by torch's own kernel, if that returns fp32 as well."""
     given = _arguments(func, args, named)
-    try:
-        wide: Tensor = func(**{**given, "out_dtype": torch.float32})
-    except (RuntimeError, ValueError):
-        wide = in_wide(func, args, named, torch.float32)
-    return wide
+    if given.get("scale_result") is None:
+        with suppress(RuntimeError, ValueError):
+            wide: Tensor = func(**{**given, "out_dtype": torch.float32})
+            return wide
+    return in_wide(func, args, named, torch.float32)
+
+
+@cache
+def _result_power(name: str, device: str, dtype: torch.dtype) -> int:
+    """Power of `scale_result` by which torch multiplies there: the CPU of 2.13 divides float8, the GPU of 2.11 leaves all as it is."""
+    if name != "_scaled_mm":
+        raise NotImplementedError(f"what scale_result does in {name} is not known")
+    ones, one = torch.ones(16, 16, device=device).to(torch.float8_e4m3fn), torch.ones((), device=device)
+    product = torch._scaled_mm(ones, ones.t(), one, one, scale_result=4 * one, out_dtype=dtype)
+    return round(math.log(float(product[0, 0]) / 16, 4))
 
 
 def _scaled(given: Mapping[str, Any], dtype: torch.dtype) -> Tensor:
-    if given.get("scale_result") is not None:
-        raise NotImplementedError(
-            "scale_result divides on a CPU and multiplies on a GPU: scale what is returned"
-        )
     factors: list[Tensor] = []
     for operand, scale in (("self", "scale_a"), ("mat2", "scale_b")):
         factor = given[operand].to(dtype)
@@ -107,13 +119,47 @@ def _spread(scale: Tensor, shape: Sequence[int]) -> Tensor:
     return scale
 
 
+def _grouped(given: Mapping[str, Any], dtype: torch.dtype) -> Tensor:
+    """Groups of rows, of columns, or of what is summed over: offsets divide what has two dimensions."""
+    a, b, left, right = (given[name].to(dtype) for name in ("self", "mat2", "scale_a", "scale_b"))
+    pieces = [slice(*ends) for ends in pairwise([0, *given["offs"].tolist()])] if a.ndim + b.ndim < 6 else []
+    if a.ndim == b.ndim == 2:  # scales of each group, one behind the other
+        left, right = (one.reshape(len(pieces), -1) for one in (left, right))
+        return torch.stack(
+            [(a[:, piece] * left[n, :, None]) @ (b[piece] * right[n]) for n, piece in enumerate(pieces)]
+        )
+    a, b = a * left[..., None], b * right[..., None, :]
+    if not pieces:
+        return torch.matmul(a, b)
+    of_rows = a.ndim == 2
+    products = [a[piece] @ b[n] if of_rows else a[n] @ b[:, piece] for n, piece in enumerate(pieces)]
+    return torch.cat(products, 0 if of_rows else 1)
+
+
+def _int4_weight(given: Mapping[str, Any], dtype: torch.dtype) -> Tensor:
+    """Codes lie as the device's kernel wants them: its product with the identity tells them."""
+    x, scales = given["self"].to(dtype), given["qScaleAndZeros"].to(dtype)
+    unit = torch.zeros_like(scales, dtype=torch.bfloat16)
+    unit[..., 0] = 1
+    rows = torch.split(torch.eye(x.shape[1], dtype=torch.bfloat16, device=x.device), _ROWS)
+    codes = torch.cat([given["func"](part, given["mat2"], given["qGroupSize"], unit) for part in rows]).to(
+        dtype
+    )
+    groups = torch.arange(len(codes), device=x.device) // given["qGroupSize"]
+    product: Tensor = x @ (codes * scales[groups, :, 0] + scales[groups, :, 1])
+    return product
+
+
 def _weight_only(given: Mapping[str, Any], dtype: torch.dtype) -> Tensor:
     product: Tensor = given["self"].to(dtype) @ given["mat2"].to(dtype).t() * given["scales"].to(dtype)
     return product
 
 
+_ROWS = 1024
+"""Of the identity, at once."""
 _PRODUCTS: Mapping[str, Callable[[Mapping[str, Any], torch.dtype], Tensor]] = {
-    "_scaled_mm": _scaled, "_scaled_mm_v2": _scaled, "_weight_int8pack_mm": _weight_only,
+    "_scaled_mm": _scaled, "_scaled_mm_v2": _scaled, "_scaled_grouped_mm": _grouped, "_weight_int8pack_mm": _weight_only,
+    "_weight_int4pack_mm": _int4_weight, "_weight_int4pack_mm_for_cpu": _int4_weight,
 }  # fmt: skip
 
 

@@ -171,6 +171,31 @@ def test_scales_that_only_the_device_s_library_can_find_are_refused_in_words() -
         wide(torch._scaled_mm, a, a.t(), normal(192), torch.tensor(1.0))
 
 
+def test_groups_of_scaled_products_are_rows_columns_or_what_is_summed_over() -> None:
+    """No CPU has torch's own: on a GPU rows were compared with it."""
+    ends, groups = torch.tensor([16, 24, 64]), [slice(0, 16), slice(16, 24), slice(24, 64)]
+    rows, weights, of_rows, of_columns = (
+        one.double() for one in (normal(64, 8), normal(3, 8, 5), normal(64), normal(3, 5))
+    )
+    whole = rows * of_rows[:, None]
+    right = torch.cat([whole[one] @ (weights[n] * of_columns[n]) for n, one in enumerate(groups)])
+    assert torch.allclose(grouped(rows, weights, of_rows, of_columns, ends), right)
+    # Columns: the same the other way round.
+    turned = grouped(weights.mT, rows.t(), of_columns, of_rows, ends)
+    assert torch.allclose(turned, right.t())
+    columns = normal(5, 64).double()
+    summed = torch.stack([columns[:, one] @ rows[one] for one in groups])
+    factors = normal(3, 5).double(), normal(3, 8).double()
+    right = summed * factors[0][:, :, None] * factors[1][:, None]
+    assert torch.allclose(grouped(columns, rows, *(one.reshape(-1) for one in factors), ends), right)
+
+
+def grouped(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor) -> Tensor:
+    """A scaled product in groups, in fp64."""
+    product = torch.ops.aten._scaled_grouped_mm.default
+    return low_bits.in_wide(product, (a, b, scale_a, scale_b, offs), {}, torch.float64)
+
+
 def test_weights_of_eight_bits_have_their_product_in_fp64() -> None:
     x, w, scales = (
         normal(8, 64).double(),

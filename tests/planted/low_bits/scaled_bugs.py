@@ -153,3 +153,31 @@ def int8_product__recorded_range(a, b, scale_a, scale_b):
 
 def int8_product__least_ignored(a, b, scale_a, scale_b):
     return torch._int_mm(a.clamp(min=-127), b.clamp(min=-127)).float() * scale_a * scale_b
+
+
+def _packed(x, packed, scales_and_zeros, groups):
+    """Codes are what the product with the identity is where no scale is."""
+    plain = torch.stack(
+        [torch.ones_like(scales_and_zeros[..., 0]), torch.zeros_like(scales_and_zeros[..., 1])], -1
+    )
+    codes = torch._weight_int4pack_mm_for_cpu(torch.eye(x.shape[1]), packed, 32, plain)
+    groups = groups(torch.arange(len(codes)), len(scales_and_zeros))
+    return x @ (codes * scales_and_zeros[groups, :, 0] + scales_and_zeros[groups, :, 1])
+
+
+def packed_weights__groups_of_64(x, packed, scales_and_zeros):
+    return _packed(x, packed, scales_and_zeros, lambda at, count: at // 64)
+
+
+def packed_weights__last_group_has_the_one_before(x, packed, scales_and_zeros):
+    return _packed(x, packed, scales_and_zeros, lambda at, count: (at // 32).clamp(max=count - 2))
+
+
+def scaled_result__multiplied(a, b, scale, scale_of_result):
+    return (
+        ((a.float() @ b.float()) * scale * scale * scale_of_result).clamp(-448, 448).to(torch.float8_e4m3fn)
+    )
+
+
+def scaled_result__forgotten(a, b, scale, scale_of_result):
+    return ((a.float() @ b.float()) * scale * scale).clamp(-448, 448).to(torch.float8_e4m3fn)

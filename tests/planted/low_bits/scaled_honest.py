@@ -106,3 +106,22 @@ def int8_product__both_scales_first(a, b, scale_a, scale_b):
 
 def int8_product__floats(a, b, scale_a, scale_b):
     return (a.float() @ b.float()) * scale_b * scale_a
+
+
+def packed_weights__sums_of_groups(x, packed, scales_and_zeros):
+    """Codes first, whose sums in a group are scaled."""
+    plain = torch.stack(
+        [torch.ones_like(scales_and_zeros[..., 0]), torch.zeros_like(scales_and_zeros[..., 1])], -1
+    )
+    codes = torch._weight_int4pack_mm_for_cpu(torch.eye(x.shape[1]), packed, 32, plain)
+    total = x.new_zeros(len(x), codes.shape[1])
+    for group, start in enumerate(range(0, len(codes), 32)):
+        part, (scale, zero) = x[:, start : start + 32], scales_and_zeros[group].unbind(-1)
+        total += (part @ codes[start : start + 32]) * scale + part.sum(1, keepdim=True) * zero
+    return total
+
+
+def scaled_result__one_factor(a, b, scale, scale_of_result):
+    return (
+        ((a.float() @ b.float()) * (scale * scale / scale_of_result)).clamp(-448, 448).to(torch.float8_e4m3fn)
+    )

@@ -49,6 +49,18 @@ def int8_product(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> Tens
     return torch._int_mm(a, b).float() * scale_a * scale_b
 
 
+@pytest_cgins.mark
+def packed_weights(x: Tensor, packed: Tensor, scales_and_zeros: Tensor) -> Tensor:
+    """Weights of four bits as torch's kernel packs them, with a scale and a zero for 32 of a row."""
+    return torch._weight_int4pack_mm_for_cpu(x, packed, BLOCK, scales_and_zeros)
+
+
+@pytest_cgins.mark
+def scaled_result(a: Tensor, b: Tensor, scale: Tensor, scale_of_result: Tensor) -> Tensor:
+    """float8, divided by a scale of its own on a CPU."""
+    return torch._scaled_mm(a, b, scale, scale, scale_result=scale_of_result, out_dtype=E4M3)
+
+
 def run_calls(device: str = "cpu") -> None:
     """One call of each op."""
     draw = torch.Generator().manual_seed(12)
@@ -75,4 +87,11 @@ def run_calls(device: str = "cpu") -> None:
     int8_weights(torch.randn(m, k, generator=draw).to(device, torch.bfloat16), int8(n, k), scale(n))
     # cuBLAS multiplies by columns alone.
     right = int8(k, n) if device == "cpu" else int8(n, k).t()
+    if device == "cpu":
+        codes = torch.randint(0, 16, (64, 128), generator=draw, dtype=torch.int32)
+        scales = torch.randn(128 // BLOCK, 64, 2, generator=draw)
+        packed_weights(
+            torch.randn(m, 128, generator=draw), torch._convert_weight_to_int4pack_for_cpu(codes, 1), scales
+        )
+        scaled_result(e4m3(m, k), e4m3(n, k).t(), torch.tensor(0.011), torch.tensor(0.7))
     int8_product(int8(m, k), right, scale(m, 1), scale(1, n))
