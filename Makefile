@@ -73,7 +73,7 @@ check: $(STAMP)
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions action/action.yml
 	$(BIN)/zizmor --offline --quiet --persona=auditor --strict-collection action $(WORKFLOWS)
 	PATH=$(abspath $(BIN)):$$PATH $(BIN)/actionlint $(WORKFLOWS)
-	$(BIN)/shellcheck action/*.sh
+	$(BIN)/shellcheck action/*.sh example_project/ci/*.sh
 
 format: $(STAMP)
 	$(BIN)/ruff format .
