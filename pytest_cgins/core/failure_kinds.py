@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_cgins.core.verdict import Reason
+from pytest_cgins.core.verdict import Reason, Status
 
 # Of CUDA's sticky errors 700 and 716 to 719 are all accesses to where nothing may be read or written. Their texts
 # are the same in the driver, the runtime, torch and Triton.
@@ -30,6 +30,8 @@ _CODES = {
 }  # fmt: skip
 _RETURNED = re.compile(r" returned (\d+), without a message")
 
+MAY_BE_THE_DEVICES = (Status.RUNTIME_ERROR, Status.TIMEOUT, Status.INFRASTRUCTURE)
+"""What a case comes out with on a GPU that is gone, too."""
 DEVICE_FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
 """After one of these on a GPU its process cannot use it any more."""
 

@@ -84,10 +84,6 @@ class Gpu:
             return None
         return "default" if chosen == usual else f"applications-{chosen}-mhz"
 
-    def name(self) -> str | None:
-        """Its model."""
-        return self._ask("nvmlDeviceGetName", self._handle) or None
-
     def driver(self) -> str | None:
         """Version of the driver."""
         return self._ask("nvmlSystemGetDriverVersion") or None

@@ -25,6 +25,7 @@ from pytest_cgins.app.session.builds import RunBuilds, cases_of
 from pytest_cgins.app.session.collect import CginsFile, LineItem, left_out
 from pytest_cgins.app.session.earlier_verdicts import EarlierVerdicts
 from pytest_cgins.app.session.environments import PairedProcesses
+from pytest_cgins.app.session.lost_gpus import LostGpus
 from pytest_cgins.app.session.parametrize import parametrize
 from pytest_cgins.app.session.short_protocol import ShortProtocol
 from pytest_cgins.config import ModelEntry
@@ -101,6 +102,7 @@ class GateSession:
         self._shard = None if given is None else Shard(number=given[0], count=given[1], durations=digest)
         self._coverage = coverage.Coverage(config)
         self._calibrations = Calibrations()
+        self._gpus = LostGpus({**_search_path(config), **pinning.of(config)})
         self._environments = PairedProcesses.of_environments(self)
         self._apart = PairedProcesses(self, Elsewhere(at_base=True))
         self._short = ShortProtocol(self)
@@ -152,7 +154,7 @@ class GateSession:
             timeout_s=option("--cgins-timeout"),
             isolation=option("--cgins-isolation"),
             sandbox=self._sandbox,
-            environment={**_search_path(self.config), **pinning.of(self.config)},
+            environment=self._gpus.environment,
             probes=option("--cgins-probes"),
             sanitize=option("--cgins-sanitize") or (),
             builds=self.builds.ahead,
@@ -225,7 +227,17 @@ class GateSession:
         if not evaluator.pool.is_local and evaluator.is_timed_apart(case):
             return self._apart.evaluation(file, case, together=evaluator.is_timed_apart)
         upcoming = [case for path, case in cases_of(self._next) if path == file] if self._next else []
-        return evaluator.evaluate(case, upcoming=upcoming[0] if upcoming else None)
+        found = evaluator.evaluate(case, upcoming=upcoming[0] if upcoming else None)
+        gpu = next((one.device_uuid for one in evaluator.environments() if one.device == "cuda"), "")
+        return self._gpus.after(found, gpu, lambda: self._evaluated_anew(file, case))
+
+    def _evaluated_anew(self, file: Path, case: Case) -> Evaluation:
+        """What new processes find of a case; all others of the session are ended."""
+        for evaluator in self._evaluators.values():
+            self._results.add_environments(evaluator.environments())
+            evaluator.close()
+        self._evaluators.clear()
+        return self.evaluator(file).evaluate(case)
 
     def known(self, file: Path, case: Case) -> Evaluation | None:
         """What an earlier run found of a case whose kernel is built; None where `evaluate` has to find out."""
@@ -245,8 +257,9 @@ class GateSession:
         """Measure one of them with its kernels, once no compiler runs."""
         from pytest_cgins.app.session.models import ModelRun
 
-        environment = {**_search_path(self.config), **pinning.of(self.config)}
-        run = ModelRun(self, file, entry, environment=environment, fenced=self._sandbox is not None)
+        run = ModelRun(
+            self, file, entry, environment=self._gpus.environment, fenced=self._sandbox is not None
+        )
         # Its process builds what is missing, and would wait for a compiler that rests.
         while not self.builds.ahead.progress().done:
             time.sleep(BUILDS_POLL_S)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.failure_kinds import MAY_BE_THE_DEVICES
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.gate.timing_stage import TimingOptions
@@ -23,7 +24,7 @@ from pytest_cgins.regenerate.executor import archive
 from pytest_cgins.regenerate.executor.archive import Archives
 from pytest_cgins.regenerate.executor.messages import EvaluationRequest, EvaluationResult, TargetOnNode
 from pytest_cgins.regenerate.prompts import hardware
-from pytest_cgins.run import sanitizer
+from pytest_cgins.run import gpu_check, sanitizer
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.outside import has_gpu
 from pytest_cgins.run.sandbox.sandbox import Sandbox
@@ -105,6 +106,7 @@ class Node:
         blank = EvaluationResult(id=request.id, node=self.name)
         try:
             result = self._evaluated(gate, request, blank)
+            self._require_gpu(gate, result)
         except DeviceLost as error:
             return replace(blank, lost=error.what), {}
         except CginsError as error:
@@ -140,6 +142,14 @@ class Node:
             return replace(blank, sass=gate.sass_signatures(files))
         found = hardware.described(gate.copy.config, self._reference, self._environment, gate.target.device)
         return replace(blank, hardware=found)
+
+    def _require_gpu(self, gate: CandidateGate, result: EvaluationResult) -> None:
+        """Raise DeviceLost where what was found of a candidate is what a GPU makes of it that is gone."""
+        statuses = {one.verdict.status for trial in result.trials for one in trial.evaluations}
+        if gate.target.device == "cpu" or statuses.isdisjoint(MAY_BE_THE_DEVICES):
+            return
+        if why := gpu_check.ask(self._environment).error:
+            raise DeviceLost(f"its GPU is lost ({why}); dmesg names its Xid")
 
     def _as_on_driver(self, spec: TargetOnNode, result: EvaluationResult) -> EvaluationResult:
         """The same with the driver's paths of packs and files: this node's are gone when somebody reads them."""

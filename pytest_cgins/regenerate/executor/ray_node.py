@@ -12,16 +12,17 @@ from pytest_cgins import __version__
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import SandboxUnavailable
 from pytest_cgins.regenerate.executor.messages import EvaluationRequest, NodeReport, TargetOnNode
-from pytest_cgins.run import environment
+from pytest_cgins.run import environment, gpu_check
 from pytest_cgins.run.sandbox.outside import has_gpu
 from pytest_cgins.run.sandbox.sandbox import Sandbox
-from pytest_cgins.timing import nvml
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.executor.node import Node, Reports
 
 FREE_WAIT_S = 60.0
 """How long a GPU that Ray gave out may still be held by whoever had it before (ray#44821)."""
+FREE_SHARE = 0.9
+"""Of its memory: a context of our own takes the rest on a small GPU."""
 _POLL_S = 0.5
 
 
@@ -92,18 +93,9 @@ class NodeActor:
 def _free_gpu() -> tuple[str, str]:
     """The GPU's name, and what is wrong with it: it is not there, or is held by somebody all the while."""
     ends = time.monotonic() + FREE_WAIT_S
-    while True:
-        gpu = nvml.Gpu.find(0)
-        held = gpu.held_nbytes() if gpu is not None else {}
-        if gpu is not None and not held:
-            return gpu.name() or "", ""
+    while (state := gpu_check.ask({})).error or state.free < FREE_SHARE:
         if time.monotonic() > ends:
-            holders = ", ".join(f"process {pid} ({nbytes >> 20} MiB)" for pid, nbytes in held.items())
-            after = f"after {FREE_WAIT_S:.0f} s"
-            return (
-                "",
-                f"its GPU was still held {after}, by {holders}"
-                if held
-                else f"its GPU does not answer {after}",
-            )
+            held = f"others hold {1 - state.free:.0%} of its memory"
+            return "", f"its GPU cannot be used after {FREE_WAIT_S:.0f} s: {state.error or held}"
         time.sleep(_POLL_S)
+    return state.name, ""
