@@ -294,6 +294,8 @@ def _failure(rank: int, future: Answered, is_waiting: bool) -> Failure | None:
         kind = "hung"
     elif isinstance(error, ServiceError):
         kind = "lost" if _LOST_PEER.search(error.text) else "raised"
+    elif error.fault == Reason.ABORTED.value and _LOST_PEER.search(error.output):
+        kind = "lost"  # NCCL ends a process whose peer is gone
     return Failure(rank, kind, lost_by(error))
 
 
