@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +11,7 @@ import pytest
 from reports import report_of
 from tables import document, rows, sections
 from timings import compared, measured
-from walk import blocks
 
-from pytest_cgins.app import cli
 from pytest_cgins.core.errors import MergeError
 from pytest_cgins.core.session_report import Evaluation, Shard
 from pytest_cgins.core.verdict import Reason, Status
@@ -25,8 +19,6 @@ from pytest_cgins.report import formats, junit, markdown, merge, pull_request_co
 from pytest_cgins.report.html import page
 from pytest_cgins.report.html.markup import TEXT_LENGTH
 from pytest_cgins.report.merge import Part
-from tests.regenerate import scripted
-from tests.regenerate.ray_nodes import RayNodes
 
 TEXT = document("reports.md")
 
@@ -87,18 +79,3 @@ def test_limits_are_those_of_the_page() -> None:
     assert f"The first {rows[1]} are shown" in flat
     assert f"nth-child(n + {int(rows[1]) + 1})" in (folder / "style.css").read_text()
     assert f"longer than {TEXT_LENGTH:,} characters" in flat
-
-
-@pytest.mark.exam
-def test_shards_on_a_cluster(made_once: Callable[..., Path], tmp_path: Path) -> None:
-    """Ray's recipe as it stands, but for its GPU: four reports, which merge to one of all cases."""
-    (script,) = (block.text for block in blocks(TEXT) if "import ray" in block.text)
-    (tmp_path / "shards.py").write_text(script.replace("num_gpus=1", "num_cpus=1"))
-    project = scripted.project(made_once("scripted", scripted.recorded), tmp_path / "project", "http://localhost")
-    with RayNodes() as nodes:
-        env = {**os.environ, "RAY_ADDRESS": nodes.executor.partition("=")[2]}
-        subprocess.run([sys.executable, tmp_path / "shards.py", project], env=env, check=True, timeout=300)
-    reports = [str(project / f"{number}.json") for number in range(1, 5)]
-    assert cli.main(["merge", *reports, "--out", str(tmp_path / "whole.json")]) == 1
-    whole = json.loads((tmp_path / "whole.json").read_text())
-    assert len(whole["evaluations"]) == len(scripted.KERNELS)

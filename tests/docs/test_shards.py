@@ -1,4 +1,4 @@
-"""The recipes of example_project/ci: parts of a suite on Buildkite, Slurm and Modal, and one verdict."""
+"""The recipes of example_project/ci: parts of a suite on Buildkite, Slurm, Modal and Ray, and one verdict."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.regenerate.ray_nodes import RayNodes
 
 EXAMPLE = Path(__file__).parents[2] / "example_project"
 CHOSEN = ("--cgins-no-timing", "--cgins-probes=off", "-k", "silu_mul and cpp and f32")
@@ -60,3 +62,16 @@ def test_parts_of_slurm_and_buildkite_make_one_suite(project: Path) -> None:
     ]
     assert min(counts) > 0
     assert counts[0] + counts[1] == counts[2]
+
+
+@pytest.mark.exam
+def test_parts_on_a_cluster_make_one_suite(project: Path, tmp_path: Path) -> None:
+    """Ray's recipe as it stands, but for its GPUs."""
+    script = (project / "ci/ray_app.py").read_text()
+    (tmp_path / "ray_app.py").write_text(
+        script.replace("num_gpus=1", "num_cpus=1").replace("PARTS = 4", "PARTS = 2")
+    )
+    with RayNodes(PYTEST_ADDOPTS=" ".join(repr(word) for word in CHOSEN)) as nodes:
+        ran = bash(project, f"python {tmp_path}/ray_app.py", RAY_ADDRESS=nodes.executor.partition("=")[2])
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert len(json.loads((project / "report.json").read_text())["evaluations"]) > 1
