@@ -6,6 +6,7 @@ ranks would have to agree on each time. What judges, decides and reports is the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -44,6 +45,7 @@ from pytest_cgins.verify.messages import (
 from pytest_cgins.verify.timing_messages import JudgeTiming, TimingJudgement
 
 T = TypeVar("T")
+_stages = itertools.count()
 LATE_CALLS = 100
 """Calls while ranks come late."""
 
@@ -67,6 +69,7 @@ class RankStage:
         """Nothing is started yet; `trusted` has the workers of the reference, all else is as of `TimingStage`."""
         self._requests, self._runs, self._reference, self._trusted = requests, runs, reference, trusted
         self._references: dict[tuple[str, ...], RankPool] = {}
+        self._number = next(_stages)
         self._import_root = import_root
         self._timing_of = partial(
             _RankTiming, requests, reference=reference, options=options, bases=bases, builds=builds,
@@ -139,7 +142,8 @@ class RankStage:
         answer: type[T],
         buffers: Sequence[Sequence[Buffer]] = (),
     ) -> list[Reply[T]]:
-        role = f"reference/{device_of(devices[0]).name}-{len(devices)}"
+        # Other evaluators may ask other ranks of the same pool.
+        role = f"reference/{device_of(devices[0]).name}-{len(devices)}-{self._number}"
         try:
             return self._references[devices].ask(role, method, requests, answer, buffers)
         except EndedError as end:  # no kernel runs there, but what it gave is read there

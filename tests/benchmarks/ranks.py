@@ -1,6 +1,6 @@
 """How many kernels of several ranks with a bug the gate finds, by what it calls them, and how many honest ones pass.
 
-    python tests/benchmarks/ranks.py [--device cpu|cuda] [--ranks N] [--runs N] [--json PATH]
+    python tests/benchmarks/ranks.py [--device cpu|cuda] [--runs N] [--json PATH]
 
 Every kernel of tests/planted/ranks is gated as tests/planted/ranks/test_ranks.py does, on the inputs of as many seeds as
 there are runs, and honest ones are timed beside torch's own once. Exit code 1 if a bug passed or an honest kernel failed.
@@ -35,7 +35,7 @@ def main() -> int:
     ops = project.ON_GPUS if cuda else project.OPS
     kernels = {name: op for name, op in ops.items() if name not in OTHERS}
     with tempfile.TemporaryDirectory() as name:
-        loaded = project.make(Path(name), kernels, device=options.device, ranks=options.ranks)
+        loaded = project.make(Path(name), kernels, device=options.device)
         rows: dict[str, list[Evaluation]] = {kernel: [] for kernel in kernels}
         for run in range(options.runs):
             limit_s = 20.0 if cuda else project.LIMIT_S
@@ -47,7 +47,7 @@ def main() -> int:
         print(f"{kernel:26} {row['right']:3} of {options.runs}  {row['reasons']}  {row['message'][:150]}")
     if options.json:
         environment = documents.dump_python(describe("cuda:0" if cuda else "cpu"))
-        result = {"environment": environment, "ranks": options.ranks, "runs": options.runs, "kernels": table}
+        result = {"environment": environment, "runs": options.runs, "kernels": table}
         options.json.write_text(json.dumps(result, indent=1) + "\n")
     return int(any(row["right"] < options.runs for row in table.values()))
 
@@ -81,7 +81,6 @@ def _row(kernel: str, evaluations: list[Evaluation]) -> dict[str, Any]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--runs", type=int, default=1, help="seeds")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()

@@ -16,6 +16,7 @@ import pytest_cgins
 from pytest_cgins import config
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
+from pytest_cgins.run.pool import WorkerPool
 from tests.planted.ranks.rank_kernels import BUGS, HONEST, OF_GPUS, OTHERS
 
 HERE = Path(__file__).parent
@@ -57,10 +58,13 @@ def evaluator(
     timing: bool = False,
     baseline: str = "none",
     limit_s: float = LIMIT_S,
+    reference: WorkerPool | None = None,
 ) -> Evaluator:
     """Gates them."""
     options = TimingOptions(baseline=baseline)
-    return Evaluator(loaded, seed=seed, timing=timing, timeout_s=limit_s, timing_options=options)
+    return Evaluator(
+        loaded, seed=seed, timing=timing, timeout_s=limit_s, timing_options=options, reference=reference
+    )
 
 
 def commit(folder: Path) -> None:

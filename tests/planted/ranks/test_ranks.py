@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Reason, Status
@@ -66,24 +65,14 @@ def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     evaluator.close()
 
 
-@pytest.fixture(scope="module")
-def gpu_gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
-    """All of them with NCCL."""
-    if torch.cuda.device_count() < 2:
-        pytest.skip(f"two ranks need a GPU each, and this machine has {torch.cuda.device_count()}")
-    evaluator = project.evaluator(
-        project.make(tmp_path_factory.mktemp("ranks"), project.ON_GPUS, device="cuda"), limit_s=20.0
-    )
-    yield evaluator
-    evaluator.close()
-
-
-def _evaluated(gate: Evaluator, kernel: str) -> Evaluation:
+def evaluated(gate: Evaluator, kernel: str) -> Evaluation:
+    """Its one case."""
     (case,) = (one for one in gate.cases() if one.kernel == kernel)
     return gate.evaluate(case)
 
 
-def _is_found(found: Evaluation, kernel: str) -> None:
+def require_found(found: Evaluation, kernel: str) -> None:
+    """The reason is that of the bug, and the message names the rank, or what was done instead."""
     reasons, words = FOUND[kernel]
     told = f"{found.verdict.status.value} ({found.verdict.reason.value}): {found.verdict.message}\n{found.output}"
     assert found.verdict.status.outcome == "fail", told
@@ -94,13 +83,13 @@ def _is_found(found: Evaluation, kernel: str) -> None:
 @pytest.mark.parametrize("kernel", _tested(BUGS))
 def test_a_bug_is_found_by_name(gate: Evaluator, kernel: str) -> None:
     """The reason is that of the bug, and the message names the rank, or what was done instead."""
-    _is_found(_evaluated(gate, kernel), kernel)
+    require_found(evaluated(gate, kernel), kernel)
 
 
 @pytest.mark.parametrize("kernel", _tested(HONEST))
 def test_an_honest_kernel_passes(gate: Evaluator, kernel: str) -> None:
     """Each rank has checks of its own."""
-    found = _evaluated(gate, kernel)
+    found = evaluated(gate, kernel)
     assert found.verdict.status is Status.PASSED, found.verdict.message
     assert found.correctness is not None
     assert {check.inputs for check in found.correctness.checks} == {
@@ -110,8 +99,8 @@ def test_an_honest_kernel_passes(gate: Evaluator, kernel: str) -> None:
 
 def test_all_ranks_of_a_hang_are_ended(gate: Evaluator) -> None:
     """Also the one that does not listen; it is named, and the other as well, which waited for it."""
-    found = _evaluated(gate, "stays_away")
-    _is_found(found, "stays_away")
+    found = evaluated(gate, "stays_away")
+    require_found(found, "stays_away")
     pids = re.findall(r"(?m)^process (\d+)$", found.output)
     assert len(pids) == 2, found.output
     assert not [pid for pid in pids if Path("/proc", pid).exists()]
@@ -119,9 +108,9 @@ def test_all_ranks_of_a_hang_are_ended(gate: Evaluator) -> None:
 
 def test_time_is_that_of_the_slowest_rank(gate: Evaluator) -> None:
     """Rank 1 has its answer as soon as rank 0 has, and returns 10 ms later."""
-    timed = project.evaluator(gate.config, timing=True)
+    timed = project.evaluator(gate.config, timing=True, reference=gate.pool)
     try:
-        found = _evaluated(timed, "slow_second")
+        found = evaluated(timed, "slow_second")
     finally:
         timed.close()
     assert found.verdict.status is Status.PASSED, found.verdict.message
@@ -143,7 +132,7 @@ def test_slower_than_the_base_revision(tmp_path: Path) -> None:
     )
     gate = project.evaluator(loaded, timing=True, baseline="HEAD")
     try:
-        found = _evaluated(gate, "mapped_sum")
+        found = evaluated(gate, "mapped_sum")
     finally:
         gate.close()
     assert (found.verdict.status, found.verdict.reason) == (Status.SLOWER, Reason.SLOWER_THAN_BASE), (
@@ -155,37 +144,10 @@ def test_slower_than_the_base_revision(tmp_path: Path) -> None:
 
 def test_ranks_need_processes(gate: Evaluator) -> None:
     """Pytest's own process is one."""
-    alone = Evaluator(gate.config, seed=1, timing=False, isolation="none")
+    alone = Evaluator(gate.config, seed=1, timing=False, isolation="none", reference=gate.pool)
     try:
-        found = _evaluated(alone, "mapped_sum")
+        found = evaluated(alone, "mapped_sum")
     finally:
         alone.close()
     assert (found.verdict.status, found.verdict.reason) == (Status.INFRASTRUCTURE, Reason.TOOL_MISSING)
     assert "--cgins-isolation=none" in found.verdict.message
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kernel", [name for name in FOUND if name in project.ON_GPUS])
-def test_a_bug_is_found_by_name_on_gpus(gpu_gate: Evaluator, kernel: str) -> None:
-    """The same with NCCL."""
-    _is_found(_evaluated(gpu_gate, kernel), kernel)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kernel", [name for name in project.ON_GPUS if name not in FOUND])
-def test_an_honest_kernel_passes_on_gpus(gpu_gate: Evaluator, kernel: str) -> None:
-    """The same with NCCL, and kernels that read each other's memory."""
-    found = _evaluated(gpu_gate, kernel)
-    assert found.verdict.status is Status.PASSED, f"{found.verdict.message}\n{found.output}"
-
-
-@pytest.mark.gpu
-def test_fewer_gpus_than_ranks(tmp_path: Path) -> None:
-    """Nothing is run, and the reason counts."""
-    gate = project.evaluator(project.make(tmp_path, {"ring_sum": "summed"}, device="cuda", ranks=64))
-    try:
-        found = _evaluated(gate, "ring_sum")
-    finally:
-        gate.close()
-    assert (found.verdict.status, found.verdict.reason) == (Status.SKIPPED, Reason.DEVICE_ABSENT)
-    assert found.verdict.message.startswith("64 ranks need a cuda device each, and ")
