@@ -178,7 +178,7 @@ class RankStage:
             with workers.held_now_and_then("ranks"):
                 answers = ask("run_late", [late] * len(asked))
         except EndedError as end:
-            what = f"right or wrong at first; called again, while ranks came late: {end.verdict.message}"
+            what = f"it answered, but called again, while ranks came late: {end.verdict.message}"
             raise EndedError(end.verdict.status, end.verdict.reason, what, end.output) from end
         with ExitStack() as opened:
             for reply in answers:

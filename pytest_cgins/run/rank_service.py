@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from pytest_cgins.building.loading.exceptions import kind_of, told
@@ -144,20 +145,23 @@ class RankService:
     @serves(RepeatCalls)
     def repeat(self, request: RepeatCalls) -> EmptyMessage:
         """Call an arm so many times."""
-        self._measurement().timer.repeat(request.arm, request.calls)
+        opened = self._measurement()
+        with opened.around():
+            opened.timer.repeat(request.arm, request.calls)
         return EmptyMessage()
 
     @serves(EmptyMessage)
     def look(self) -> EmptyMessage:
-        """Nothing: an answer is looked at when blocks end."""
+        """Nothing: an answer is looked at in the end."""
         return EmptyMessage()
 
     @serves(EmptyMessage)
     def finish(self) -> tuple[FinishedTiming, list[Buffer]]:
         """One more call of the kernel, on the set's own numbers."""
-        copy = self._measurement().copy
-        header, packed = pack(copy.once_more())
-        answer = TimedAnswer(name=copy.name, when="after", tensors=header)
+        opened = self._measurement()
+        with opened.around():
+            header, packed = pack(opened.copy.once_more())
+        answer = TimedAnswer(name=opened.copy.name, when="after", tensors=header)
         return FinishedTiming(answers=(answer,), observed={}), [packed]
 
     def _measurement(self) -> _Opened:
@@ -194,11 +198,12 @@ class _Opened:
         self, request: OpenTiming, buffers: Sequence[Buffer], kernels: KernelCache, group: RankGroup
     ) -> None:
         inputs, device = request.sets[0], device_of(request.device)
-        self._context, self._device = inputs.context, request.device
+        self.around = partial(restore, inputs.context, request.device, repeatable=False)
+        """What each call is made in."""
         kernel = kernels.load(request.kernel)
         content = Content(inputs, Kept(inputs.tensors, buffers[0], request.device))
         refused: dict[ArmName, str] = {}
-        with restore(self._context, self._device, repeatable=False):
+        with self.around():
             self.copy = TimedCopy(kernel, content, request.device)
             arms: dict[ArmName, Any] = {"kernel": Rotating([self.copy.bare])}
             if request.torch:
@@ -235,7 +240,7 @@ class _Opened:
     def blocks(self, orders: Sequence[str]) -> Iterator[TimedBlock]:
         """Blocks of these orders."""
         arms = [[LETTER_ARMS[letter] for letter in order] for order in orders]
-        with restore(self._context, self._device, repeatable=False):
+        with self.around():
             for order, times in zip(orders, self.timer.blocks(arms), strict=True):
                 yield TimedBlock(
                     order=order, ns_per_call=tuple(times), mean_ns_per_call=tuple(self.timer.means)

@@ -195,8 +195,8 @@ def _like(theirs: Tensor, right: Tensor) -> Tensor:
 def _added_otherwise(right: Sequence[Tensor], alone: Sequence[Tensor], group: RankGroup) -> Iterator[Mistake]:
     """Sums as means, and the other way round; greatest parts, and rounded ones, where the answer is the sum of all ranks' parts."""
     count = group.count
-    if not all(tensor.is_floating_point() for tensor in right):
-        return
+    if not all(tensor.is_floating_point() and tensor.element_size() > 1 for tensor in right):
+        return  # torch does not add up numbers of eight bits
     yield Mistake(
         f"it is {count} times the answer: a mean became a sum", [tensor * count for tensor in right]
     )
