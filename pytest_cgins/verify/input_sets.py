@@ -16,7 +16,7 @@ from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, arranged_gold, as_real, gold_order
 from pytest_cgins.verify.inputs import row_numbers
 from pytest_cgins.verify.messages import LargeTrial
-from pytest_cgins.verify.quantization import grids
+from pytest_cgins.verify.quantization import GRIDS, all_exact, grids
 from pytest_cgins.verify.random_outputs import Domain, draw
 from pytest_cgins.verify.reference import Answers, answer, answers
 from pytest_cgins.verify.semantics import semantics_for
@@ -133,6 +133,7 @@ class InputSetBuilder:
         probe: str = "",
         call: OpCall | None = None,
         patterns_only: bool = False,
+        exact: bool = False,
     ) -> InputSet:
         """Answers of torch on `tensors`.
 
@@ -143,6 +144,7 @@ class InputSetBuilder:
             probe: for which the set is made.
             call: another one than the trace's.
             patterns_only: whether only NaN and infinities will be looked at: that costs a run of the op less.
+            exact: whether the op has to be exact on them in fp32, ties included, which then go one way.
 
         Raises:
             Exception: whatever the op raises.
@@ -156,9 +158,11 @@ class InputSetBuilder:
             self.device,
             mutated=self.mutated,
             mutable=self.mutable,
-            conditioning=not patterns_only,
+            conditioning=not (patterns_only or exact),
             tf32=self.tf32 and not patterns_only,
         )
+        if exact and not all(map(all_exact, torch_answers.answer32, torch_answers.reference)):
+            raise ValueError("the op is not exact on them")
         metas = self._output_metas(torch_answers)
         recorded = () if self.trace.gold is None else self.trace.gold.tensors
         if recorded and not metas:
@@ -177,8 +181,12 @@ class InputSetBuilder:
         on_grids = (
             {}
             if patterns_only or arranged is not None
-            else grids(call, layout, context, self.device, torch_answers, rows_of)
+            else grids(call, layout, context, self.device, torch_answers, rows_of, exact=exact)
         )
+        if exact and any(
+            one.dtype in GRIDS and n not in on_grids for n, one in enumerate(torch_answers.answer)
+        ):
+            raise ValueError("how it rounds is not known")
         outputs = tuple(
             replace(
                 _expected_output(

@@ -20,7 +20,7 @@ from pytest_cgins.config.coupled import Sorted, drawn_by
 from pytest_cgins.core.bitwise import movable, readable
 from pytest_cgins.core.layout import Layout, lay_out, rebuild
 from pytest_cgins.core.trace import OpCall
-from pytest_cgins.packs.recipe import seed_of, standard_normal
+from pytest_cgins.packs.recipe import seed_of, standard_normal, uniform_integers
 from pytest_cgins.verify import coupled, low_bits
 from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.semantics import Semantics, semantics_for
@@ -29,6 +29,8 @@ from pytest_cgins.verify.semantics import Semantics, semantics_for
 _LADDER = {torch.float16: 4}
 _LADDER_DEFAULT = 6
 _UNDECLARED = Declared()
+_HALVES = 63
+"""Six bits: of five float8 keeps four or three, and sums stay exact."""
 
 Milder = Mapping[int, int]
 """How many times the edge rows of one number are made milder."""
@@ -166,6 +168,33 @@ def edge(
         _shrink_variances(semantics, tensors)
     low_bits.draw(semantics, call, tensors, recorded, f"{key}/edge", edge=True)
     coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled edge", legal=legal)
+    return tensors
+
+
+def halves(
+    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared = _UNDECLARED
+) -> list[Tensor]:
+    """Small multiples of half a scale, and scales that are powers of two: an op that rounds meets ties, and is exact.
+
+    Args:
+        call: the recorded call.
+        recorded: its argument tensors, on the CPU; left as they are.
+        key: seed of the session and name of the trace.
+        declared: what the user says of the op.
+    """
+    semantics, unit = semantics_for(call, declared), 1.0
+    tensors = fresh(call, recorded, key, declared)
+    metas = lay_out(tensors, copy=False).metas
+    scales = [index for index, name in semantics.names.items() if low_bits.is_called_scale(name)]
+    for index in scales:
+        if tensors[index].is_floating_point() and tensors[index].numel():
+            unit = 2.0 ** round(math.log2(float(readable(recorded[index]).abs().max()) or 1.0))
+            tensors[index].fill_(unit)
+    for index, tensor in enumerate(tensors):
+        if index not in scales and semantics.role(index, metas[index]) in ("data", "weight", "parameter"):
+            lots = uniform_integers(seed_of(key, "halves", index), tensor.numel(), -_HALVES, _HALVES)
+            values = torch.from_numpy(lots).to(torch.float64).reshape(tensor.shape) * (unit / 2)
+            tensor.copy_(_in_range(_legal(semantics, index, values, recorded[index]), tensor.dtype))
     return tensors
 
 

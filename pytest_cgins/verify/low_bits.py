@@ -289,6 +289,11 @@ def has_nan_code(semantics: Semantics, index: int, tensor: Tensor) -> bool:
     return tensor.numel() > 0 and (tensor.dtype == E8M0 or as_bytes) and not _overlaps(tensor)
 
 
+def is_called_scale(name: str) -> bool:
+    """Whether an argument is called one."""
+    return _is_called(name, _WORDS)
+
+
 def _is_called(name: str, words: Sequence[str]) -> bool:
     """Whether one of these is a word of an argument's name."""
     return not set(words).isdisjoint(name.rpartition(".")[2].lower().split("_"))

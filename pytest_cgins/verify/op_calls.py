@@ -12,6 +12,7 @@ from pytest_cgins.verify.reference import answer
 
 _PRODUCTS = ("mm", "dot", "conv", "attention", "linear", "einsum")
 _SPREADING = ("conv", "fft")
+_ROUNDING = ("round", "floor", "ceil", "trunc")
 
 
 def op_calls(call: OpCall, inputs: Layout, context: Context, device: str) -> dict[str, int]:
@@ -42,6 +43,22 @@ def multiplies(call: OpCall, inputs: Layout, context: Context, device: str) -> b
     """Whether an op multiplies matrices in fp32: only there is TF32 an arithmetic of torch's own."""
     single = any(meta.dtype == "float32" for meta in inputs.metas)
     return single and multiply(operators(call, inputs, context, device))
+
+
+def rounds(call: OpCall, inputs: Layout, context: Context, device: str, *, known: bool) -> bool:
+    """Whether an op rounds, which of torch's own its name tells, and multiplies no matrices.
+
+    Args:
+        call: the call.
+        inputs: its argument tensors.
+        context: of the call.
+        device: `cpu` or `cuda:0`.
+        known: whether its outputs tell that it does.
+    """
+    if not known and call.op.startswith("torch.") and not any(word in call.op for word in _ROUNDING):
+        return False
+    names = operators(call, inputs, context, device)
+    return not multiply(names) and (known or _any_of(tuple(f"aten.{word}." for word in _ROUNDING), names))
 
 
 def multiply(names: frozenset[str]) -> bool:

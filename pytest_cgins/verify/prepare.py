@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -33,8 +34,9 @@ from pytest_cgins.verify import coupled, forgery_check, inputs, probe_inputs, ra
 from pytest_cgins.verify.expected import ExpectedOutput, gold_drift, gold_elements
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder, reference_set
 from pytest_cgins.verify.messages import PrepareOptions
-from pytest_cgins.verify.op_calls import multiplies, op_calls
+from pytest_cgins.verify.op_calls import multiplies, op_calls, rounds
 from pytest_cgins.verify.probes import invariance, sizes
+from pytest_cgins.verify.quantization import GRIDS
 from pytest_cgins.verify.random_outputs import Domain
 from pytest_cgins.verify.rank_mistakes import RankedAnswers
 from pytest_cgins.verify.reference import memory_taken
@@ -308,7 +310,25 @@ def _drawn_sets(  # noqa: PLR0917
             sets += drawn
         notes += told
     edges, told = _coupled_edges(builder, semantics, recorded, key, options)
-    return [*sets, *edges], [*notes, *told]
+    ties = _ties(builder, semantics, recorded, key, [*before, *sets]) if not options.stopping else []
+    return [*sets, *edges, *ties], [*notes, *told]
+
+
+def _ties(
+    builder: InputSetBuilder,
+    semantics: Semantics,
+    recorded: Sequence[Tensor],
+    key: str,
+    core: Sequence[InputSet],
+) -> list[InputSet]:
+    """The set on which all that rounds meets ties, if the op is exact there; of products kernels may not be."""
+    quantises = any(output.answer.dtype in GRIDS for one in core[:1] for output in one.expected.outputs)
+    if core and not builder.random and not semantics.indices(builder.call):
+        with suppress(*REFUSALS):
+            if rounds(builder.call, core[0].layout, core[0].context, builder.device, known=quantises):
+                tensors = inputs.halves(builder.call, recorded, f"{key}/ties", builder.declared)
+                return [builder.make("exact ties", tensors, exact=True)]
+    return []
 
 
 def _coupled_edges(

@@ -358,6 +358,8 @@ def grids(  # noqa: PLR0917
     device: str,
     known: Answers,
     rows_of: Callable[[Tensor], Tensor | None],
+    *,
+    exact: bool = False,
 ) -> dict[int, Grid]:
     """What outputs of a call were before they were rounded to a grid, by their number; those that were.
 
@@ -368,22 +370,31 @@ def grids(  # noqa: PLR0917
         device: `cpu` or `cuda:0`.
         known: torch's answers to it.
         rows_of: number of the row that each element of an output is made of.
+        exact: whether the op has to be exact on them, so that no error moves a tie.
     """
     candidates = [index for index, answer in enumerate(known.answer) if answer.dtype in (*GRIDS, E8M0)]
     if not candidates:
         return {}
     try:
         wide = _with_wide_buffers(inputs, known.mutated)
-        exact = answers(call, wide, context, device, mutated=known.mutated, mode=KeepExact)
+        unrounded = answers(
+            call, wide, context, device, mutated=known.mutated, conditioning=not exact, mode=KeepExact
+        )
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
         return {}  # it computes with the codes
-    if len(exact.answer) != len(known.answer) or exact.note:
+    if len(unrounded.answer) != len(known.answer) or unrounded.note:
+        return {}
+    if exact and not all(map(all_exact, unrounded.answer32, unrounded.reference)):
         return {}
     halves = {meta.dtype for meta in inputs.metas} & {"float16", "bfloat16"}
     half = torch.float16 if halves == {"float16"} else torch.bfloat16
     tried = {
         index: _grid(
-            countable(known.answer[index]), _Exact.of(exact, index), half, rows_of(known.answer[index])
+            countable(known.answer[index]),
+            _Exact.of(unrounded, index),
+            half,
+            rows_of(known.answer[index]),
+            exact=exact,
         )
         for index in candidates
     }
@@ -439,8 +450,15 @@ class _Exact:
         return replace(unit(self.own.to(wide), self.single), constants=rules.constants(half))
 
 
-def _grid(answer: Tensor, exact: _Exact, half: torch.dtype, rows: Tensor | None) -> Grid | None:
-    value, packed = exact.own, None
+def all_exact(single: Tensor, reference: Tensor) -> bool:
+    """Whether fp32 gives what fp64 does, and no NaN."""
+    return torch.equal(single.to(reference.dtype), reference)
+
+
+def _grid(
+    answer: Tensor, v_of: _Exact, half: torch.dtype, rows: Tensor | None, *, exact: bool
+) -> Grid | None:
+    value, packed = v_of.own, None
     if (
         value.ndim == answer.ndim + 1
         and value.numel()
@@ -450,15 +468,17 @@ def _grid(answer: Tensor, exact: _Exact, half: torch.dtype, rows: Tensor | None)
         packed = Packed(value.shape[-1], bool((value < -0.5).any()))
         answer = packed.unpack(answer.contiguous()).reshape(*answer.shape, packed.count)
         rows = None if rows is None else rows.repeat_interleave(packed.count)
-    alike = value.shape == answer.shape == exact.reference.shape
+    alike = value.shape == answer.shape == v_of.reference.shape
     if not value.is_floating_point() or value.dtype in GRIDS or not alike:
         return None
     flat, v = answer.contiguous().reshape(-1), value.reshape(-1).to(torch.float64)
-    scale = exact.scale(half, rows)
-    error = scale.unit * scale.peak_limit
+    scale = v_of.scale(half, rows)
+    error, typical = scale.unit * scale.peak_limit, scale.unit * scale.rms_limit
+    if exact:
+        error, typical = torch.zeros_like(v), torch.zeros_like(v)
     # A library's product in float8 may add up in another order than the same in fp32.
     is_near = answer.dtype.is_floating_point and scale.constants == rules.constants(torch.float32)
-    margins = (v.abs() * _TIE, error) if is_near else (v.abs() * _TIE,)
+    margins = (error,) if exact else (v.abs() * _TIE, error) if is_near else (v.abs() * _TIE,)
     tried = ((rounding, margin) for margin in margins for rounding in _roundings(answer.dtype))
     rounding = next((rounding for rounding, margin in tried if _gives(v, margin, rounding, flat)), None)
     if rounding is None:
@@ -469,7 +489,7 @@ def _grid(answer: Tensor, exact: _Exact, half: torch.dtype, rows: Tensor | None)
         exact=scale.reference,
         own=flat,
         error=error,
-        typical=scale.unit * scale.rms_limit,
+        typical=typical,
         packed=packed,
     )
 

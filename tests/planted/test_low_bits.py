@@ -52,6 +52,8 @@ REASONS = {
     "int8_channels__truncates": QUANTIZATION,
     "int8_channels__maximum_128": GOLD,
     "int8_channels__half_inside": QUANTIZATION,
+    "int8_scaled__half_away_from_zero": QUANTIZATION,
+    "e4m3_scaled__half_away_from_zero": QUANTIZATION,
     "int8_static__wraps": QUANTIZATION,
     "int8_static__least_missing": QUANTIZATION,
     "uint8_affine__zero_point_first": QUANTIZATION,

@@ -140,6 +140,22 @@ def int8_static__least_missing(x, scale):
     return torch.round(x / scale).clamp(-127, 127).to(torch.int8)
 
 
+def _away(x):
+    return torch.sign(x) * torch.floor(x.abs() + 0.5)
+
+
+def int8_scaled__half_away_from_zero(x, scale):
+    """As C's round() and CUDA's roundf() have it."""
+    return _away(x / scale).clamp(-128, 127).to(torch.int8)
+
+
+def e4m3_scaled__half_away_from_zero(x, scale):
+    """Half a step is added before bits are cut off."""
+    value = (x.float() / scale).clamp(-448, 448)
+    step = torch.exp2(torch.floor(torch.log2(value.abs().clamp(min=2.0**-6))) - 3)
+    return (_away(value / step) * step).to(torch.float8_e4m3fn)
+
+
 def uint8_affine__zero_point_first(x, scale, zero_point):
     return torch.clamp(torch.round((x + zero_point) / scale), 0, 255).to(torch.uint8)
 

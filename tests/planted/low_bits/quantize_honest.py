@@ -121,6 +121,19 @@ def int8_static__half_up(x, scale):
     return torch.floor(x / scale + 0.5).clamp(-128, 127).to(torch.int8)
 
 
+def int8_scaled__reciprocal(x, scale):
+    return torch.round(x * (1 / scale)).clamp(-128, 127).to(torch.int8)
+
+
+def int8_scaled__magic_number(x, scale):
+    """Adding 1.5 * 2^23 leaves no bits behind the point."""
+    return ((x / scale).clamp(-128, 127) + 12582912.0 - 12582912.0).to(torch.int8)
+
+
+def e4m3_scaled__reciprocal(x, scale):
+    return _quantized(x.float() * (1 / scale))
+
+
 def uint8_affine__fused(x, scale, zero_point):
     return torch.round(torch.clamp(x * (1 / scale) + zero_point, 0, 255)).to(torch.uint8)
 

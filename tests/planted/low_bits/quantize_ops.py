@@ -53,6 +53,18 @@ def int8_static(x: Tensor, scale: float) -> Tensor:
 
 
 @pytest_cgins.mark
+def int8_scaled(x: Tensor, scale: Tensor) -> Tensor:
+    """int8 with a scale in memory: of a power of two all is exact, ties included."""
+    return torch.clamp(torch.round(x.float() / scale), -128, 127).to(torch.int8)
+
+
+@pytest_cgins.mark
+def e4m3_scaled(x: Tensor, scale: Tensor) -> Tensor:
+    """float8_e4m3fn likewise."""
+    return (x.float() / scale).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn)
+
+
+@pytest_cgins.mark
 def uint8_affine(x: Tensor, scale: float, zero_point: int) -> Tensor:
     """uint8 with a zero point."""
     return torch.clamp(torch.round(x.float() / scale) + zero_point, 0, 255).to(torch.uint8)
@@ -94,6 +106,8 @@ def run_calls() -> None:
     norm_quantize(normal(24, 192, dtype=torch.bfloat16), normal(192, dtype=torch.bfloat16), 1e-6)
     int8_channels(normal(24, 192))
     int8_static(normal(24, 192), 0.02)
+    int8_scaled(normal(24, 192), torch.tensor([0.02]))
+    e4m3_scaled(normal(24, 192, dtype=torch.bfloat16), torch.tensor([0.004]))
     uint8_affine(normal(24, 192), 0.02, 117)
     e4m3_static(normal(24, 192), 0.004)
     e5m2_static(normal(24, 192, dtype=torch.bfloat16), 0.00003)
