@@ -48,12 +48,11 @@ class RankedAnswers:
         mistake = None if check.passed else self.mistake(check.inputs, got)
         if mistake is None:
             return check
-        remedy = f"\n→ {REMEDIES[mistake.reason]}" if mistake.reason in REMEDIES else ""
-        return replace(
-            check,
-            message=f"{check.message.rstrip('.')}. Most likely {mistake.words}{remedy}",
-            reason=mistake.reason,
-        )
+        words, arrow, remedy = check.message.partition("\n→")
+        if mistake.reason in REMEDIES:
+            arrow, remedy = "\n→", f" {REMEDIES[mistake.reason]}"
+        told = f"{words.rstrip('.')}. Most likely {mistake.words}{arrow}{remedy}"
+        return replace(check, message=told, reason=mistake.reason)
 
     def mistake(self, name: str, got: Sequence[Tensor]) -> Mistake | None:
         """The mistake that gives an answer to a set; None if none does."""
