@@ -41,6 +41,21 @@ def started(project: Path, folder: Path, executor: str, *kernels: str) -> subpro
     return scripted.begin(project, kernels, log=folder / "log", env={scripted.EXECUTOR: executor})
 
 
+def regenerating(project: Path, log: Path, nodes: RayNodes) -> subprocess.Popen[bytes]:
+    """The same by pytest, with a key that no node may see."""
+    words = [
+        "--cgins-no-timing",
+        "--cgins-probes=fast",
+        "--cgins-pr=off",
+        "-k",
+        "relu",
+        "--cgins-regenerate=relu",
+    ]
+    command = [sys.executable, "-m", "pytest", "--cgins", *words, f"--cgins-executor={nodes.executor}"]
+    env = {KEY: "sk-0123456789abcdef", "PYTHONUNBUFFERED": "1"}
+    return scripted.started(command, project, log=log, env=env)
+
+
 def run_of(project: Path) -> Path:
     (record,) = project.glob(".cgins/runs/*/run.json")
     return record.parent
@@ -50,17 +65,7 @@ def test_a_killed_node_costs_no_attempt(recorded: Path, tmp_path: Path) -> None:
     """kill -9 of a node that is checking a candidate: another one checks it, the journal has it once and names the node."""
     with RayNodes() as nodes, LlmServer(scripted.Script(first=3)) as server:
         project = scripted.project(recorded, tmp_path / "project", server.base_url)
-        words = [
-            "--cgins-no-timing",
-            "--cgins-probes=fast",
-            "--cgins-pr=off",
-            "-k",
-            "relu",
-            "--cgins-regenerate=relu",
-        ]
-        command = [sys.executable, "-m", "pytest", "--cgins", *words, f"--cgins-executor={nodes.executor}"]
-        env = {KEY: "sk-0123456789abcdef"}
-        process = scripted.started(command, project, log=tmp_path / "log", env=env)
+        process = regenerating(project, tmp_path / "log", nodes)
         answered = "attempt-01/generator: answered"
         assert scripted.until(lambda: answered in said(project) and bool(nodes.answering()), LIMIT_S)
         (actor,) = nodes.answering()
@@ -109,12 +114,13 @@ def test_a_node_with_another_version_is_not_used(recorded: Path, tmp_path: Path)
     with RayNodes(0) as nodes, LlmServer(scripted.Script(first=3)) as server:
         nodes.add(PYTHONPATH=str(other.parent))
         project = scripted.project(recorded, tmp_path / "project", server.base_url)
-        process = started(project, tmp_path, nodes.executor, "relu")
         log = tmp_path / "log"
+        process = regenerating(project, log, nodes)
         refusal = f"has pytest-cgins 0.0.1, and this machine {__version__}"
         assert scripted.until(lambda: refusal in log.read_text(), LIMIT_S), log.read_text()
         nodes.add()
-        assert process.wait(LIMIT_S) == 0, log.read_text()
+        assert process.wait(LIMIT_S) == pytest.ExitCode.TESTS_FAILED, log.read_text()
+    assert "accepted after 1 of 5 attempts" in log.read_text()
 
 
 def test_what_is_not_there_is_said_before_a_model_is_asked(tmp_path: Path) -> None:
@@ -137,7 +143,7 @@ class Nodes:
     """
 
     def __init__(self, *lost: int) -> None:
-        self.lost = lost
+        self.lost, self.is_lost = lost, False
         self.under_way = self.most = self.answers = self.opened = 0
         self.go_on = threading.Event()
         self._lock = threading.Lock()
@@ -145,6 +151,7 @@ class Nodes:
     def open(self, is_wanted: Callable[[], bool]) -> Nodes:
         """One more slot; all are this."""
         self.opened += 1
+        self.is_lost = False
         return self
 
     def answer(self, work: Work) -> tuple[EvaluationResult, Reports]:
@@ -161,9 +168,11 @@ class Nodes:
         return EvaluationResult(id=work.request.id, node="here"), {}
 
     def lose(self) -> None:
-        """Nothing is held."""
+        """The next request goes to another."""
+        self.is_lost = True
 
-    close = lose
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 @pytest.fixture

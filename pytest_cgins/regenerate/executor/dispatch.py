@@ -41,6 +41,10 @@ class SlotLost(Exception):
 class Slot(Protocol):
     """A node, or a GPU of one, that does one evaluation at a time."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is of no more use."""
+
     def answer(self, work: Work) -> tuple[EvaluationResult, Reports]:
         """Do it.
 
@@ -137,14 +141,12 @@ class Dispatcher:
             while (slot := self._open_slot(self._is_wanted)) is not None:
                 with self._changed:
                     self._slots[me] = slot
-                while (entry := self._next()) is not None:
-                    if not self._answered(entry, slot):
-                        break
+                while (entry := self._next(slot)) is not None:
+                    self._answer(entry, slot)
                 with self._changed:
                     self._slots.pop(me, None)
                     if self._is_closed:
                         return
-                slot.lose()
         except CginsError as error:
             self._fail(error, me)
         finally:
@@ -152,9 +154,9 @@ class Dispatcher:
                 if me in self._threads:
                     self._threads.remove(me)
 
-    def _next(self) -> _Entry | None:
+    def _next(self, slot: Slot) -> _Entry | None:
         with self._changed:
-            while not self._is_closed:
+            while not (self._is_closed or slot.is_lost):
                 while self._queue:
                     entry = self._queue.popleft()
                     if entry.losses or entry.future.set_running_or_notify_cancel():
@@ -163,8 +165,7 @@ class Dispatcher:
                 self._changed.wait()
         return None
 
-    def _answered(self, entry: _Entry, slot: Slot) -> bool:
-        """Whether the slot is of further use."""
+    def _answer(self, entry: _Entry, slot: Slot) -> None:
         lost = None
         try:
             result, reports = slot.answer(entry.work)
@@ -179,8 +180,8 @@ class Dispatcher:
         with self._changed:
             self._under_way -= 1
         if lost is not None:
+            slot.lose()
             self._lose(entry, lost)
-        return lost is None
 
     def _lose(self, entry: _Entry, lost: SlotLost) -> None:
         entry.losses.append(str(lost))

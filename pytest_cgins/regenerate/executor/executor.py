@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import queue
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 
+from pytest_cgins.building.build_queue import default_jobs
 from pytest_cgins.config import Config
 from pytest_cgins.core.device import DeviceName
-from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError, InfrastructureError
+from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.regenerate.candidate_gate import CandidateGate, TrialSettings
-from pytest_cgins.regenerate.candidate_pool import CandidatePool
+from pytest_cgins.regenerate.candidate_pool import CORES, MOST, CandidatePool
 from pytest_cgins.regenerate.executor.base import Executor, TargetFiles
 from pytest_cgins.regenerate.executor.dispatch import Dispatcher, Slot, Work
 from pytest_cgins.regenerate.executor.gates import Gate
@@ -71,44 +73,73 @@ class LocalExecutor(Executor):
 
     @cached_property
     def _on_gpus(self) -> Dispatcher:
-        free: queue.SimpleQueue[str] = queue.SimpleQueue()
-        for gpu in self._gpus:
-            free.put(gpu)
+        """Slots of all GPUs, in turn: on each, some candidates are built and checked while one is timed."""
+        settings = self.settings
+        environments = [{**settings.environment, visible_gpus.VARIABLE: gpu} for gpu in self._gpus]
+        references = [
+            self._stack.enter_context(WorkerPool(env={**worker_environment(), **environment}))
+            for environment in environments
+        ]
+        slots = max(1, min(MOST, default_jobs() // (CORES * len(self._gpus))))
+        free = deque(list(zip(self._gpus, environments, references, strict=True)) * slots)
+
+        lost: set[str] = set()
+        nodes: list[Node] = []
 
         def opened(_: Callable[[], bool]) -> Slot | None:
             try:
-                return LocalSlot(free.get_nowait(), self.settings)
-            except queue.Empty:
-                raise ConfigError(
-                    f"all {len(self._gpus)} GPUs are lost: {', '.join(self._gpus)}",
-                    remedy="see dmesg for Xid, reset them, and go on with cgins runs resume",
+                gpu, environment, reference = free.popleft()
+            except IndexError:
+                raise InfrastructureError(
+                    f"no GPU is left of {', '.join(self._gpus)}",
+                    remedy="dmesg names their Xid; reset them, and go on with cgins runs resume",
                 ) from None
+            node = Node(
+                f"GPU {gpu}", sandbox=settings.sandbox, environment=environment, cache=settings.cache,
+                reference=reference, builds=self._pool.builds,
+            )  # fmt: skip
+            nodes.append(node)
+            return LocalSlot(gpu, node, lost)
 
-        dispatcher = Dispatcher(opened, len(self._gpus))
+        def close() -> None:
+            for node in nodes:
+                node.close()
+
+        dispatcher = Dispatcher(opened, len(free))
+        self._stack.callback(close)
         self._stack.callback(dispatcher.close)
         return dispatcher
 
 
+@dataclass(frozen=True, slots=True)
 class LocalSlot:
-    """One of several GPUs. A lost one has no second slot."""
+    """A part of one of several GPUs. What is lost has no second slot."""
 
-    def __init__(self, gpu: str, settings: TrialSettings) -> None:
-        self._node = Node(
-            f"GPU {gpu}", sandbox=settings.sandbox, cache=settings.cache,
-            environment={**settings.environment, visible_gpus.VARIABLE: gpu},
-        )  # fmt: skip
+    gpu: str
+    """As an entry for CUDA_VISIBLE_DEVICES."""
+    node: Node
+    """On that GPU."""
+    lost: set[str]
+    """GPUs whose slots are of no more use; shared by all."""
+
+    @property
+    def is_lost(self) -> bool:
+        """See `Slot`."""
+        return self.gpu in self.lost
 
     def answer(self, work: Work) -> tuple[EvaluationResult, Reports]:
         """See `Slot`."""
-        if not self._node.knows(work.spec):
-            self._node.take(work.spec, work.archives)
-        return self._node.answer(work.spec, work.request)
+        if not self.node.knows(work.spec):
+            self.node.take(work.spec, work.archives)
+        return self.node.answer(work.spec, work.request)
+
+    def lose(self) -> None:
+        """See `Slot`."""
+        self.lost.add(self.gpu)
 
     def close(self) -> None:
         """See `Slot`."""
-        self._node.close()
-
-    lose = close
+        self.node.close()
 
 
 def check(choice: str) -> None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.failure_kinds import MAY_BE_THE_DEVICES
@@ -26,6 +27,7 @@ from pytest_cgins.regenerate.executor.messages import EvaluationRequest, Evaluat
 from pytest_cgins.regenerate.prompts import hardware
 from pytest_cgins.run import gpu_check, sanitizer
 from pytest_cgins.run.pool import WorkerPool
+from pytest_cgins.run.sandbox.builds import BuildFence
 from pytest_cgins.run.sandbox.outside import has_gpu
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
@@ -41,6 +43,8 @@ class Node:
         sandbox: around candidates; None where the user wants none.
         environment: added to that of all workers, such as which GPU they may see.
         cache: folder of built kernels, by default the user's.
+        reference: a pool whose trusted worker is used, closed by its owner; by default one of its own.
+        builds: compilers of the machine, likewise.
     """
 
     def __init__(
@@ -50,6 +54,8 @@ class Node:
         sandbox: Sandbox | None,
         environment: Mapping[str, str] | None = None,
         cache: Path | None = None,
+        reference: WorkerPool | None = None,
+        builds: BuildQueue | None = None,
     ) -> None:
         self.name = name
         self._sandbox = sandbox
@@ -57,16 +63,19 @@ class Node:
         self._cache = cache
         self._stack = ExitStack()
         self._folder = self._stack.enter_context(scratch.folder())
-        self._reference = self._stack.enter_context(
+        self._reference = reference or self._stack.enter_context(
             WorkerPool(env={**worker_environment(), **self._environment})
         )
-        self._pool = CandidatePool.fenced(sandbox, cache=cache, threads=1)
+        fence = BuildFence(sandbox) if sandbox is not None else None
+        self._pool = CandidatePool(builds or BuildQueue(cache=cache, fence=fence), threads=1)
+        self._owns_builds = builds is None
         self._stack.callback(self._pool.close)
         self._gates: dict[str, CandidateGate] = {}
 
     def close(self) -> None:
         """End all that is under way, at once."""
-        self._pool.stop()
+        if self._owns_builds:
+            self._pool.stop()
         for gate in self._gates.values():
             gate.close()
         self._stack.close()

@@ -141,9 +141,7 @@ class RaySlots:
                 # Its process or node died at the start. A GPU may be given out before it is free (ray#44821): not at once.
                 self._ray.kill(actor)
                 time.sleep(_POLL_S)
-            elif self._refuses(report, actor):
-                logger.warning("%s is not used: %s", report.name, report.trouble)
-            else:
+            elif not self._refuses(report, actor):
                 return RaySlot(self, actor, report.name)
         return None
 
@@ -223,6 +221,7 @@ class RaySlots:
             )
         with self._lock:
             if report.trouble:
+                logger.warning("%s is not used: it %s", report.name, report.trouble)
                 self._troubles[report.name] = report
                 self._kept.append(actor)
             elif self._is_cuda and not self._gpu_type and (named := _GPU_TYPE.match(report.gpu)):
@@ -237,7 +236,8 @@ class RaySlot:
         self._slots = slots
         self._actor = actor
         self._name = name
-        self._is_lost = False
+        self._is_dead = False
+        self.is_lost = False
 
     def answer(self, work: Work) -> tuple[EvaluationResult, Reports]:
         """See `Slot`."""
@@ -252,13 +252,14 @@ class RaySlot:
         except ray.exceptions.RayTaskError as error:
             raise InfrastructureError(f"{self._name}: {error}", remedy="report this") from error
         except ray.exceptions.RayError as error:
-            self._is_lost = True
+            self._is_dead = True
             raise SlotLost(self._name, str(error).strip().partition("\n")[0]) from error
         return documents.load(EvaluationResult, text), reports
 
     def lose(self) -> None:
         """See `Slot`: of a living actor the GPU is lost."""
-        if self._is_lost:
+        self.is_lost = True
+        if self._is_dead:
             self._slots.ray.kill(self._actor)
         else:
             self._slots.keep(self._actor)

@@ -55,6 +55,7 @@ from pytest_cgins.regenerate.progress import Event
 from pytest_cgins.regenerate.project_copy import head
 from pytest_cgins.regenerate.search import policies
 from pytest_cgins.regenerate.search.policy import Policy
+from pytest_cgins.run import visible_gpus
 
 SOURCES = {"cpu": "kernels/softmax.cpp", "cuda": "kernels/softmax.cu"}
 LOCALS = ("largest", "sum", "x", "y", "row", "rows", "in_zero", "out_zero")
@@ -293,6 +294,7 @@ def _found(
         "side_by_side": arguments.side_by_side,
         "ahead": arguments.ahead,
         "device": arguments.device,
+        "gpus": len(visible_gpus.usable(os.environ.get(visible_gpus.VARIABLE), visible_gpus.list_gpus())),
         "sandbox": arguments.sandbox,
         "cores": len(os.sched_getaffinity(0)),
         "environments": [documents.dump_python(one) for one in environments.values()],
@@ -335,7 +337,7 @@ def markdown(found: dict[str, Any]) -> str:
         (
             f"{count} candidates in {total_s:.1f} s: **{found['candidates_a_minute']:.1f} a minute** (policy "
             f"{found['policy']}, {found['branches']} at a time, {'with' if found['profiles'] else 'without'} profiles, "
-            f"{found['device']}, {found['cores']} cores, {len(found['cases'])} cases, sandbox "
+            f"{found['device']}, {found['gpus']} GPUs, {found['cores']} cores, {len(found['cases'])} cases, sandbox "
             f"{found['sandbox']}, commit {found['commit'][:10]})."
         ),
         "",
