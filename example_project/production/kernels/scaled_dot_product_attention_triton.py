@@ -52,7 +52,7 @@ def _walk(
             n = start + local
             k_tile = tl.load(k_base + first * k_step + k_local, mask=(n[:, None] < S) & k_in, other=0.0)
             v_tile = tl.load(v_base + first * v_step + v_local, mask=(n[:, None] < S) & v_in, other=0.0)
-            if GUARD:  # noqa: SIM102 - the compiler takes no `and` of a constant and a number
+            if GUARD:
                 bad = tl.max(
                     tl.max(tl.where(tl.abs(v_tile.to(tl.float32)) < float("inf"), 0, 1), axis=1), axis=0
                 )
