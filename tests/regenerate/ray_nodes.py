@@ -14,13 +14,14 @@ from typing import Any
 
 STORE_NBYTES = 80 << 20
 """Of a node's object store: the least that Ray takes."""
-_QUICK = {
+_SETTINGS = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 1000,
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 3,
+    "enable_worker_prestart": False,
 }
-"""A node that is gone is known as such after seconds; by default it takes half a minute."""
+"""A node that is gone is known as such after seconds, not half a minute; no processes start before they are needed."""
 
 
 class RayNodes:
@@ -36,7 +37,7 @@ class RayNodes:
         from ray.cluster_utils import Cluster
 
         self._cluster = Cluster()
-        self.add(0, {"_system_config": _QUICK})
+        self.add(0, {"_system_config": _SETTINGS})
         for _ in range(nodes):
             self.add()
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pytest_cgins.core.errors import CginsError, RegenerateError
+from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.executor.archive import Archives
 from pytest_cgins.regenerate.executor.messages import EvaluationRequest, EvaluationResult, TargetOnNode
@@ -147,7 +147,7 @@ class Dispatcher:
                     self._slots.pop(me, None)
                     if self._is_closed:
                         return
-        except CginsError as error:
+        except Exception as error:  # noqa: BLE001 - nobody else would tell those who wait
             self._fail(error, me)
         finally:
             with self._changed:
@@ -203,7 +203,7 @@ class Dispatcher:
             )
         )
 
-    def _fail(self, error: CginsError, me: threading.Thread) -> None:
+    def _fail(self, error: Exception, me: threading.Thread) -> None:
         """No slot could be opened: all that waits fails, unless another slot is there for it."""
         with self._changed:
             self._threads.remove(me)
