@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -17,14 +19,19 @@ from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
+from pytest_cgins.verify import inputs
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet
 from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.semantics import op_word
 from pytest_cgins.verify.size_groups import BLOCKS, LEAST, PACKED, Spot, prime_above, resized
-from pytest_cgins.verify.size_search import MANY_BYTES, SizeSearch
+from pytest_cgins.verify.size_search import LONG_LOOSER, MANY_BYTES, SizeSearch
 
 _APART = 4  # sets in which one of several equal sizes moves
 _WINDOW = 2  # the first dimension of a weight that may be a window's
+_PIECE = 2048
+"""Elements that are often scanned at once."""
+_PIECES = ((2, 0.02), (1, 0.1))
+"""More than so many pieces, if torch takes no longer than so many seconds for them."""
 _OF_MORE = frozenset({"where", "lerp", "addcmul", "addcdiv", "masked_fill"})
 """Elementwise ops of torch beside those of two operands."""
 
@@ -152,6 +159,43 @@ def _switched_on(call: OpCall) -> Iterator[OpCall]:
         if argument.value.kind == "bool" and not argument.value.value:
             on = with_value(argument, replace(argument.value, value=True))
             yield replace(call, arguments=tuple(on if one is argument else one for one in call.arguments))
+
+
+# ---- scans
+
+
+def long_scan(search: SizeSearch, draw: random.Random) -> InputSet | None:
+    """The set of a user's op that is long where something is carried on: as many pieces of 2,048 as take no long time."""
+    if search.is_torchs_own or is_derived(search.call.op):
+        return None
+    for size in _scanned(search):
+        others = {n: draw.choice((2, 3)) for n in (*search.places.inner, *search.places.others) if n != size}
+        for pieces, seconds in _PIECES:
+            moves = {**others, size: _PIECE * pieces + draw.randint(1, _PIECE // 4)}
+            begun = process_time()
+            if search.is_legal(moves) and process_time() - begun < seconds:
+                made = search.first_legal([moves])
+                return made and replace(
+                    made, expected=made.expected.looser(LONG_LOOSER, rms_times=LONG_LOOSER)
+                )
+    return None
+
+
+def _scanned(search: SizeSearch) -> Iterator[int]:
+    """Sizes along which the first numbers count for the second, and the last ones not for the first: how far may vanish."""
+    for index, tensor in inputs.data(search.semantics, search.recorded)[:1]:
+        for dim in (dim for dim, size in enumerate(tensor.shape) if LEAST <= size in search.places.sizes):
+            with suppress(Exception):  # an op of a user may refuse by any exception
+                ends = []
+                for place in (None, 0, -1):
+                    tensors = search.recorded_in(search.small)
+                    if place is not None:
+                        tensors[index].select(dim, place).add_(1)
+                    answered = search.answer_to(tensors, search.small)[0]
+                    ends.append([answered.select(dim, end) for end in (0, 1)])
+                whole, first, last = ends
+                if all_same([whole[0]], [last[0]]) and not all_same([whole[1]], [first[1]]):
+                    yield tensor.shape[dim]
 
 
 # ---- blocks

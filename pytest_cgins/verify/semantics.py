@@ -444,4 +444,4 @@ def _lanes_of(name: str) -> Lanes:
         return "channels"
     if "group_norm" in name or "instance_norm" in name:
         return "samples"
-    return "dim" if "softmax" in name else "last"
+    return "dim" if "softmax" in name or "cumsum" in name or "cumprod" in name else "last"

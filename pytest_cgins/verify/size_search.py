@@ -67,7 +67,7 @@ DRAWN_ELEMENTS = 512
 _LOOSER = 4.0
 """Limit of single elements, as a multiple of the derived one: drawn rows have other outliers than those it was fitted on (a
 shifted variance whose shift was one passed it by 1.3, once in 603 cases), and what a size breaks errs by far more."""
-_LONG_LOOSER = 16.0
+LONG_LOOSER = 16.0
 """Limits in long rows, as a multiple of the usual ones: a plain loop errs more the more it adds up, torch's tree hardly does."""
 
 
@@ -186,14 +186,27 @@ class SizeSearch:
 
     def is_legal(self, moves: Moves, overlay: Mapping[Spot, int] = _NOTHING) -> bool:
         """Whether torch takes the recorded numbers in other sizes, which costs less than a set."""
-        for call in dict.fromkeys((self.call, self.places.call(self.call, moves))):
-            with suppress(Exception):  # as in taken
-                tensors = resized(
-                    self.recorded, self.places.metas, self.shapes(moves, overlay), moves, self.semantics
-                )
-                answer(relocate(call, "cpu"), lay_out(tensors), self.context, "cpu")
-                return True
+        with suppress(Exception):  # as in taken
+            self.answer_to(self.recorded_in(moves, overlay), moves)
+            return True
         return False
+
+    def recorded_in(self, moves: Moves, overlay: Mapping[Spot, int] = _NOTHING) -> list[torch.Tensor]:
+        """The recorded numbers in other sizes."""
+        shapes = self.shapes(moves, overlay)
+        return resized(self.recorded, self.places.metas, shapes, moves, self.semantics)
+
+    def answer_to(self, tensors: Sequence[torch.Tensor], moves: Moves) -> list[torch.Tensor]:
+        """Torch's own to the recorded call on other numbers, with its integers as they are or moved, on the CPU.
+
+        Raises:
+            Exception: whatever the op raises.
+        """
+        calls = dict.fromkeys((self.call, self.places.call(self.call, moves)))
+        for call in [*calls][:-1]:
+            with suppress(Exception):
+                return answer(relocate(call, "cpu"), lay_out(tensors), self.context, "cpu")
+        return answer(relocate([*calls][-1], "cpu"), lay_out(tensors), self.context, "cpu")
 
     def _followed(self, moves: Moves) -> Iterator[Moves]:
         """The moves as they are, and followed by numbers of blocks of a moved size, and of elements that hold several of its numbers.
@@ -300,7 +313,7 @@ class SizeSearch:
         input_set = self.first_legal([moves for moves in plan if self.nbytes(moves) <= LONG_BYTES])
         if input_set is None:
             return None
-        return replace(input_set, expected=input_set.expected.looser(_LONG_LOOSER, rms_times=_LONG_LOOSER))
+        return replace(input_set, expected=input_set.expected.looser(LONG_LOOSER, rms_times=LONG_LOOSER))
 
     def remaining_dimensions(self, other_sets: Sequence[InputSet]) -> InputSet | None:
         """The set that changes the dimensions that no other set changed, as far as torch takes it; None if there are none.

@@ -53,6 +53,7 @@ BUGS = {
     "packed_overlap__one_table": "sizes q 18x5→9x5",
     "running_mean__carry_of_one_piece": "sizes x 4x320→1x",
     "cumsum__carry_of_one_piece": "sizes input 6x40→",
+    "summed_tokens__from_piece_to_piece": "sizes x 2x48x8→",
     "taken_pages__numbered_in_bytes": "sizes cache 16x4x6→331x4x6",
     "bucketize__left": "other right=True",
     "where__in_turns": "sizes condition 16→8x1",

@@ -69,6 +69,7 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
         take(search.first_legal([fitted, alone, beside]))
     if places.inner and not interpreted:
         take(search.long(places.inner[0], draw))
+        take(related_sizes.long_scan(search, draw))
     take(search.large_batch(FEW_ROWS if interpreted else MOST_ROWS))
     take(search.remaining_dimensions(found))
     take(search.empty())

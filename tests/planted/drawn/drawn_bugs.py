@@ -155,6 +155,15 @@ def cumsum__carry_of_one_piece(input: Tensor, dim: int, *, dtype: Any = None) ->
     return torch.cat(pieces, -1).movedim(-1, dim).to(input.dtype).contiguous()
 
 
+def summed_tokens__from_piece_to_piece(x: Tensor) -> Tensor:
+    """A piece of 2,048 begins with the sum of the one before, and not of all."""
+    sums, before = [], torch.zeros(())
+    for piece in x.double().split(2048, 1):
+        sums.append(piece.cumsum(1) + before)
+        before = piece.sum(1, keepdim=True)
+    return torch.cat(sums, 1).to(x.dtype)
+
+
 def taken_pages__numbered_in_bytes(cache: Tensor, table: Tensor) -> Tensor:
     """Pages beyond 255 are others."""
     return cache[table.to(torch.uint8).long()].flatten(1, 2)

@@ -115,6 +115,15 @@ def packed_cross__padded(q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Te
     return (scores.softmax(-1) @ v.double()).to(q.dtype)
 
 
+def summed_tokens__one_by_one(x: Tensor) -> Tensor:
+    """In fp32, token after token."""
+    out, total = torch.empty_like(x), torch.zeros_like(x[:, 0])
+    for token in range(x.shape[1]):
+        total = total + x[:, token]
+        out[:, token] = total
+    return out
+
+
 def distances__by_rows(a: Tensor, b: Tensor) -> Tensor:
     """One row after the other."""
     return torch.stack([(row - b).abs().sum(-1) for row in a]) if len(a) else a.new_zeros(0, len(b))

@@ -132,6 +132,11 @@ def running_mean(x: Tensor) -> Tensor:
     return x.cumsum(-1) / torch.arange(1, x.shape[-1] + 1)
 
 
+def summed_tokens(x: Tensor) -> Tensor:
+    """Sums of all tokens so far of x (batch, tokens, width)."""
+    return x.cumsum(1)
+
+
 def taken_pages(cache: Tensor, table: Tensor) -> Tensor:
     """The pages that a table names (batch, pages), one behind the other."""
     return cache[table.long()].flatten(1, 2)
@@ -166,6 +171,7 @@ def run_calls() -> None:
     gated(normal(32, 32), normal(32, 32) / 6, normal(32, 32) / 6)
     cached(normal(4, 10), normal(4, 12, 10), normal(4, 12, 10), torch.tensor([5, 7, 3, 6]))
     running_mean(normal(4, 320))
+    summed_tokens(normal(2, 48, 8))
     taken_pages(normal(16, 4, 6), torch.arange(12, dtype=torch.int32).reshape(4, 3))
     torch.index_select(normal(8, 6), 0, torch.tensor([3, 1, 7, 0, 5]))
     torch.index_add(normal(20, 6), 0, torch.randperm(20, generator=generator)[:9], normal(9, 6))
