@@ -115,3 +115,9 @@ def hung_in(output: str) -> tuple[str, str]:
         return "", ""
     file, line, function = frames[0]
     return f", in {function} ({PurePath(file).name}:{line})", ""
+
+
+def without_stack(output: str) -> str:
+    """What a process printed, but for the stack that it was asked for."""
+    stacks = list(_STACK.finditer(output))
+    return output if not stacks else output[: stacks[-1].start()] + output[stacks[-1].end() :]

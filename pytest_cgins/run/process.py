@@ -25,7 +25,7 @@ from pytest_cgins.core.errors import (
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason
 from pytest_cgins.run.environment import worker_environment
-from pytest_cgins.run.exits import STACK_SIGNAL, describe_exit, hung_in
+from pytest_cgins.run.exits import STACK_SIGNAL, describe_exit, hung_in, without_stack
 from pytest_cgins.run.forking import OWN, Interpreter
 from pytest_cgins.run.launch import Ends, Launch, Started, Wrap, wait_until_exited
 from pytest_cgins.run.limits import Limits, memory_kills
@@ -41,6 +41,8 @@ START_TIMEOUT_S = 180.0
 
 _EXIT_WAIT_S = 2.0
 _KILL_WAIT_S = 10.0
+_EXTENSIONS = 9
+"""Of the limit of a request, for who is found compiling at its end."""
 _STACK_WAIT_S = 0.2
 """In which a signal's handler writes a Python stack into a pipe."""
 _LINGER_S = 0.5  # in which a worker whose connection was closed finds that out
@@ -106,6 +108,8 @@ class WorkerProcess:
         self._memory_kills = memory_kills()
         self._starting = True
         self._served = 0  # the process that serves, once it is started
+        self._extensions = 0
+        self._printed = Printed()
         self._ended = False
 
     @classmethod
@@ -226,7 +230,8 @@ class WorkerProcess:
             with self._limited(method, timeout_s) as deadline:
                 took = self._clock.start()
                 self._request(method, params, buffers, deadline)
-                return replace(self._answer(method, deadline), took=took())
+                ends = self._await_answer(deadline, timeout_s)
+                return replace(self._answer(method, ends), took=took())
         except ServiceError:
             raise
         except EOFError:
@@ -292,14 +297,15 @@ class WorkerProcess:
     @contextmanager
     def _limited(self, method: str, limit_s: float) -> Iterator[float]:
         """Give the deadline; past it, or past another limit, kill the process and raise."""
+        self._extensions = 0
         try:
             yield time.monotonic() + limit_s
         except TimeoutError:
-            self._tell_where()
             output = self._end(grace_s=0).text
             place, remedy = hung_in(output)
+            waited_s = limit_s * (1 + self._extensions)
             raise WorkerTimeout(
-                f"the {self.name} worker did not answer {method!r} within {limit_s:g} s and was killed{place}",
+                f"the {self.name} worker did not answer {method!r} within {waited_s:g} s and was killed{place}",
                 remedy=remedy or _late(self.name, method),
                 output=output,
                 fault=Reason.TIMED_OUT.value,
@@ -311,6 +317,22 @@ class WorkerProcess:
                 output=self._end(grace_s=0).text,
                 fault=excess.reason.value,
             ) from None
+
+    def _await_answer(self, deadline: float, limit_s: float) -> float:
+        """Wait until it answers; the deadline then: who is found compiling has its limit again, since each size is compiled anew."""
+        while True:
+            try:
+                self._channel.await_input(deadline)
+                return deadline
+            except TimeoutError:
+                self._tell_where()
+                printed = self._output.take()
+                if self._extensions == _EXTENSIONS or not hung_in(printed.stderr)[1]:
+                    self._printed += printed
+                    raise
+                self._printed += replace(printed, stderr=without_stack(printed.stderr))
+                self._extensions += 1
+                deadline = time.monotonic() + limit_s
 
     def _tell_where(self) -> None:
         """Have it print where it hangs; who does not know the signal dies of it."""
@@ -331,7 +353,7 @@ class WorkerProcess:
             ) from forgery
         waited_ms = 1000 * (time.monotonic() - started)
         fatal, error = answer.get("fatal"), answer.get("error")
-        printed = self._output.take()
+        printed, self._printed = self._printed + self._output.take(), Printed()
         what = "result" if error is None else f"error {str(error.get('kind', ''))[:100]!r}"
         logger.debug("%s: -> %s: %s%s after %.1f ms", self.name, method, what, _sizes(buffers), waited_ms)
         if fatal:
@@ -383,7 +405,7 @@ class WorkerProcess:
                 self._channel.close()
             else:
                 self._end_process(self._process, grace_s)
-        return self._output.close()
+        return self._printed + self._output.close()
 
     def _end_process(self, process: Started, grace_s: float) -> None:
         # While it lives its orphans are still its children; afterwards they are known.

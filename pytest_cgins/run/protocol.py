@@ -116,6 +116,15 @@ class Channel:
         message = _decode(self._read(length, deadline))
         return message, self._read_buffers(message.pop("buffers"), deadline)
 
+    def await_input(self, deadline: float) -> None:
+        """Wait until something lies there to be read, and read nothing.
+
+        Raises:
+            TimeoutError: past the deadline.
+        """
+        while not self.has_input:
+            self._wait(select.POLLIN, deadline)
+
     @property
     def has_input(self) -> bool:
         """Whether something lies there to be read, or the other side is gone."""

@@ -145,6 +145,23 @@ def test_a_hang_is_killed_and_its_place_told(pool: WorkerPool, method: str) -> N
     assert pool.call("toy", "echo", {"a": 1}, timeout_s=LIMIT_S).result == {"a": 1}
 
 
+def test_who_compiles_has_the_limit_some_times_over(pool: WorkerPool) -> None:
+    """A kernel that Triton compiled for each of thirty sizes was called TIMEOUT; what it prints is kept, its stacks are not."""
+    pid = ask(pool, "pid")
+    reply = pool.call("toy", "compile_long", {"seconds": 1.2}, timeout_s=0.25)
+    assert "compiling" in reply.output
+    assert "most recent call" not in reply.output
+    with pytest.raises(WorkerTimeout) as caught:
+        pool.call("toy", "compile_long", {"seconds": 60}, timeout_s=0.1)
+    words = (
+        "the toy worker did not answer 'compile_long' within 1 s and was killed, while Triton was compiling"
+    )
+    assert caught.value.what == words
+    assert "unroll less" in caught.value.remedy
+    assert "compiling" in caught.value.output
+    assert wait_until_gone(pid)
+
+
 def test_a_late_reference_is_not_blamed_on_a_kernel(toy_path: dict[str, str]) -> None:
     """The reference worker runs no kernel, so nobody is sent to look for a loop in one."""
     with WorkerPool(services={"reference": "toys:Toy"}, env=toy_path) as pool:

@@ -39,6 +39,13 @@ class Toy:
     def echo(self, params: Any, buffers: list[Buffer]) -> Answer:
         return params, [Buffer.from_chunks([bytes(buffer.view())]) for buffer in buffers]
 
+    def compile_long(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """Sleep where Triton compiles."""
+        print("compiling", file=sys.stderr)
+        sleep = compile(f"sleep({params['seconds']})", "/site-packages/triton/compiler/compiler.py", "exec")
+        exec(sleep, {"sleep": time.sleep})
+        return None, []
+
     def pid(self, params: Any, buffers: list[Buffer]) -> Answer:
         return os.getpid(), []
 
