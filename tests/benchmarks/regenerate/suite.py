@@ -81,7 +81,6 @@ def main() -> int:
             "found": found,
             "planted": expected,
             "environment": documents.dump_python(describe("cpu")),
-            "command": sys.argv[1:],
         }
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
     return int(any(found[key] != expected[key] for key in expected))
