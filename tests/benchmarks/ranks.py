@@ -42,9 +42,10 @@ def main() -> int:
             with closing(project.evaluator(loaded, seed=run, timing=run == 0, limit_s=limit_s)) as evaluator:
                 for case in evaluator.cases():
                     rows[case.kernel].append(evaluator.evaluate(case))
-    table = {kernel: _row(kernel, evaluations) for kernel, evaluations in rows.items()}
-    for kernel, row in table.items():
-        print(f"{kernel:26} {row['right']:3} of {options.runs}  {row['reasons']}  {row['message'][:150]}")
+                    row = _row(case.kernel, rows[case.kernel])
+                    line = f"{row['right']:3} of {run + 1}  {row['reasons']}  {row['message'][:150]}"
+                    print(f"{case.kernel:26} {line}", flush=True)
+    table = {kernel: _row(kernel, evaluations) for kernel, evaluations in rows.items() if evaluations}
     if options.json:
         environment = documents.dump_python(describe("cuda:0" if cuda else "cpu"))
         result = {"environment": environment, "runs": options.runs, "kernels": table}
