@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,36 +10,16 @@ import pytest
 from pytest_cgins.app.session.lost_gpus import LostGpus
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Reason, Status, Verdict
+from tests import cuda_twin
 from tests.evaluations import make_evaluation
 
 A, B = (f"GPU-{letter * 8}-{letter * 4}-{letter * 4}-{letter * 4}-{letter * 12}" for letter in "ab")
-DRIVER = """\
-#include <stdlib.h>
-#include <string.h>
-static char letter(void) { const char* v = getenv("CUDA_VISIBLE_DEVICES"); return v && *v ? v[4] : 'a'; }
-int cuInit(unsigned flags) { return 0; }
-int cuDeviceGet(int* device, int index) { return *device = 0; }
-int cuDeviceGetUuid_v2(unsigned char* raw, int device) { memset(raw, letter() == 'a' ? 0xaa : 0xbb, 16); return 0; }
-int cuDeviceGetName(char* text, int nbytes, int device) { strcpy(text, "NVIDIA Twin"); return 0; }
-int cuDevicePrimaryCtxRetain(void** context, int device) {
-  const char* lost = getenv("TWIN_LOST");
-  return lost && strchr(lost, letter()) ? 214 : 0;
-}
-int cuCtxSetCurrent(void* context) { return 0; }
-int cuMemGetInfo_v2(size_t* nfree, size_t* total) { *nfree = 9; *total = 10; return 0; }
-int cuMemAlloc_v2(unsigned long long* memory, size_t nbytes) { return 0; }
-int cuMemsetD32_v2(unsigned long long memory, unsigned value, size_t count) { return 0; }
-int cuCtxSynchronize(void) { return 0; }
-int cuGetErrorName(int status, const char** name) { *name = "CUDA_ERROR_ECC_UNCORRECTABLE"; return 0; }
-"""
 
 
 @pytest.fixture(autouse=True)
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two GPUs, and nvidia-smi that lists them."""
-    (tmp_path / "driver.c").write_text(DRIVER)
-    command = ["gcc", "-shared", "-fPIC", "-w", "-o", tmp_path / "libcuda.so.1", tmp_path / "driver.c"]
-    subprocess.run(command, check=True)
+    cuda_twin.build(tmp_path)
     listing = tmp_path / "nvidia-smi"
     listing.write_text(
         f'#!/bin/sh\necho "GPU 0: NVIDIA Twin (UUID: {A})"\necho "GPU 1: NVIDIA Twin (UUID: {B})"\n'

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -20,8 +21,10 @@ from pytest_cgins.regenerate.executor.archive import Archives
 from pytest_cgins.regenerate.executor.dispatch import Answer, Dispatcher, SlotLost, Work
 from pytest_cgins.regenerate.executor.messages import EvaluationRequest, EvaluationResult, TargetOnNode
 from pytest_cgins.regenerate.executor.node import Reports
+from pytest_cgins.regenerate.executor.ray_cluster import RaySlot, RaySlots
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.targets import target_of
+from tests import cuda_twin
 from tests.regenerate import scripted
 from tests.regenerate.llm_server import LlmServer
 from tests.regenerate.ray_nodes import RayNodes
@@ -121,6 +124,40 @@ def test_a_node_with_another_version_is_not_used(recorded: Path, tmp_path: Path)
         nodes.add()
         assert process.wait(LIMIT_S) == pytest.ExitCode.TESTS_FAILED, log.read_text()
     assert "accepted after 1 of 5 attempts" in log.read_text()
+
+
+@pytest.mark.exam
+def test_slots_have_whole_gpus_of_one_type(tmp_path: Path) -> None:
+    """What the first one has, the others have; one that was given back is given out again (ray#44821)."""
+    import ray
+
+    cuda_twin.build(tmp_path)
+    twin = {"LD_LIBRARY_PATH": str(tmp_path)}
+    with RayNodes(0) as nodes:
+        nodes.add(2, {"num_gpus": 1, "resources": {"accelerator_type:T1": 1}}, **twin, TWIN_NAME="NVIDIA T1")
+        ray.init(address=nodes.executor.partition("=")[2], log_to_driver=False)
+        try:
+            slots = RaySlots(ray, "cuda", fenced=False, cache=None)
+            for _ in range(2):
+                slot = slots.open(lambda: True)
+                assert slot is not None
+                slot.close()
+            first = slots.open(lambda: True)
+            nodes.add(
+                2, {"num_gpus": 1, "resources": {"accelerator_type:T2": 1}}, **twin, TWIN_NAME="NVIDIA T2"
+            )
+            began = time.monotonic()
+            assert slots.open(lambda: time.monotonic() < began + 15) is None
+            nodes.add(
+                2, {"num_gpus": 1, "resources": {"accelerator_type:T1": 1}}, **twin, TWIN_NAME="NVIDIA T1"
+            )
+            second = slots.open(lambda: True)
+            assert isinstance(first, RaySlot)
+            assert isinstance(second, RaySlot)
+            assert "node " in first.name
+            assert first.name != second.name
+        finally:
+            ray.shutdown()
 
 
 def test_what_is_not_there_is_said_before_a_model_is_asked(tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ class NodeReport(Document):
 
     name: str
     """Host and address, and its GPU if it has one."""
+    node: str
+    """Ray's id of it."""
     version: str
     """Of pytest-cgins there."""
     gpu: str = ""

@@ -8,12 +8,11 @@ travels, only documents and the project's files, once a node.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_cgins import __version__
@@ -42,8 +41,8 @@ REFUSED_WAIT_S = 60.0
 """The same, once a node has refused."""
 _POLL_S = 0.5
 _CLOSE_S = 5.0
-_GPU_TYPE = re.compile(r"\w+\s+([A-Z0-9]+)")
-"""Of `NVIDIA H200` or `Tesla V100-SXM2`: what Ray makes of it for `accelerator_type`."""
+_TYPE = "accelerator_type:"
+"""Begins the names of resources by which Ray tells types of GPUs."""
 
 
 @dataclass(eq=False, repr=False)
@@ -122,7 +121,7 @@ class RaySlots:
         self._is_cuda = device == "cuda"
         self._arguments = (fenced, self._is_cuda, "" if cache is None else str(cache))
         self._lock = threading.Lock()
-        self._gpu_type = ""
+        self._gpu = self._gpu_type = ""
         self._kept: list[Any] = []
         self._troubles: dict[str, NodeReport] = {}
         self._archives: dict[int, tuple[bytes, Any]] = {}
@@ -214,19 +213,26 @@ class RaySlots:
 
     def _refuses(self, report: NodeReport, actor: Any) -> bool:
         """Whether a node is unfit; its actor is kept, so that the next one is another's."""
-        if not report.trouble and report.version != __version__:
-            trouble = f"has pytest-cgins {report.version}, and this machine {__version__}"
-            report = NodeReport(
-                name=report.name, version=report.version, trouble=trouble, remedy="install the same version"
-            )
         with self._lock:
-            if report.trouble:
-                logger.warning("%s is not used: it %s", report.name, report.trouble)
-                self._troubles[report.name] = report
+            trouble, remedy = report.trouble, report.remedy
+            if not trouble and report.version != __version__:
+                trouble = f"has pytest-cgins {report.version}, and this machine {__version__}"
+                remedy = "install the same version"
+            elif not trouble and report.gpu != (self._gpu or report.gpu):
+                trouble = f"has {report.gpu}, and candidates are timed on {self._gpu}"
+            if trouble:
+                logger.warning("%s is not used: it %s", report.name, trouble)
+                self._troubles[report.name] = replace(report, trouble=trouble, remedy=remedy)
                 self._kept.append(actor)
-            elif self._is_cuda and not self._gpu_type and (named := _GPU_TYPE.match(report.gpu)):
-                self._gpu_type = named[1]
-        return bool(report.trouble)
+            elif self._is_cuda and not self._gpu:
+                self._gpu, self._gpu_type = report.gpu, self._type_on(report.node)
+        return bool(trouble)
+
+    def _type_on(self, node: str) -> str:
+        """What Ray calls the GPUs of a node; "" if it does not know them."""
+        found = [one["Resources"] for one in self._ray.nodes() if one["NodeID"] == node]
+        named = (name for resources in found for name in resources if name.startswith(_TYPE))
+        return next(named, "").removeprefix(_TYPE)
 
 
 class RaySlot:
@@ -235,7 +241,7 @@ class RaySlot:
     def __init__(self, slots: RaySlots, actor: Any, name: str) -> None:
         self._slots = slots
         self._actor = actor
-        self._name = name
+        self.name = name
         self._is_dead = False
         self.is_lost = False
 
@@ -250,10 +256,10 @@ class RaySlot:
             )
             text, reports = ray.get(answer)
         except ray.exceptions.RayTaskError as error:
-            raise InfrastructureError(f"{self._name}: {error}", remedy="report this") from error
+            raise InfrastructureError(f"{self.name}: {error}", remedy="report this") from error
         except ray.exceptions.RayError as error:
             self._is_dead = True
-            raise SlotLost(self._name, str(error).strip().partition("\n")[0]) from error
+            raise SlotLost(self.name, str(error).strip().partition("\n")[0]) from error
         return documents.load(EvaluationResult, text), reports
 
     def lose(self) -> None:

@@ -47,7 +47,8 @@ class NodeActor:
         """A `NodeReport`."""
         import ray
 
-        name = f"{socket.gethostname()} ({ray.util.get_node_ip_address()}, node {ray.get_runtime_context().get_node_id()[:8]})"
+        node = ray.get_runtime_context().get_node_id()
+        name = f"{socket.gethostname()} ({ray.util.get_node_ip_address()}, node {node[:8]})"
         gpu, trouble, remedy = "", "", ""
         try:
             if self._fenced:
@@ -59,7 +60,7 @@ class NodeActor:
             name += f", GPU {os.environ.get('CUDA_VISIBLE_DEVICES', '')}"
         self._name = name
         return documents.dump(
-            NodeReport(name=name, version=__version__, gpu=gpu, trouble=trouble, remedy=remedy)
+            NodeReport(name=name, node=node, version=__version__, gpu=gpu, trouble=trouble, remedy=remedy)
         )
 
     def answer(self, spec: str, archives: list[Any], request: str) -> tuple[str, Reports]:
