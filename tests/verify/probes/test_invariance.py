@@ -200,7 +200,7 @@ DEPENDENT: dict[str, tuple[Callable[[], object], str, str]] = {
         "torch.nn.functional.batch_norm", "do not lie side by side",
     ),
     "softmax of columns": (lambda: functional.softmax(normal(6, 37), 0), SOFTMAX, "do not lie side by side"),
-    "sums of rows": (lambda: torch.cumsum(normal(9, 41), 0), "torch.cumsum", "torch's own rows depend on each other"),
+    "sums of rows": (lambda: torch.cumsum(normal(9, 41), 0), "torch.cumsum", "do not lie side by side"),
     "order of rows": (lambda: torch.sort(normal(9, 41), 0), "torch.sort", "torch's own rows depend on each other"),
     "scattered rows": (
         lambda: torch.scatter_add(normal(9, 8), 0, torch.zeros(9, 8, dtype=torch.long), normal(9, 8)),
