@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -45,9 +46,12 @@ class RayNodes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pid in self.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        # Some start others until they are gone themselves.
+        while left := self.processes():
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.1)
         for node in self._cluster.list_all_nodes():
             node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
         shutil.rmtree(self._folder, ignore_errors=True)
