@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TextIO
@@ -52,6 +52,11 @@ def counted(number: int, one: str, several: str = "", *, grouped: bool = False) 
     A verb goes along: `counted(n, "case was", "cases were")`. Grouped, thousands are set off by commas.
     """
     return f"{number:{',' if grouped else ''}} {one if number == 1 else several or f'{one}s'}"
+
+
+def numbered(noun: str, numbers: Sequence[int]) -> str:
+    """`rank 1`, `ranks 0, 2`."""
+    return f"{noun if len(numbers) == 1 else f'{noun}s'} {', '.join(map(str, numbers))}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, numbered
 from pytest_cgins.core.verdict import Check, Correctness, ForgeryCheck, Probe, Reason, Status
 from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate.case_timing import Timed
@@ -282,8 +282,8 @@ def _worst(of_ranks: Sequence[Probe]) -> Probe:
     probe = of_ranks[tripped[0]] if tripped else of_ranks[0]
     if not tripped or probe.reason is Reason.RANKS_DISAGREE:  # which each rank tells alike
         return probe
-    names = f"rank{'s' * (len(tripped) > 1)} {', '.join(map(str, tripped))} of {len(of_ranks)}"
-    return replace(probe, message=f"{names}: {probe.message}")
+    names = numbered("rank", tripped)
+    return replace(probe, message=f"{names} of {len(of_ranks)}: {probe.message}")
 
 
 def _most_told(of_ranks: Sequence[ForgeryCheck]) -> ForgeryCheck:

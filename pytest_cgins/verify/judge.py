@@ -20,6 +20,7 @@ from pytest_cgins.core.errors import ConfigError, ProtocolError, TraceError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.session_report import Environment
 from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Trace
 from pytest_cgins.core.verdict import Check, Correctness, Reason
 from pytest_cgins.packs.ops import trust
@@ -409,7 +410,7 @@ class JudgeService:
         others = [call for call in calls if call.op == trace.call.op]
         if options.ranks.count > 1 and self._group is None:
             raise ConfigError(
-                f"{case.op} is called by {options.ranks.count} ranks, and this command starts one process",
+                f"{case.op} is called by {counted(options.ranks.count, 'rank')}, and this command starts one process",
                 remedy="gate it with pytest --cgins; leave it out here",
             )
         if self._group is not None:

@@ -198,7 +198,7 @@ def _added_otherwise(right: Sequence[Tensor], alone: Sequence[Tensor], group: Ra
     if not all(tensor.is_floating_point() and tensor.element_size() > 1 for tensor in right):
         return  # torch does not add up numbers of eight bits
     yield Mistake(
-        f"it is {count} times the answer: a mean became a sum", [tensor * count for tensor in right]
+        f"it is {group.count} times the answer: a mean became a sum", [tensor * count for tensor in right]
     )
     yield Mistake(f"it is the answer over {count}: a sum became a mean", [tensor / count for tensor in right])
     gathered = [group.gather(tensor) for tensor in alone]

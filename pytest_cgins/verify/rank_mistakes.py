@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from pytest_cgins.core.text import numbered
 from pytest_cgins.core.verdict import Check, Reason
 from pytest_cgins.verify.diagnosis import Answered
 from pytest_cgins.verify.expected import as_real
@@ -79,9 +80,8 @@ class RankedAnswers:
                 theirs = self.group.gather(tensor)
                 others = [rank for rank, other in enumerate(theirs) if not torch.equal(other, theirs[0])]
                 if alike and others:
-                    where = f"rank{'s' * (len(others) > 1)} {', '.join(map(str, others))}"
                     return (
-                        f"output {index} on {name} inputs is within the tolerance on each rank, and has other bits on {where} "
+                        f"output {index} on {name} inputs is within the tolerance on each rank, and has other bits on {numbered('rank', others)} "
                         f"than on rank 0; torch's is the same on all\n→ {REMEDIES[Reason.RANKS_DISAGREE]}"
                     )
         return ""

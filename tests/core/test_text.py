@@ -29,12 +29,14 @@ NO_NUMBERS = {
     "_or_unknown(it.threads_per_block)": "the same",
     "_or_unknown(it.threads_per_sm)": "the same",
     "place": "a file",
+    "whose": "a rank's",
     "wanted": "a path",
     "kind": "wrong or slow",
 }
 ONLY_SEVERAL = {
     "cases": "one case has a sentence of its own",
     "times": "once is left out",
+    "group.count": "ranks of a group",
     "max(len(places), 2)": "at least 2",
 }
 BETWEEN = r"(?!(?:of|or|and|are|that|on|in|to|the|with|against|not|would|had) )"
