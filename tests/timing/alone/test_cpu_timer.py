@@ -38,7 +38,6 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ns = 0
         monkeypatch.setattr(cpu_timer, "perf_counter_ns", lambda: self.ns)
-        monkeypatch.setattr(cpu_timer, "perf_counter", lambda: self.ns / 1e9)
 
     def arm(self, ns_per_call: float) -> Arm:
         def call(_: int) -> None:
