@@ -295,6 +295,8 @@ class VerificationStage:
         except EndedError as end:
             if end.verdict.status is Status.INFRASTRUCTURE:
                 raise
+            if end.verdict.status is Status.TIMEOUT:
+                return ""  # it may compile anew, and an ordinary process is not asked whether it does
             wrong = wrong_when("ordinary", "all", end.verdict.message)
         else:
             wrong = wrong_when("ordinary", failed.inputs, failed.message) if failed else ""

@@ -145,8 +145,6 @@ class CandidateGate:
         found = slot.result()
         if any(evaluation.verdict.reason is Reason.OUT_OF_MEMORY for evaluation in found.evaluations):
             found = self._candidates.alone(slot)
-            for evaluation in found.evaluations:
-                tried_here(evaluation)
         self._last_tried = slot.copy
         notes = (f"{counted(found.left, 'more case was', 'more cases were')} not run",) if found.left else ()
         return self._trial("check", found.evaluations, self.settings.seed, found.seconds, notes)
@@ -277,11 +275,19 @@ class CandidateGate:
             self._champion = dict(champion)
 
     def _all(self, config: Config, *, seed: int, baseline: str) -> list[Evaluation]:
+        found = self._all_once(config, seed, baseline)
+        if any(map(_is_full, found)):
+            found = self._all_once(
+                config, seed, baseline
+            )  # what filled the device may be gone, as a candidate's own is now
+        return [tried_here(evaluation) for evaluation in found]
+
+    def _all_once(self, config: Config, seed: int, baseline: str) -> list[Evaluation]:
         evaluator = self._evaluator(
             config, seed=seed, timing=self.settings.timing, baseline=baseline, accepts=True
         )
         try:
-            return [tried_here(evaluator.evaluate(case)) for case in evaluator.cases()]
+            return [tried_here(evaluator.evaluate(case), needs_tools=False) for case in evaluator.cases()]
         finally:
             self._environments = evaluator.environments() or self._environments
             evaluator.close()
@@ -403,9 +409,8 @@ def tried_here(evaluation: Evaluation, *, needs_tools: bool = True) -> Evaluatio
         RegenerateError: its device is not here, others hold its device or its memory, or a tool failed that had
             served it.
     """
-    status, reason = evaluation.verdict.status, evaluation.verdict.reason
-    is_full = status is Status.INFRASTRUCTURE and reason is Reason.OUT_OF_MEMORY
-    is_late = needs_tools and (is_full or reason is Reason.TOOL_MISSING)
+    reason = evaluation.verdict.reason
+    is_late = needs_tools and (_is_full(evaluation) or reason is Reason.TOOL_MISSING)
     if is_late or reason in (Reason.DEVICE_ABSENT, Reason.DEVICE_BUSY):
         when = "where its device is" if reason is Reason.DEVICE_ABSENT else "once that is fixed"
         raise (DeviceLost if reason is Reason.DEVICE_ABSENT else RegenerateError)(
@@ -413,6 +418,12 @@ def tried_here(evaluation: Evaluation, *, needs_tools: bool = True) -> Evaluatio
             remedy=f"resume the run {when}; the answer is kept",
         )
     return evaluation
+
+
+def _is_full(evaluation: Evaluation) -> bool:
+    """Whether others held the memory that a case needed."""
+    verdict = evaluation.verdict
+    return verdict.status is Status.INFRASTRUCTURE and verdict.reason is Reason.OUT_OF_MEMORY
 
 
 def _with_alpha(config: Config, share: float) -> Config:

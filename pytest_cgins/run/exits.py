@@ -38,10 +38,13 @@ _STACK = re.compile(
 )
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _COMPILERS = {
-    re.compile(r"/triton/(compiler|backends)/"): "Triton",
-    re.compile(r"/torch/_(inductor|dynamo)/"): "torch.compile",
-    re.compile(r"/cutlass/(base_)?dsl/|/cutlass/cute/|/cutlass/_mlir/"): "CuTe",
+    re.compile(r"/triton/(compiler/|backends/\w+/compiler\.py)"): "Triton",
+    re.compile(
+        r"/torch/(_dynamo/(convert_frame|output_graph)|_inductor/(compile_fx|graph|scheduler))\.py"
+    ): "torch.compile",
+    re.compile(r"/cutlass/base_dsl/compiler\.py"): "CuTe",
 }
+"""Files of theirs that compile: those beside them are in the stack of each call of what was compiled, too."""
 _OURS = str(PurePath(__file__).parents[1])
 _CLOSED = "let the kernel leave descriptors alone"
 

@@ -48,6 +48,10 @@ def ask(environment: Mapping[str, str]) -> GpuState:
         return GpuState(error=f"the process that asked it ended: {error}")
 
 
+_TAKEN = (2, 46)
+"""CUDA_ERROR_OUT_OF_MEMORY, and CUDA_ERROR_DEVICE_UNAVAILABLE of an exclusive one: the GPU is there, and others have it."""
+
+
 def _tried() -> dict[str, Any]:
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -71,6 +75,8 @@ def _tried() -> dict[str, Any]:
     )
     for name, arguments in calls:
         if status := getattr(cuda, name)(*arguments):
+            if status in _TAKEN:
+                break
             said = ctypes.c_char_p()
             cuda.cuGetErrorName(status, reference(said))
             return {"error": f"{name}: {(said.value or b'error').decode()} ({status})"}

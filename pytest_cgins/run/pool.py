@@ -100,6 +100,7 @@ class WorkerPool:
         *,
         timeout_s: float,
         kernel: str = "",
+        extends: bool = True,
     ) -> Reply[Any]:
         """Call a method of the role's service; errors are those of `WorkerProcess.call`.
 
@@ -111,6 +112,7 @@ class WorkerPool:
             timeout_s: limit for the answer.
             kernel: what the call runs, if any. A worker that has run another one is ended first, for it may have been
                 left with another kernel's doing: patched functions, damaged memory, changed modes.
+            extends: whether who compiles has the limit some times over.
         """
         with self._turn(role):
             if kernel and self._kernels.get(role, kernel) != kernel:
@@ -118,7 +120,7 @@ class WorkerPool:
             worker = self._worker(role)
             if kernel:
                 self._kernels[role] = kernel
-            return worker.call(method, params, buffers, timeout_s=timeout_s)
+            return worker.call(method, params, buffers, timeout_s=timeout_s, extends=extends)
 
     @property
     def is_wrapped(self) -> bool:
@@ -255,7 +257,13 @@ class LocalWorker:
         return os.getpid()
 
     def call(
-        self, method: str, params: Mapping[str, Any], buffers: Sequence[Buffer] = (), *, timeout_s: float
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        buffers: Sequence[Buffer] = (),
+        *,
+        timeout_s: float,
+        extends: bool,
     ) -> Reply[Any]:
         """Call a method of the service. `timeout_s` is not kept to: nobody could end the call.
 
@@ -263,7 +271,7 @@ class LocalWorker:
             ServiceError: the service raised.
             KeyboardInterrupt: the user wants to stop.
         """
-        del timeout_s
+        del timeout_s, extends
         try:
             if self._service is None:
                 self._service = make_service(self._made_of)

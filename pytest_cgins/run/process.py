@@ -213,6 +213,7 @@ class WorkerProcess:
         buffers: Sequence[Buffer] = (),
         *,
         timeout_s: float,
+        extends: bool = True,
     ) -> Reply[Any]:
         """Call a method of the service and wait for its answer.
 
@@ -230,7 +231,7 @@ class WorkerProcess:
             with self._limited(method, timeout_s) as deadline:
                 took = self._clock.start()
                 self._request(method, params, buffers, deadline)
-                ends = self._await_answer(deadline, timeout_s)
+                ends = self._await_answer(deadline, timeout_s if extends else 0.0)
                 return replace(self._answer(method, ends), took=took())
         except ServiceError:
             raise
@@ -319,7 +320,7 @@ class WorkerProcess:
             ) from None
 
     def _await_answer(self, deadline: float, limit_s: float) -> float:
-        """Wait until it answers; the deadline then: who is found compiling has its limit again, since each size is compiled anew."""
+        """Wait until it answers; the deadline then: who is found compiling has its limit again, since each size is compiled anew; 0 extends nothing."""
         while True:
             try:
                 self._channel.await_input(deadline)
@@ -327,7 +328,7 @@ class WorkerProcess:
             except TimeoutError:
                 self._tell_where()
                 printed = self._output.take()
-                if self._extensions == _EXTENSIONS or not hung_in(printed.stderr)[1]:
+                if not limit_s or self._extensions == _EXTENSIONS or not hung_in(printed.stderr)[1]:
                     self._printed += printed
                     raise
                 self._printed += replace(printed, stderr=without_stack(printed.stderr))

@@ -222,7 +222,7 @@ class RankPool:
         def one(rank: int) -> tuple[Reply[Any], EndedError | None]:
             sent = buffers[rank] if buffers else ()
             reply = self._pool.call(
-                names[rank], method, params[rank], sent, timeout_s=timeout_s, kernel=kernel
+                names[rank], method, params[rank], sent, timeout_s=timeout_s, kernel=kernel, extends=False
             )
             try:
                 return reply, failed(reply)

@@ -269,7 +269,9 @@ def _attention(
     along = [
         dim
         for dim in range(-query.dim(), -2)
-        if query.dim() == key.dim() == value.dim() and key.shape[dim] == value.shape[dim] > 1
+        if query.dim() == key.dim() == value.dim()
+        and key.shape[dim] == value.shape[dim] > 1
+        and query.shape[dim] % key.shape[dim] == 0
     ]
     nbytes = 8 * query.shape[:-1].numel() * key.shape[-2]
     if not along or nbytes <= _SCORES_NBYTES or (rest[:1] or (named.get("dropout_p", 0.0),)) != (0.0,):

@@ -211,10 +211,14 @@ class SizeSearch:
     def _followed(self, moves: Moves) -> Iterator[Moves]:
         """The moves as they are, and followed by numbers of blocks of a moved size, and of elements that hold several of its numbers.
 
-        Beside scales, whose number a lenient op does not check, the first of these comes before the moves alone.
+        Beside scales, whose number a lenient op does not check, the first of these comes before the moves alone; beside neither
+        scales nor what may hold packed numbers nothing follows: of 16 numbers a head, four heads are no quarter.
         """
-        scales = (low_bits.is_scale(self.semantics, *one) for one in enumerate(self.recorded))
-        first = next(in_blocks(moves, self.places.sizes), None) if any(scales) else None
+        scales = any(low_bits.is_scale(self.semantics, *one) for one in enumerate(self.recorded))
+        if not scales and not any(map(_may_be_packed, self.recorded)):
+            yield moves
+            return
+        first = next(in_blocks(moves, self.places.sizes), None) if scales else None
         yield from (moves,) if first is None else (first, moves)
         yield from (one for one in in_blocks(moves, self.places.sizes) if one != first)
 
@@ -525,3 +529,8 @@ def _is_doubtful(input_set: InputSet) -> bool:
 
 def _shown(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))
+
+
+def _may_be_packed(recorded: torch.Tensor) -> bool:
+    dtype = recorded.dtype
+    return (dtype.itemsize == 1 and dtype != torch.bool) or (dtype == torch.int32 and recorded.ndim > 1)

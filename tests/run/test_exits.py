@@ -54,8 +54,8 @@ def test_a_kill_while_memory_ran_out_is_put_down_to_memory() -> None:
     [
         (["/v/triton/backends/nvidia/compiler.py", "/v/triton/runtime/jit.py", "/p/k.py"], "Triton"),
         (["/lib/ast.py", "/v/triton/compiler/code_generator.py", "/p/k.py"], "Triton"),
-        (["/v/torch/_inductor/codecache.py", "/v/torch/_dynamo/eval_frame.py"], "torch.compile"),
-        (["/v/cutlass/base_dsl/dsl.py", "/p/k.py"], "CuTe"),
+        (["/v/torch/_inductor/compile_fx.py", "/v/torch/_dynamo/eval_frame.py"], "torch.compile"),
+        (["/v/cutlass/base_dsl/compiler.py", "/v/cutlass/base_dsl/dsl.py", "/p/k.py"], "CuTe"),
     ],
 )
 def test_who_hangs_in_a_compiler_is_told_so(frames: list[str], words: str) -> None:
@@ -65,6 +65,21 @@ def test_who_hangs_in_a_compiler_is_told_so(frames: list[str], words: str) -> No
     place, remedy = hung_in(output)
     assert place == f", while {words} was compiling"
     assert remedy.endswith("unroll less, or raise the time limit with --cgins-timeout")
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        ["/v/torch/_library/custom_ops.py", "/v/torch/_dynamo/eval_frame.py"],
+        ["/v/triton/backends/nvidia/driver.py", "/v/triton/runtime/jit.py"],
+        ["/v/cutlass/base_dsl/jit_executor.py", "/v/cutlass/base_dsl/dsl.py"],
+    ],
+)
+def test_who_hangs_in_what_was_compiled_does_not_compile(frames: list[str]) -> None:
+    """Launchers lie beside compilers."""
+    lines = [f'  File "{file}", line 7 in f' for file in frames]
+    place, remedy = hung_in("\n".join(["Stack (most recent call first):", *lines, ""]))
+    assert (place, remedy) == (f", in f ({frames[0].rpartition('/')[2]}:7)", "")
 
 
 @pytest.mark.parametrize("output", ["", "stderr:\nStack (most recent call first):\n", "File x"])

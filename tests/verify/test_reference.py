@@ -236,6 +236,18 @@ def test_a_large_attention_is_computed_in_parts(
     assert seen.most == 9 * 11 * (4 // heads)
 
 
+def test_an_attention_of_one_query_for_all_is_computed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its batch of queries is broadcast over that of keys."""
+    query, key, value = (
+        tensor[:batch] for tensor, batch in zip(attention_inputs(4, None), (1, 2, 2), strict=True)
+    )
+    monkeypatch.setattr(reference, "_SCORES_NBYTES", 1)
+    whole = functional.scaled_dot_product_attention(query, key, value)
+    with reference.AttentionInParts():
+        in_parts = functional.scaled_dot_product_attention(query, key, value)
+    torch.testing.assert_close(in_parts, whole, rtol=1e-12, atol=1e-12)
+
+
 def test_dropped_scores_are_not_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their numbers are drawn for all of them at once."""
     monkeypatch.setattr(reference, "_SCORES_NBYTES", 1)
