@@ -19,7 +19,7 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
 }
 int cuCtxSetCurrent(void* context) { return 0; }
 int cuMemGetInfo_v2(size_t* nfree, size_t* total) { *nfree = 9; *total = 10; return 0; }
-int cuMemAlloc_v2(unsigned long long* memory, size_t nbytes) { return 0; }
+int cuMemAlloc_v2(unsigned long long* memory, size_t nbytes) { return getenv("TWIN_FULL") ? 2 : 0; }
 int cuMemsetD32_v2(unsigned long long memory, unsigned value, size_t count) { return 0; }
 int cuCtxSynchronize(void) { return 0; }
 int cuGetErrorName(int status, const char** name) { *name = "CUDA_ERROR_ECC_UNCORRECTABLE"; return 0; }

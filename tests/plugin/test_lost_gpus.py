@@ -79,3 +79,11 @@ def test_a_kernel_that_fails_on_a_gpu_that_computes_has_failed(status: Status) -
     """Nothing is tried again, and what was found stays."""
     one = found(status)
     assert LostGpus({}).after(one, A, lambda: pytest.fail("tried again")) is one
+
+
+def test_a_gpu_whose_memory_others_hold_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that filled its device would have taken it out of the session."""
+    monkeypatch.setenv("TWIN_FULL", "1")
+    gpus = LostGpus({"CUDA_VISIBLE_DEVICES": A})
+    failed = found(Status.INFRASTRUCTURE, "other processes held 137.1 GiB")
+    assert gpus.after(failed, A, lambda: pytest.fail("it was tried again")) is failed

@@ -160,6 +160,8 @@ def test_who_compiles_has_the_limit_some_times_over(pool: WorkerPool) -> None:
     assert "unroll less" in caught.value.remedy
     assert "compiling" in caught.value.output
     assert wait_until_gone(pid)
+    with pytest.raises(WorkerTimeout, match=r"within 0\.1 s and was killed, while Triton"):
+        pool.call("toy", "compile_long", {"seconds": 60}, timeout_s=0.1, extends=False)
 
 
 def test_a_late_reference_is_not_blamed_on_a_kernel(toy_path: dict[str, str]) -> None:

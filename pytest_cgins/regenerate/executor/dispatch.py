@@ -117,7 +117,8 @@ class Dispatcher:
             self._is_closed = True
             slots, threads = list(self._slots.values()), list(self._threads)
             for entry in self._queue:
-                entry.future.cancel()
+                if not entry.future.cancel():  # it was lost before, and is under way for whoever waits
+                    entry.future.set_exception(SlotLost(entry.losses[-1], "the run has ended"))
             self._queue.clear()
             self._changed.notify_all()
         for slot in slots:

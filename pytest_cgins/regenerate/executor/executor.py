@@ -138,8 +138,8 @@ class LocalSlot:
         self.lost.add(self.gpu)
 
     def close(self) -> None:
-        """See `Slot`."""
-        self.node.close()
+        """See `Slot`. The node is closed once its thread has ended."""
+        self.node.stop()
 
 
 def check(choice: str) -> None:

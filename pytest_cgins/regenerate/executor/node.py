@@ -72,12 +72,16 @@ class Node:
         self._stack.callback(self._pool.close)
         self._gates: dict[str, CandidateGate] = {}
 
-    def close(self) -> None:
-        """End all that is under way, at once."""
+    def stop(self) -> None:
+        """End what candidates are doing; files stay for what is not told."""
         if self._owns_builds:
             self._pool.stop()
         for gate in self._gates.values():
             gate.close()
+
+    def close(self) -> None:
+        """End all that is under way, and leave nothing."""
+        self.stop()
         self._stack.close()
 
     def knows(self, spec: TargetOnNode) -> bool:
