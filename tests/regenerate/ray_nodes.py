@@ -87,8 +87,14 @@ class RayNodes:
         return found
 
     def answering(self) -> list[int]:
-        """Actors that are evaluating something."""
-        return [pid for pid, line in self.processes().items() if line.startswith("ray::NodeActor.answer")]
+        """Actors that are evaluating something; what they start has their name until it runs a program of its own."""
+        named = [pid for pid, line in self.processes().items() if line.startswith("ray::NodeActor.answer")]
+        found = []
+        for pid in named:
+            with suppress(OSError):
+                if _parent(pid) not in named:
+                    found.append(pid)
+        return found
 
     def kill_node_of(self, actor: int) -> None:
         """Kill -9 the raylet of an actor, and all that it started."""
