@@ -151,8 +151,13 @@ def _solution(journal: Journal, target: Target) -> Solution:
         answers=sum(map(len, attempts)),
         right_after=None if accepted[0] is None else accepted[0].number,
         speeds={} if last is None else _speeds(_timed(last, target)),
-        best=tuple(_speeds(_timed(one, target)).get("torch", 0.0) for part in attempts for one in part),
+        best=tuple(speed_vs_torch(one, target) for part in attempts for one in part),
     )
+
+
+def speed_vs_torch(attempt: Attempt, target: Target) -> float:
+    """Torch's time over an answer's kernel's, geometric mean over the cases; 0 where it is not right or was not timed."""
+    return _speeds(_timed(attempt, target)).get("torch", 0.0)
 
 
 def _timed(attempt: Attempt, target: Target) -> list[Evaluation]:

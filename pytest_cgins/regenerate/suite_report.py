@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from markupsafe import Markup
 from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.text import counted
+from pytest_cgins.regenerate import plain_harness
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.run_status import spent_on
 from pytest_cgins.regenerate.suite import (
@@ -28,6 +29,9 @@ from pytest_cgins.report.html.markup import element, join
 
 COLUMNS = (
     "run", "kind of op", ">problems", ">right", ">answers", "against", *(f">fast_{p:g}" for p in FAST[1:]), ">mean speed",
+)  # fmt: skip
+PLAIN_COLUMNS = (
+    "run", ">answers", ">right by allclose", ">of these wrong", ">faster by events", ">of these not", ">right by the gate alone",
 )  # fmt: skip
 RESULTS, PAGE = "results.json", "suite.html"
 _CURVES = ("curve0", "curve1", "curve2", "curve3", "curve4", "curve5")
@@ -81,6 +85,8 @@ class SuiteReport:
     """Of all variants."""
     page: Path
     """The page."""
+    plain: list[tuple[str, ...]]
+    """Cells of `PLAIN_COLUMNS`; [] where no plain harness was asked."""
 
 
 def made(folder: Path, suite: Suite) -> SuiteReport:
@@ -113,12 +119,34 @@ def made(folder: Path, suite: Suite) -> SuiteReport:
             )
     results = SuiteResults(version=SUITE_VERSION, suite=suite, variants=tuple(parts))
     atomic.write_text(folder / RESULTS, documents.dump(results, indent=1) + "\n", durable=True)
-    atomic.write_text(folder / PAGE, _page(results), durable=True)
+    plain = plain_harness.read(folder)
+    compared = _compared(results.variants, plain)
+    atomic.write_text(folder / PAGE, _page(results, compared, plain), durable=True)
     return SuiteReport(
         scores=tuple(score for part in parts for score in part.scores),
         solutions=tuple(one for part in parts for one in part.solutions),
         page=folder / PAGE,
+        plain=compared,
     )
+
+
+def _compared(
+    parts: Iterable[VariantResults], answers: Sequence[plain_harness.PlainAnswer]
+) -> list[tuple[str, ...]]:
+    found = []
+    for part in parts:
+        if own := [one for one in answers if one.run == part.run]:
+            made = plain_harness.score(own)
+            counts = (
+                made.answers,
+                made.right,
+                made.wrong_by_gate,
+                made.faster,
+                made.not_faster_by_gate,
+                made.missed,
+            )
+            found.append((part.name, *map(str, counts)))
+    return found
 
 
 def rows(found: Iterable[Score]) -> list[tuple[str, ...]]:
@@ -139,7 +167,9 @@ def rows(found: Iterable[Score]) -> list[tuple[str, ...]]:
     ]
 
 
-def _page(results: SuiteResults) -> str:
+def _page(
+    results: SuiteResults, compared: Sequence[Sequence[str]], plain: Sequence[plain_harness.PlainAnswer]
+) -> str:
     suite, parts = results.suite, results.variants
     said = (
         f"{suite.source}: {counted(len(suite.drawn), 'problem')}, seed {suite.seed}. Right is what the gate accepted on fresh inputs; "
@@ -150,6 +180,19 @@ def _page(results: SuiteResults) -> str:
         element("h1", "Kernels by models, gated"),
         element("p", said),
         _table(COLUMNS, rows(score for part in parts for score in part.scores)),
+        *(
+            [
+                element("h2", "A plain harness beside the gate"),
+                _table(PLAIN_COLUMNS, compared),
+                element("p", "What it counts as right, or as faster, and the gate does not:"),
+                _table(
+                    ("answer", ">number", ">speed by events", ">by the gate", "the gate's reason"),
+                    _apart(plain),
+                ),
+            ]
+            if compared
+            else []
+        ),
         element("h2", "What it took"),
         _table(("run", ">tokens", ">USD", ">minutes"), map(_cost, parts)),
         element("h2", "After each answer"),
@@ -161,6 +204,13 @@ def _page(results: SuiteResults) -> str:
     style = Markup(_STYLE)  # noqa: S704 (our own)
     head = join([element("title", "cgins suite"), element("style", style)])
     return f'<!doctype html><html lang="en"><meta charset="utf-8">{head}{element("body", *body)}</html>\n'
+
+
+def _apart(plain: Iterable[plain_harness.PlainAnswer]) -> Iterator[tuple[str, ...]]:
+    for one in plain:
+        if one.right and one.is_refuted:
+            gate = f"{one.gate_speed:.2f}x" if one.gate_right else "wrong"
+            yield one.target, str(one.number), f"{one.speed:.2f}x", gate, one.gate_reason
 
 
 def _cost(part: VariantResults) -> tuple[str, ...]:

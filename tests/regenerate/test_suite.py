@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cgins.regenerate.plain_harness import PlainAnswer, PlainScore, score
 from pytest_cgins.regenerate.suite import FAST, Solution, curve, scores, solutions
 from tests.evaluations import make_evaluation
 from tests.regenerate import journals
@@ -99,13 +100,16 @@ def test_a_faster_kernel_of_the_same_run_is_the_problem_s(tmp_path: Path) -> Non
 def test_a_suite_of_recorded_answers(
     tmp_path: Path, cgins: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """One problem is solved, one is not, one cannot be recorded; given again, the same command does nothing twice."""
+    """One problem is solved, one is not, one cannot be recorded; given again, the same command does nothing twice.
+
+    A plain harness takes the wrong one for right: the recorded numbers are all below what it gets wrong.
+    """
     level = tmp_path / "level1"
     level.mkdir()
     (level / "1_Twice.py").write_text(PROBLEM % ("x * 2", 8))
     (level / "2_Thrice.py").write_text(PROBLEM % ("x * 3", 9))
     (level / "3_Broken.py").write_text(PROBLEM % ("x @ x", 7))
-    for name, text in (("kb_l1_001_twice", "v * 2"), ("kb_l1_002_thrice", "v * 2")):
+    for name, text in (("kb_l1_001_twice", "v * 2"), ("kb_l1_002_thrice", "v < 6 ? v * 3 : v")):
         said = tmp_path / "answers" / f"{name}-cpu-cpp" / "attempt-01" / "generator.md"
         said.parent.mkdir(parents=True)
         said.write_text((ANSWER % text).replace("NAME", name))
@@ -121,11 +125,34 @@ def test_a_suite_of_recorded_answers(
     (variant,) = results["variants"]
     assert [one["state"] for one in variant["solutions"]] == ["accepted", "failed"]
     assert "kb_l1_001_twice.Model" in (tmp_path / "made/suite.html").read_text()
-    again = cgins(tmp_path, *words)
-    assert (again.returncode, again.stdout.splitlines()[-1].split()) == (0, row)
+    again = cgins(tmp_path, *words, "--plain")
+    assert (again.returncode, again.stdout.split("run")[1].splitlines()[-1].split()) == (0, row), again.stderr
+    plain = json.loads((tmp_path / "made/plain.json").read_text())["answers"]
+    assert [(one["right"], one["gate_right"]) for one in plain] == [(True, True), (True, False)], plain
+    page = (tmp_path / "made/suite.html").read_text()
+    assert "kb_l1_002_thrice-cpu-cpp</td>" in page
+    assert "<td>wrong</td>" in page
+    changed = (tmp_path / "made/plain.json").stat().st_mtime_ns
+    last = cgins(tmp_path, *words, "--plain").stdout.splitlines()[-1].split()
+    assert last[:6] == ["cpp", "first", "right", "2", "2", "1"]
+    assert (tmp_path / "made/plain.json").stat().st_mtime_ns == changed
     other = cgins(tmp_path, *words, "--cgins-policy=refine")
     assert other.returncode == 2
     assert "was begun with other languages, policies or models: cpp first right" in other.stderr
+
+
+def test_what_a_plain_harness_counts() -> None:
+    """Of five answers: right and faster for both, wrong, no faster, right and untimed, right for the gate alone."""
+    said = {"run": "r", "target": "t", "number": 1, "why": "", "gate_reason": ""}
+    found = [
+        PlainAnswer(right=right, speed=speed, gate_right=gate_right, gate_speed=gate_speed, **said)
+        for right, speed, gate_right, gate_speed in (
+            (True, 2.0, True, 1.5), (True, 2.0, False, 0.0), (True, 1.2, True, 0.9), (True, 1.2, True, 0.0),
+            (False, 0.0, True, 1.1),
+        )
+    ]  # fmt: skip
+    made = PlainScore(answers=5, right=4, wrong_by_gate=1, faster=4, not_faster_by_gate=2, missed=1)
+    assert score(found) == made
 
 
 def test_what_cannot_be_a_suite(

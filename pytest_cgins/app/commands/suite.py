@@ -28,6 +28,10 @@ from pytest_cgins.core.errors import ConfigError, RecordError
 from pytest_cgins.core.options import POLICIES, whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.table import Table
+
     from pytest_cgins.config import Config
     from pytest_cgins.regenerate.journal.journal import Journal
     from pytest_cgins.regenerate.new_kernel import Language
@@ -74,13 +78,14 @@ def add_parsers(subparsers: Subparsers) -> None:
     option(parser, "--cgins-budget KEY=N[,...]  limits of each run", default="")
     flag(parser, "--cgins-no-timing  do not time kernels")
     flag(parser, "--compile  time torch.compile, too")
+    flag(parser, "--plain  say beside it what a plain harness counts: allclose, and means of events")
     add_executor(parser)
     add_sandbox(parser, "isolate candidates; off: run them with all your rights")
 
 
 def run_suite(arguments: argparse.Namespace) -> int:
     """All runs; 0 if each is done, 7 if one waits for answers, 1 if one was stopped."""
-    from pytest_cgins.regenerate import run_setup, suite_report
+    from pytest_cgins.regenerate import plain_harness, run_setup, suite_report
     from pytest_cgins.regenerate.suite import NAME, Suite
 
     if not arguments.llm:
@@ -105,18 +110,27 @@ def run_suite(arguments: argparse.Namespace) -> int:
             known = replace(known, variants=(*known.variants[:number], begun, *known.variants[number + 1 :]))
             _keep(place, known)
             ran = _carried_out(arguments, config, journal, begun)
+            if arguments.plain and ran is not None:
+                sandbox = run_setup.sandbox_of("auto" if journal.record.sandbox else "off")
+                plain_harness.look(arguments.out, config, journal, sandbox)
         codes.append(run_setup.exit_code(ran))
         if ran is None:
             break
     report = suite_report.made(arguments.out, known)
-    table = new_table(*suite_report.COLUMNS)
-    for row in suite_report.rows(report.scores):
-        table.add_row(*row)
-    print_table(table)
+    print_table(_filled(suite_report.COLUMNS, suite_report.rows(report.scores)))
+    if report.plain:
+        print_table(_filled(suite_report.PLAIN_COLUMNS, report.plain))
     print(f"cgins: {report.page}", file=sys.stderr)
     # That a problem was not solved is a result, not a failure.
     waits = {130, run_setup.EXIT_WAITING}.intersection(codes)
     return max(waits) if waits else int(any(one.state == "stopped" for one in report.solutions))
+
+
+def _filled(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = new_table(*columns)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _variants(arguments: argparse.Namespace) -> list[Variant]:

@@ -26,7 +26,7 @@ from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 WARM_CALLS = 3
 POLL_S = 0.02
-Mode = Literal["call", "range", "timeline"]
+Mode = Literal["call", "range", "timeline", "plain"]
 Around = Callable[[Sequence[str]], Sequence[str]]
 
 

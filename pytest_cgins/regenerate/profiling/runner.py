@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -20,18 +21,25 @@ from typing import Any
 import torch
 
 from pytest_cgins.building.loading.imports import import_from
+from pytest_cgins.building.loading.returned import tensors_of
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.tensors import Kept
+from pytest_cgins.packs.call import bound
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.run.kernels import KernelCache
 from pytest_cgins.run.sandbox.init import enclose_in_scratch
+from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.verify.messages import PackedInputs, read
 from pytest_cgins.verify.probe_support.timed_copy import Content, TimedCopy
 
 TIMELINE_CALLS = 3
+FINE, COARSE = 1e-4, 1e-2
+"""KernelBench's `atol` and `rtol`, for fp32 and for narrower types."""
+WARM, PLAIN_CALLS = 3, 100
+"""Its calls before, and those of which it takes the mean."""
 GO_POLL_S = 0.005
 _ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -41,7 +49,8 @@ def main(request: str) -> None:
 
     Args:
         request: path of a JSON file with `mode` (`call`: nothing is measured; `range`: one warm call stands between
-            cudaProfilerStart and cudaProfilerStop; `timeline`: calls under torch's profiler), `kernel`
+            cudaProfilerStart and cudaProfilerStop; `timeline`: calls under torch's profiler; `plain`: see
+            `regenerate.plain_harness`), `kernel`
             (CompiledKernel), `device`, `import_root`, `set` (as the timing worker takes it), `content` (path of its
             tensors' bytes), `warm` (calls before), `answer` (path), `ready` and `go` (paths: once the first has
             something in it, the device is touched as soon as the second is there), `variables` (of the environment,
@@ -110,7 +119,41 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
             torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
         elif asked["mode"] == "timeline":
             answer["timeline"] = _timeline(copy.run, device)
+        elif asked["mode"] == "plain":
+            answer["plain"] = _as_plain_harnesses_do(copy, content, device)
     return answer
+
+
+def _as_plain_harnesses_do(copy: TimedCopy, content: Content, device: str) -> dict[str, Any]:
+    """Whether `torch.allclose` holds on the inputs, and mean seconds of a call between two events, torch's beside."""
+    tensors = content.kept.unpack()
+    theirs = bound(content.call, tensors)
+    wanted = [*tensors_of(theirs(), content.call.op), *(tensors[index] for index in content.mutated)]
+    copy.take(content)
+    got = copy.outputs_of(copy.run())
+    device_of(device).synchronize()
+    why = "" if len(got) == len(wanted) else f"{len(got)} tensors instead of {len(wanted)}"
+    for number, (one, other) in enumerate(zip(got, wanted, strict=False)):
+        tolerance = FINE if other.dtype in (torch.float32, torch.float64) else COARSE
+        wide = torch.complex128 if other.is_complex() else torch.float64
+        if one.shape != other.shape:
+            why = why or f"output {number} is {list(one.shape)}, expected is {list(other.shape)}"
+        elif not torch.allclose(one.to(wide), other.to(wide), atol=tolerance, rtol=tolerance):
+            why = why or f"output {number} is not within {tolerance:g} of torch's"
+    if why:
+        return {"right": False, "why": why}
+    kernel_s, torch_s = (_mean_s(run, device) for run in (copy.run, theirs))
+    return {"right": True, "kernel_s": kernel_s, "torch_s": torch_s}
+
+
+def _mean_s(run: Callable[[], object], device: str) -> float:
+    timed = timed_device(device)
+    seconds = []
+    for _ in range(WARM + PLAIN_CALLS):
+        begin = timed.mark()
+        run()
+        seconds.append(timed.seconds_between(begin, timed.mark()))
+    return statistics.mean(seconds[WARM:])
 
 
 def _begin_profiler() -> None:

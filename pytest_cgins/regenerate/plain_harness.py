@@ -1,0 +1,201 @@
+"""What a plain harness says of a suite's answers, beside what the gate said.
+
+It is what many benchmarks of kernels count by: each kernel runs once on the recorded inputs, is right if `torch.allclose`
+says so, and faster if the mean of its calls, between two events, is the lesser one. Kernel, check and clock share a
+process, in which the kernel may change the others: that is what is compared.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+from pytest_cgins.building.revision.merge_base import NONE
+from pytest_cgins.config import Config
+from pytest_cgins.core import atomic, documents
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.gate.evaluate import Evaluator, worker_environment
+from pytest_cgins.regenerate import scratch
+from pytest_cgins.regenerate.attempt import Attempt, Target
+from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.regenerate.new_kernel import reloaded
+from pytest_cgins.regenerate.profiling.child import Child, fence_for
+from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.suite import speed_vs_torch
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.pool import WorkerPool
+from pytest_cgins.run.sandbox.sandbox import Sandbox
+
+NAME = "plain.json"
+LIMIT_S = 300.0
+_JUDGED = frozenset({"refused", "build-error", "failed", "right", "not-accepted", "accepted", "tampered"})
+"""Outcomes by which the gate has said whether an answer's kernel is right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainAnswer(Document):
+    """One answer's kernel."""
+
+    run: str
+    """Of the variant."""
+    target: str
+    """Name of the run's target."""
+    number: int
+    """Of the answer."""
+    right: bool
+    """Whether the plain harness says so."""
+    speed: float
+    """torch's mean time over the kernel's, by the plain harness, geometric mean over the cases; 0 if it is wrong."""
+    why: str
+    """Why it is not right, one line."""
+    gate_right: bool
+    """Whether the gate says so."""
+    gate_speed: float
+    """torch's time over the kernel's, as the gate measured it; 0 where it is not right or was not timed."""
+    gate_reason: str
+    """Code of what the gate has against it; "" if nothing."""
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether the gate takes it for wrong, or for no faster although the plain harness does."""
+        return not self.gate_right or (self.speed > 1 and 0 < self.gate_speed <= 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainAnswers(Document):
+    """`plain.json` of a suite."""
+
+    version: int
+    """1."""
+    answers: tuple[PlainAnswer, ...]
+    """In the order in which they were looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainScore:
+    """A variant's answers as both count them."""
+
+    answers: int
+    """With a source, on which both have said something."""
+    right: int
+    """By the plain harness."""
+    wrong_by_gate: int
+    """Of these."""
+    faster: int
+    """Of those right by the plain harness, those faster by it."""
+    not_faster_by_gate: int
+    """Of these: wrong, or not faster where the gate timed it."""
+    missed: int
+    """Right by the gate alone."""
+
+
+def read(folder: Path) -> tuple[PlainAnswer, ...]:
+    """What a suite's folder has; () where nothing was looked at."""
+    place = folder / NAME
+    return documents.load(PlainAnswers, place.read_bytes()).answers if place.exists() else ()
+
+
+def score(answers: Sequence[PlainAnswer]) -> PlainScore:
+    """Count."""
+    right = [one for one in answers if one.right]
+    faster = [one for one in right if one.speed > 1]
+    return PlainScore(
+        answers=len(answers),
+        right=len(right),
+        wrong_by_gate=sum(not one.gate_right for one in right),
+        faster=len(faster),
+        not_faster_by_gate=sum(one.is_refuted for one in faster),
+        missed=sum(one.gate_right and not one.right for one in answers),
+    )
+
+
+def look(folder: Path, config: Config, journal: Journal, sandbox: Sandbox | None) -> None:
+    """Run the kernels of a run's answers that nobody has looked at, and keep what is found after each.
+
+    Args:
+        folder: of the suite.
+        config: its file.
+        journal: the run, in which nothing is under way.
+        sandbox: around each kernel.
+    """
+    known = read(folder)
+    seen = {(one.run, one.target, one.number) for one in known}
+    for target in journal.record.targets:
+        wanted = [
+            one
+            for one in journal.attempts(target)
+            if one.outcome in _JUDGED and (journal.record.id, target.name, one.number) not in seen
+        ]
+        for one in _looked_at(config, journal, target, wanted, sandbox):
+            known = (*known, one)
+            atomic.write_text(
+                folder / NAME, documents.dump(PlainAnswers(version=1, answers=known), indent=1) + "\n"
+            )
+
+
+def _looked_at(
+    config: Config, journal: Journal, target: Target, attempts: Iterable[Attempt], sandbox: Sandbox | None
+) -> Iterator[PlainAnswer]:
+    with ExitStack() as stack:
+        copy: ProjectCopy | None = None
+        for attempt in attempts:
+            if not (sources := journal.sources(target, attempt.number)):
+                continue
+            if copy is None:
+                overlay = journal.overlay(target)
+                place = stack.enter_context(scratch.folder()) / "copy"
+                own = reloaded(config, overlay)
+                copy = ProjectCopy(own, *target.key, place, baseline=NONE, overlay=overlay)
+                reference = stack.enter_context(WorkerPool(env=worker_environment()))
+            copy.put(sources)
+            evaluator = Evaluator(
+                copy.with_implementation(alone=True), seed=journal.record.seed, timing=False, sandbox=sandbox,
+                reference=reference, trusted_root=config.root,
+            )  # fmt: skip
+            with closing(evaluator):
+                speeds, why = _run(evaluator, sandbox)
+            right = not why
+            gate_right = attempt.is_right or attempt.outcome == "accepted"
+            yield PlainAnswer(
+                run=journal.record.id,
+                target=target.name,
+                number=attempt.number,
+                right=right,
+                speed=geometric_mean(speeds) if right else 0.0,
+                why=why,
+                gate_right=gate_right,
+                gate_speed=speed_vs_torch(attempt, target),
+                gate_reason="" if attempt.outcome == "accepted" else attempt.reason,
+            )
+
+
+def _run(evaluator: Evaluator, sandbox: Sandbox | None) -> tuple[list[float], str]:
+    """Speeds by case, and why the kernel is not right; what ends it first is told."""
+    speeds = []
+    fence = fence_for(evaluator.config, sandbox)
+    try:
+        for case in evaluator.cases():
+            with evaluator.made_ready(case) as ready, tempfile.TemporaryDirectory() as folder:
+                child = Child(
+                    Path(folder), case, ready.compiled, ready.pairs[0], import_root=evaluator.config.root,
+                    timeout_s=LIMIT_S, sandbox=fence,
+                )  # fmt: skip
+                begun = child.begin("plain")
+                begun.wait()
+                with evaluator.stage.alone_on(case.device):
+                    told = begun.go()
+            found: dict[str, Any] = told.answer.get("plain", {})
+            if told.trouble or not found.get("right"):
+                return [], told.trouble or f"{case.name}: {found.get('why', 'it said nothing')}"
+            speeds.append(float(found["torch_s"]) / float(found["kernel_s"]))
+    except EndedError as end:
+        return [], end.verdict.message.partition("\n")[0]
+    except (CginsError, ValueError, ZeroDivisionError) as error:
+        return [], str(error).partition("\n")[0]
+    return speeds, ""
