@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.merge_base import NONE
@@ -26,6 +26,7 @@ from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.session_report import Environment, Evaluation
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason, Status
+from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import scratch
@@ -36,12 +37,16 @@ from pytest_cgins.regenerate.profiling import disassembly, environment, ncu, sel
 from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile, SassRow, TidyFinding
 from pytest_cgins.regenerate.profiling.profile import Profiler
 from pytest_cgins.regenerate.project_copy import CHAMPION, INCUMBENT, ProjectCopy
+from pytest_cgins.regenerate.prompts.hardware import Hardware, described
 from pytest_cgins.regenerate.search import profile_figures
 from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.targets import is_of
+from pytest_cgins.run import sanitizer
 from pytest_cgins.run.pool import WorkerPool
+from pytest_cgins.run.sandbox.outside import has_gpu
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
+_Conditions = TypeVar("_Conditions", bound="TrialConditions")
 ENOUGH_FAILURES = 3
 """So many failing cases tell a model what is wrong; the others are not run."""
 MOST_REPORTS_NBYTES = 256 << 20
@@ -66,6 +71,13 @@ class TrialConditions:
     """Folder of built kernels, by default the user's."""
     sanitize: tuple[str, ...] = ()
     """Tools of compute-sanitizer, for acceptance on a GPU."""
+
+    @classmethod
+    def here(cls: type[_Conditions], sandbox: Sandbox | None, **more: Any) -> _Conditions:
+        """Those of this machine: its noise as it was measured, and memcheck where there are a GPU and the program."""
+        noise = TimingOptions(noise=Calibrations().noise)
+        sanitize = ("memcheck",) if has_gpu() and sanitizer.find() else ()
+        return cls(sandbox=sandbox, noise=noise, sanitize=sanitize, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +116,8 @@ class CandidateGate:
     before, does not count against a candidate."""
     reports: Path | None = None
     """The target's folder in the journal, which takes reports of ncu from it; None keeps none."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What folders that trials speak of are called where these are read."""
 
     def __post_init__(self) -> None:
         self._is_cuda = device_of(self.target.device).is_cuda
@@ -259,6 +273,11 @@ class CandidateGate:
             evaluations = [*others, *own]
         return self._trial("acceptance", evaluations, seed, time.monotonic() - started, ())
 
+    def hardware(self) -> Hardware:
+        """What candidates run on."""
+        environment = self.settings.environment
+        return described(self.copy.config, self.reference, environment, self.target.device)
+
     def close(self) -> None:
         """End all that is under way."""
         self._candidates.close()
@@ -343,8 +362,14 @@ class CandidateGate:
             notes=notes,
         )
         # The copy is gone when somebody reads this, and a resumed run has another: its files have the project's names.
-        top = json.dumps(f"{self._last_tried.top}/", ensure_ascii=False)[1:-1]
-        return documents.load(Trial, documents.dump(made).replace(top, ""))
+        text = documents.dump(made)
+        for here, there in {f"{self._last_tried.top}/": "", **self.names}.items():
+            text = text.replace(_spelled(here), _spelled(there))
+        return documents.load(Trial, text)
+
+
+def _spelled(path: str) -> str:
+    return json.dumps(path, ensure_ascii=False)[1:-1]
 
 
 def with_report(profile: CaseProfile, written: Path, kept: Path | None) -> CaseProfile:
@@ -358,13 +383,18 @@ def with_report(profile: CaseProfile, written: Path, kept: Path | None) -> CaseP
     if not profile.report or kept is None:
         return replace(profile, report="")
     report = written / profile.report
-    nbytes = report.stat().st_size
-    if nbytes + sum(file.stat().st_size for file in kept.rglob(f"*{ncu.SUFFIX}")) > MOST_REPORTS_NBYTES:
-        room = f"the reports of a search may take {MOST_REPORTS_NBYTES >> 20} MiB together"
-        note = f"ncu's report was left out, {counted(nbytes, 'byte', grouped=True)}: {room} → cgins evidence profile writes one"
+    if note := no_room(kept, report.stat().st_size):
         return replace(profile, report="", notes=(*profile.notes, note))
     shutil.move(report, draft_of(kept, profile.report))
     return profile
+
+
+def no_room(kept: Path, nbytes: int) -> str:
+    """Why a report of ncu is not kept in the folder of its target; "" if it is."""
+    if nbytes + sum(file.stat().st_size for file in kept.rglob(f"*{ncu.SUFFIX}")) <= MOST_REPORTS_NBYTES:
+        return ""
+    room = f"the reports of a search may take {MOST_REPORTS_NBYTES >> 20} MiB together"
+    return f"ncu's report was left out, {counted(nbytes, 'byte', grouped=True)}: {room} → cgins evidence profile writes one"
 
 
 def rejections(

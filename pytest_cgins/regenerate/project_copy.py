@@ -14,6 +14,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_cgins import config as configuration
 from pytest_cgins.building.builders import plan
 from pytest_cgins.building.contracts import source
 from pytest_cgins.building.revision import merge_base as revision
@@ -92,22 +93,33 @@ class ProjectCopy:
     @classmethod
     def restored(
         cls,
-        config: Config,
         key: tuple[str, str, str],
         folder: Path,
-        *,
         project: Path,
-        files: tuple[str, ...],
-        overlay: Mapping[str, str],
+        *,
+        config: str,
+        traces: Iterable[Path],
         base_commit: str,
     ) -> ProjectCopy:
-        """The same copy on another machine, from its repository in `folder`; arguments are what it was there."""
+        """The same copy on another machine, from its repository in `folder`; what lies in the project is the incumbent.
+
+        Args:
+            key: as of `Config.implementations`.
+            folder: has the repository.
+            project: an absent folder, which becomes the project.
+            config: its cgins.yaml, relative to it.
+            traces: its packs.
+            base_commit: its base revision, where it was copied.
+        """
         made = cls.__new__(cls)
-        made._own, made._key, made.top = config, key, folder
+        made._key, made.top, made.base_commit, made._overlay = key, folder, base_commit, {}
         made._environment = git.isolated(_IDENTITY)
-        made.project, made.files, made.base_commit = _real(project), files, base_commit
-        made._overlay = dict(overlay)
-        made.config = made._moved(config)
+        made._git("worktree", "add", "--quiet", "--force", "--detach", str(project), INCUMBENT)
+        made.project = _real(project)
+        loaded = configuration.load(made.project / config, require_traces=False, require_sources=False)
+        made._own = replace(loaded, traces=tuple(traces))
+        made.files = made._own_files(made._own, *made._entry(made._own))
+        made.config = made._moved(made._own)
         made.put({})
         return made
 
@@ -301,14 +313,14 @@ class ProjectCopy:
                 shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
 
     def _copy(self) -> None:
-        for path in self.listed():
+        for path in self._listed():
             origin, place = self.project / path, self.top / path
             place.parent.mkdir(parents=True, exist_ok=True)
             if origin.is_symlink() and not _real(origin).is_relative_to(self.project):
                 continue  # what is elsewhere is not the project's
             shutil.copy2(origin, place, follow_symlinks=False)
 
-    def listed(self) -> Iterator[str]:
+    def _listed(self) -> Iterator[str]:
         """Files of the project that builds and imports may read."""
         packs = [_real(pack) for pack in self._own.traces]
         for path in dict.fromkeys(

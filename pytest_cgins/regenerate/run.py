@@ -24,7 +24,7 @@ from pytest_cgins.regenerate import exchange_folder, guard, run_status, scratch,
 from pytest_cgins.regenerate.attempt import Guarded, Result, Target
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.candidate_gate import TrialConditions, TrialSettings
-from pytest_cgins.regenerate.executor.base import Executor, TargetFiles
+from pytest_cgins.regenerate.executor.base import Executor
 from pytest_cgins.regenerate.executor.executor import executor_of
 from pytest_cgins.regenerate.executor.gates import Gate
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
@@ -196,7 +196,7 @@ class Run:
             def hardware(device: DeviceName) -> Hardware:
                 # When the first prompt is made, and not of a run that is done.
                 self._profile(reference, device)
-                return executor.hardware(device)
+                return next(gate for gate in gates.values() if gate.target.device == device).hardware()
 
             provider = of_settings(_provided(self.journal, self.llm), run=self.journal.record.id)
             stack.callback(provider.close)
@@ -336,12 +336,7 @@ class Run:
 
     def _gate(self, target: Target, copy: ProjectCopy, executor: Executor) -> Gate:
         before = {one.case.name: one.verdict.status for one in self.journal.before(target)}
-        return executor.gate(
-            TargetFiles(
-                target=target, copy=copy, overlay=self.journal.overlay(target), before=before,
-                reports=self.journal.folder / target.name,
-            )
-        )  # fmt: skip
+        return executor.gate(target, copy, before, self.journal.folder / target.name)
 
     @property
     def _settings(self) -> TrialSettings:

@@ -19,14 +19,12 @@ from pytest_cgins.config.llm_options import overridden
 from pytest_cgins.core.errors import CginsError, ConfigError, ProviderError
 from pytest_cgins.core.options import Policy
 from pytest_cgins.core.text import UNLIMITED
-from pytest_cgins.gate.calibration import Calibrations
-from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import exchange_folder, progress, run_status
 from pytest_cgins.regenerate.executor import executor
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
 from pytest_cgins.regenerate.run_status import RunResult, shown_path
-from pytest_cgins.run import environment, sanitizer
+from pytest_cgins.run import environment
 from pytest_cgins.run.sandbox.outside import has_gpu
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
@@ -173,11 +171,9 @@ def carry_out(
     console = Console(file=file or sys.stderr, highlight=False, markup=False, emoji=False)
     shown = Progress(console)
     interrupts = Interrupts()
-    conditions = Conditions(
-        sandbox=sandbox,
+    conditions = Conditions.here(
+        sandbox,
         environment=workers or {},
-        noise=TimingOptions(noise=Calibrations().noise),
-        sanitize=sanitizers(),
         on_event=shown,
         check=interrupts.check,
         gives_up=gives_up,
@@ -194,11 +190,6 @@ def carry_out(
     columns = console.width if console.is_terminal else UNLIMITED
     console.print(summary(journal, ran, columns), end="", soft_wrap=True)
     return ran
-
-
-def sanitizers() -> tuple[str, ...]:
-    """Tools that a kernel is accepted under, where there are a GPU and the program."""
-    return ("memcheck",) if has_gpu() and sanitizer.find() else ()
 
 
 def summary(journal: Journal, ran: RunResult, width: int) -> str:

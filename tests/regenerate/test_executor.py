@@ -17,10 +17,8 @@ from pytest_cgins import __version__, config
 from pytest_cgins.core.errors import ConfigError, RegenerateError
 from pytest_cgins.regenerate import run_setup
 from pytest_cgins.regenerate.executor import dispatch
-from pytest_cgins.regenerate.executor.archive import Archives
-from pytest_cgins.regenerate.executor.dispatch import Answer, Dispatcher, SlotLost, Work
-from pytest_cgins.regenerate.executor.messages import EvaluationRequest, EvaluationResult, TargetOnNode
-from pytest_cgins.regenerate.executor.node import Reports
+from pytest_cgins.regenerate.executor.archive import TargetOnNode
+from pytest_cgins.regenerate.executor.dispatch import Answer, Dispatcher, Work
 from pytest_cgins.regenerate.executor.ray_cluster import RaySlot, RaySlots
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.targets import target_of
@@ -137,7 +135,7 @@ def test_slots_have_whole_gpus_of_one_type(tmp_path: Path) -> None:
         nodes.add(2, {"num_gpus": 1, "resources": {"accelerator_type:T1": 1}}, **twin, TWIN_NAME="NVIDIA T1")
         ray.init(address=nodes.executor.partition("=")[2], log_to_driver=False)
         try:
-            slots = RaySlots(ray, "cuda", fenced=False, cache=None)
+            slots = RaySlots("cuda", fenced=False, cache=None)
             for _ in range(2):
                 slot = slots.open(lambda: True)
                 assert slot is not None
@@ -191,7 +189,7 @@ class Nodes:
         self.is_lost = False
         return self
 
-    def answer(self, work: Work) -> tuple[EvaluationResult, Reports]:
+    def answer(self, work: Work[None]) -> Answer[None]:
         with self._lock:
             self.under_way += 1
             self.most = max(self.most, self.under_way)
@@ -200,52 +198,51 @@ class Nodes:
         self.go_on.wait(10)
         with self._lock:
             self.under_way -= 1
-        if number in self.lost:
-            raise SlotLost(f"node {number}", "its raylet died")
-        return EvaluationResult(id=work.request.id, node="here"), {}
+        self.is_lost = number in self.lost
+        lost = "its raylet died" if self.is_lost else ""
+        return Answer(id=work.id, node=f"node {number}", lost=lost)
 
-    def lose(self) -> None:
-        """The next request goes to another."""
-        self.is_lost = True
+    def stop(self) -> None:
+        """Nothing is held."""
 
     def close(self) -> None:
         """Nothing is held."""
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Callable[[int], Work]:
+def work(tmp_path: Path) -> Callable[[int], Work[None]]:
     (tmp_path / "relu.cpp").write_text("")
     (tmp_path / "cgins.yaml").write_text(
         "version: 1\nkernels: {relu: {op: torch.nn.functional.relu, source: relu.cpp}}\n"
     )
     (entry,) = config.load(tmp_path / "cgins.yaml").kernels
     spec = TargetOnNode(
-        target=target_of(entry, entry.implementations[0], "repair"), top="", config="", traces=(), files=(), overlay={},
+        target=target_of(entry, entry.implementations[0], "repair"), top="", config="", traces=(), packs=b"", repository=b"",
         base_commit="", before={}, seed=0, timing=False, compile=False, timeout_s=1.0,
     )  # fmt: skip
-    return lambda number: Work(
-        spec, Archives(b"", b""), EvaluationRequest(id=f"{number}-check", stage="check", files={})
-    )
+    return lambda number: Work(f"{number}-check", spec, lambda _: None)
 
 
-def test_no_more_are_under_way_than_there_are_slots(work: Callable[[int], Work]) -> None:
+def test_no_more_are_under_way_than_there_are_slots(work: Callable[[int], Work[None]]) -> None:
     """The others wait in the queue, and are answered once each, in order of their futures."""
     nodes = Nodes()
     dispatcher = Dispatcher(nodes.open, 2)
     futures = [dispatcher.submit(work(number)) for number in range(8)]
     assert scripted.until(lambda: nodes.under_way == 2, 10)
     nodes.go_on.set()
-    assert [future.result(10).result.id for future in futures] == [f"{n}-check" for n in range(8)]
+    assert [future.result(10).id for future in futures] == [f"{n}-check" for n in range(8)]
     dispatcher.close()
     assert (nodes.most, nodes.answers, nodes.opened) == (2, 8, 2)
 
 
-def test_what_is_lost_three_times_is_given_up_and_the_nodes_are_named(work: Callable[[int], Work]) -> None:
+def test_what_is_lost_three_times_is_given_up_and_the_nodes_are_named(
+    work: Callable[[int], Work[None]],
+) -> None:
     """The request after it is answered by the next slot."""
     nodes = Nodes(1, 2, 3)
     nodes.go_on.set()
     dispatcher = Dispatcher(nodes.open, 1)
-    first: Future[Answer] = dispatcher.submit(work(1))
+    first: Future[Answer[None]] = dispatcher.submit(work(1))
     second = dispatcher.submit(work(2))
     with pytest.raises(
         RegenerateError, match="INFRASTRUCTURE: 1-check was lost with 3 nodes: node 1"
@@ -257,7 +254,7 @@ def test_what_is_lost_three_times_is_given_up_and_the_nodes_are_named(work: Call
     assert nodes.opened == 1 + dispatch.MOST_LOSSES
 
 
-def test_close_ends_those_who_wait(work: Callable[[int], Work]) -> None:
+def test_close_ends_those_who_wait(work: Callable[[int], Work[None]]) -> None:
     """Nobody waits for ever for what was in the queue."""
     nodes = Nodes()
     dispatcher = Dispatcher(nodes.open, 1)

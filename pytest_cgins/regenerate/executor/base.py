@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pytest_cgins.config import Config
-from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.regenerate.attempt import Target
 from pytest_cgins.regenerate.candidate_gate import TrialSettings
-from pytest_cgins.regenerate.executor import archive
-from pytest_cgins.regenerate.executor.archive import Archives
+from pytest_cgins.regenerate.executor.archive import TargetOnNode, packed
 from pytest_cgins.regenerate.executor.dispatch import Dispatcher
 from pytest_cgins.regenerate.executor.gates import DispatchedGate, Gate
-from pytest_cgins.regenerate.executor.messages import TargetOnNode
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.prompts.hardware import Hardware
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetFiles:
-    """A target, and where its files are."""
-
-    target: Target
-    """What is regenerated."""
-    copy: ProjectCopy
-    """Has the candidates, or is what nodes make theirs of."""
-    overlay: dict[str, str]
-    """What the run adds to the project, by path."""
-    before: dict[str, Status]
-    """As of `CandidateGate`."""
-    reports: Path
-    """The target's folder in the journal, which takes reports of ncu."""
 
 
 @dataclass(eq=False, repr=False)
@@ -49,34 +33,51 @@ class Executor(ABC):
     """Takes a line for the journal."""
 
     def __post_init__(self) -> None:
-        self._projects: dict[Path, bytes] = {}
+        self._stack = ExitStack()
 
     @abstractmethod
-    def gate(self, files: TargetFiles) -> Gate:
-        """What tries the candidates of a target."""
+    def gate(self, target: Target, copy: ProjectCopy, before: dict[str, Status], reports: Path) -> Gate:
+        """What tries the candidates of a target.
 
-    @abstractmethod
-    def hardware(self, device: DeviceName) -> Hardware:
-        """What candidates run on."""
+        Args:
+            target: what is regenerated.
+            copy: has the candidates, or is what nodes make theirs of.
+            before: as of `CandidateGate`.
+            reports: the target's folder in the journal, which takes reports of ncu.
+        """
 
-    @abstractmethod
     def stop(self) -> None:
         """End all that is under way, at once."""
+        self._stack.close()
 
     @abstractmethod
     def close(self) -> None:
         """When all who use it have ended."""
 
-    def dispatched(self, files: TargetFiles, dispatcher: Dispatcher) -> DispatchedGate:
+    def dispatched(
+        self,
+        target: Target,
+        copy: ProjectCopy,
+        before: dict[str, Status],
+        reports: Path,
+        dispatcher: Dispatcher,
+    ) -> DispatchedGate:
         """A gate whose candidates are tried on nodes."""
-        copy, settings, traces = files.copy, self.settings, self.config.traces
+        settings = self.settings
         spec = TargetOnNode(
-            target=files.target, top=str(copy.project), config=copy.relative(self.config.file),
-            traces=tuple(map(str, traces)), files=copy.files, overlay=files.overlay, before=files.before,
-            base_commit=copy.base_commit, seed=settings.seed, timing=settings.timing, compile=settings.compile,
+            target=target, top=str(copy.project), config=copy.relative(self.config.file),
+            traces=tuple(map(str, self.config.traces)), packs=self._packs,
+            repository=self.stored(packed({".git": copy.top / ".git"})), base_commit=copy.base_commit,
+            before=before, seed=settings.seed, timing=settings.timing, compile=settings.compile,
             timeout_s=settings.timeout_s,
         )  # fmt: skip
-        if copy.project not in self._projects:
-            self._projects[copy.project] = archive.of_project(copy, traces)
-        archives = Archives(self._projects[copy.project], archive.of_copy(copy))
-        return DispatchedGate(spec, archives, dispatcher, reports=files.reports, tell=self.tell)
+        return DispatchedGate(spec, dispatcher, reports=reports, tell=self.tell)
+
+    def stored(self, archive: bytes) -> Any:
+        """What stands for an archive in a `TargetOnNode`."""
+        return archive
+
+    @cached_property
+    def _packs(self) -> Any:
+        packs = enumerate(self.config.traces)
+        return self.stored(packed({f"{n}/{pack.name}": Path(os.path.realpath(pack)) for n, pack in packs}))

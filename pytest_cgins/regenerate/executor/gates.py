@@ -5,33 +5,34 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.regenerate.attempt import Goal, Target, Trial
-from pytest_cgins.regenerate.candidate_gate import MOST_REPORTS_NBYTES
+from pytest_cgins.regenerate.candidate_gate import CandidateGate, no_room, rejections
 from pytest_cgins.regenerate.candidate_pool import Files
-from pytest_cgins.regenerate.executor.archive import Archives
+from pytest_cgins.regenerate.executor.archive import TargetOnNode
 from pytest_cgins.regenerate.executor.dispatch import Answer, Dispatcher, Work
-from pytest_cgins.regenerate.executor.messages import EvaluationRequest, EvaluationResult, TargetOnNode
-from pytest_cgins.regenerate.executor.node import with_note
 from pytest_cgins.regenerate.guard import digest
-from pytest_cgins.regenerate.profiling import ncu
 from pytest_cgins.regenerate.profiling.evidence_documents import SassRow
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.regenerate.search.profile_figures import Evidence
+
+T = TypeVar("T")
 
 
 class Gate(Protocol):
     """Tries candidates of one target; `CandidateGate` says what each method is."""
 
+    @property
+    def target(self) -> Target: ...
     @property
     def before(self) -> dict[str, Status]: ...
     def warm(self, count: int = 1) -> None: ...
@@ -42,6 +43,7 @@ class Gate(Protocol):
     def evidence(self, files: Files, timed: Sequence[Evaluation]) -> Evidence: ...
     def sass_signatures(self, files: Files) -> SassRow | None: ...
     def accept(self, files: Files, *, goal: Goal, alpha_share: float = 1.0) -> Trial: ...
+    def hardware(self) -> Hardware: ...
     def close(self) -> None: ...
 
 
@@ -50,36 +52,23 @@ class DispatchedGate:
 
     Args:
         spec: the target.
-        archives: its files.
         dispatcher: of all targets of its device.
         reports: the target's folder in the journal, which takes reports of ncu.
         tell: takes a line for the journal.
     """
 
     def __init__(
-        self,
-        spec: TargetOnNode,
-        archives: Archives,
-        dispatcher: Dispatcher,
-        *,
-        reports: Path,
-        tell: Callable[[str], object],
+        self, spec: TargetOnNode, dispatcher: Dispatcher, *, reports: Path, tell: Callable[[str], object]
     ) -> None:
-        self.before = spec.before
+        self.target, self.before = spec.target, spec.before
         self._spec = spec
-        self._archives = archives
         self._dispatcher = dispatcher
         self._reports = reports
         self._tell = tell
         self._numbers = itertools.count(1)
-        self._batch: dict[str, Future[Answer]] = {}
+        self._batch: dict[str, Future[Answer[tuple[Trial, ...]]]] = {}
         self._champion: Files | None = None
         self._touched: tuple[str, ...] = ()
-
-    @property
-    def target(self) -> Target:
-        """What is regenerated."""
-        return self._spec.target
 
     def warm(self, count: int = 1) -> None:
         """Have nodes ready for the next candidates, while their answers are awaited."""
@@ -87,28 +76,25 @@ class DispatchedGate:
 
     def begin(self, candidates: Sequence[Files], champion: Files | None) -> None:
         """Check candidates, and time those that are right beside the champion, on as many nodes as there are."""
-        self._end_batch()
+        self.close()
         self._champion = champion
         is_timed = self._spec.timing and self.target.goal == "optimise"
         for files in candidates:
-            self._batch[digest(files)] = self._submitted(
-                "check", files, champion=_plain(champion), is_timed=is_timed
-            )
+            evaluate = partial(checked, files=files, champion=champion, is_timed=is_timed)
+            self._batch[digest(files)] = self._asked("check", evaluate)
 
     def check(self, files: Files) -> Trial:
         """Whether a candidate is right on the inputs of the run."""
-        result = self._checked(files)
-        self._touched = result.touched
-        return result.trials[0]
+        return self._checked(files)[0]
 
     def times(self, files: Files, champion: Files | None) -> Trial:
         """How fast a candidate that is right is, beside the best one until now."""
-        result = self._checked(files)
-        if len(result.trials) > 1 and champion == self._champion:
-            return result.trials[1]
+        trials = self._checked(files)
+        if len(trials) > 1 and champion == self._champion:
+            return trials[1]
         # Another of its batch has become the champion meanwhile.
-        again = self._submitted("times", files, champion=_plain(champion))
-        return self._answer(again).trials[0]
+        evaluate = partial(CandidateGate.times, files=files, champion=champion)
+        return self._told(self._asked("times", evaluate))
 
     def touched(self) -> tuple[str, ...]:
         """Files that changed in the copy in which a candidate was tried last, and are not its own."""
@@ -116,77 +102,74 @@ class DispatchedGate:
 
     def evidence(self, files: Files, timed: Sequence[Evaluation]) -> Evidence:
         """What profilers find in a candidate that is right, on a node."""
-        trial = Trial(
-            stage="times", evaluations=tuple(timed), environments=(), seed=0, sandbox=False, sanitized=False, seconds=0.0
-        )  # fmt: skip
-        answer = self._submitted("evidence", files, times=(trial,)).result()
-        evidence = self._told(answer).evidence
-        assert evidence is not None
-        for name, report in answer.reports.items():
-            kept = sum(file.stat().st_size for file in self._reports.rglob(f"*{ncu.SUFFIX}"))
-            if kept + len(report) > MOST_REPORTS_NBYTES:
-                room = f"the reports of a search may take {MOST_REPORTS_NBYTES >> 20} MiB together"
-                note = f"ncu's report was left out, {counted(len(report), 'byte', grouped=True)}: {room}"
+        asked = self._asked("evidence", partial(CandidateGate.evidence, files=files, timed=timed))
+        evidence = self._told(asked)
+        for name, report in asked.result().reports.items():
+            if note := no_room(self._reports, len(report)):
                 return replace(evidence, report="", degraded=(*evidence.degraded, note))
             (self._reports / Path(name).name).write_bytes(report)
         return evidence
 
     def sass_signatures(self, files: Files) -> SassRow | None:
         """Which methods left their mark in the machine code; None if there is no GPU's."""
-        return None if self.target.device == "cpu" else self._answer(self._submitted("sass", files)).sass
+        if self.target.device == "cpu":
+            return None
+        return self._told(self._asked("sass", partial(CandidateGate.sass_signatures, files=files)))
 
     def hardware(self) -> Hardware:
         """What the device is on a node."""
-        found = self._answer(self._submitted("hardware", {})).hardware
-        assert found is not None
-        return found
+        return self._told(self._asked("hardware", CandidateGate.hardware))
 
     def accept(self, files: Files, *, goal: Goal, alpha_share: float = 1.0) -> Trial:
         """The whole gate in fresh processes of one node, on inputs that this process draws the seed of."""
-        assert goal == self.target.goal
         seed = random.SystemRandom().randrange(2**31)
-        answer = self._submitted("acceptance", files, alpha_share=alpha_share, seed=seed)
-        result = self._answer(answer)
-        self._touched = result.touched
-        return result.trials[0]
+        evaluate = partial(CandidateGate.accept, files=files, goal=goal, alpha_share=alpha_share, seed=seed)
+        return self._told(self._asked("acceptance", evaluate))
 
     def close(self) -> None:
         """Forget what was asked for; the executor ends it."""
-        self._end_batch()
-
-    def _checked(self, files: Files) -> EvaluationResult:
-        name = digest(files)
-        if name not in self._batch:
-            self.begin([files], None)
-        return self._answer(self._batch[name])
-
-    def _end_batch(self) -> None:
         for future in self._batch.values():
             future.cancel()
         self._batch = {}
 
-    def _submitted(self, stage: str, files: Files, **more: object) -> Future[Answer]:
+    def _checked(self, files: Files) -> tuple[Trial, ...]:
+        name = digest(files)
+        if name not in self._batch:
+            self.begin([files], None)
+        return self._told(self._batch[name])
+
+    def _asked(self, stage: str, evaluate: Callable[[CandidateGate], T]) -> Future[Answer[T]]:
         name = f"{self.target.name}/{next(self._numbers)}-{stage}"
-        request = EvaluationRequest(id=name, stage=stage, files=dict(files), **more)  # type: ignore[arg-type]
-        return self._dispatcher.submit(Work(self._spec, self._archives, request))
+        return self._dispatcher.submit(Work(name, self._spec, evaluate))
 
-    def _answer(self, future: Future[Answer]) -> EvaluationResult:
-        return self._told(future.result())
-
-    def _told(self, answer: Answer) -> EvaluationResult:
+    def _told(self, asked: Future[Answer[T]]) -> T:
         """What was answered, with what was lost on the way.
 
         Raises:
             RegenerateError: no node could answer.
         """
-        result = answer.result
+        answer = asked.result()
         for loss in answer.losses:
-            self._tell(f"{result.id} was tried again: lost with {loss}")
-        if result.error:
-            raise RegenerateError(f"{result.node}: {result.error}", remedy=result.remedy)
+            self._tell(f"{answer.id} was tried again: lost with {loss}")
+        if answer.error:
+            raise RegenerateError(f"{answer.node}: {answer.error}", remedy=answer.remedy)
+        self._touched = answer.touched
         note = "; ".join(f"tried again: lost with {loss}" for loss in answer.losses)
-        return replace(result, trials=tuple(with_note(trial, note) for trial in result.trials))
+        return _noted(answer.value, note) if note else answer.value
 
 
-def _plain(files: Mapping[str, str] | None) -> dict[str, str] | None:
-    return None if files is None else dict(files)
+def checked(gate: CandidateGate, files: Files, champion: Files | None, is_timed: bool) -> tuple[Trial, ...]:
+    """On a node: whether a candidate is right and, if so, its times beside the champion's."""
+    if is_timed:
+        gate.begin([files], champion)
+    trial = gate.check(files)
+    if not is_timed or gate.touched() or rejections(trial.evaluations, gate.target):
+        return (trial,)
+    return trial, gate.times(files, champion)
+
+
+def _noted(value: Any, note: str) -> Any:
+    """Trials with one line more for a person; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(_noted(trial, note) for trial in value)
+    return replace(value, notes=(*value.notes, note)) if isinstance(value, Trial) else value

@@ -2,49 +2,41 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pytest_cgins.building.build_queue import BuildQueue
-from pytest_cgins.core import documents
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.failure_kinds import MAY_BE_THE_DEVICES
-from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.evaluate import worker_environment
-from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.attempt import Trial
-from pytest_cgins.regenerate.candidate_gate import CandidateGate, DeviceLost, TrialSettings, rejections
+from pytest_cgins.regenerate.candidate_gate import CandidateGate, DeviceLost, TrialSettings
 from pytest_cgins.regenerate.candidate_pool import CandidatePool
-from pytest_cgins.regenerate.executor import archive
-from pytest_cgins.regenerate.executor.archive import Archives
-from pytest_cgins.regenerate.executor.messages import EvaluationRequest, EvaluationResult, TargetOnNode
-from pytest_cgins.regenerate.prompts import hardware
-from pytest_cgins.run import gpu_check, sanitizer
+from pytest_cgins.regenerate.executor.archive import TargetOnNode, unpack
+from pytest_cgins.regenerate.executor.dispatch import Answer, Work
+from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.run import gpu_check
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.builds import BuildFence
-from pytest_cgins.run.sandbox.outside import has_gpu
 from pytest_cgins.run.sandbox.sandbox import Sandbox
-
-Reports = dict[str, bytes]
-"""Reports of ncu by name, for the driver's journal."""
 
 
 class Node:
-    """One evaluates one candidate at a time; no model is asked here, so no key is needed.
+    """One evaluates one candidate at a time; no model is asked here, so no key is needed. It is a `Slot`, too.
 
     Args:
-        name: as people are told it.
+        name: as people are told it; on one machine those of the same GPU have the same.
         sandbox: around candidates; None where the user wants none.
         environment: added to that of all workers, such as which GPU they may see.
         cache: folder of built kernels, by default the user's.
         reference: a pool whose trusted worker is used, closed by its owner; by default one of its own.
         builds: compilers of the machine, likewise.
+        lost: names of those that are of no more use, shared by all of a machine.
+        fetched: the archive that something in a `TargetOnNode` stands for.
     """
 
     def __init__(
@@ -56,11 +48,13 @@ class Node:
         cache: Path | None = None,
         reference: WorkerPool | None = None,
         builds: BuildQueue | None = None,
+        lost: set[str] | None = None,
+        fetched: Callable[[Any], bytes] = lambda archive: archive,
     ) -> None:
         self.name = name
-        self._sandbox = sandbox
-        self._environment = dict(environment or {})
-        self._cache = cache
+        self._sandbox, self._environment, self._cache = sandbox, dict(environment or {}), cache
+        self._lost = set() if lost is None else lost
+        self._fetched = fetched
         self._stack = ExitStack()
         self._folder = self._stack.enter_context(scratch.folder())
         self._reference = reference or self._stack.enter_context(
@@ -71,6 +65,11 @@ class Node:
         self._owns_builds = builds is None
         self._stack.callback(self._pool.close)
         self._gates: dict[str, CandidateGate] = {}
+
+    @property
+    def is_lost(self) -> bool:
+        """See `Slot`."""
+        return self.name in self._lost
 
     def stop(self) -> None:
         """End what candidates are doing; files stay for what is not told."""
@@ -84,100 +83,51 @@ class Node:
         self.stop()
         self._stack.close()
 
-    def knows(self, spec: TargetOnNode) -> bool:
-        """Whether a target's files are here."""
-        return spec.target.name in self._gates
-
-    def take(self, spec: TargetOnNode, archives: Archives) -> None:
-        """Have a target's files here."""
-        unpacked = self._folder / hashlib.sha256(archives.project).hexdigest()[:16]
-        if not unpacked.exists():
-            archive.unpack(archives.project, unpacked)
-        config = archive.project_on_node(spec, unpacked)
-        own = self._folder / spec.target.name
-        copy = archive.copy_on_node(spec, config, archives.copy, unpacked / "project", own / "copy")
-        settings = TrialSettings(
-            seed=spec.seed,
-            sandbox=self._sandbox,
-            timing=spec.timing,
-            compile=spec.compile,
-            timeout_s=spec.timeout_s,
-            environment=self._environment,
-            cache=self._cache,
-            sanitize=("memcheck",) if has_gpu() and sanitizer.find() else (),
-            noise=TimingOptions(noise=Calibrations().noise),
-        )
-        (own / "reports").mkdir()
-        self._gates[spec.target.name] = CandidateGate(
-            spec.target, copy, settings, reference=self._reference, pool=self._pool,
-            trusted_root=config.root, before=dict(spec.before), reports=own / "reports",
-        )  # fmt: skip
-
-    def answer(self, spec: TargetOnNode, request: EvaluationRequest) -> tuple[EvaluationResult, Reports]:
+    def answer(self, work: Work[Any]) -> Answer[Any]:
         """Do one evaluation, whatever became of the candidate."""
-        gate = self._gates[spec.target.name]
-        blank = EvaluationResult(id=request.id, node=self.name)
+        name = work.spec.target.name
         try:
-            result = self._evaluated(gate, request, blank)
-            self._require_gpu(gate, result)
+            gate = self._gates[name] = self._gates.get(name) or self._gate(work.spec)
+            value = work.evaluate(gate)
+            self._require_gpu(gate, value)
         except DeviceLost as error:
-            return replace(blank, lost=error.what), {}
+            self._lost.add(self.name)
+            return Answer(id=work.id, node=self.name, lost=error.what)
         except CginsError as error:
-            return replace(blank, error=error.what, remedy=error.remedy), {}
-        reports: Reports = {}
-        for file in (self._folder / spec.target.name / "reports").iterdir():
+            return Answer(id=work.id, node=self.name, error=error.what, remedy=error.remedy)
+        reports: dict[str, bytes] = {}
+        for file in (self._folder / name / "reports").iterdir():
             reports[file.name] = file.read_bytes()
             file.unlink()
-        return self._as_on_driver(spec, result), reports
+        return Answer(id=work.id, node=self.name, value=value, touched=gate.touched(), reports=reports)
 
-    def _evaluated(
-        self, gate: CandidateGate, request: EvaluationRequest, blank: EvaluationResult
-    ) -> EvaluationResult:
-        files, champion = request.files, request.champion
-        if request.stage == "check":
-            if request.is_timed:
-                gate.begin([files], champion)
-            checked, touched = gate.check(files), gate.touched()
-            if not request.is_timed or touched or rejections(checked.evaluations, gate.target):
-                return replace(blank, trials=(checked,), touched=touched)
-            return replace(blank, trials=(checked, gate.times(files, champion)), touched=touched)
-        if request.stage == "times":
-            return replace(blank, trials=(gate.times(files, champion),), touched=gate.touched())
-        if request.stage == "acceptance":
-            trial = gate.accept(
-                files, goal=gate.target.goal, alpha_share=request.alpha_share, seed=request.seed
-            )
-            return replace(blank, trials=(trial,), touched=gate.touched())
-        if request.stage == "evidence":
-            timed = [one for trial in request.times for one in trial.evaluations]
-            return replace(blank, evidence=gate.evidence(files, timed))
-        if request.stage == "sass":
-            return replace(blank, sass=gate.sass_signatures(files))
-        found = hardware.described(gate.copy.config, self._reference, self._environment, gate.target.device)
-        return replace(blank, hardware=found)
+    def _gate(self, spec: TargetOnNode) -> CandidateGate:
+        """What tries a target's candidates, once its files are here."""
+        packs, own = self._folder / "packs", self._folder / spec.target.name
+        if not packs.exists():
+            unpack(self._fetched(spec.packs), packs)
+        unpack(self._fetched(spec.repository), own / "copy")
+        (own / "reports").mkdir()
+        traces = {str(packs / str(n) / Path(pack).name): pack for n, pack in enumerate(spec.traces)}
+        copy = ProjectCopy.restored(
+            spec.target.key, own / "copy", own / "project", config=spec.config, traces=map(Path, traces),
+            base_commit=spec.base_commit,
+        )  # fmt: skip
+        settings = TrialSettings.here(
+            self._sandbox, seed=spec.seed, timing=spec.timing, compile=spec.compile, timeout_s=spec.timeout_s,
+            environment=self._environment, cache=self._cache,
+        )  # fmt: skip
+        return CandidateGate(
+            spec.target, copy, settings, reference=self._reference, pool=self._pool,
+            trusted_root=copy.project / Path(spec.config).parent, before=dict(spec.before),
+            reports=own / "reports", names={**traces, os.fspath(copy.project): spec.top},
+        )  # fmt: skip
 
-    def _require_gpu(self, gate: CandidateGate, result: EvaluationResult) -> None:
+    def _require_gpu(self, gate: CandidateGate, value: object) -> None:
         """Raise DeviceLost where what was found of a candidate is what a GPU makes of it that is gone."""
-        statuses = {one.verdict.status for trial in result.trials for one in trial.evaluations}
+        trials = [one for one in (value if isinstance(value, tuple) else [value]) if isinstance(one, Trial)]
+        statuses = {one.verdict.status for trial in trials for one in trial.evaluations}
         if gate.target.device == "cpu" or statuses.isdisjoint(MAY_BE_THE_DEVICES):
             return
         if why := gpu_check.ask(self._environment).error:
             raise DeviceLost(f"its GPU is lost ({why}); dmesg names its Xid")
-
-    def _as_on_driver(self, spec: TargetOnNode, result: EvaluationResult) -> EvaluationResult:
-        """The same with the driver's paths of packs and files: this node's are gone when somebody reads them."""
-        gate = self._gates[spec.target.name]
-        text = documents.dump(result)
-        pairs = [*zip(gate.copy.config.traces, spec.traces, strict=True), (gate.copy.project, spec.top)]
-        for here, there in pairs:
-            text = text.replace(_spelled(here), _spelled(there))
-        return documents.load(EvaluationResult, text)
-
-
-def _spelled(path: Path | str) -> str:
-    return json.dumps(os.fspath(path), ensure_ascii=False)[1:-1]
-
-
-def with_note(trial: Trial, note: str) -> Trial:
-    """A trial with one line more for a person."""
-    return replace(trial, notes=(*trial.notes, note)) if note else trial

@@ -2,7 +2,7 @@
 
 A fraction of a GPU would be no slot: a kernel is timed alone on its device. The driver keeps count of nothing but its queue:
 actors that the cluster has no room for wait, which is what makes an autoscaler add nodes. No key and no environment
-travels, only documents and the project's files, once a node.
+travels, only requests and answers and, once a node, the project's files.
 """
 
 from __future__ import annotations
@@ -13,24 +13,23 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
 
 from pytest_cgins import __version__
-from pytest_cgins.core import documents
 from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.errors import ConfigError, InfrastructureError
+from pytest_cgins.core.verdict import Status
+from pytest_cgins.regenerate.attempt import Target
 from pytest_cgins.regenerate.candidate_pool import CORES
-from pytest_cgins.regenerate.executor.base import Executor, TargetFiles
-from pytest_cgins.regenerate.executor.dispatch import Dispatcher, Slot, SlotLost, Work
-from pytest_cgins.regenerate.executor.gates import DispatchedGate, Gate
-from pytest_cgins.regenerate.executor.messages import EvaluationResult, NodeReport
-from pytest_cgins.regenerate.executor.node import Reports
-from pytest_cgins.regenerate.executor.ray_node import NodeActor
-from pytest_cgins.regenerate.prompts.hardware import Hardware
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
+from pytest_cgins.regenerate.executor.base import Executor
+from pytest_cgins.regenerate.executor.dispatch import Answer, Dispatcher, Work
+from pytest_cgins.regenerate.executor.gates import Gate
+from pytest_cgins.regenerate.executor.ray_node import NodeActor, NodeReport
+from pytest_cgins.regenerate.project_copy import ProjectCopy
 
 logger = logging.getLogger(__name__)
 
@@ -58,42 +57,30 @@ class RayExecutor(Executor):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._ray = _connected(self.address)
-        self._gates: list[DispatchedGate] = []
-        self._slots: dict[DeviceName, RaySlots] = {}
+        _connect(self.address)
         self._dispatchers: dict[DeviceName, Dispatcher] = {}
 
-    def gate(self, files: TargetFiles) -> Gate:
+    def gate(self, target: Target, copy: ProjectCopy, before: dict[str, Status], reports: Path) -> Gate:
         """See `Executor`."""
-        device, settings = files.target.device, self.settings
+        device, settings = target.device, self.settings
         if device not in self._dispatchers:
-            slots = RaySlots(self._ray, device, fenced=settings.sandbox is not None, cache=settings.cache)
-            self._slots[device] = slots
+            slots = RaySlots(device, fenced=settings.sandbox is not None, cache=settings.cache)
+            self._stack.callback(slots.close)
             self._dispatchers[device] = Dispatcher(slots.open, MOST_SLOTS)
-        gate = self.dispatched(files, self._dispatchers[device])
-        self._gates.append(gate)
-        return gate
+            self._stack.callback(self._dispatchers[device].close)
+        return self.dispatched(target, copy, before, reports, self._dispatchers[device])
 
-    def hardware(self, device: DeviceName) -> Hardware:
-        """See `Executor`."""
-        return next(gate for gate in self._gates if gate.target.device == device).hardware()
-
-    def stop(self) -> None:
-        """See `Executor`."""
-        for dispatcher in self._dispatchers.values():
-            dispatcher.close()
-        for slots in self._slots.values():
-            slots.close()
+    def stored(self, archive: bytes) -> Any:
+        """See `Executor`: each node fetches it once, from wherever it is."""
+        return ray.put(archive)
 
     def close(self) -> None:
         """See `Executor`."""
         self.stop()
-        self._ray.shutdown()
+        ray.shutdown()
 
 
-def _connected(address: str) -> Any:
-    import ray
-
+def _connect(address: str) -> None:
     try:
         ray.init(address=address or "auto", log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray's own are many, and none of them says what the option was
@@ -103,30 +90,26 @@ def _connected(address: str) -> Any:
             f"--cgins-executor=ray: no cluster {where}: {told}",
             remedy="ray start --head makes one of this machine; ray=ADDRESS names another's head, as HOST:6379",
         ) from error
-    return ray
 
 
 class RaySlots:
     """Opens slots of one device type; all of them are on the same type of GPU, that of the first.
 
     Args:
-        ray: the package.
         device: what candidates are for.
         fenced: whether they run in a sandbox.
         cache: folder of built kernels on the nodes, by default the user's.
     """
 
-    def __init__(self, ray: Any, device: DeviceName, *, fenced: bool, cache: Path | None) -> None:
-        self._ray = ray
+    def __init__(self, device: DeviceName, *, fenced: bool, cache: Path | None) -> None:
         self._is_cuda = device == "cuda"
-        self._arguments = (fenced, self._is_cuda, "" if cache is None else str(cache))
+        self._arguments = (fenced, self._is_cuda, cache)
         self._lock = threading.Lock()
         self._gpu = self._gpu_type = ""
         self._kept: list[Any] = []
         self._troubles: dict[str, NodeReport] = {}
-        self._archives: dict[int, tuple[bytes, Any]] = {}
 
-    def open(self, is_wanted: Callable[[], bool]) -> Slot | None:
+    def open(self, is_wanted: Callable[[], bool]) -> RaySlot | None:
         """A slot, once the cluster has room for one and its node is fit; None if it is not wanted any more.
 
         Raises:
@@ -134,73 +117,48 @@ class RaySlots:
         """
         started = time.monotonic()
         while is_wanted():
-            actor = self._ray.remote(NodeActor).options(**self._options()).remote(*self._arguments)
+            # Two calls at once: `close` ends what `answer` is doing.
+            options: dict[str, Any] = {"num_cpus": CORES, "max_restarts": 0, "max_concurrency": 2}
+            options |= {"num_gpus": 1} if self._is_cuda else {}
+            options |= {"accelerator_type": self._gpu_type} if self._gpu_type else {}
+            actor = ray.remote(NodeActor).options(**options).remote(*self._arguments)
             report = self._report(actor, is_wanted, started)
             if report is None:
                 # Its process or node died at the start. A GPU may be given out before it is free (ray#44821): not at once.
-                self._ray.kill(actor)
+                ray.kill(actor)
                 time.sleep(_POLL_S)
-            elif not self._refuses(report, actor):
-                return RaySlot(self, actor, report.name)
+            elif self._is_fit(report):
+                return RaySlot(actor, report.name, self._kept)
+            else:
+                self._kept.append(actor)  # so that the next one is another's
         return None
-
-    def stored(self, archive: bytes) -> Any:
-        """Where Ray has an archive: put there once, fetched once by each node."""
-        with self._lock:
-            if id(archive) not in self._archives:
-                self._archives[id(archive)] = archive, self._ray.put(archive)
-            return self._archives[id(archive)][1]
-
-    def keep(self, actor: Any) -> None:
-        """Have an actor hold what it has until the run ends, so that nobody is given its GPU again."""
-        with self._lock:
-            self._kept.append(actor)
-
-    def end(self, actor: Any) -> None:
-        """End an actor and its processes."""
-        with suppress(self._ray.exceptions.RayError):
-            self._ray.wait([actor.close.remote()], timeout=_CLOSE_S)
-        self._ray.kill(actor)
 
     def close(self) -> None:
         """End those that were kept."""
-        kept, self._kept = self._kept, []
-        for actor in kept:
-            self.end(actor)
-
-    @property
-    def ray(self) -> Any:
-        """The package."""
-        return self._ray
-
-    def _options(self) -> dict[str, Any]:
-        # Two calls at once: `close` ends what `answer` is doing.
-        options: dict[str, Any] = {"num_cpus": CORES, "max_restarts": 0, "max_concurrency": 2}
-        if self._is_cuda:
-            options["num_gpus"] = 1
-            if self._gpu_type:
-                options["accelerator_type"] = self._gpu_type
-        return options
+        for actor in self._kept:
+            _end(actor)
+        self._kept.clear()
 
     def _report(self, actor: Any, is_wanted: Callable[[], bool], started: float) -> NodeReport | None:
         """What an actor says, once it is started; None if it died, or is not wanted any more."""
         ready = actor.report.remote()
         try:
-            while not self._ray.wait([ready], timeout=_POLL_S)[0]:
+            while not ray.wait([ready], timeout=_POLL_S)[0]:
                 if not is_wanted():
                     return None
                 self._require_hope(actor, started)
-            return documents.load(NodeReport, self._ray.get(ready))
-        except self._ray.exceptions.RayError as error:
+            report: NodeReport = ray.get(ready)
+        except RayError as error:
             logger.info("an actor died at its start: %s", error)
             self._require_hope(actor, started)
             return None
+        return report
 
     def _require_hope(self, actor: Any, started: float) -> None:
         waited = time.monotonic() - started
         if waited < (REFUSED_WAIT_S if self._troubles else NODE_WAIT_S):
             return
-        self._ray.kill(actor)
+        ray.kill(actor)
         wanted = f"{CORES} cores" + (
             f" and a GPU{f' {self._gpu_type}' * bool(self._gpu_type)}" * self._is_cuda
         )
@@ -211,65 +169,64 @@ class RaySlots:
             or "ray status shows what the cluster has and what is asked of it",
         )
 
-    def _refuses(self, report: NodeReport, actor: Any) -> bool:
-        """Whether a node is unfit; its actor is kept, so that the next one is another's."""
+    def _is_fit(self, report: NodeReport) -> bool:
+        """Whether a node is, and like the first one that was."""
         with self._lock:
-            trouble, remedy = report.trouble, report.remedy
-            if not trouble and report.version != __version__:
+            if not report.trouble and report.version != __version__:
                 trouble = f"has pytest-cgins {report.version}, and this machine {__version__}"
-                remedy = "install the same version"
-            elif not trouble and report.gpu != (self._gpu or report.gpu):
+                report = replace(report, trouble=trouble, remedy="install the same version")
+            elif not report.trouble and report.gpu != (self._gpu or report.gpu):
                 trouble = f"has {report.gpu}, and candidates are timed on {self._gpu}"
-            if trouble:
-                logger.warning("%s is not used: it %s", report.name, trouble)
-                self._troubles[report.name] = replace(report, trouble=trouble, remedy=remedy)
-                self._kept.append(actor)
+                report = replace(report, trouble=trouble)
+            if report.trouble:
+                logger.warning("%s is not used: it %s", report.name, report.trouble)
+                self._troubles[report.name] = report
             elif self._is_cuda and not self._gpu:
-                self._gpu, self._gpu_type = report.gpu, self._type_on(report.node)
-        return bool(trouble)
+                self._gpu, self._gpu_type = report.gpu, _type_on(report.node)
+        return not report.trouble
 
-    def _type_on(self, node: str) -> str:
-        """What Ray calls the GPUs of a node; "" if it does not know them."""
-        found = [one["Resources"] for one in self._ray.nodes() if one["NodeID"] == node]
-        named = (name for resources in found for name in resources if name.startswith(_TYPE))
-        return next(named, "").removeprefix(_TYPE)
+
+def _type_on(node: str) -> str:
+    """What Ray calls the GPUs of a node; "" if it does not know them."""
+    found = [one["Resources"] for one in ray.nodes() if one["NodeID"] == node]
+    named = (name for resources in found for name in resources if name.startswith(_TYPE))
+    return next(named, "").removeprefix(_TYPE)
+
+
+def _end(actor: Any) -> None:
+    """End an actor and its processes."""
+    with suppress(RayError):
+        ray.wait([actor.close.remote()], timeout=_CLOSE_S)
+    ray.kill(actor)
 
 
 class RaySlot:
-    """An actor."""
+    """An actor. One whose GPU is lost is kept until the run ends, so that nobody is given it again."""
 
-    def __init__(self, slots: RaySlots, actor: Any, name: str) -> None:
-        self._slots = slots
-        self._actor = actor
+    def __init__(self, actor: Any, name: str, kept: list[Any]) -> None:
         self.name = name
-        self._is_dead = False
         self.is_lost = False
+        self._actor, self._kept, self._is_dead = actor, kept, False
 
-    def answer(self, work: Work) -> tuple[EvaluationResult, Reports]:
+    def answer(self, work: Work[Any]) -> Answer[Any]:
         """See `Slot`."""
-        ray = self._slots.ray
         try:
-            # In a list they stay references: the node takes the files only if it has not seen the target.
-            stored = [self._slots.stored(one) for one in (work.archives.project, work.archives.copy)]
-            answer = self._actor.answer.remote(
-                documents.dump(work.spec), stored, documents.dump(work.request)
-            )
-            text, reports = ray.get(answer)
-        except ray.exceptions.RayTaskError as error:
+            answer: Answer[Any] = ray.get(self._actor.answer.remote(work))
+        except RayTaskError as error:
             raise InfrastructureError(f"{self.name}: {error}", remedy="report this") from error
-        except ray.exceptions.RayError as error:
+        except RayError as error:
             self._is_dead = True
-            raise SlotLost(self.name, str(error).strip().partition("\n")[0]) from error
-        return documents.load(EvaluationResult, text), reports
+            answer = Answer(id=work.id, node=self.name, lost=str(error).strip().partition("\n")[0])
+        self.is_lost = bool(answer.lost)
+        return answer
 
-    def lose(self) -> None:
-        """See `Slot`: of a living actor the GPU is lost."""
-        self.is_lost = True
-        if self._is_dead:
-            self._slots.ray.kill(self._actor)
-        else:
-            self._slots.keep(self._actor)
+    def stop(self) -> None:
+        """See `Slot`."""
+        _end(self._actor)
 
     def close(self) -> None:
         """See `Slot`."""
-        self._slots.end(self._actor)
+        if self.is_lost and not self._is_dead:
+            self._kept.append(self._actor)
+        else:
+            _end(self._actor)

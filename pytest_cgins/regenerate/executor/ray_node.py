@@ -1,23 +1,23 @@
-"""The actor on a node of a Ray cluster. It is imported there, so it imports nothing of Ray until it is asked."""
+"""The actor on a node of a Ray cluster."""
 
 from __future__ import annotations
 
 import os
 import socket
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import ray
 
 from pytest_cgins import __version__
-from pytest_cgins.core import documents
 from pytest_cgins.core.errors import SandboxUnavailable
-from pytest_cgins.regenerate.executor.messages import EvaluationRequest, NodeReport, TargetOnNode
+from pytest_cgins.regenerate.executor.dispatch import Answer, Work
+from pytest_cgins.regenerate.executor.node import Node
 from pytest_cgins.run import environment, gpu_check
 from pytest_cgins.run.sandbox.outside import has_gpu
 from pytest_cgins.run.sandbox.sandbox import Sandbox
-
-if TYPE_CHECKING:
-    from pytest_cgins.regenerate.executor.node import Node, Reports
 
 FREE_WAIT_S = 60.0
 """How long a GPU that Ray gave out may still be held by whoever had it before (ray#44821)."""
@@ -26,64 +26,62 @@ FREE_SHARE = 0.9
 _POLL_S = 0.5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """What a node says of itself before it is asked."""
+
+    version: str
+    """Of pytest-cgins there."""
+    name: str
+    """Host and address, and its GPU if it has one."""
+    node: str
+    """Ray's id of it."""
+    gpu: str
+    """Name of its GPU; "" if it has none."""
+    trouble: str
+    """Why it can evaluate nothing; "" if it can."""
+    remedy: str
+    """What to do about that."""
+
+
 class NodeActor:
-    """One slot. Everything that goes in and out is a document, an archive or a report.
+    """One slot. It is sent a request with its target, and gives answers.
 
     Args:
         fenced: whether candidates run in a sandbox.
         is_cuda: whether it has a GPU.
-        cache: folder of built kernels; "" for the user's.
+        cache: folder of built kernels, by default the user's.
     """
 
-    def __init__(self, fenced: bool, is_cuda: bool, cache: str) -> None:
+    def __init__(self, fenced: bool, is_cuda: bool, cache: Path | None) -> None:
         if environment.has_secrets():
             environment.shield()
-        self._fenced = fenced
+        self._sandbox = Sandbox(devices=has_gpu()) if fenced else None
         self._is_cuda = is_cuda
-        self._cache = Path(cache) if cache else None
+        self._cache = cache
         self._node: Node | None = None
 
-    def report(self) -> str:
-        """A `NodeReport`."""
-        import ray
-
+    def report(self) -> NodeReport:
+        """What it is, and whether it is fit."""
         node = ray.get_runtime_context().get_node_id()
         name = f"{socket.gethostname()} ({ray.util.get_node_ip_address()}, node {node[:8]})"
         gpu, trouble, remedy = "", "", ""
         try:
-            if self._fenced:
-                Sandbox(devices=has_gpu()).require()
+            if self._sandbox is not None:
+                self._sandbox.require()
         except SandboxUnavailable as error:
             trouble, remedy = error.what, error.remedy
         if self._is_cuda and not trouble:
             gpu, trouble = _free_gpu()
             name += f", GPU {os.environ.get('CUDA_VISIBLE_DEVICES', '')}"
         self._name = name
-        return documents.dump(
-            NodeReport(name=name, node=node, version=__version__, gpu=gpu, trouble=trouble, remedy=remedy)
-        )
+        return NodeReport(version=__version__, name=name, node=node, gpu=gpu, trouble=trouble, remedy=remedy)
 
-    def answer(self, spec: str, archives: list[Any], request: str) -> tuple[str, Reports]:
-        """An `EvaluationResult` and reports of ncu.
-
-        Args:
-            spec: a `TargetOnNode`.
-            archives: references to the parts of the target's `Archives`.
-            request: an `EvaluationRequest`.
-        """
-        import ray
-
-        from pytest_cgins.regenerate.executor.archive import Archives
-        from pytest_cgins.regenerate.executor.node import Node
-
+    def answer(self, work: Work[Any]) -> Answer[Any]:
+        """What comes of a request; the target's archives are fetched with the first one."""
         if self._node is None:
-            sandbox = Sandbox(devices=has_gpu()) if self._fenced else None
-            self._node = Node(self._name, sandbox=sandbox, cache=self._cache)
-        target = documents.load(TargetOnNode, spec)
-        if not self._node.knows(target):
-            self._node.take(target, Archives(*ray.get(archives)))
-        result, reports = self._node.answer(target, documents.load(EvaluationRequest, request))
-        return documents.dump(result), reports
+            self._node = Node(self._name, sandbox=self._sandbox, cache=self._cache, fetched=ray.get)
+        return self._node.answer(work)
 
     def close(self) -> None:
         """End what it is doing."""

@@ -131,20 +131,13 @@ def _config(plan: Plan) -> Config:
 
 
 def _candidate_gate(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) -> CandidateGate:
-    from pytest_cgins.gate.calibration import Calibrations
     from pytest_cgins.gate.evaluate import worker_environment
-    from pytest_cgins.gate.timing_stage import TimingOptions
     from pytest_cgins.regenerate import run_setup
     from pytest_cgins.regenerate.candidate_gate import CandidateGate, TrialSettings
     from pytest_cgins.regenerate.candidate_pool import CandidatePool
     from pytest_cgins.run.pool import WorkerPool
 
-    settings = TrialSettings(
-        seed=0,
-        sandbox=run_setup.sandbox_of("on"),
-        sanitize=run_setup.sanitizers(),
-        noise=TimingOptions(noise=Calibrations().noise),
-    )
+    settings = TrialSettings.here(run_setup.sandbox_of("on"), seed=0)
     reference = stack.enter_context(WorkerPool(env=worker_environment()))
     pool = CandidatePool.fenced(settings.sandbox)
     stack.callback(pool.close)
