@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from pytest_cgins.packs.inputs import Tier
 from pytest_cgins.packs.store import PackReader, PackWriter, blobs_of, open_pack
 from pytest_cgins.recording.record import pack_name, record
 
+TELLS_EVERY_S = 5.0
 _MIB = 2**20
 _MOST = 2**63 - 1
 """Calls that a trace may stand for."""
@@ -98,6 +101,7 @@ class Collector:
         self.tier: Tier = tier
         self.name = pack_name(out, name)
         self.report = Report()
+        self._told = time.monotonic()
         self._traces: dict[str, Trace] = {}
         self._writer = PackWriter(out)
 
@@ -147,7 +151,14 @@ class Collector:
 
     @contextmanager
     def leaving_out(self, entry: str) -> Iterator[None]:
-        """What goes wrong in the body leaves the entry out, with its reason; the import goes on behind it."""
+        """What goes wrong in the body leaves the entry out, with its reason; the import goes on behind it.
+
+        One that takes long tells on stderr what it is at.
+        """
+        now = time.monotonic()
+        if now - self._told > TELLS_EVERY_S:
+            self._told = now
+            print(f"cgins: {len(self.report.imported)} recorded, at {entry!r}", file=sys.stderr)
         try:
             yield
         except SystemExit as error:

@@ -9,6 +9,7 @@ from pytest_cgins.core.errors import RecordError
 from pytest_cgins.packs import ops
 from pytest_cgins.packs.replay import check
 from pytest_cgins.packs.store import open_pack
+from pytest_cgins.recording.importers import collect
 from pytest_cgins.recording.importers.collect import Collector, check_size, on
 
 
@@ -31,6 +32,19 @@ def test_one_failure_leaves_the_others_alone(tmp_path: Path) -> None:
     assert left.reason.startswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied")
     reader = open_pack(tmp_path / "pack")
     assert [check(trace, reader) for trace in reader.pack.traces] == ["bitwise", "bitwise"]
+
+
+def test_a_long_import_tells_what_it_is_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At most every few seconds; a short one tells nothing."""
+    with Collector(tmp_path / "pack", "full") as collector, collector.leaving_out("first"):
+        pass
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(collect, "TELLS_EVERY_S", 0.0)
+    with Collector(tmp_path / "other", "full") as collector, collector.leaving_out("tasks/second"):
+        pass
+    assert capsys.readouterr().err == "cgins: 0 recorded, at 'tasks/second'\n"
 
 
 def test_nothing_imported_writes_nothing(tmp_path: Path) -> None:
