@@ -185,8 +185,8 @@ class Evaluator:
             import_root=str(import_root),
         )
         self._ranks = RankStage(
-            self.requests, self._runs, self.reference, timing_options or TimingOptions(), self._bases,
-            trusted=reference or self.pool, builds=self.kernel_builds.builds, own_tests=self.tests, import_root=str(import_root),
+            self.requests, self._runs, self.reference, self.stage, trusted=reference or self.pool,
+            import_root=str(import_root),
         )  # fmt: skip
         self._known = known if elsewhere == HERE else None
         path = workers.get("PYTHONPATH", "").replace(str(config.root), ".")

@@ -7,14 +7,12 @@ ranks would have to agree on each time. What judges, decides and reports is the 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from pytest_cgins.building.build_queue import BuildQueue
-from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
@@ -26,7 +24,7 @@ from pytest_cgins.gate import correctness_verdict as gate
 from pytest_cgins.gate.case_timing import Timed
 from pytest_cgins.gate.reference_requests import ReferenceRequests
 from pytest_cgins.gate.reference_worker import REFERENCE_TIMEOUT_S, ReferenceWorker
-from pytest_cgins.gate.timing_stage import ReadyCase, TimingOptions, TimingStage
+from pytest_cgins.gate.timing_stage import ReadyCase, TimingStage
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError, ended_by, forged
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
@@ -58,23 +56,16 @@ class RankStage:
         requests: ReferenceRequests,
         runs: KernelRuns,
         reference: ReferenceWorker,
-        options: TimingOptions,
-        bases: BaseKernels,
+        timing: TimingStage,
         *,
         trusted: WorkerPool,
-        builds: BuildQueue,
-        own_tests: Callable[[], int],
         import_root: str,
     ) -> None:
-        """Nothing is started yet; `trusted` has the workers of the reference, all else is as of `TimingStage`."""
-        self._requests, self._runs, self._reference, self._trusted = requests, runs, reference, trusted
+        """Nothing is started yet; `trusted` has the workers of the reference, all else is as of the other stages."""
+        self._requests, self._runs, self._reference = requests, runs, reference
+        self._timing, self._trusted, self._import_root = timing, trusted, import_root
         self._references: dict[tuple[str, ...], RankPool] = {}
         self._number = next(_stages)
-        self._import_root = import_root
-        self._timing_of = partial(
-            _RankTiming, requests, reference=reference, options=options, bases=bases, builds=builds,
-            own_tests=own_tests, import_root=import_root,
-        )  # fmt: skip
 
     def evaluate(self, result: Evaluation, compiled: CompiledKernel, *, timing: bool) -> Evaluation:
         """What is found of a case.
@@ -204,13 +195,13 @@ class RankStage:
         pairs: list[Pair],
     ) -> Evaluation:
         pool: Any = workers  # a role stands for all its ranks
-        devices = tuple(request.case.device for request in requests)
-        stage = self._timing_of(runs=KernelRuns(pool, seed=0, timeout_s=self._runs.timeout_s))
-        stage.devices = tuple(dict.fromkeys(devices))
-        stage.judge = partial(self._judged, workers, requests, name=pairs[0][0].name)
         ready = ReadyCase(case=verified.case, compiled=compiled, role="timed-ranks", pairs=pairs)
         try:
-            outcome = stage.run(ready, requests[0])
+            outcome = self._timing.run(
+                ready, requests[0], runs=KernelRuns(pool, seed=0, timeout_s=self._runs.timeout_s),
+                devices=[request.case.device for request in requests],
+                judge=partial(self._judged, workers, requests, name=pairs[0][0].name),
+            )  # fmt: skip
         except EndedError as end:
             verdict = replace(end.verdict, message=f"right, but while it was timed: {end.verdict.message}")
             return replace(verified, verdict=verdict, output=end.output)
@@ -218,7 +209,7 @@ class RankStage:
             raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}") from error
         assert verified.correctness is not None
         correctness = verified.correctness.with_probes(outcome.judged.probes)
-        verdict = stage.decide(gate.decide(correctness, outcome.measurement), verified.case, outcome)
+        verdict = self._timing.decide(gate.decide(correctness, outcome.measurement), verified.case, outcome)
         fail_on = self._requests.entry(verified.case).timing.fail_on
         return replace(
             verified,
@@ -303,24 +294,3 @@ def _failed(contract: str, names: set[str], reply: Reply[KernelAnswers]) -> Ende
     if failed is None or failed.error is None:
         return None
     return ended_by(failed.error, contract, failed.name, reply.output)
-
-
-class _RankTiming(TimingStage):
-    """Times on all devices of the ranks, and has each rank's answers judged."""
-
-    devices: tuple[str, ...] = ()
-    judge: Callable[[Timed], TimingJudgement]
-
-    def judged(self, case_request: CaseRequest, timed: Timed) -> TimingJudgement:
-        """See `TimingStage.judged`."""
-        del case_request  # that of the first rank
-        return self.judge(timed)
-
-    @contextmanager
-    def alone_on(self, device: str) -> Iterator[None]:
-        """See `TimingStage.alone_on`."""
-        del device  # that of the first rank
-        with ExitStack() as stack:
-            for each in self.devices:
-                stack.enter_context(super().alone_on(each))
-            yield

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
@@ -147,12 +148,23 @@ class TimingStage:
         self._import_root = import_root
         self._fresh = not runs.pool.is_local
 
-    def run(self, ready: ReadyCase, case_request: CaseRequest) -> Outcome:
+    def run(
+        self,
+        ready: ReadyCase,
+        case_request: CaseRequest,
+        *,
+        runs: KernelRuns | None = None,
+        devices: Sequence[str] = (),
+        judge: Callable[[Timed], TimingJudgement] | None = None,
+    ) -> Outcome:
         """Time one case.
 
         Args:
             ready: the case, whose kernel was found right; its worker forks another where it is compared with nothing.
             case_request: that it was prepared for.
+            runs: asks its workers, if not those of the run.
+            devices: what else of the machine nobody may use meanwhile.
+            judge: says what probes saw meanwhile, if not the trusted worker.
 
         Raises:
             EndedError: the kernel failed meanwhile, or its base revision could not be built for what is missing here.
@@ -166,12 +178,10 @@ class TimingStage:
         role = role if base.compiled is not None or task.gate.floor_vs_torch else role + UNGATED
         task = replace(task, role=role, tests=self._tests(), request=request)
         noise = self._options.noise(self._reference.environment_of(case.device))
-        timer = CaseTiming(
-            self._runs, noise=noise, lock=lambda: self.alone_on(case.device), fresh=self._fresh
-        )
-        timed = timer.time(task)
+        alone = partial(self.alone_on, case.device, *devices)
+        timed = CaseTiming(runs or self._runs, noise=noise, lock=alone, fresh=self._fresh).time(task)
         with closing(timed.reply):
-            judged = self.judged(case_request, timed)
+            judged = judge(timed) if judge else self._reference.judge_timing(case_request, timed)
         measurement = timed.measurement
         if "base" in timed.refused:
             base = replace(base, state="refused", compiled=None, note=timed.refused["base"])
@@ -179,10 +189,6 @@ class TimingStage:
             note = f"torch.compile was not timed: {timed.refused['compile']}"
             measurement = replace(measurement, notes=(*measurement.notes, note))
         return Outcome(measurement, judged, base, timed.died_beside_base)
-
-    def judged(self, case_request: CaseRequest, timed: Timed) -> TimingJudgement:
-        """What probes saw while a case was timed."""
-        return self._reference.judge_timing(case_request, timed)
 
     def compares(self, case: Case, compiled: CompiledKernel) -> bool:
         """Whether the time of a right kernel would be held against another, or was asked for beside one."""
@@ -303,11 +309,14 @@ class TimingStage:
         return max(1, (self._options.tests or self._own_tests)())
 
     @contextmanager
-    def alone_on(self, device: str) -> Iterator[None]:
-        """Have nobody else time or verify on a device, and no compiler of this process run.
+    def alone_on(self, *devices: str) -> Iterator[None]:
+        """Have nobody else time or verify on devices, and no compiler of this process run.
 
         Raises:
             InfrastructureError: it was not to be had in time.
         """
-        with lock.timing(self._reference.lock_key(device), wait_s=lock.WAIT_S), self._builds.quiet():
+        with ExitStack() as stack:
+            for key in dict.fromkeys(map(self._reference.lock_key, devices)):
+                stack.enter_context(lock.timing(key, wait_s=lock.WAIT_S))
+            stack.enter_context(self._builds.quiet())
             yield

@@ -8,72 +8,61 @@ A rank that fails answers at once; the others wait for it, and the parent ends t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from pytest_cgins.building.loading.exceptions import kind_of, told
 from pytest_cgins.building.loading.imports import import_from
-from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.core.tensors import Kept, pack
 from pytest_cgins.packs.call import bound
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import trust
-from pytest_cgins.run.kernels import KernelCache, make_ready
-from pytest_cgins.run.worker import describe
+from pytest_cgins.run.kernels import KernelCache
+from pytest_cgins.run.timing_service import Answer, Measurement, TimingService, packed_answer
+from pytest_cgins.run.verification_service import (
+    Answered,
+    all_answers,
+    deviant_answer,
+    failure,
+    raised_error,
+    set_answer,
+)
 from pytest_cgins.timing.block import LETTER_ARMS
 from pytest_cgins.timing.cpu_timer import HostTimer
+from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.verify.messages import (
-    DeviantAnswer,
     EmptyMessage,
+    Facts,
     JoinRanks,
     KernelAnswers,
     KernelRequest,
-    RaisedError,
     RunKernel,
     RunLate,
-    SetAnswer,
     serves,
 )
 from pytest_cgins.verify.probe_support.process_watch import Watch
 from pytest_cgins.verify.probe_support.set_trial import SetTrial
 from pytest_cgins.verify.probe_support.timed_copy import Content, Rotating, TimedCopy
 from pytest_cgins.verify.probes import ranks
+from pytest_cgins.verify.probes.after_timing import ObservedAnswer
 from pytest_cgins.verify.rank_group import RankGroup
-from pytest_cgins.verify.timing_messages import (
-    FinishedTiming,
-    Opened,
-    OpenTiming,
-    Ready,
-    RepeatCalls,
-    RunBlocks,
-    TimedAnswer,
-    TimedBlock,
-    TimedBlocks,
-)
+from pytest_cgins.verify.timing_messages import Opened, OpenTiming, TimedBlock
 
 _SHOWN = 300
 
 
-class RankService:
+class RankService(TimingService):
     """One rank of a kernel."""
 
     def __init__(self) -> None:
-        self.fatal = False
-        self._kernels = KernelCache()
-        self._trials: dict[SetTrial, tuple[str, tuple[int, ...]]] = {}
-        """Sets that were run, and what was written beside outputs and into inputs then."""
-        self._opened: _Opened | None = None
-
-    @serves(Ready)
-    def ready(self, request: Ready) -> EmptyMessage:
-        """Have the context of a GPU made."""
-        make_ready(request.device)
-        return EmptyMessage()
+        super().__init__()
+        self._trials: dict[SetTrial, Answered] = {}
+        """Sets that were run, and the first answers."""
 
     @serves(JoinRanks)
     def join(self, request: JoinRanks) -> EmptyMessage:
@@ -85,7 +74,8 @@ class RankService:
     def run(self, request: RunKernel, buffers: list[Buffer]) -> tuple[KernelAnswers, list[Buffer]]:
         """Run the kernel on each set, in step, and keep the answers for `run_late`; gives the set that it failed on, if any."""
         _begin(request)
-        name, phase = request.sets[0].name, "load"
+        name: str = request.sets[0].name
+        phase: Literal["load", "bind", "run"] = "load"
         try:
             watch = Watch(frozenset(request.probes), request)
             with watch.loading():
@@ -98,76 +88,24 @@ class RankService:
                 phase = "run"
                 self._group.barrier()
                 trial.first()
-                device_of(request.device).synchronize()
-                self._trials[trial] = trial.overrun(), tuple(trial.inputs_changed())
+                self._trials[trial] = set_answer(name, trial, pack(trial.answer))
         except BaseException as error:  # noqa: BLE001 - code under test may raise anything, also at import
-            raised = documents.load_python(RaisedError, {**describe(error), "phase": phase})
-            header, packed = pack([])
-            return KernelAnswers(sets=(SetAnswer(name=name, tensors=header, error=raised),)), [packed]
+            return all_answers([failure(name, raised_error(error, request.device, phase))], [], {})
         return KernelAnswers(sets=()), []
 
     @serves(RunLate)
     def run_late(self, request: RunLate) -> tuple[KernelAnswers, list[Buffer]]:
         """Run it again on the same sets, see `verify.probes.ranks`; gives the first answers, and what deviates from them."""
         found = ranks.deviations([*self._trials], self._group, request.calls)
-        packed = [pack(trial.answer) for trial in self._trials]
-        sets = tuple(
-            SetAnswer(
-                name=trial.name,
-                tensors=header,
-                devices=tuple(str(tensor.device) for tensor in trial.answer),
-                inputs_changed=changed,
-                overrun=overrun or trial.overrun(),
-                unlike=tuple(trial.unlike),
-            )
-            for (trial, (overrun, changed)), (header, _) in zip(self._trials.items(), packed, strict=True)
-        )
-        deviating = [pack(one.tensors) for one in found]
-        deviations = tuple(
-            DeviantAnswer(probe=one.probe, name=one.name, tensors=header, error=one.error, about=one.about)
-            for one, (header, _) in zip(found, deviating, strict=True)
-        )
-        buffers = [content for _, content in (*packed, *deviating)]
-        return KernelAnswers(sets=sets, deviations=deviations), buffers
+        answers = [
+            (replace(answer, overrun=answer.overrun or trial.overrun(), unlike=tuple(trial.unlike)), packed)
+            for trial, (answer, packed) in self._trials.items()
+        ]
+        return all_answers(answers, [*map(deviant_answer, found)], {})
 
-    @serves(OpenTiming)
-    def open(self, request: OpenTiming, buffers: list[Buffer]) -> Opened:
-        """Make the arms ready."""
+    def _measurement_of(self, request: OpenTiming, buffers: list[Buffer]) -> Measurement:
         _begin(request)
-        self._opened = _Opened(request, buffers, self._kernels, self._group)
-        return self._opened.made_ready
-
-    @serves(RunBlocks)
-    def blocks(self, request: RunBlocks) -> TimedBlocks:
-        """Run blocks; times are those of the slowest rank."""
-        return TimedBlocks(tuple(self._measurement().blocks(request.orders)))
-
-    @serves(RepeatCalls)
-    def repeat(self, request: RepeatCalls) -> EmptyMessage:
-        """Call an arm so many times."""
-        opened = self._measurement()
-        with opened.around():
-            opened.timer.repeat(request.arm, request.calls)
-        return EmptyMessage()
-
-    @serves(EmptyMessage)
-    def look(self) -> EmptyMessage:
-        """Nothing: an answer is looked at in the end."""
-        return EmptyMessage()
-
-    @serves(EmptyMessage)
-    def finish(self) -> tuple[FinishedTiming, list[Buffer]]:
-        """One more call of the kernel, on the set's own numbers."""
-        opened = self._measurement()
-        with opened.around():
-            header, packed = pack(opened.copy.once_more())
-        answer = TimedAnswer(name=opened.copy.name, when="after", tensors=header)
-        return FinishedTiming(answers=(answer,), observed={}), [packed]
-
-    def _measurement(self) -> _Opened:
-        if self._opened is None:
-            raise ProtocolError("no measurement is open")
-        return self._opened
+        return _Opened(request, buffers, self._kernels, self._group)
 
 
 def _begin(request: KernelRequest) -> None:
@@ -198,20 +136,20 @@ class _Opened:
         self, request: OpenTiming, buffers: Sequence[Buffer], kernels: KernelCache, group: RankGroup
     ) -> None:
         inputs, device = request.sets[0], device_of(request.device)
-        self.around = partial(restore, inputs.context, request.device, repeatable=False)
-        """What each call is made in."""
+        self.device, self.spent = timed_device(request.device), False
+        self._around = partial(restore, inputs.context, request.device, repeatable=False)
         kernel = kernels.load(request.kernel)
         content = Content(inputs, Kept(inputs.tensors, buffers[0], request.device))
         refused: dict[ArmName, str] = {}
-        with self.around():
-            self.copy = TimedCopy(kernel, content, request.device)
-            arms: dict[ArmName, Any] = {"kernel": Rotating([self.copy.bare])}
+        with self._around():
+            self._copy = TimedCopy(kernel, content, request.device)
+            arms: dict[ArmName, Any] = {"kernel": Rotating([self._copy.bare])}
             if request.torch:
                 arms["torch"] = Rotating([bound(content.call, content.kept.unpack())])
             if request.base is not None:
                 wrong = ""
                 try:
-                    arms["base"] = Rotating([self.copy.bind_beside(kernels.load(request.base))])
+                    arms["base"] = Rotating([self._copy.bind_beside(kernels.load(request.base))])
                 except Exception as error:  # noqa: BLE001 - not the kernel's doing, whatever it is
                     wrong = f"it cannot be loaded: {kind_of(error)}: {told(error)[:_SHOWN]}"
                 if group.greatest(bool(wrong)):  # an arm that is not there on one rank is on none
@@ -219,29 +157,41 @@ class _Opened:
                     refused["base"] = wrong or "it cannot be loaded on another rank"
             if request.compile:
                 refused["compile"] = "torch.compile is not timed on several ranks"
-            self.timer = _RankTimer(
-                group,
-                arms,
-                copies=1,
-                limit_s=request.limit_s,
-                longer=request.longer,
-                fence=device.synchronize if device.is_accelerator else None,
+            fence = device.synchronize if device.is_accelerator else None
+            self._timer = _RankTimer(
+                group, arms, copies=1, limit_s=request.limit_s, longer=request.longer, fence=fence
             )
         self.made_ready = Opened(
-            arms=tuple(self.timer.calls),
-            method=self.timer.method,
-            calls=dict(self.timer.calls),
-            batch_seconds=dict(self.timer.batch_seconds),
+            arms=tuple(self._timer.calls),
+            method=self._timer.method,
+            calls=dict(self._timer.calls),
+            batch_seconds=dict(self._timer.batch_seconds),
             host_ns_per_call={},
             cold=False,
             refused=refused,
         )
 
-    def blocks(self, orders: Sequence[str]) -> Iterator[TimedBlock]:
-        """Blocks of these orders."""
+    def blocks(self, orders: Sequence[str]) -> list[TimedBlock]:
+        """Times are those of the slowest rank."""
         arms = [[LETTER_ARMS[letter] for letter in order] for order in orders]
-        with self.around():
-            for order, times in zip(orders, self.timer.blocks(arms), strict=True):
-                yield TimedBlock(
-                    order=order, ns_per_call=tuple(times), mean_ns_per_call=tuple(self.timer.means)
-                )
+        with self._around():
+            return [
+                TimedBlock(order=order, ns_per_call=tuple(times), mean_ns_per_call=tuple(self._timer.means))
+                for order, times in zip(orders, self._timer.blocks(arms), strict=True)
+            ]
+
+    def repeat(self, arm: ArmName, calls: int) -> None:
+        """See `TimingService.repeat`."""
+        with self._around():
+            self._timer.repeat(arm, calls)
+
+    def look(self) -> None:
+        """Nothing: an answer is looked at in the end."""
+
+    def finished(self) -> tuple[list[Answer], Facts]:
+        """One more call of the kernel, on the set's own numbers."""
+        with self._around():
+            return [packed_answer(ObservedAnswer(self._copy.name, "after", self._copy.once_more()))], {}
+
+    def close(self) -> None:
+        """Nothing was set."""

@@ -18,12 +18,13 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ServiceError, WorkerError, WorkerTimeout
+from pytest_cgins.core.text import numbered
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.run.early_verdict import EndedError, forged, lost_by
 from pytest_cgins.run.exits import last_stack
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
-from pytest_cgins.verify.messages import JoinRanks, read
+from pytest_cgins.verify.messages import EmptyMessage, JoinRanks, read
 from pytest_cgins.verify.timing_messages import TimedBlocks
 
 T = TypeVar("T")
@@ -87,6 +88,7 @@ class RankPool:
         answer: type[T],
         buffers: Sequence[Sequence[Buffer]] = (),
         *,
+        timeout_s: float = 0.0,
         kernel: str = "",
         failed: Callable[[Reply[T]], EndedError | None] = lambda _: None,
     ) -> list[Reply[T]]:
@@ -98,19 +100,42 @@ class RankPool:
             requests: one a rank.
             answer: what it is read as.
             buffers: of each rank's request.
+            timeout_s: limit, 0 for that of all requests.
             kernel: see `WorkerPool.call`.
             failed: the verdict on an answer that tells of a failure, after which others may wait for its rank.
 
         Raises:
             EndedError: a rank failed.
         """
-        params = [documents.dump_python(request) for request in requests]
+        if role not in self._folders:
+            self._join(role, kernel)
+        names, limit_s = self._names(role), timeout_s or self._limit_s
 
-        def failed_as_told(reply: Reply[Any]) -> EndedError | None:
-            return failed(replace(reply, result=read(answer, reply.result)))
+        def one(rank: int) -> tuple[Reply[T], EndedError | None]:
+            params, sent = documents.dump_python(requests[rank]), buffers[rank] if buffers else ()
+            reply = self._pool.call(
+                names[rank], method, params, sent, timeout_s=limit_s, kernel=kernel, extends=False
+            )
+            try:
+                told = replace(reply, result=read(answer, reply.result))
+                return told, failed(told)
+            except ValueError as error:
+                reply.close()
+                raise forged(names[rank], str(error), reply.output) from error
 
-        replies = self._together(role, method, params, buffers, self._limit_s, kernel, failed_as_told)
-        return [replace(reply, result=read(answer, reply.result)) for reply in replies]
+        with ThreadPoolExecutor(len(names)) as threads:
+            futures = [threads.submit(one, rank) for rank in range(len(names))]
+            waited = self._awaited(names, futures)
+        failures = [
+            found for rank, future in enumerate(futures) if (found := _failure(rank, future, rank in waited))
+        ]
+        if not failures:
+            return [future.result()[0] for future in futures]
+        for future in futures:
+            if future.exception() is None:
+                future.result()[0].close()
+        self.discard(role)
+        raise blamed(failures, len(names), limit_s)
 
     def call(
         self,
@@ -128,7 +153,9 @@ class RankPool:
             EndedError: a rank failed.
         """
         own = [{**params, "device": device} if "device" in params else params for device in self._devices]
-        replies = self._together(role, method, own, self.inputs if buffers else (), timeout_s, kernel)
+        answer: Any = TimedBlocks if method == "blocks" else dict
+        sent = self.inputs if buffers else ()
+        replies = self.ask(role, method, own, answer, sent, timeout_s=timeout_s, kernel=kernel)
         if method == "finish":
             self.forget()
             self.finished = replies
@@ -136,7 +163,7 @@ class RankPool:
         if method != "blocks":
             return replies[0]
         try:
-            told = slowest([read(TimedBlocks, reply.result) for reply in replies])
+            told = slowest([reply.result for reply in replies])
         except ValueError as error:
             self.discard(role)
             raise forged(role, str(error), replies[0].output) from error
@@ -203,46 +230,7 @@ class RankPool:
             JoinRanks(rank=rank, count=count, device=device, folder=folder.name, limit_s=self._limit_s)
             for rank, device in enumerate(self._devices)
         ]
-        self._together(role, "join", [*map(documents.dump_python, requests)], (), JOIN_S, kernel)
-
-    def _together(  # noqa: PLR0917
-        self,
-        role: str,
-        method: str,
-        params: Sequence[Any],
-        buffers: Sequence[Sequence[Buffer]],
-        timeout_s: float,
-        kernel: str,
-        failed: Callable[[Reply[Any]], EndedError | None] = lambda _: None,
-    ) -> list[Reply[Any]]:
-        if role not in self._folders:
-            self._join(role, kernel)
-        names = self._names(role)
-
-        def one(rank: int) -> tuple[Reply[Any], EndedError | None]:
-            sent = buffers[rank] if buffers else ()
-            reply = self._pool.call(
-                names[rank], method, params[rank], sent, timeout_s=timeout_s, kernel=kernel, extends=False
-            )
-            try:
-                return reply, failed(reply)
-            except ValueError as error:
-                reply.close()
-                raise forged(names[rank], str(error), reply.output) from error
-
-        with ThreadPoolExecutor(len(names)) as threads:
-            futures = [threads.submit(one, rank) for rank in range(len(names))]
-            waited = self._awaited(names, futures)
-        failures = [
-            found for rank, future in enumerate(futures) if (found := _failure(rank, future, rank in waited))
-        ]
-        if not failures:
-            return [future.result()[0] for future in futures]
-        for future in futures:
-            if future.exception() is None:
-                future.result()[0].close()
-        self.discard(role)
-        raise blamed(failures, len(names), timeout_s)
+        self.ask(role, "join", requests, EmptyMessage, timeout_s=JOIN_S, kernel=kernel)
 
     def _awaited(self, names: Sequence[str], futures: Sequence[Answered]) -> set[int]:
         """Wait for all answers, or for a failure and a little longer; the ranks that had not answered then, which are killed."""
@@ -316,12 +304,10 @@ def _hang(failures: Sequence[Failure], count: int, limit_s: float) -> EndedError
     waiting = [one.rank for one in failures if one.kind != "hung" or places[one.rank][1]]
     hung = [rank for rank in places if rank not in waiting] or waiting
     told = [f"rank {rank} {places[rank][0]}" for rank in places]
-    names = ", ".join(map(str, hung))
-    what = f"rank {names}" if len(hung) == 1 else f"ranks {names}"
     return EndedError(
         Status.TIMEOUT,
         Reason.RANK_HANG,
-        f"{what} of {count} did not come back within {limit_s:g} s: {'; '.join(told)}\n→ have all ranks make the same collectives in "
+        f"{numbered('rank', hung)} of {count} did not come back within {limit_s:g} s: {'; '.join(told)}\n→ have all ranks make the same collectives in "
         "the same order, and let none leave early or wait for what is not sent; --cgins-timeout raises the limit",
         "\n".join(f"rank {one.rank}:\n{one.end.output}" for one in failures if one.end.output),
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -36,14 +36,10 @@ from pytest_cgins.run.kernels import KernelCache, make_ready
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.block import LETTER_ARMS
 from pytest_cgins.timing.clock_watch import ClockWatch
-from pytest_cgins.timing.devices import timed_device
+from pytest_cgins.timing.devices import TimedDevice, timed_device
 from pytest_cgins.timing.rotation import Rotation, plan
 from pytest_cgins.timing.timer import TWINS, Arms
-from pytest_cgins.verify.messages import (
-    EmptyMessage,
-    Facts,
-    serves,
-)
+from pytest_cgins.verify.messages import EmptyMessage, Facts, serves
 from pytest_cgins.verify.probe_support import memory, process_settings
 from pytest_cgins.verify.probe_support.process_watch import Watch
 from pytest_cgins.verify.probe_support.rerun import attempt
@@ -79,13 +75,28 @@ _compilations = recompiles.Compilations()
 Answer = tuple[TimedAnswer, Buffer]
 
 
+class Measurement(Protocol):
+    """One case whose arms are ready; methods are as of `TimingService`."""
+
+    device: TimedDevice
+    made_ready: Opened
+    spent: bool
+    """Whether its process can time nothing more."""
+
+    def blocks(self, orders: Sequence[str]) -> list[TimedBlock]: ...  # noqa: D102
+    def repeat(self, arm: ArmName, calls: int) -> None: ...  # noqa: D102
+    def look(self) -> None: ...  # noqa: D102
+    def finished(self) -> tuple[list[Answer], Facts]: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
+
+
 class TimingService:
     """Times kernels, in a process that never verified one."""
 
     def __init__(self) -> None:
         self.fatal = False
         self._kernels = KernelCache()
-        self._opened: _Opened | None = None
+        self._opened: Measurement | None = None
 
     @serves(Ready)
     def ready(self, request: Ready) -> EmptyMessage:
@@ -103,8 +114,11 @@ class TimingService:
         device_of(device).make_current()
         import_from(request.import_root)
         with self._fatal_if_raised(device):
-            self._opened = _Opened(request, buffers, self._kernels)
+            self._opened = self._measurement_of(request, buffers)
             return self._opened.made_ready
+
+    def _measurement_of(self, request: OpenTiming, buffers: list[Buffer]) -> Measurement:
+        return _Opened(request, buffers, self._kernels)
 
     @serves(RunBlocks)
     def blocks(self, request: RunBlocks) -> TimedBlocks:
@@ -138,7 +152,7 @@ class TimingService:
         return told, [buffer for _, buffer in answers]
 
     @contextmanager
-    def _measurement(self) -> Iterator[_Opened]:
+    def _measurement(self) -> Iterator[Measurement]:
         if self._opened is None:
             raise ProtocolError("no measurement is open")
         with self._fatal_if_raised(self._opened.device.case_name):
@@ -169,7 +183,9 @@ class _Opened:
         self._context = request.sets[0].context
         self._refused: dict[ArmName, str] = {}
         self._replayed: ObservedAnswer | None = None
-        self._namespace = _namespace(request.base)
+        namespace = request.base.source.namespace if request.base is not None else None
+        self._namespace = namespace.name if namespace else ""
+        """Where the modules of the base are imported; "" if it has none."""
         self._compiles = request.compile
         self._runs_forward = request.kernel.source.runs_forward
         self._is_direct = request.kernel.source.contract in on_stream.DIRECT
@@ -214,7 +230,6 @@ class _Opened:
                         fenced=request.fenced,
                         require_replays=lambda: self._require_replays(arms, contents),
                     )
-            namespace = self._namespace
             self.made_ready = Opened(
                 arms=tuple(self._timer.calls),
                 method=self._timer.method,
@@ -227,11 +242,10 @@ class _Opened:
                 refused=self._refused,
                 tuned=tuned,
                 base_tuned=base_tuned,
-                jit=_compilations.counted("" if namespace else None),
-                base_jit=_compilations.counted(namespace) if namespace else None,
+                jit=_compilations.counted("" if self._namespace else None),
+                base_jit=_compilations.counted(self._namespace) if self._namespace else None,
                 peak_nbytes=peak_nbytes,
             )
-            """See `TimingService.open`."""
             self._compiled = _compilations.mark()
             self._repeats = after_timing.Repeats()
             self._looked = time.monotonic()
@@ -449,22 +463,19 @@ class _Opened:
         observed: Facts = {}
         self._leave()
         if after_timing.NAME in self._probes:
-            answers += map(_packed, self._repeats.given())
-            answers += map(_packed, after_timing.last(self._copies))
-            answers += map(_packed, after_timing.going_on(self._copies))
-            answers += [_packed(given) for given, before in self._held if not all_same(given.tensors, before)]
-            answers += map(_packed, [self._replayed] if self._replayed is not None else [])
+            answers += map(packed_answer, self._repeats.given())
+            answers += map(packed_answer, after_timing.last(self._copies))
+            answers += map(packed_answer, after_timing.going_on(self._copies))
+            answers += [
+                packed_answer(given) for given, before in self._held if not all_same(given.tensors, before)
+            ]
+            answers += map(packed_answer, [self._replayed] if self._replayed is not None else [])
         if content_cache.NAME in self._probes:
             calls = [(copy.run, copy.inputs) for copy in self._copies]
             observed[content_cache.NAME] = content_cache.observe(calls, self.device)
         if after_timing.NAME in self._probes:
-            answers += map(_packed, after_timing.after(self._copies))
+            answers += map(packed_answer, after_timing.after(self._copies))
         return answers, observed
-
-
-def _namespace(base: CompiledKernel | None) -> str:
-    """Where the modules of the base are imported; "" if it has none."""
-    return base.source.namespace.name if base is not None and base.source.namespace else ""
 
 
 def _short(error: BaseException) -> str:
@@ -472,7 +483,8 @@ def _short(error: BaseException) -> str:
     return f"{kind_of(error)}: {text}" if text else kind_of(error)
 
 
-def _packed(given: ObservedAnswer) -> Answer:
+def packed_answer(given: ObservedAnswer) -> Answer:
+    """What is told of an answer, and its buffer."""
     header, packed = pack(given.tensors)
     return TimedAnswer(name=given.name, when=given.when, tensors=header, error=given.error), packed
 

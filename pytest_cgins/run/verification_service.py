@@ -31,6 +31,7 @@ from pytest_cgins.verify.messages import (
     DeviantAnswer,
     EmptyMessage,
     Facts,
+    Header,
     KernelAnswers,
     OperatorFinding,
     PackedInputs,
@@ -77,7 +78,7 @@ def prepare_forks() -> None:
     op_callback.all_operators()
 
 
-_Answer = tuple[SetAnswer, Buffer]
+Answered = tuple[SetAnswer, Buffer]
 _Deviant = tuple[DeviantAnswer, Buffer]
 
 
@@ -121,10 +122,10 @@ class VerificationService:
             self._compilations.listen()
             watch.guard(kernel)
         except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
-            failed = [_failed(inputs.name, _raised(error, device, "load")) for inputs in sets]
+            failed = [failure(inputs.name, raised_error(error, device, "load")) for inputs in sets]
             seen = watch.observed()
             self.fatal = self.fatal or watch.spent
-            return _result(failed, [], seen)
+            return all_answers(failed, [], seen)
         # All are bound before the first runs: a kernel that runs cannot change how the others are bound.
         meter = Meter(device, on=memory_use.NAME in request.probes)
         bound = [
@@ -160,7 +161,7 @@ class VerificationService:
             observed[memory_use.NAME] = meter.facts()
         seen = {**watch.observed(), **observed}
         self.fatal = self.fatal or watch.spent
-        result, packed = _result(answers, again.deviations, seen)
+        result, packed = all_answers(answers, again.deviations, seen)
         return replace(result, tuned=tuners.chosen(), jit=jit), packed
 
     @serves(CheckOperator)
@@ -184,32 +185,22 @@ class VerificationService:
         trial: SetTrial | LargeCall | RaisedError,
         stream: AbstractContextManager[object],
         meter: Meter,
-    ) -> _Answer:
+    ) -> Answered:
         name = inputs.name
         if isinstance(trial, RaisedError):
-            return _failed(name, trial)
+            return failure(name, trial)
         if self.fatal:
-            return _failed(name, _NOT_RUN)
+            return failure(name, _NOT_RUN)
         device = trial.device
         try:
             with stream:
                 with meter.call("first", name, 0 if inputs.once else _moved_nbytes(inputs)), self._around():
                     trial.first()
-                header, packed = pack(trial.answer)
-            device_of(device).synchronize()
-            overrun, changed = trial.overrun(), trial.inputs_changed()
+                packed = pack(trial.answer)
+            return set_answer(name, trial, packed)
         except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
             self.fatal = is_lost(device)
-            return _failed(name, _raised(error, device, "run"))
-        answer = SetAnswer(
-            name=name,
-            tensors=header,
-            devices=tuple(str(tensor.device) for tensor in trial.answer),
-            inputs_changed=tuple(changed),
-            overrun=overrun,
-            unlike=tuple(trial.unlike),
-        )
-        return answer, packed
+            return failure(name, raised_error(error, device, "run"))
 
     def _again(
         self,
@@ -234,7 +225,7 @@ class VerificationService:
             if late_work.NAME in probes and trials:
                 threads.settle(device)
                 late = list(late_work.deviations(trials, ran))
-                deviations += map(_deviation, late)
+                deviations += map(deviant_answer, late)
                 if not device_of(device).is_accelerator and not all(deviation.reused for deviation in late):
                     # Its threads write to memory that further runs would give to others.
                     self.fatal = True
@@ -242,10 +233,10 @@ class VerificationService:
             if memory_leak.NAME in probes and trials:
                 moved = max(map(_moved_nbytes, request.sets))
                 leak = Leak(trials[0], lambda: meter.call("later", trials[0].name, moved))
-                deviations += map(_deviation, leak.deviations())
+                deviations += map(deviant_answer, leak.deviations())
                 facts[memory_leak.NAME] = leak.facts
             if repeat.NAME in probes:
-                deviations += map(_deviation, repeat.deviations(trials))
+                deviations += map(deviant_answer, repeat.deviations(trials))
             if {memory_leak.NAME, repeat.NAME} & set(probes) and not is_lost(device):
                 for trial, answer in ran_well:
                     overrun = answer.overrun or trial.overrun()
@@ -255,11 +246,11 @@ class VerificationService:
             if recompiles.NAME in probes and trials and not self.fatal and self._compilations.can_hear():
                 facts[recompiles.NAME] = list(recompiles.observe(trials[0], self._compilations))
             if autotuner.NAME in probes and trials and not self.fatal:
-                deviations += map(_deviation, tuners.deviations(trials[0]))
+                deviations += map(deviant_answer, tuners.deviations(trials[0]))
             if fresh_memory.NAME in probes and self.fatal:
                 facts |= _not_run([fresh_memory.NAME])
             elif fresh_memory.NAME in probes:
-                deviations += map(_deviation, fresh_memory.deviations(trials))
+                deviations += map(deviant_answer, fresh_memory.deviations(trials))
             if trials and device_of(device).is_cuda and not self.fatal:
                 deviations += self._beside_other_work(trials, request, facts)
             return _Again(deviations, facts, revised)
@@ -279,7 +270,7 @@ class VerificationService:
         if why := device_order.why_not(request.device, direct=direct):
             facts[device_order.NAME] = {"not_run": why}
             return []
-        return [*map(_deviation, device_order.deviations(trials, direct=direct))]
+        return [*map(deviant_answer, device_order.deviations(trials, direct=direct))]
 
 
 @dataclass(slots=True)
@@ -292,9 +283,10 @@ class _Again:
     """First answers with what later runs wrote, by set."""
 
 
-def _result(
-    answers: Sequence[_Answer], deviations: Sequence[_Deviant], observed: Facts
+def all_answers(
+    answers: Sequence[Answered], deviations: Sequence[_Deviant], observed: Facts
 ) -> tuple[KernelAnswers, list[Buffer]]:
+    """What is told of a kernel, and its buffers."""
     result = KernelAnswers(
         sets=tuple(answer for answer, _ in answers),
         deviations=tuple(answer for answer, _ in deviations),
@@ -303,11 +295,12 @@ def _result(
     return result, [buffer for _, buffer in (*answers, *deviations)]
 
 
-def _raised(error: BaseException, device: str, phase: Literal["load", "bind", "run"]) -> RaisedError:
-    told = RaisedError(**describe(error), phase=phase)
-    if cause_of(told.kind, told.message) is not Reason.OUT_OF_MEMORY:
-        return told
-    return replace(told, others_nbytes=device_of(device).others_nbytes())
+def raised_error(error: BaseException, device: str, phase: Literal["load", "bind", "run"]) -> RaisedError:
+    """What was raised while a kernel was loaded, bound or run."""
+    found = RaisedError(**describe(error), phase=phase)
+    if cause_of(found.kind, found.message) is not Reason.OUT_OF_MEMORY:
+        return found
+    return replace(found, others_nbytes=device_of(device).others_nbytes())
 
 
 _AGAIN = (
@@ -352,7 +345,7 @@ def _bind(
         with meter.call("bind", inputs.name, 0 if inputs.once else _moved_nbytes(inputs)):
             return SetTrial(kernel, inputs, buffer, device, watch)
     except Exception as error:  # noqa: BLE001 - becomes the set's error
-        return _raised(error, device, "bind")
+        return raised_error(error, device, "bind")
 
 
 def _moved_nbytes(inputs: PackedInputs) -> int:
@@ -360,7 +353,8 @@ def _moved_nbytes(inputs: PackedInputs) -> int:
     return int(sum(inputs.tensors["spans"])) + sum(meta.nbytes for meta in inputs.outputs)
 
 
-def _deviation(deviation: Deviation) -> _Deviant:
+def deviant_answer(deviation: Deviation) -> _Deviant:
+    """A later answer."""
     tensors: Sequence[torch.Tensor] = deviation.tensors
     header, packed = pack(tensors)
     answer = DeviantAnswer(
@@ -374,6 +368,21 @@ def _deviation(deviation: Deviation) -> _Deviant:
     return answer, packed
 
 
-def _failed(name: str, error: RaisedError) -> _Answer:
+def set_answer(name: str, trial: SetTrial | LargeCall, packed: tuple[Header, Buffer]) -> Answered:
+    """The first answer to a set, with what the call did besides, once its device has done all of it."""
+    device_of(trial.device).synchronize()
+    answer = SetAnswer(
+        name=name,
+        tensors=packed[0],
+        devices=tuple(str(tensor.device) for tensor in trial.answer),
+        inputs_changed=tuple(trial.inputs_changed()),
+        overrun=trial.overrun(),
+        unlike=tuple(trial.unlike),
+    )
+    return answer, packed[1]
+
+
+def failure(name: str, error: RaisedError) -> Answered:
+    """What stands for an answer."""
     header, packed = pack([])
     return SetAnswer(name=name, tensors=header, error=error), packed
