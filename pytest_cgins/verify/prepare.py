@@ -186,12 +186,10 @@ def prepare(  # noqa: PLR0917
         notes.append(f"{options.reference} is the reference: it stands for the op")
     if drawn:
         notes.append(random_outputs.described(sorted(drawn)))
+    recorded = recorded_inputs(trace, source)
     if trace.gold is None:
-        blank = [torch.zeros(storage.nbytes, dtype=torch.uint8) for storage in trace.storages]
-        recorded = rebuild(trace.tensors, blank, "cpu")
         notes.append("the pack has shapes only: there is no gold, and rule 1 does not apply")
     else:
-        recorded = load_inputs(trace, source, "cpu")
         if options.allow_tf32:
             builder = _with_tf32(builder, recorded, notes)
         try:
@@ -228,6 +226,14 @@ def prepare(  # noqa: PLR0917
         at_origin=lambda: _at_origin(trace, source),
         reference=options.reference,
     )
+
+
+def recorded_inputs(trace: Trace, source: BlobSource) -> list[Tensor]:
+    """The inputs as they were recorded; zeros where the pack has shapes only."""
+    if trace.gold is not None:
+        return load_inputs(trace, source, "cpu")
+    blank = [torch.zeros(storage.nbytes, dtype=torch.uint8) for storage in trace.storages]
+    return rebuild(trace.tensors, blank, "cpu")
 
 
 def _by_reference(  # noqa: PLR0917

@@ -13,21 +13,20 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from pytest_cgins.core.layout import dtype_name, lay_out, rebuild
+from pytest_cgins.core.layout import dtype_name, lay_out
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Trace
 from pytest_cgins.core.verdict import Reason
 from pytest_cgins.packs.call import relocate
 from pytest_cgins.packs.ops import declared_of
 from pytest_cgins.packs.recipe import BlobSource
-from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
 from pytest_cgins.verify.messages import PrepareOptions
-from pytest_cgins.verify.prepare import Preparation, refused
+from pytest_cgins.verify.prepare import Preparation, recorded_inputs, refused
 from pytest_cgins.verify.rank_group import RankGroup
-from pytest_cgins.verify.rank_mistakes import Mistake, RankedAnswers, gives
+from pytest_cgins.verify.rank_mistakes import Mistake, RankedAnswers, gives, unlike_first
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import check_names, semantics_for
 
@@ -62,9 +61,7 @@ def prepare(  # noqa: PLR0917
     check_names(call, options.declared)
     declared = options.declared | declared_of(call.op)
     semantics = semantics_for(call, declared)
-    legal = trace.gold is not None
-    blank = [torch.zeros(storage.nbytes, dtype=torch.uint8) for storage in trace.storages]
-    recorded = load_inputs(trace, source, "cpu") if legal else rebuild(trace.tensors, blank, "cpu")
+    recorded, legal = recorded_inputs(trace, source), trace.gold is not None
     alone = replace(trace, gold=None)
     builder = InputSetBuilder(
         alone, call, device, tf32=options.allow_tf32, mutable=semantics.mutated(call), declared=declared
@@ -105,60 +102,79 @@ def _answers(
     """Answers of mistakes to each set; `drawn` has zeros, and the numbers of each set."""
     mistakes: dict[str, tuple[Mistake, ...]] = {}
     alike: dict[str, tuple[bool, ...]] = {}
+    nothing, *numbers = drawn
     for number, one in enumerate(sets):
         name, right = one.expected.name, [output.answer for output in one.expected.outputs]
-        gathered = [group.gather(output) for output in right]
-        alike[name] = tuple(
-            all(torch.equal(other, everyone[0]) for other in everyone) for everyone in gathered
-        )
-        if one.nbytes > _MOST_NBYTES:
-            continue
-        trial = _Trial(one, group, device, drawn[1 + number])
-        before, nothing = drawn[1:][number - 1], drawn[0]
-        alone = trial.mixed(nothing, mine=False)
-        made = [
-            Mistake(
-                f"it is what comes out with {whose} numbers of the call before",
-                trial.mixed(before, mine=mine),
-                Reason.STALE_ANSWER,
-            )
-            for mine, whose in ((False, "the other ranks'"), (True, "this rank's"))
-        ]
-        made += [
-            Mistake("the other ranks' part is missing", alone),
-            Mistake("this rank's own part is missing", trial.mixed(nothing, mine=True)),
-            *_of_peers(right, gathered, group),
-            *trial.taken_twice(),
-            *_added_otherwise(right, alone, group),
-        ]
-        mistakes[name] = tuple(mistake for mistake in made if not gives(mistake, right))
+        of_ranks = [group.gather(output) for output in right]
+        alike[name] = tuple(not unlike_first(everyone) for everyone in of_ranks)
+        if one.nbytes <= _MOST_NBYTES:
+            trial = _Trial(one, group, device, numbers[number], right)
+            made = [*trial.of_numbers(numbers[number - 1], nothing), *trial.of_peers(of_ranks)]
+            mistakes[name] = tuple(mistake for mistake in made if not gives(mistake, right))
     return RankedAnswers(group, mistakes, alike)
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """Runs of the op in which some rank has other numbers than its own. All ranks take part in each."""
+    """What comes out of a set if something is mistaken. All ranks take part in each run."""
 
     one: InputSet
     group: RankGroup
     device: str
     own: Sequence[Tensor]
+    right: Sequence[Tensor]
 
-    def mixed(self, instead: Sequence[Tensor], *, mine: bool) -> list[Tensor]:
+    def of_numbers(self, before: Sequence[Tensor], nothing: Sequence[Tensor]) -> Iterator[Mistake]:
+        """If some rank has other numbers than its own: those of the call before, none, or another rank's."""
+        alone = self._mixed(nothing, mine=False)
+        for mine, whose in ((False, "the other ranks'"), (True, "this rank's")):
+            words = f"it is what comes out with {whose} numbers of the call before"
+            yield Mistake(words, self._mixed(before, mine=mine), Reason.STALE_ANSWER)
+        yield Mistake("the other ranks' part is missing", alone)
+        yield Mistake("this rank's own part is missing", self._mixed(nothing, mine=True))
+        if self.group.count <= _MOST_PAIRED:
+            of_ranks = [_like(self.group.gather(tensor), tensor) for tensor in self.own]
+            for taken, left_out in permutations(range(self.group.count), 2):
+                theirs = [everyone[taken] for everyone in of_ranks]
+                given = self._run(theirs if self.group.rank == left_out else self.own)
+                yield Mistake(f"rank {taken}'s numbers are in the place of rank {left_out}'s", given)
+        yield from self._added_otherwise(alone)
+
+    def of_peers(self, of_ranks: Sequence[Sequence[Tensor]]) -> Iterator[Mistake]:
+        """The right answers of other ranks, and answers whose parts come in another order of ranks."""
+        theirs = [_like(everyone, tensor) for everyone, tensor in zip(of_ranks, self.right, strict=True)]
+        for rank in range(self.group.count):
+            if rank != self.group.rank and all(rank in everyone for everyone in theirs):
+                yield Mistake(f"it is the answer of rank {rank}", [everyone[rank] for everyone in theirs])
+        for turn in range(1, self.group.count):
+            turned = [_turned(tensor, self.group.count, turn) for tensor in self.right]
+            yield Mistake("its parts are in the places of other ranks'", turned)
+
+    def _added_otherwise(self, alone: Sequence[Tensor]) -> Iterator[Mistake]:
+        """Sums as means, and the other way round; greatest parts, and rounded ones, where the answer is the sum of all ranks' parts."""
+        right, count = self.right, self.group.count
+        if not all(tensor.is_floating_point() and tensor.element_size() > 1 for tensor in right):
+            return  # torch does not add up numbers of eight bits
+        many = [tensor * count for tensor in right]
+        yield Mistake(f"it is {count} times the answer: a mean became a sum", many)
+        few = [tensor / count for tensor in right]
+        yield Mistake(f"it is the answer over {count}: a sum became a mean", few)
+        gathered = [self.group.gather(tensor) for tensor in alone]
+        of_ranks = [_like(everyone, tensor) for everyone, tensor in zip(gathered, right, strict=True)]
+        if not all(len(everyone) == count for everyone in of_ranks):
+            return
+        parts = [torch.stack([*everyone.values()]) for everyone in of_ranks]
+        yield Mistake("it is the greatest of the ranks' parts, not their sum", [one.amax(0) for one in parts])
+        yield Mistake("it is the least of the ranks' parts, not their sum", [one.amin(0) for one in parts])
+        for dtype in (torch.bfloat16, torch.float16):
+            words = f"parts were rounded to {dtype_name(dtype)} before they were added up"
+            yield Mistake(words, [one.to(dtype).sum(0).to(one.dtype) for one in parts])
+
+    def _mixed(self, instead: Sequence[Tensor], *, mine: bool) -> list[Tensor]:
         """What comes out here if this rank alone, or all others, have these numbers."""
         ranks = range(self.group.count)
         runs = [self._run(instead if (rank == self.group.rank) == mine else self.own) for rank in ranks]
         return runs[self.group.rank]
-
-    def taken_twice(self) -> Iterator[Mistake]:
-        """What comes out if a rank's numbers are taken in another's place."""
-        if self.group.count > _MOST_PAIRED:
-            return
-        of_ranks = [self.group.gather(tensor) for tensor in self.own]
-        for taken, left_out in permutations(range(self.group.count), 2):
-            theirs = [_like(everyone[taken], own) for everyone, own in zip(of_ranks, self.own, strict=True)]
-            given = self._run(theirs if self.group.rank == left_out else self.own)
-            yield Mistake(f"rank {taken}'s numbers are in the place of rank {left_out}'s", given)
 
     def _run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         one = self.one
@@ -166,52 +182,15 @@ class _Trial:
         return [as_real(tensor) for tensor in given]
 
 
-def _of_peers(
-    right: Sequence[Tensor], gathered: Sequence[Sequence[Tensor]], group: RankGroup
-) -> Iterator[Mistake]:
-    """The right answers of other ranks, and answers whose parts come in another order of ranks."""
-    for rank in range(group.count):
-        theirs = [everyone[rank] for everyone in gathered]
-        if rank != group.rank and all(map(_fits, theirs, right)):
-            yield Mistake(f"it is the answer of rank {rank}", [*map(_like, theirs, right)])
-    for turn in range(1, group.count):
-        turned = [_turned(tensor, group.count, turn) for tensor in right]
-        yield Mistake("its parts are in the places of other ranks'", turned)
-
-
 def _turned(tensor: Tensor, count: int, turn: int) -> Tensor:
     size = tensor.shape[0] if tensor.ndim else 0
     return tensor.roll(turn * size // count, 0) if size and size % count == 0 else tensor
 
 
-def _fits(theirs: Tensor, right: Tensor) -> bool:
-    return theirs.numel() == right.numel() * right.element_size()
-
-
-def _like(theirs: Tensor, right: Tensor) -> Tensor:
-    return theirs.view(right.dtype).reshape(right.shape).to(right.device)
-
-
-def _added_otherwise(right: Sequence[Tensor], alone: Sequence[Tensor], group: RankGroup) -> Iterator[Mistake]:
-    """Sums as means, and the other way round; greatest parts, and rounded ones, where the answer is the sum of all ranks' parts."""
-    count = group.count
-    if not all(tensor.is_floating_point() and tensor.element_size() > 1 for tensor in right):
-        return  # torch does not add up numbers of eight bits
-    yield Mistake(
-        f"it is {group.count} times the answer: a mean became a sum", [tensor * count for tensor in right]
-    )
-    yield Mistake(f"it is the answer over {count}: a sum became a mean", [tensor / count for tensor in right])
-    gathered = [group.gather(tensor) for tensor in alone]
-    if not all(
-        _fits(part, tensor) for everyone, tensor in zip(gathered, right, strict=True) for part in everyone
-    ):
-        return
-    parts = [
-        torch.stack([_like(part, tensor) for part in everyone])
-        for everyone, tensor in zip(gathered, right, strict=True)
-    ]
-    yield Mistake("it is the greatest of the ranks' parts, not their sum", [one.amax(0) for one in parts])
-    yield Mistake("it is the least of the ranks' parts, not their sum", [one.amin(0) for one in parts])
-    for dtype in (torch.bfloat16, torch.float16):
-        words = f"parts were rounded to {dtype_name(dtype)} before they were added up"
-        yield Mistake(words, [one.to(dtype).sum(0).to(one.dtype) for one in parts])
+def _like(everyone: Sequence[Tensor], own: Tensor) -> dict[int, Tensor]:
+    """The bytes of ranks as tensors like this one's, by rank; of those that have as many."""
+    return {
+        rank: theirs.view(own.dtype).reshape(own.shape).to(own.device)
+        for rank, theirs in enumerate(everyone)
+        if theirs.numel() == own.numel() * own.element_size()
+    }

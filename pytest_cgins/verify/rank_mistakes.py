@@ -77,14 +77,18 @@ class RankedAnswers:
         for one in answered:
             name = one.inputs.expected.name
             for index, (tensor, alike) in enumerate(zip(one.got, self.alike[name], strict=True)):
-                theirs = self.group.gather(tensor)
-                others = [rank for rank, other in enumerate(theirs) if not torch.equal(other, theirs[0])]
+                others = unlike_first(self.group.gather(tensor))
                 if alike and others:
                     return (
                         f"output {index} on {name} inputs is within the tolerance on each rank, and has other bits on {numbered('rank', others)} "
                         f"than on rank 0; torch's is the same on all\n→ {REMEDIES[Reason.RANKS_DISAGREE]}"
                     )
         return ""
+
+
+def unlike_first(everyone: Sequence[Tensor]) -> list[int]:
+    """Ranks whose bytes are not those of the first."""
+    return [rank for rank, theirs in enumerate(everyone) if not torch.equal(theirs, everyone[0])]
 
 
 def gives(mistake: Mistake, got: Sequence[Tensor]) -> bool:
