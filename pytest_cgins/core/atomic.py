@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -35,6 +38,26 @@ def write_text(path: Path, text: str, *, durable: bool = False, errors: str = "s
         with suppress(OSError):
             draft.unlink()
         raise
+
+
+@contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder beside this one, in whose place it is put at the end, whole or not at all.
+
+    Raises:
+        OSError: the folder cannot be written; the old one is unchanged.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        made = draft / "new"
+        made.mkdir()  # mkdtemp's own is for its owner only
+        yield made
+        with suppress(FileNotFoundError):
+            folder.rename(draft / "old")
+        made.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def sync_folder(folder: Path) -> None:

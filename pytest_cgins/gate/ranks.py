@@ -6,9 +6,8 @@ ranks would have to agree on each time. What judges, decides and reports is the 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -33,19 +32,16 @@ from pytest_cgins.run.process import Reply
 from pytest_cgins.run.rank_workers import RankPool, rank_devices
 from pytest_cgins.verify.messages import (
     CaseRequest,
+    EmptyMessage,
     JudgeAnswers,
     Judgement,
     KernelAnswers,
     PreparedCase,
     RunKernel,
-    RunLate,
 )
 from pytest_cgins.verify.timing_messages import JudgeTiming, TimingJudgement
 
 T = TypeVar("T")
-_stages = itertools.count()
-LATE_CALLS = 100
-"""Calls while ranks come late."""
 
 
 class RankStage:
@@ -65,7 +61,6 @@ class RankStage:
         self._requests, self._runs, self._reference = requests, runs, reference
         self._timing, self._trusted, self._import_root = timing, trusted, import_root
         self._references: dict[tuple[str, ...], RankPool] = {}
-        self._number = next(_stages)
 
     def evaluate(self, result: Evaluation, compiled: CompiledKernel, *, timing: bool) -> Evaluation:
         """What is found of a case.
@@ -87,7 +82,9 @@ class RankStage:
         workers = RankPool(self._runs.pool, devices, self._runs.timeout_s)
         with ExitStack() as opened:
             opened.callback(workers.close)
-            with self._locked(devices):
+            with ExitStack() as locks:
+                for device in dict.fromkeys(devices):
+                    locks.enter_context(self._reference.verification_lock(device))
                 prepared = self._referred(devices, "prepare", requests, PreparedCase)
                 for reply in prepared:
                     opened.callback(reply.close)
@@ -118,13 +115,6 @@ class RankStage:
             why = f"{counted(count, 'rank')} need a {kind.name} device each, and {counted(there, 'is', 'are')} visible"
             raise EndedError(Status.SKIPPED, Reason.DEVICE_ABSENT, why)
 
-    @contextmanager
-    def _locked(self, devices: Sequence[str]) -> Iterator[None]:
-        with ExitStack() as stack:
-            for device in dict.fromkeys(devices):
-                stack.enter_context(self._reference.verification_lock(device))
-            yield
-
     def _referred(
         self,
         devices: tuple[str, ...],
@@ -134,7 +124,7 @@ class RankStage:
         buffers: Sequence[Sequence[Buffer]] = (),
     ) -> list[Reply[T]]:
         # Other evaluators may ask other ranks of the same pool.
-        role = f"reference/{device_of(devices[0]).name}-{len(devices)}-{self._number}"
+        role = f"reference/{device_of(devices[0]).name}-{len(devices)}-{id(self)}"
         try:
             return self._references[devices].ask(role, method, requests, answer, buffers)
         except EndedError as end:  # no kernel runs there, but what it gave is read there
@@ -164,10 +154,9 @@ class RankStage:
         failed = partial(_failed, compiled.source.contract, {inputs.name for inputs, _ in pairs[0]})
         ask = partial(workers.ask, "ranks", answer=KernelAnswers, kernel=compiled.key, failed=failed)
         ask("run", asked, buffers=sent)
-        late = RunLate(calls=LATE_CALLS if "ranks" in requests[0].probes else 0)
         try:
             with workers.held_now_and_then("ranks"):
-                answers = ask("run_late", [late] * len(asked))
+                answers = ask("run_late", [EmptyMessage()] * len(asked))
         except EndedError as end:
             what = f"it answered, but called again, while ranks came late: {end.verdict.message}"
             raise EndedError(end.verdict.status, end.verdict.reason, what, end.output) from end

@@ -32,7 +32,7 @@ from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.attempt import Goal, Target, Trial
 from pytest_cgins.regenerate.candidate_pool import CandidatePool, Checked, ConcurrentCandidates, Files
-from pytest_cgins.regenerate.journal.journal import draft_of
+from pytest_cgins.regenerate.journal.files import draft_of
 from pytest_cgins.regenerate.profiling import disassembly, environment, ncu, selection, tidy
 from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile, SassRow, TidyFinding
 from pytest_cgins.regenerate.profiling.profile import Profiler

@@ -53,9 +53,10 @@ class CandidatePool:
         self._lock = threading.Lock()
 
     @classmethod
-    def fenced(cls, sandbox: Sandbox | None, *, cache: Path | None = None) -> CandidatePool:
+    def fenced(cls, sandbox: Sandbox | None, *, cache: Path | None = None, threads: int = 0) -> CandidatePool:
         """One whose compilers run in a sandbox, if there is one."""
-        return cls(BuildQueue(cache=cache, fence=BuildFence(sandbox) if sandbox is not None else None))
+        fence = BuildFence(sandbox) if sandbox is not None else None
+        return cls(BuildQueue(cache=cache, fence=fence), threads=threads)
 
     def submit(self, function: Callable[..., Checked], *arguments: object) -> Future[Checked]:
         """Have a candidate checked when it is its turn."""

@@ -42,7 +42,6 @@ from pytest_cgins.verify.messages import (
     KernelAnswers,
     KernelRequest,
     RunKernel,
-    RunLate,
     serves,
 )
 from pytest_cgins.verify.probe_support.process_watch import Watch
@@ -74,6 +73,7 @@ class RankService(TimingService):
     def run(self, request: RunKernel, buffers: list[Buffer]) -> tuple[KernelAnswers, list[Buffer]]:
         """Run the kernel on each set, in step, and keep the answers for `run_late`; gives the set that it failed on, if any."""
         _begin(request)
+        self._comes_late = ranks.NAME in request.probes
         name: str = request.sets[0].name
         phase: Literal["load", "bind", "run"] = "load"
         try:
@@ -93,10 +93,10 @@ class RankService(TimingService):
             return all_answers([failure(name, raised_error(error, request.device, phase))], [], {})
         return KernelAnswers(sets=()), []
 
-    @serves(RunLate)
-    def run_late(self, request: RunLate) -> tuple[KernelAnswers, list[Buffer]]:
+    @serves(EmptyMessage)
+    def run_late(self) -> tuple[KernelAnswers, list[Buffer]]:
         """Run it again on the same sets, see `verify.probes.ranks`; gives the first answers, and what deviates from them."""
-        found = ranks.deviations([*self._trials], self._group, request.calls)
+        found = ranks.deviations([*self._trials], self._group) if self._comes_late else []
         answers = [
             (replace(answer, overrun=answer.overrun or trial.overrun(), unlike=tuple(trial.unlike)), packed)
             for trial, (answer, packed) in self._trials.items()

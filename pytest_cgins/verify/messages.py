@@ -277,14 +277,6 @@ class JoinRanks(Document):
     """Limit of a request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunLate(Document):
-    """Run the kernel again and again on exchanged numbers, while one rank or another comes late."""
-
-    calls: int
-    """How often, if time allows."""
-
-
 # ---- the reference worker, which runs no kernel
 
 

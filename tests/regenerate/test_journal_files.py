@@ -15,7 +15,7 @@ from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import JournalError, RegenerateError
 from pytest_cgins.regenerate import run, scratch, targets
-from pytest_cgins.regenerate.journal import journal
+from pytest_cgins.regenerate.journal import files
 from pytest_cgins.regenerate.journal.journal import Journal, runs_in
 from tests.regenerate import projects
 
@@ -108,17 +108,17 @@ def test_resuming_sweeps(project: Config, tmp_path: Path) -> None:
 
 def test_texts_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What breaks while files are written leaves the old ones, and nothing beside them."""
-    journal.write_files(tmp_path / "source", {"a.cpp": "one\r\n", "b/c.h": "two"})
+    files.write_files(tmp_path / "source", {"a.cpp": "one\r\n", "b/c.h": "two"})
 
     def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space"):
-        journal.write_files(tmp_path / "source", {"a.cpp": "other"})
+        files.write_files(tmp_path / "source", {"a.cpp": "other"})
     with pytest.raises(OSError, match="No space"):
-        journal.write_text(tmp_path / "prompt.md", "words")
-    assert journal.read_files(tmp_path / "source") == {"a.cpp": "one\r\n", "b/c.h": "two"}
+        files.write_text(tmp_path / "prompt.md", "words")
+    assert files.read_files(tmp_path / "source") == {"a.cpp": "one\r\n", "b/c.h": "two"}
     assert [one.name for one in tmp_path.iterdir()] == ["source"]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.config import Config
+from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.regenerate.attempt import Target
 from pytest_cgins.regenerate.candidate_gate import TrialSettings
@@ -35,9 +36,8 @@ class Executor(ABC):
     def __post_init__(self) -> None:
         self._stack = ExitStack()
 
-    @abstractmethod
     def gate(self, target: Target, copy: ProjectCopy, before: dict[str, Status], reports: Path) -> Gate:
-        """What tries the candidates of a target.
+        """What tries the candidates of a target, by default on nodes.
 
         Args:
             target: what is regenerated.
@@ -45,24 +45,6 @@ class Executor(ABC):
             before: as of `CandidateGate`.
             reports: the target's folder in the journal, which takes reports of ncu.
         """
-
-    def stop(self) -> None:
-        """End all that is under way, at once."""
-        self._stack.close()
-
-    @abstractmethod
-    def close(self) -> None:
-        """When all who use it have ended."""
-
-    def dispatched(
-        self,
-        target: Target,
-        copy: ProjectCopy,
-        before: dict[str, Status],
-        reports: Path,
-        dispatcher: Dispatcher,
-    ) -> DispatchedGate:
-        """A gate whose candidates are tried on nodes."""
         settings = self.settings
         spec = TargetOnNode(
             target=target, top=str(copy.project), config=copy.relative(self.config.file),
@@ -71,7 +53,19 @@ class Executor(ABC):
             before=before, seed=settings.seed, timing=settings.timing, compile=settings.compile,
             timeout_s=settings.timeout_s,
         )  # fmt: skip
-        return DispatchedGate(spec, dispatcher, reports=reports, tell=self.tell)
+        return DispatchedGate(spec, self.dispatcher(target.device), reports=reports, tell=self.tell)
+
+    @abstractmethod
+    def dispatcher(self, device: DeviceName) -> Dispatcher:
+        """Hands requests to nodes that have such a device."""
+
+    def stop(self) -> None:
+        """End all that is under way, at once."""
+        self._stack.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """When all who use it have ended."""
 
     def stored(self, archive: bytes) -> Any:
         """What stands for an archive in a `TargetOnNode`."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pytest_cgins.building.build_queue import default_jobs
 from pytest_cgins.config import Config
+from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.errors import ConfigError, InfrastructureError
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.gate.evaluate import worker_environment
@@ -44,11 +45,16 @@ class LocalExecutor(Executor):
     def gate(self, target: Target, copy: ProjectCopy, before: dict[str, Status], reports: Path) -> Gate:
         """See `Executor`."""
         if target.device == "cuda" and len(self._gpus) > 1:
-            return self.dispatched(target, copy, before, reports, self._on_gpus)
+            return super().gate(target, copy, before, reports)
         return CandidateGate(
             target, copy, self.settings, reference=self.reference, pool=self._pool,
             trusted_root=self.config.root, before=before, reports=reports,
         )  # fmt: skip
+
+    def dispatcher(self, device: DeviceName) -> Dispatcher:
+        """See `Executor`."""
+        del device  # others have no second one
+        return self._on_gpus
 
     def stop(self) -> None:
         """See `Executor`."""

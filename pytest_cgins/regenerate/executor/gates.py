@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - CandidateGate says what each method of Gate is
 """What tries the candidates of a target, as judge and search see it: here, or by requests to nodes."""
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.core.verdict import Status
-from pytest_cgins.regenerate.attempt import Goal, Target, Trial
+from pytest_cgins.regenerate.attempt import Goal, Trial
 from pytest_cgins.regenerate.candidate_gate import CandidateGate, no_room, rejections
 from pytest_cgins.regenerate.candidate_pool import Files
 from pytest_cgins.regenerate.executor.archive import TargetOnNode
@@ -26,25 +24,6 @@ from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.regenerate.search.profile_figures import Evidence
 
 T = TypeVar("T")
-
-
-class Gate(Protocol):
-    """Tries candidates of one target; `CandidateGate` says what each method is."""
-
-    @property
-    def target(self) -> Target: ...
-    @property
-    def before(self) -> dict[str, Status]: ...
-    def warm(self, count: int = 1) -> None: ...
-    def begin(self, candidates: Sequence[Files], champion: Files | None) -> None: ...
-    def touched(self) -> tuple[str, ...]: ...
-    def check(self, files: Files) -> Trial: ...
-    def times(self, files: Files, champion: Files | None) -> Trial: ...
-    def evidence(self, files: Files, timed: Sequence[Evaluation]) -> Evidence: ...
-    def sass_signatures(self, files: Files) -> SassRow | None: ...
-    def accept(self, files: Files, *, goal: Goal, alpha_share: float = 1.0) -> Trial: ...
-    def hardware(self) -> Hardware: ...
-    def close(self) -> None: ...
 
 
 class DispatchedGate:
@@ -156,6 +135,9 @@ class DispatchedGate:
         self._touched = answer.touched
         note = "; ".join(f"tried again: lost with {loss}" for loss in answer.losses)
         return _noted(answer.value, note) if note else answer.value
+
+
+Gate = CandidateGate | DispatchedGate
 
 
 def checked(gate: CandidateGate, files: Files, champion: Files | None, is_timed: bool) -> tuple[Trial, ...]:

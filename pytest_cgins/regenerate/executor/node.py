@@ -21,7 +21,6 @@ from pytest_cgins.regenerate.executor.dispatch import Answer, Work
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.run import gpu_check
 from pytest_cgins.run.pool import WorkerPool
-from pytest_cgins.run.sandbox.builds import BuildFence
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 
@@ -60,9 +59,12 @@ class Node:
         self._reference = reference or self._stack.enter_context(
             WorkerPool(env={**worker_environment(), **self._environment})
         )
-        fence = BuildFence(sandbox) if sandbox is not None else None
-        self._pool = CandidatePool(builds or BuildQueue(cache=cache, fence=fence), threads=1)
         self._owns_builds = builds is None
+        self._pool = (
+            CandidatePool(builds, threads=1)
+            if builds
+            else CandidatePool.fenced(sandbox, cache=cache, threads=1)
+        )
         self._stack.callback(self._pool.close)
         self._gates: dict[str, CandidateGate] = {}
 

@@ -22,14 +22,10 @@ from ray.exceptions import RayError, RayTaskError
 from pytest_cgins import __version__
 from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.errors import ConfigError, InfrastructureError
-from pytest_cgins.core.verdict import Status
-from pytest_cgins.regenerate.attempt import Target
 from pytest_cgins.regenerate.candidate_pool import CORES
 from pytest_cgins.regenerate.executor.base import Executor
 from pytest_cgins.regenerate.executor.dispatch import Answer, Dispatcher, Work
-from pytest_cgins.regenerate.executor.gates import Gate
 from pytest_cgins.regenerate.executor.ray_node import NodeActor, NodeReport
-from pytest_cgins.regenerate.project_copy import ProjectCopy
 
 logger = logging.getLogger(__name__)
 
@@ -60,15 +56,14 @@ class RayExecutor(Executor):
         _connect(self.address)
         self._dispatchers: dict[DeviceName, Dispatcher] = {}
 
-    def gate(self, target: Target, copy: ProjectCopy, before: dict[str, Status], reports: Path) -> Gate:
+    def dispatcher(self, device: DeviceName) -> Dispatcher:
         """See `Executor`."""
-        device, settings = target.device, self.settings
         if device not in self._dispatchers:
-            slots = RaySlots(device, fenced=settings.sandbox is not None, cache=settings.cache)
+            slots = RaySlots(device, fenced=self.settings.sandbox is not None, cache=self.settings.cache)
             self._stack.callback(slots.close)
             self._dispatchers[device] = Dispatcher(slots.open, MOST_SLOTS)
             self._stack.callback(self._dispatchers[device].close)
-        return self.dispatched(target, copy, before, reports, self._dispatchers[device])
+        return self._dispatchers[device]
 
     def stored(self, archive: bytes) -> Any:
         """See `Executor`: each node fetches it once, from wherever it is."""

@@ -7,13 +7,11 @@ import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import ray
 
 from pytest_cgins import __version__
 from pytest_cgins.core.errors import SandboxUnavailable
-from pytest_cgins.regenerate.executor.dispatch import Answer, Work
 from pytest_cgins.regenerate.executor.node import Node
 from pytest_cgins.run import environment, gpu_check
 from pytest_cgins.run.sandbox.outside import has_gpu
@@ -44,8 +42,8 @@ class NodeReport:
     """What to do about that."""
 
 
-class NodeActor:
-    """One slot. It is sent a request with its target, and gives answers.
+class NodeActor(Node):
+    """One slot. Its archives are fetched with the first request of a target.
 
     Args:
         fenced: whether candidates run in a sandbox.
@@ -56,37 +54,26 @@ class NodeActor:
     def __init__(self, fenced: bool, is_cuda: bool, cache: Path | None) -> None:
         if environment.has_secrets():
             environment.shield()
-        self._sandbox = Sandbox(devices=has_gpu()) if fenced else None
         self._is_cuda = is_cuda
-        self._cache = cache
-        self._node: Node | None = None
+        self._fence = Sandbox(devices=has_gpu()) if fenced else None
+        self._id = ray.get_runtime_context().get_node_id()
+        name = f"{socket.gethostname()} ({ray.util.get_node_ip_address()}, node {self._id[:8]})"
+        name += f", GPU {os.environ.get('CUDA_VISIBLE_DEVICES', '')}" * is_cuda
+        super().__init__(name, sandbox=self._fence, cache=cache, fetched=ray.get)
 
     def report(self) -> NodeReport:
         """What it is, and whether it is fit."""
-        node = ray.get_runtime_context().get_node_id()
-        name = f"{socket.gethostname()} ({ray.util.get_node_ip_address()}, node {node[:8]})"
         gpu, trouble, remedy = "", "", ""
         try:
-            if self._sandbox is not None:
-                self._sandbox.require()
+            if self._fence is not None:
+                self._fence.require()
         except SandboxUnavailable as error:
             trouble, remedy = error.what, error.remedy
         if self._is_cuda and not trouble:
             gpu, trouble = _free_gpu()
-            name += f", GPU {os.environ.get('CUDA_VISIBLE_DEVICES', '')}"
-        self._name = name
-        return NodeReport(version=__version__, name=name, node=node, gpu=gpu, trouble=trouble, remedy=remedy)
-
-    def answer(self, work: Work[Any]) -> Answer[Any]:
-        """What comes of a request; the target's archives are fetched with the first one."""
-        if self._node is None:
-            self._node = Node(self._name, sandbox=self._sandbox, cache=self._cache, fetched=ray.get)
-        return self._node.answer(work)
-
-    def close(self) -> None:
-        """End what it is doing."""
-        if self._node is not None:
-            self._node.close()
+        return NodeReport(
+            version=__version__, name=self.name, node=self._id, gpu=gpu, trouble=trouble, remedy=remedy
+        )
 
 
 def _free_gpu() -> tuple[str, str]:

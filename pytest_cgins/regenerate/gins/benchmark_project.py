@@ -24,7 +24,8 @@ from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.regenerate import new_kernel, run_status
 from pytest_cgins.regenerate.attempt import Result, Target
-from pytest_cgins.regenerate.journal.journal import Journal, read_files
+from pytest_cgins.regenerate.journal.files import read_files
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.project_copy import top_of
 from pytest_cgins.run.forking import PATH
 

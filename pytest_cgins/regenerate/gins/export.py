@@ -24,7 +24,8 @@ from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import run_setup
 from pytest_cgins.regenerate.attempt import Attempt, Target
-from pytest_cgins.regenerate.journal.journal import Journal, read_files
+from pytest_cgins.regenerate.journal.files import read_files
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.new_kernel import word_of
 from pytest_cgins.run.forking import PATH
 

@@ -14,7 +14,7 @@ from typing import cast
 from pytest_cgins.core import documents
 from pytest_cgins.core.case import Contract
 from pytest_cgins.regenerate.attempt import Target
-from pytest_cgins.regenerate.journal.journal import read_files
+from pytest_cgins.regenerate.journal.files import read_files
 from pytest_cgins.regenerate.prompts import templating, workload
 from pytest_cgins.regenerate.prompts.context import Context
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_cgins import __version__
-from pytest_cgins.core import documents
+from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.core.session_report import Evaluation, SessionReport
 from pytest_cgins.core.text import counted
@@ -197,22 +194,12 @@ def keep(
     parts = {f"{FILES}/{path}": content for path, content in files.items()}
     parts |= {PATCH: patch, EVIDENCE: evidence, REPORT: report}
     parts[PROPOSAL] = f"{documents.dump(about, indent=1)}\n".encode()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    path = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    try:
-        # mkdtemp makes folders for their owner only; a proposal is for the next step of a pipeline.
-        made = path / "new"
-        made.mkdir()
+    with atomic.replaced_folder(folder) as made:
         for name, content in parts.items():
             file = made / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         read(made)
-        with suppress(FileNotFoundError):
-            folder.rename(path / "old")
-        made.rename(folder)
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
     return about
 
 

@@ -14,7 +14,8 @@ from pytest_cgins.core.verdict import Status
 from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt, Result, Target
 from pytest_cgins.regenerate.budget import Spent
 from pytest_cgins.regenerate.conversation import Role
-from pytest_cgins.regenerate.journal.journal import Journal, write_text
+from pytest_cgins.regenerate.journal.files import write_text
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.methods.classes import MethodClass, Tried
 from pytest_cgins.regenerate.profiling import bench
 from pytest_cgins.regenerate.run_status import spent_on

@@ -25,18 +25,18 @@ REMEDIES = {
 }
 LATE_S = (0.0, 0.0002, 0.001, 0.004)
 """By how much a rank is late."""
-LEAST_CALLS = 12
+LEAST_CALLS, MOST_CALLS = 12, 100
 BUDGET_S = 10.0
 """For all calls, beyond the least number of them."""
 
 _sleep, _now = time.sleep, time.perf_counter  # held, since a kernel could replace what the module has
 
 
-def deviations(trials: Sequence[SetTrial], group: RankGroup, calls: int) -> list[Deviation]:
+def deviations(trials: Sequence[SetTrial], group: RankGroup) -> list[Deviation]:
     """The first answer to each set that is another one; ends with an error, which leaves the other ranks waiting."""
     found: dict[str, Deviation] = {}
     lot = random.Random(group.rank)  # noqa: S311
-    begun, done = _now(), 0
+    begun, done, calls = _now(), 0, MOST_CALLS
     while done < calls:
         trial = trials[done % len(trials)]
         late = (done // len(trials)) % (group.count + 1)  # of the last number there is no rank
