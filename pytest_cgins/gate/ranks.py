@@ -7,12 +7,11 @@ ranks would have to agree on each time. What judges, decides and reports is the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import InfrastructureError
@@ -76,26 +75,24 @@ class RankStage:
             replace(asked, rank=rank, case=replace(case, device=device))
             for rank, device in enumerate(devices)
         ]
-        if devices not in self._references:
-            self._references[devices] = RankPool(self._trusted, devices, REFERENCE_TIMEOUT_S)
-        # Ranks that another case left may have left something in files and memory that they share.
-        workers = RankPool(self._runs.pool, devices, self._runs.timeout_s)
+        reference = self._references.setdefault(
+            devices, RankPool(self._trusted, devices, REFERENCE_TIMEOUT_S)
+        )
         with ExitStack() as opened:
-            opened.callback(workers.close)
+            # Ranks that another case left may have left something in files and memory that they share.
+            workers = opened.enter_context(closing(RankPool(self._runs.pool, devices, self._runs.timeout_s)))
+            ranked = _RankedCase(self._import_root, compiled, requests, workers, reference)
             with ExitStack() as locks:
                 for device in dict.fromkeys(devices):
                     locks.enter_context(self._reference.verification_lock(device))
-                prepared = self._referred(devices, "prepare", requests, PreparedCase)
-                for reply in prepared:
-                    opened.callback(reply.close)
-                pairs = [[*zip(reply.result.sets, reply.buffers, strict=True)] for reply in prepared]
-                correctness, output = self._verified(workers, requests, compiled, pairs)
+                pairs = ranked.prepared(opened)
+                correctness, output = ranked.verified(pairs)
             verdict = gate.decide(correctness, None)
             verified = replace(result, correctness=correctness, verdict=verdict, output=output)
             if not (timing and correctness.passed and self._requests.is_timed(case)):
                 return verified
             workers.inputs = [[buffer for _, buffer in own[:1]] for own in pairs]
-            return self._timed(verified, compiled, workers, requests, pairs[0][:1])
+            return self._timed(verified, ranked, pairs[0][:1])
 
     def close(self) -> None:
         """End the ranks of the reference."""
@@ -115,81 +112,13 @@ class RankStage:
             why = f"{counted(count, 'rank')} need a {kind.name} device each, and {counted(there, 'is', 'are')} visible"
             raise EndedError(Status.SKIPPED, Reason.DEVICE_ABSENT, why)
 
-    def _referred(
-        self,
-        devices: tuple[str, ...],
-        method: str,
-        requests: Sequence[object],
-        answer: type[T],
-        buffers: Sequence[Sequence[Buffer]] = (),
-    ) -> list[Reply[T]]:
-        # Other evaluators may ask other ranks of the same pool.
-        role = f"reference/{device_of(devices[0]).name}-{len(devices)}-{id(self)}"
-        try:
-            return self._references[devices].ask(role, method, requests, answer, buffers)
-        except EndedError as end:  # no kernel runs there, but what it gave is read there
-            if buffers and "ProtocolError in " in str(end):
-                raise forged("ranks", str(end), end.output) from end
-            raise EndedError(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, str(end), end.output) from end
-
-    def _verified(
-        self,
-        workers: RankPool,
-        requests: Sequence[CaseRequest],
-        compiled: CompiledKernel,
-        pairs: Sequence[Sequence[Pair]],
-    ) -> tuple[Correctness, str]:
-        """What is found of the answers, and what was printed: first in step, then while ranks come late."""
-        asked = [
-            RunKernel(
-                kernel=compiled,
-                device=request.case.device,
-                import_root=self._import_root,
-                probes=request.probes,
-                sets=tuple(replace(inputs, op_calls={}) for inputs, _ in own),
-            )
-            for request, own in zip(requests, pairs, strict=True)
-        ]
-        sent = [[buffer for _, buffer in own] for own in pairs]
-        failed = partial(_failed, compiled.source.contract, {inputs.name for inputs, _ in pairs[0]})
-        ask = partial(workers.ask, "ranks", answer=KernelAnswers, kernel=compiled.key, failed=failed)
-        ask("run", asked, buffers=sent)
-        try:
-            with workers.held_now_and_then("ranks"):
-                answers = ask("run_late", [EmptyMessage()] * len(asked))
-        except EndedError as end:
-            what = f"it answered, but called again, while ranks came late: {end.verdict.message}"
-            raise EndedError(end.verdict.status, end.verdict.reason, what, end.output) from end
-        with ExitStack() as opened:
-            for reply in answers:
-                opened.callback(reply.close)
-            to_judge = [
-                JudgeAnswers(case_request=request, answers=reply.result)
-                for request, reply in zip(requests, answers, strict=True)
-            ]
-            devices = tuple(request.case.device for request in requests)
-            given = [reply.buffers for reply in answers]
-            judged = self._referred(devices, "judge", to_judge, Judgement, given)
-        output = "\n".join(
-            f"rank {rank}:\n{reply.output}" for rank, reply in enumerate(answers) if reply.output
-        )
-        return merged([reply.result.correctness for reply in judged]), output
-
-    def _timed(
-        self,
-        verified: Evaluation,
-        compiled: CompiledKernel,
-        workers: RankPool,
-        requests: Sequence[CaseRequest],
-        pairs: list[Pair],
-    ) -> Evaluation:
-        pool: Any = workers  # a role stands for all its ranks
-        ready = ReadyCase(case=verified.case, compiled=compiled, role="timed-ranks", pairs=pairs)
+    def _timed(self, verified: Evaluation, ranked: _RankedCase, pairs: list[Pair]) -> Evaluation:
+        pool: Any = ranked.workers  # a role stands for all its ranks
+        ready = ReadyCase(case=verified.case, compiled=ranked.compiled, role="timed-ranks", pairs=pairs)
         try:
             outcome = self._timing.run(
-                ready, requests[0], runs=KernelRuns(pool, seed=0, timeout_s=self._runs.timeout_s),
-                devices=[request.case.device for request in requests],
-                judge=partial(self._judged, workers, requests, name=pairs[0][0].name),
+                ready, ranked.requests[0], runs=KernelRuns(pool, seed=0, timeout_s=self._runs.timeout_s),
+                devices=ranked.workers.devices, judge=partial(ranked.judged, name=pairs[0][0].name),
             )  # fmt: skip
         except EndedError as end:
             verdict = replace(end.verdict, message=f"right, but while it was timed: {end.verdict.message}")
@@ -201,21 +130,71 @@ class RankStage:
         verdict = self._timing.decide(gate.decide(correctness, outcome.measurement), verified.case, outcome)
         fail_on = self._requests.entry(verified.case).timing.fail_on
         return replace(
-            verified,
-            correctness=correctness,
-            measurement=outcome.measurement,
-            verdict=verdict,
-            fail_on=fail_on,
-        )
+            verified, correctness=correctness, measurement=outcome.measurement, verdict=verdict, fail_on=fail_on
+        )  # fmt: skip
 
-    def _judged(
-        self, workers: RankPool, requests: Sequence[CaseRequest], timed: Timed, *, name: str
-    ) -> TimingJudgement:
-        """What each rank's kernel gave after it was timed."""
+
+@dataclass(frozen=True, slots=True)
+class _RankedCase:
+    """A case, and the processes that are asked of it; `requests` are one a rank."""
+
+    import_root: str
+    compiled: CompiledKernel
+    requests: Sequence[CaseRequest]
+    workers: RankPool
+    reference: RankPool
+
+    def prepared(self, opened: ExitStack) -> list[list[Pair]]:
+        """Each rank's sets of inputs, closed with the stack."""
+        prepared = self._referred("prepare", self.requests, PreparedCase)
+        for reply in prepared:
+            opened.callback(reply.close)
+        return [[*zip(reply.result.sets, reply.buffers, strict=True)] for reply in prepared]
+
+    def verified(self, pairs: Sequence[Sequence[Pair]]) -> tuple[Correctness, str]:
+        """What is found of the answers, and what was printed: first in step, then while ranks come late."""
+        asked = [
+            RunKernel(
+                kernel=self.compiled,
+                device=request.case.device,
+                import_root=self.import_root,
+                probes=request.probes,
+                sets=tuple(replace(inputs, op_calls={}) for inputs, _ in own),
+            )
+            for request, own in zip(self.requests, pairs, strict=True)
+        ]
+        sent = [[buffer for _, buffer in own] for own in pairs]
+        failed = partial(_failed, self.compiled.source.contract, {inputs.name for inputs, _ in pairs[0]})
+        ask = partial(
+            self.workers.ask, "ranks", answer=KernelAnswers, kernel=self.compiled.key, failed=failed
+        )
+        ask("run", asked, buffers=sent)
         try:
-            told = [kernel_timing.read_finished(reply.result, names=[name]) for reply in workers.finished]
+            with self.workers.held_now_and_then("ranks"):
+                answers = ask("run_late", [EmptyMessage()] * len(asked))
+        except EndedError as end:
+            what = f"it answered, but called again, while ranks came late: {end.verdict.message}"
+            raise EndedError(end.verdict.status, end.verdict.reason, what, end.output) from end
+        with ExitStack() as opened:
+            for reply in answers:
+                opened.callback(reply.close)
+            to_judge = [
+                JudgeAnswers(case_request=request, answers=reply.result)
+                for request, reply in zip(self.requests, answers, strict=True)
+            ]
+            judged = self._referred("judge", to_judge, Judgement, answers)
+        output = "\n".join(
+            f"rank {rank}:\n{reply.output}" for rank, reply in enumerate(answers) if reply.output
+        )
+        return merged([reply.result.correctness for reply in judged]), output
+
+    def judged(self, timed: Timed, *, name: str) -> TimingJudgement:
+        """What each rank's kernel gave after it was timed."""
+        replies = self.workers.finished
+        try:
+            told = [kernel_timing.read_finished(reply.result, names=[name]) for reply in replies]
         except ValueError as error:
-            raise forged("timed-ranks", str(error), workers.finished[0].output) from error
+            raise forged("timed-ranks", str(error), replies[0].output) from error
         asked = [
             JudgeTiming(
                 case_request=request,
@@ -224,14 +203,23 @@ class RankStage:
                 launch_ns=timed.launch_ns,
                 timing=finished,
             )
-            for request, finished in zip(requests, told, strict=True)
+            for request, finished in zip(self.requests, told, strict=True)
         ]
-        devices = tuple(request.case.device for request in requests)
-        given = [reply.buffers for reply in workers.finished]
-        judged = self._referred(devices, "judge_timed", asked, TimingJudgement, given)
-        return TimingJudgement(
-            tuple(map(_worst, zip(*(reply.result.probes for reply in judged), strict=False))), 0.0
-        )
+        judged = self._referred("judge_timed", asked, TimingJudgement, replies)
+        probes = zip(*(reply.result.probes for reply in judged), strict=False)
+        return TimingJudgement(tuple(map(_worst, probes)), 0.0)
+
+    def _referred(
+        self, method: str, requests: Sequence[object], answer: type[T], told: Sequence[Reply[Any]] = ()
+    ) -> list[Reply[T]]:
+        """What the reference says, of what the kernel told if that is given."""
+        role = f"reference/{id(self.reference)}"  # other evaluators may ask other ranks of the same pool
+        try:
+            return self.reference.ask(role, method, requests, answer, [reply.buffers for reply in told])
+        except EndedError as end:  # no kernel runs there, but what it gave is read there
+            if told and "ProtocolError in " in str(end):
+                raise forged("ranks", str(end), end.output) from end
+            raise EndedError(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, str(end), end.output) from end
 
 
 def merged(of_ranks: Sequence[Correctness]) -> Correctness:

@@ -28,8 +28,6 @@ from pytest_cgins.verify.messages import EmptyMessage, JoinRanks, read
 from pytest_cgins.verify.timing_messages import TimedBlocks
 
 T = TypeVar("T")
-Answered = Future[tuple[Reply[Any], EndedError | None]]
-"""Of a rank: what it answered, and the verdict on that if it tells of a failure."""
 GRACE_S = 1.0
 """In which the others answer, too, once a rank has failed: after that they wait for it."""
 JOIN_S = 60.0
@@ -77,7 +75,8 @@ class RankPool:
         """What `call` sends each rank in the place of a request's buffers."""
         self.finished: list[Reply[Any]] = []
         """What each rank answered to the last `finish`."""
-        self._pool, self._devices, self._limit_s = pool, devices, limit_s
+        self.devices = devices
+        self._pool, self._limit_s = pool, limit_s
         self._folders: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
     def ask(
@@ -111,31 +110,40 @@ class RankPool:
             self._join(role, kernel)
         names, limit_s = self._names(role), timeout_s or self._limit_s
 
-        def one(rank: int) -> tuple[Reply[T], EndedError | None]:
+        def one(rank: int) -> Reply[T] | Failure:
             params, sent = documents.dump_python(requests[rank]), buffers[rank] if buffers else ()
-            reply = self._pool.call(
-                names[rank], method, params, sent, timeout_s=limit_s, kernel=kernel, extends=False
-            )
+            try:
+                reply = self._pool.call(
+                    names[rank], method, params, sent, timeout_s=limit_s, kernel=kernel, extends=False
+                )
+            except WorkerError as error:
+                return Failure(rank, _kind_of(error), lost_by(error))
             try:
                 told = replace(reply, result=read(answer, reply.result))
-                return told, failed(told)
+                end = failed(told)
             except ValueError as error:
-                reply.close()
-                raise forged(names[rank], str(error), reply.output) from error
+                end = forged(names[rank], str(error), reply.output)
+            if end is None:
+                return told
+            reply.close()
+            return Failure(rank, "lost" if _LOST_PEER.search(str(end)) else "raised", end)
 
         with ThreadPoolExecutor(len(names)) as threads:
             futures = [threads.submit(one, rank) for rank in range(len(names))]
             waited = self._awaited(names, futures)
-        failures = [
-            found for rank, future in enumerate(futures) if (found := _failure(rank, future, rank in waited))
-        ]
-        if not failures:
-            return [future.result()[0] for future in futures]
-        for future in futures:
-            if future.exception() is None:
-                future.result()[0].close()
+        found = [future.result() for future in futures]
+        replies = [reply for reply in found if isinstance(reply, Reply)]
+        if len(replies) == len(found):
+            return replies
+        for reply in replies:
+            reply.close()
         self.discard(role)
-        raise blamed(failures, len(names), limit_s)
+        failures = [failure for failure in found if isinstance(failure, Failure)]
+        raise blamed(
+            [replace(one, kind="waited") if one.rank in waited else one for one in failures],
+            len(names),
+            limit_s,
+        )
 
     def call(
         self,
@@ -152,7 +160,7 @@ class RankPool:
         Raises:
             EndedError: a rank failed.
         """
-        own = [{**params, "device": device} if "device" in params else params for device in self._devices]
+        own = [{**params, "device": device} if "device" in params else params for device in self.devices]
         answer: Any = TimedBlocks if method == "blocks" else dict
         sent = self.inputs if buffers else ()
         replies = self.ask(role, method, own, answer, sent, timeout_s=timeout_s, kernel=kernel)
@@ -218,26 +226,26 @@ class RankPool:
     def _names(self, role: str) -> list[str]:
         """Roles of the ranks: what a role ends with says whether its process may be forked."""
         name, slash, variant = role.partition("/")
-        return [f"{name}/rank{rank}{slash}{variant}" for rank in range(len(self._devices))]
+        return [f"{name}/rank{rank}{slash}{variant}" for rank in range(len(self.devices))]
 
     def _join(self, role: str, kernel: str) -> None:
         self._pool.warm(self._names(role))
         # It stays: torch looks into it whenever a group is made. It tells where ranks are, and nothing that they send.
         folder = tempfile.TemporaryDirectory(prefix="cgins-ranks-", ignore_cleanup_errors=True)
         self._folders[role] = folder
-        count = len(self._devices)
+        count = len(self.devices)
         requests = [
             JoinRanks(rank=rank, count=count, device=device, folder=folder.name, limit_s=self._limit_s)
-            for rank, device in enumerate(self._devices)
+            for rank, device in enumerate(self.devices)
         ]
         self.ask(role, "join", requests, EmptyMessage, timeout_s=JOIN_S, kernel=kernel)
 
-    def _awaited(self, names: Sequence[str], futures: Sequence[Answered]) -> set[int]:
+    def _awaited(self, names: Sequence[str], futures: Sequence[Future[Reply[T] | Failure]]) -> set[int]:
         """Wait for all answers, or for a failure and a little longer; the ranks that had not answered then, which are killed."""
         pending = set(futures)
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            if any(future.exception() or future.result()[1] for future in done):
+            if any(future.exception() or isinstance(future.result(), Failure) for future in done):
                 break
         _, pending = wait(pending, timeout=GRACE_S)
         waited = {rank for rank, future in enumerate(futures) if future in pending}
@@ -265,26 +273,14 @@ def slowest(of_ranks: Sequence[TimedBlocks]) -> TimedBlocks:
     )
 
 
-def _failure(rank: int, future: Answered, is_waiting: bool) -> Failure | None:
-    error = future.exception()
-    if error is None:
-        end = future.result()[1]
-        kind: FailureKind = "lost" if end is not None and _LOST_PEER.search(str(end)) else "raised"
-        return None if end is None else Failure(rank, kind, end)
-    if isinstance(error, EndedError):
-        return Failure(rank, "died", error)
-    if not isinstance(error, WorkerError):
-        raise error
-    kind = "died"
-    if is_waiting:
-        kind = "waited"
-    elif isinstance(error, WorkerTimeout):
-        kind = "hung"
-    elif isinstance(error, ServiceError):
-        kind = "lost" if _LOST_PEER.search(error.text) else "raised"
-    elif error.fault == Reason.ABORTED.value and _LOST_PEER.search(error.output):
-        kind = "lost"  # NCCL ends a process whose peer is gone
-    return Failure(rank, kind, lost_by(error))
+def _kind_of(error: WorkerError) -> FailureKind:
+    if isinstance(error, WorkerTimeout):
+        return "hung"
+    if isinstance(error, ServiceError):
+        return "lost" if _LOST_PEER.search(error.text) else "raised"
+    # NCCL ends a process whose peer is gone.
+    is_lost = error.fault == Reason.ABORTED.value and _LOST_PEER.search(error.output)
+    return "lost" if is_lost else "died"
 
 
 def blamed(failures: Sequence[Failure], count: int, limit_s: float) -> EndedError:
