@@ -17,7 +17,6 @@ from hypothesis import settings
 
 from pytest_cgins.app.cli import main
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run import forking, pool
 from pytest_cgins.run.pool import WorkerPool
 from tests import evaluations
@@ -187,7 +186,7 @@ def forked_torch() -> ForkedPython:
 @pytest.fixture(scope="session")
 def reference() -> Iterator[WorkerPool]:
     """The trusted worker, for evaluators of projects that have torch's ops and none of their own: they share it."""
-    with WorkerPool(env=worker_environment()) as pool:
+    with WorkerPool() as pool:
         yield pool
 
 

@@ -232,13 +232,12 @@ def _have_server(*, is_sandboxed: bool) -> None:
     """
     from pytest_cgins.building.build import jit_environment
     from pytest_cgins.building.cache.store import default_cache
-    from pytest_cgins.gate.evaluate import worker_environment as added
     from pytest_cgins.run.environment import worker_environment
     from pytest_cgins.run.forking import server_for
 
     caches = [jit_environment(default_cache())] + [{}] * is_sandboxed
     module = "pytest_cgins.run.verification_service"
-    servers = [server_for(module, worker_environment("0" * 32, added() | own)) for own in caches]
+    servers = [server_for(module, worker_environment("0" * 32, own)) for own in caches]
     for server in filter(None, servers):
         server.wait_until_ready()
 

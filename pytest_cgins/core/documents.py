@@ -6,6 +6,7 @@ Reading is strict: no coercion, no unknown keys; the parser itself bounds the de
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_cgins.core.text import counted
@@ -73,6 +74,17 @@ def load(cls: type[T], text: str | bytes) -> T:
     raise ValueError(
         f"{counted(count, 'value is', 'values are')} wrong for a {getattr(cls, '__name__', cls)}"
     )
+
+
+def renamed(document: T, names: Mapping[str, str]) -> T:
+    """The same document with other names for folders that its texts speak of: they are gone when somebody reads it."""
+    import json
+
+    text = dump(document)
+    for here, there in names.items():
+        old, new = (json.dumps(name, ensure_ascii=False)[1:-1] for name in (here, there))
+        text = text.replace(old, new)
+    return load(type(document), text)
 
 
 def complaint(error: ValueError) -> str:

@@ -7,7 +7,6 @@ whatever happens becomes a verdict of that case. torch is not imported here; it 
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
@@ -133,7 +132,7 @@ class Evaluator:
             cases=self.cases,
         )
         caches = {} if sandbox else jit_environment(cache or default_cache())
-        workers = {**worker_environment(), **caches, **(environment or {}), **elsewhere.variables}
+        workers = {**caches, **(environment or {}), **elsewhere.variables}
         if elsewhere.environment is not None:
             elsewhere.require_replacing(config)
             builds = BuildQueue(cache=cache, beside=builds, build=elsewhere.environment.build)
@@ -513,11 +512,3 @@ def _ready(compiled: CompiledKernel, prepared: Prepared) -> ReadyCase:
     return ReadyCase(
         case=prepared.case, compiled=compiled, role=role_of("timing", compiled), pairs=prepared.timeable
     )
-
-
-def worker_environment() -> dict[str, str]:
-    """A kernel's OpenMP and torch's are two thread pools in one process: while one works, the other must sleep.
-
-    With the usual busy waiting, calls of microseconds took milliseconds on two cores.
-    """
-    return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}

@@ -6,7 +6,6 @@ it is judged exactly as a slower edit would be, in interleaved blocks and by the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from pytest_cgins.core.session_report import Environment, Evaluation
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.case_timing import Noise, NoiseOf
-from pytest_cgins.gate.evaluate import Evaluator, worker_environment
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.profiling import bench, evidence_documents
@@ -151,7 +150,7 @@ def ablate(
         RegenerateError: the kernel's sources cannot be copied.
     """
     kernel, name, device = implementation
-    with scratch.folder() as folder, WorkerPool(env=worker_environment()) as reference:
+    with scratch.folder() as folder, WorkerPool() as reference:
         copy = ProjectCopy(config, kernel, name, device, folder / "project", baseline=NONE)
         methods = []
         for method, text in variants:
@@ -183,5 +182,4 @@ def ablate(
             methods=tuple(methods),
         )
         # The copy is gone when somebody reads this: its files have the project's names.
-        top = json.dumps(f"{copy.top}/", ensure_ascii=False)[1:-1]
-        return documents.load(evidence_documents.AttributionEvidence, documents.dump(made).replace(top, ""))
+        return documents.renamed(made, {f"{copy.top}/": ""})

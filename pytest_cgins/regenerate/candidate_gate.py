@@ -6,7 +6,6 @@ ops from the project, and candidates lie in a copy.
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import threading
@@ -362,14 +361,7 @@ class CandidateGate:
             notes=notes,
         )
         # The copy is gone when somebody reads this, and a resumed run has another: its files have the project's names.
-        text = documents.dump(made)
-        for here, there in {f"{self._last_tried.top}/": "", **self.names}.items():
-            text = text.replace(_spelled(here), _spelled(there))
-        return documents.load(Trial, text)
-
-
-def _spelled(path: str) -> str:
-    return json.dumps(path, ensure_ascii=False)[1:-1]
+        return documents.renamed(made, {f"{self._last_tried.top}/": "", **self.names})
 
 
 def with_report(profile: CaseProfile, written: Path, kept: Path | None) -> CaseProfile:

@@ -20,7 +20,7 @@ from pytest_cgins.config import Config
 from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.gate.evaluate import Evaluator, worker_environment
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.attempt import Attempt, Target
 from pytest_cgins.regenerate.journal.journal import Journal
@@ -152,7 +152,7 @@ def _looked_at(
                 place = stack.enter_context(scratch.folder()) / "copy"
                 own = reloaded(config, overlay)
                 copy = ProjectCopy(own, *target.key, place, baseline=NONE, overlay=overlay)
-                reference = stack.enter_context(WorkerPool(env=worker_environment()))
+                reference = stack.enter_context(WorkerPool())
             copy.put(sources)
             evaluator = Evaluator(
                 copy.with_implementation(alone=True), seed=journal.record.seed, timing=False, sandbox=sandbox,

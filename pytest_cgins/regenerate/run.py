@@ -17,7 +17,7 @@ from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.gate.evaluate import Evaluator, worker_environment
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.recording import profile
 from pytest_cgins.regenerate import exchange_folder, guard, run_status, scratch, static_check
@@ -185,8 +185,7 @@ class Run:
         """
         with ExitStack() as stack:
             folder = stack.enter_context(scratch.folder())
-            environment = {**worker_environment(), **self.conditions.environment}
-            reference = stack.enter_context(WorkerPool(env=environment))
+            reference = stack.enter_context(WorkerPool(env=self.conditions.environment))
             executor = executor_of(
                 self.journal.record.executor, self.config, self._settings, self.journal.tell, reference
             )

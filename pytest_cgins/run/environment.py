@@ -24,7 +24,10 @@ WORKER_MARK = "INVOCATION_ID"
 """Variable by which the processes of one worker are found again; its value is random, and no secret. It is the one that
 systemd gives each service, so that a kernel learns nothing from it."""
 
-_COMPILED_ALONE = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+PASSIVE = {"OMP_WAIT_POLICY": "passive"}
+"""A kernel's OpenMP and torch's are two thread pools in one process: while one works, the other must sleep. With the usual busy
+waiting, calls of microseconds took milliseconds on two cores."""
+_UNLESS_SET = {**PASSIVE, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
 """torch.compile would start a process for each core, which imports torch, for the one or two kernels of an op."""
 _PR_SET_DUMPABLE = 4
 
@@ -37,7 +40,7 @@ def worker_environment(mark: str, extra: Mapping[str, str] | None = None) -> dic
         if not any(fnmatchcase(name, pattern) for pattern in TELLING_NAMES)
     }
     _tell(tuple(sorted(os.environ.keys() - inherited.keys())))
-    return {**_COMPILED_ALONE, **inherited, **(extra or {}), WORKER_MARK: mark}
+    return {**_UNLESS_SET, **inherited, **(extra or {}), WORKER_MARK: mark}
 
 
 @cache

@@ -7,9 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 
 from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.building.loading.callable import LoadedKernel, load
+from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import LaunchError
+from pytest_cgins.packs.ops import trust
+from pytest_cgins.verify.messages import KernelRequest
 from pytest_cgins.verify.probes.autotuner import Autotuners
 
 
@@ -54,6 +57,14 @@ def make_ready(name: str) -> None:
     device = device_of(name)
     device.make_current()
     device.synchronize()
+
+
+def begin(request: KernelRequest) -> None:
+    """What services do before they load a kernel: its op and modules are found, and torch makes tensors on its device."""
+    device_of(request.device).make_current()
+    import_from(request.import_root)
+    for op in {request.kernel.source.op, *(inputs.call.op for inputs in request.sets)}:
+        trust(op)  # the sets' is the reference, where there is one
 
 
 def is_lost(device: str) -> bool:

@@ -14,15 +14,13 @@ from functools import partial
 from typing import Any, Literal
 
 from pytest_cgins.building.loading.exceptions import kind_of, told
-from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.core.tensors import Kept, pack
 from pytest_cgins.packs.call import bound
 from pytest_cgins.packs.context import restore
-from pytest_cgins.packs.ops import trust
-from pytest_cgins.run.kernels import KernelCache
+from pytest_cgins.run.kernels import KernelCache, begin
 from pytest_cgins.run.timing_service import Answer, Measurement, TimingService, packed_answer
 from pytest_cgins.run.verification_service import (
     Answered,
@@ -40,7 +38,6 @@ from pytest_cgins.verify.messages import (
     Facts,
     JoinRanks,
     KernelAnswers,
-    KernelRequest,
     RunKernel,
     serves,
 )
@@ -72,7 +69,7 @@ class RankService(TimingService):
     @serves(RunKernel)
     def run(self, request: RunKernel, buffers: list[Buffer]) -> tuple[KernelAnswers, list[Buffer]]:
         """Run the kernel on each set, in step, and keep the answers for `run_late`; gives the set that it failed on, if any."""
-        _begin(request)
+        begin(request)
         self._comes_late = ranks.NAME in request.probes
         name: str = request.sets[0].name
         phase: Literal["load", "bind", "run"] = "load"
@@ -104,16 +101,7 @@ class RankService(TimingService):
         return all_answers(answers, [*map(deviant_answer, found)], {})
 
     def _measurement_of(self, request: OpenTiming, buffers: list[Buffer]) -> Measurement:
-        _begin(request)
         return _Opened(request, buffers, self._kernels, self._group)
-
-
-def _begin(request: KernelRequest) -> None:
-    """Have the op and its modules found, and torch make its tensors on this rank's device."""
-    device_of(request.device).make_current()
-    import_from(request.import_root)
-    for op in {request.kernel.source.op, *(inputs.call.op for inputs in request.sets)}:
-        trust(op)
 
 
 class _RankTimer(HostTimer):

@@ -17,7 +17,6 @@ import torch
 
 from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.building.loading.exceptions import kind_of, told
-from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core.bitwise import all_same, snapshot
 from pytest_cgins.core.buffers import Buffer
@@ -30,9 +29,9 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.packs.backward import is_derived, whole
 from pytest_cgins.packs.call import bound
 from pytest_cgins.packs.context import restore
-from pytest_cgins.packs.ops import resolve, trust
+from pytest_cgins.packs.ops import resolve
 from pytest_cgins.run import graph_replay
-from pytest_cgins.run.kernels import KernelCache, make_ready
+from pytest_cgins.run.kernels import KernelCache, begin, make_ready
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.block import LETTER_ARMS
 from pytest_cgins.timing.clock_watch import ClockWatch
@@ -111,8 +110,7 @@ class TimingService:
         if not sets or len(buffers) != len(sets):
             raise ProtocolError(f"{counted(len(sets), 'set')} came with {counted(len(buffers), 'buffer')}")
         self._close()
-        device_of(device).make_current()
-        import_from(request.import_root)
+        begin(request)
         with self._fatal_if_raised(device):
             self._opened = self._measurement_of(request, buffers)
             return self._opened.made_ready
@@ -201,8 +199,6 @@ class _Opened:
                 kernel = kernels.load(request.kernel)
             _compilations.listen()
             self._carve_out.loaded()
-            for op in {request.kernel.source.op, *(inputs.call.op for inputs in request.sets)}:
-                trust(op)
             with self._around():
                 contents = [
                     Content(inputs, Kept(inputs.tensors, buffer, self.device.case_name))

@@ -12,7 +12,6 @@ from typing import Literal
 import torch
 
 from pytest_cgins.building.loading.callable import LoadedKernel
-from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.building.loading.launcher import put_nothing_around
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
@@ -22,8 +21,7 @@ from pytest_cgins.core.failure_kinds import cause_of
 from pytest_cgins.core.tensors import pack
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason
-from pytest_cgins.packs.ops import trust
-from pytest_cgins.run.kernels import KernelCache, is_lost, make_ready
+from pytest_cgins.run.kernels import KernelCache, begin, is_lost, make_ready
 from pytest_cgins.run.large_call import LargeCall
 from pytest_cgins.run.worker import become_ordinary, describe
 from pytest_cgins.verify.messages import (
@@ -113,10 +111,7 @@ class VerificationService:
             raise ProtocolError(f"{counted(len(sets), 'set')} came with {counted(len(buffers), 'buffer')}")
         watch = Watch(frozenset(request.probes), request)
         try:
-            device_of(device).make_current()
-            import_from(request.import_root)
-            for op in {request.kernel.source.op, *(inputs.call.op for inputs in sets)}:
-                trust(op)  # the sets' is the reference, where there is one
+            begin(request)
             with nullcontext() if self._kernels.has(request.kernel) else watch.loading():
                 kernel = self._kernels.load(request.kernel, around=self._around)
             self._compilations.listen()
@@ -169,10 +164,7 @@ class VerificationService:
         """Look at how an operator is registered, in a process that verifies nothing: torch's compiler changes it."""
         from pytest_cgins.run import operator_checks  # it imports torch's compiler
 
-        device_of(request.device).make_current()
-        import_from(request.import_root)
-        for op in {request.kernel.source.op, *(inputs.call.op for inputs in request.sets)}:
-            trust(op)
+        begin(request)
         kernel = self._kernels.load(request.kernel)
         finding = operator_checks.Operator(request, buffers, kernel).finding(request.check)
         # A capture that failed leaves torch's allocator waiting for its end.

@@ -19,7 +19,7 @@ from pytest_cgins import config
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.gate import reference_requests
-from pytest_cgins.gate.evaluate import Evaluator, worker_environment
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.run import pool
 from pytest_cgins.run.pool import WorkerPool
@@ -77,7 +77,7 @@ class Gate:
     """
 
     def __init__(self, loaded: config.Config, specimens: Sequence[Specimen], seed: int) -> None:
-        self._reference = WorkerPool(env=worker_environment())  # what runs no kernel is shared
+        self._reference = WorkerPool()  # what runs no kernel is shared
         evaluator_of = partial(Evaluator, loaded, seed=seed, reference=self._reference)
         untimed = [evaluator_of(timing=False) for _ in range(SIDE_BY_SIDE)]
         flags = {flag for one in specimens for flag in one.flags}

@@ -22,7 +22,7 @@ def test_a_worker_s_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     made = environment.worker_environment("abc", {"ADDED": "2"})
     assert "DEPLOY_TOKEN" not in made
     assert (made["HARMLESS"], made["ADDED"], made[environment.WORKER_MARK]) == ("1", "2", "abc")
-    assert made["TORCHINDUCTOR_COMPILE_THREADS"] == "1"
+    assert (made["TORCHINDUCTOR_COMPILE_THREADS"], made["OMP_WAIT_POLICY"]) == ("1", "passive")
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "5")
     assert environment.worker_environment("abc")["TORCHINDUCTOR_COMPILE_THREADS"] == "5"
 

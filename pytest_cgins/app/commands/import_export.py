@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, group, option, repeatable, sentence
 from pytest_cgins.app.commands.schema import add_config_option
-from pytest_cgins.config import load
+from pytest_cgins.config import load, select
 from pytest_cgins.core.console import import_path, new_table, print_table, size_of
 from pytest_cgins.core.device import DEVICES, require_device
-from pytest_cgins.core.errors import ConfigError, RecordError
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.options import above_zero
-from pytest_cgins.core.text import counted, nearest
+from pytest_cgins.core.text import counted
 from pytest_cgins.recording.importers.registry import EXPORTERS, IMPORTERS, Exporter, Importer
 from pytest_cgins.report.escape import visible
 
@@ -203,20 +203,14 @@ def export_torch_library(arguments: argparse.Namespace) -> int:
     from pytest_cgins.building.torch_library import package
 
     config = load(arguments.config, require_traces=False)
-    known = {kernel.name: kernel for kernel in config.kernels}
-    for name in arguments.kernels:
-        if name not in known:
-            raise ConfigError(
-                f'{config.file}: no kernel "{name}"',
-                remedy=nearest(name, known) or f"its kernels are {', '.join(known)}",
-            )
+    kernels = select(config, [*dict.fromkeys(arguments.kernels)])
     # Ops of the project are found as pytest finds them: from the folder of cgins.yaml.
     sys.path.insert(0, str(config.root))
     namespace = arguments.namespace or re.sub(r"\W", "_", config.root.name)
     folder = arguments.out or Path(f"{namespace}-torch-library")
     written = package.write(
         config,
-        [known[name] for name in dict.fromkeys(arguments.kernels)],
+        kernels,
         folder=folder,
         namespace=namespace,
         implementations=arguments.implementations,

@@ -24,9 +24,9 @@ from pytest_cgins.core.options import BASELINE
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Correctness, Reason, Status, Verdict
 from pytest_cgins.gate import correctness_verdict
-from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.environment import PASSIVE
 
 COMMAND = (sys.executable, "-c", "import sys; from pytest_cgins.app.cli import main; sys.exit(main())")
 LEAST_LIMIT_S = 900.0
@@ -98,7 +98,7 @@ class ModelRun:
             *(["--no-timing"] if option("--cgins-no-timing") else []),
             *(["--compile"] if "compile" in option("--cgins-compare") else []),
         )  # fmt: skip
-        self._environment = {**os.environ, **worker_environment(), **environment}
+        self._environment = {**PASSIVE, **os.environ, **environment}
         self._limit_s = max(LEAST_LIMIT_S, option("--cgins-timeout"))
         self._folder = gate.config.invocation_params.dir
 

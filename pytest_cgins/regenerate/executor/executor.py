@@ -15,7 +15,6 @@ from pytest_cgins.config import Config
 from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.errors import ConfigError, InfrastructureError
 from pytest_cgins.core.verdict import Status
-from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.regenerate.attempt import Target
 from pytest_cgins.regenerate.candidate_gate import CandidateGate, TrialSettings
 from pytest_cgins.regenerate.candidate_pool import CORES, MOST, CandidatePool
@@ -79,7 +78,7 @@ class LocalExecutor(Executor):
         nodes: list[Callable[[], Node]] = []
         for gpu in self._gpus:
             environment = {**settings.environment, visible_gpus.VARIABLE: gpu}
-            reference = self._stack.enter_context(WorkerPool(env={**worker_environment(), **environment}))
+            reference = self._stack.enter_context(WorkerPool(env=environment))
             node = partial(
                 Node, f"GPU {gpu}", sandbox=settings.sandbox, environment=environment, cache=settings.cache,
                 reference=reference, builds=self._pool.builds, lost=lost,

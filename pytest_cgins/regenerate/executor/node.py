@@ -11,7 +11,6 @@ from typing import Any
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.failure_kinds import MAY_BE_THE_DEVICES
-from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.attempt import Trial
 from pytest_cgins.regenerate.candidate_gate import CandidateGate, DeviceLost, TrialSettings
@@ -56,9 +55,7 @@ class Node:
         self._fetched = fetched
         self._stack = ExitStack()
         self._folder = self._stack.enter_context(scratch.folder())
-        self._reference = reference or self._stack.enter_context(
-            WorkerPool(env={**worker_environment(), **self._environment})
-        )
+        self._reference = reference or self._stack.enter_context(WorkerPool(env=self._environment))
         self._owns_builds = builds is None
         self._pool = (
             CandidatePool(builds, threads=1)

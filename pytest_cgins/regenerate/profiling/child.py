@@ -17,7 +17,6 @@ from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.doctor import tools
-from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run import environment
 from pytest_cgins.run.forking import PATH
 from pytest_cgins.run.kernel_run import Pair
@@ -126,7 +125,7 @@ class Child:
         self._wrap: Around = list if fence is None else fence.wrap
         temporary = folder if fence is None else fence.scratch
         # Numbers of ncu are written as the locale wants them.
-        self._variables = {**worker_environment(), "LC_ALL": "C", "TMPDIR": str(temporary)}
+        self._variables = {"LC_ALL": "C", "TMPDIR": str(temporary)}
         content = folder / "content"
         content.write_bytes(pair[1].view())
         self._request = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -125,10 +124,8 @@ def measured(plan: Plan, folder: Path, names: Mapping[Path, Path]) -> Measured:
             remedy="run it again; if it ends so once more, report it with these lines",
         )
     text = (folder / measure.MEASURED).read_text(encoding="utf-8")
-    for gone, instead in names.items():
-        here, there = (json.dumps(str(path), ensure_ascii=False)[1:-1] for path in (gone, instead))
-        text = text.replace(here, there)
-    found = documents.load(Measured, text)
+    told = {str(gone): str(instead) for gone, instead in names.items()}
+    found = documents.renamed(documents.load(Measured, text), told)
     if found.state == "failed":
         raise ProposalError(f"the gate did not run: {found.message}", remedy=found.remedy)
     return found

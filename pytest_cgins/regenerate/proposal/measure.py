@@ -131,14 +131,13 @@ def _config(plan: Plan) -> Config:
 
 
 def _candidate_gate(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) -> CandidateGate:
-    from pytest_cgins.gate.evaluate import worker_environment
     from pytest_cgins.regenerate import run_setup
     from pytest_cgins.regenerate.candidate_gate import CandidateGate, TrialSettings
     from pytest_cgins.regenerate.candidate_pool import CandidatePool
     from pytest_cgins.run.pool import WorkerPool
 
     settings = TrialSettings.here(run_setup.sandbox_of("on"), seed=0)
-    reference = stack.enter_context(WorkerPool(env=worker_environment()))
+    reference = stack.enter_context(WorkerPool())
     pool = CandidatePool.fenced(settings.sandbox)
     stack.callback(pool.close)
     gate = CandidateGate(
