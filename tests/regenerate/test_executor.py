@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import subprocess
 import sys
@@ -10,21 +11,28 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_cgins import __version__, config
+from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.errors import ConfigError, RegenerateError
 from pytest_cgins.regenerate import run_setup
+from pytest_cgins.regenerate.candidate_gate import TrialSettings
 from pytest_cgins.regenerate.executor import dispatch
 from pytest_cgins.regenerate.executor.archive import TargetOnNode
+from pytest_cgins.regenerate.executor.base import Executor
 from pytest_cgins.regenerate.executor.dispatch import Answer, Dispatcher, Work
+from pytest_cgins.regenerate.executor.node import Node
 from pytest_cgins.regenerate.executor.ray_cluster import RaySlot, RaySlots
 from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.targets import target_of
 from tests import cuda_twin
 from tests.regenerate import scripted
 from tests.regenerate.llm_server import LlmServer
+from tests.regenerate.projects import committed
 from tests.regenerate.ray_nodes import RayNodes
 
 LIMIT_S = 120.0
@@ -156,6 +164,62 @@ def test_slots_have_whole_gpus_of_one_type(tmp_path: Path) -> None:
             assert first.name != second.name
         finally:
             ray.shutdown()
+
+
+class OnNodes(Executor):
+    """Two nodes in this process, to which requests and answers travel."""
+
+    def dispatcher(self, device: DeviceName) -> Dispatcher:
+        made = Dispatcher(lambda _: Travelled("here", sandbox=None, cache=self.settings.cache), 2)
+        self._stack.callback(made.close)
+        return made
+
+    def close(self) -> None:
+        self.stop()
+
+
+class Travelled(Node):
+    """What it is asked is another process's, and so is what it answers."""
+
+    def answer(self, work: Work[Any]) -> Answer[Any]:
+        answered: Answer[Any] = pickle.loads(pickle.dumps(super().answer(pickle.loads(pickle.dumps(work)))))
+        return answered
+
+
+@pytest.mark.exam
+def test_all_that_a_search_asks_is_asked_of_nodes(recorded: Path, tmp_path: Path) -> None:
+    """Times beside the champion of the batch, and beside a later one; evidence, the machine, acceptance."""
+    shutil.copytree(recorded, tmp_path / "project", ignore=shutil.ignore_patterns("__pycache__"))
+    text = (
+        "version: 1\ntraces: [traces/tiny]\nkernels:\n  relu:\n    op: torch.nn.functional.relu\n"
+        "    source: kernels/relu.cpp\n    gate: {tolerate: 40%, catch: 90%}\n"
+    )
+    files = {"cgins.yaml": text, "kernels/relu.cpp": scripted.draft("relu", 3)}
+    project = config.load(committed(tmp_path / "project", files) / "cgins.yaml")
+    right, other, wrong = (
+        {"kernels/relu.cpp": f"// {number}\n{scripted.draft('relu', draft)}"}
+        for number, draft in enumerate((3, 3, 1))
+    )
+    (tmp_path / "reports").mkdir()
+    (entry,) = project.kernels
+    target = target_of(entry, entry.implementations[0], "optimise")
+    copy = ProjectCopy(project, "relu", "cpp", "cpu", tmp_path / "copy", baseline="none")
+    settings = TrialSettings(seed=3, sandbox=None, cache=tmp_path / "cache")
+    executor = OnNodes(project, settings, print)
+    try:
+        gate = executor.gate(target, copy, {}, tmp_path / "reports")
+        assert gate.hardware().device == "cpu"
+        gate.begin([right, other, wrong], None)
+        checks = [gate.check(files).evaluations[0] for files in (right, other, wrong)]
+        assert [one.verdict.status.outcome for one in checks] == ["pass", "pass", "fail"]
+        assert checks[0].case.pack_path == str(tmp_path / "project/traces/tiny")
+        timed = [gate.times(right, champion).evaluations for champion in (None, other)]
+        assert all(one.measurement is not None for (one,) in timed)
+        assert gate.evidence(right, timed[0]).case == checks[0].case.name
+        accepted = gate.accept(right, goal="optimise", alpha_share=0.5)
+        assert (accepted.stage, gate.touched(), gate.sass_signatures(right)) == ("acceptance", (), None)
+    finally:
+        executor.close()
 
 
 def test_what_is_not_there_is_said_before_a_model_is_asked(tmp_path: Path) -> None:
