@@ -261,16 +261,14 @@ def slowest(of_ranks: Sequence[TimedBlocks]) -> TimedBlocks:
     Raises:
         ValueError: they are not the same blocks.
     """
-    return TimedBlocks(
-        tuple(
-            replace(
-                blocks[0],
-                ns_per_call=tuple(map(max, zip(*(one.ns_per_call for one in blocks), strict=True))),
-                mean_ns_per_call=tuple(map(max, zip(*(one.mean_ns_per_call for one in blocks), strict=True))),
-            )
-            for blocks in zip(*(one.blocks for one in of_ranks), strict=True)
+    blocks = []
+    for of_block in zip(*(one.blocks for one in of_ranks), strict=True):
+        times = zip(*(one.ns_per_call for one in of_block), strict=True)
+        means = zip(*(one.mean_ns_per_call for one in of_block), strict=True)
+        blocks.append(
+            replace(of_block[0], ns_per_call=tuple(map(max, times)), mean_ns_per_call=tuple(map(max, means)))
         )
-    )
+    return TimedBlocks(tuple(blocks))
 
 
 def _kind_of(error: WorkerError) -> FailureKind:

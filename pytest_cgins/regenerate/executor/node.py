@@ -74,7 +74,7 @@ class Node:
         """End what candidates are doing; files stay for what is not told."""
         if self._owns_builds:
             self._pool.stop()
-        for gate in self._gates.values():
+        for gate in [*self._gates.values()]:  # one may be made meanwhile
             gate.close()
 
     def close(self) -> None:
