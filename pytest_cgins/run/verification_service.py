@@ -228,7 +228,8 @@ class VerificationService:
                 deviations += map(deviant_answer, leak.deviations())
                 facts[memory_leak.NAME] = leak.facts
             if repeat.NAME in probes:
-                deviations += map(deviant_answer, repeat.deviations(trials))
+                late_too = late_work.NAME in probes and not deviations
+                deviations += map(deviant_answer, _repeated(trials, ran, late=late_too))
             if {memory_leak.NAME, repeat.NAME} & set(probes) and not is_lost(device):
                 for trial, answer in ran_well:
                     overrun = answer.overrun or trial.overrun()
@@ -263,6 +264,14 @@ class VerificationService:
             facts[device_order.NAME] = {"not_run": why}
             return []
         return [*map(deviant_answer, device_order.deviations(trials, direct=direct))]
+
+
+def _repeated(trials: Sequence[SetTrial], ran: Sequence[SetTrial], *, late: bool) -> Iterator[Deviation]:
+    """What differs in another run, or, with `late`, in what was returned before: a ring of buffers has come round."""
+    yield from repeat.deviations(trials)
+    if late:
+        kept = [trial for trial in trials if not trial.mutates]
+        yield from late_work.deviations(kept, ran, overwritten=True)
 
 
 @dataclass(slots=True)

@@ -107,6 +107,8 @@ class ExpectedOutput:
     """t: torch's own answer, in the output's dtype, row-major."""
     scale: rules.Scale | None
     """Reference and unit of error; None for integers and booleans, which must equal `answer`."""
+    doubtful: Tensor | None = None
+    """True, flat, for integers that are others in fp64, or a rounding of the inputs away: ties that underflow made, and steps."""
     gold: GoldElements | None
     """None for inputs that were not recorded, and in tier `shapes`."""
     draws: Draws | None = None

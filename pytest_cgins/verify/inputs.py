@@ -23,12 +23,14 @@ from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, standard_normal, uniform_integers
 from pytest_cgins.verify import coupled, low_bits
 from pytest_cgins.verify.couplings import couplings_of
-from pytest_cgins.verify.semantics import Semantics, semantics_for
+from pytest_cgins.verify.semantics import Semantics, op_word, semantics_for
 
 # Exponents of the row scales. In fp16 products of two inputs at the upper end must stay below 65504.
 _LADDER = {torch.float16: 4}
 _LADDER_DEFAULT = 6
+_LADDER_OF_POSITIONS = 2
 _UNDECLARED = Declared()
+_PRODUCTS = frozenset({"prod", "cumprod"})
 _HALVES = 63
 """Six bits: of five float8 keeps four or three, and sums stay exact."""
 
@@ -44,6 +46,7 @@ def fresh(
     declared: Declared = _UNDECLARED,
     *,
     legal: bool = True,
+    positions: bool = False,
 ) -> list[Tensor]:
     """N(0, 1) with rows scaled from 2⁻⁶ to 2⁶, weights scaled by 1/√fan-in, parameters N(0, 1).
 
@@ -53,17 +56,20 @@ def fresh(
         key: seed of the session and name of the trace.
         declared: what the user says of the op.
         legal: whether the recorded integers are a call's: not those of other sizes, nor of a pack with shapes only.
+        positions: whether it returns integers of which nobody says what they are: what underflows in it makes ties, so rows
+            are scaled by little.
     """
     semantics = semantics_for(call, declared)
     tensors = _content(semantics, recorded, key, "fresh")
     for index, tensor in data(semantics, tensors):
         lanes = lanes_of(semantics, call, index, tensor)
-        top = _LADDER.get(tensor.dtype, _LADDER_DEFAULT)
+        top = _LADDER_OF_POSITIONS if positions else _LADDER.get(tensor.dtype, _LADDER_DEFAULT)
         steps = 2 * top + 1
         # 5 is coprime to the number of steps: neighbouring rows differ by much, all scales occur. The first
         # row, which may be the only one, is not scaled.
         exponents = ((torch.arange(steps) * 5 + top) % steps - top).to(torch.float64)
         wide = _wide(tensor) * torch.exp2(exponents)[lanes % steps]
+        wide = _near_one(call, wide)
         tensor.copy_(_in_range(_legal(semantics, index, wide, recorded[index]), tensor.dtype))
     low_bits.draw(semantics, call, tensors, recorded, key)
     coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled", legal=legal)
@@ -78,7 +84,7 @@ def _meet_sorted(semantics: Semantics, call: OpCall, tensors: Sequence[Tensor]) 
     in_order = [one.argument for one in couplings if isinstance(one, Sorted)]
     sequences = (tensors[index] for index, name in semantics.names.items() if name in in_order)
     for ordered in (sequence for sequence in sequences if sequence.numel()):
-        for index, tensor in data(semantics, tensors):
+        for index, tensor in enumerate(tensors):
             if tensor.dtype == ordered.dtype and semantics.names.get(index) not in coupled_names:
                 places = torch.arange(tensor.numel()).reshape(tensor.shape)
                 met = ordered.reshape(-1)[places % ordered.numel()]
@@ -162,7 +168,7 @@ def edge(
         wide = _wide(tensor)
         # Without -0.0: whether it is less than 0.0 is a question of its own.
         wide = wide.round().clamp(-2, 2) + 0.0 if pointing and not tensor.is_complex() else wide
-        values = _legal(semantics, index, wide * scale + shift, recorded[index])
+        values = _legal(semantics, index, _near_one(call, wide * scale + shift), recorded[index])
         tensor.copy_(_in_range(values, tensor.dtype))
     if semantics.kind == "norm" and semantics.eps:
         _shrink_variances(semantics, tensors)
@@ -172,7 +178,7 @@ def edge(
 
 
 def halves(
-    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared = _UNDECLARED
+    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared = _UNDECLARED, unit: float = 1.0
 ) -> list[Tensor]:
     """Small multiples of half a scale, and scales that are powers of two: an op that rounds meets ties, and is exact.
 
@@ -181,8 +187,9 @@ def halves(
         recorded: its argument tensors, on the CPU; left as they are.
         key: seed of the session and name of the trace.
         declared: what the user says of the op.
+        unit: scale, where no tensor is one.
     """
-    semantics, unit = semantics_for(call, declared), 1.0
+    semantics = semantics_for(call, declared)
     tensors = fresh(call, recorded, key, declared)
     metas = lay_out(tensors, copy=False).metas
     scales = [index for index, name in semantics.names.items() if low_bits.is_called_scale(name)]
@@ -253,6 +260,13 @@ def _shrink_variances(semantics: Semantics, tensors: Sequence[Tensor]) -> None:
         tensor.copy_(_wide(tensor) * scales.clamp_max(1.0)[lanes % len(scales)] ** 2)
 
 
+def _near_one(call: OpCall, values: Tensor) -> Tensor:
+    """Numbers whose products stay in range, for ops that multiply a row: past it fp32 is infinite for good, and fp64 is not."""
+    if op_word(call) not in _PRODUCTS or values.is_complex():
+        return values
+    return values.sign() * torch.exp2((values.abs() * 7).frac() / 8 - 1 / 16)
+
+
 def _in_range(values: Tensor, dtype: torch.dtype) -> Tensor:
     """Values within the range of a dtype of eight bits: what is beyond is its greatest number, and neither NaN nor infinite."""
     if dtype.itemsize > 1:
@@ -268,10 +282,12 @@ def _patterns(semantics: Semantics, dtype: torch.dtype) -> list[tuple[float, flo
     """(shift, scale) of the edge rows, the most telling first: a case may have few rows."""
     info = torch.finfo(dtype)
     subnormal = (0.0, info.tiny / 16)
+    # The mean is as large as leaves the deviations two bits or more, at most 1024.
+    mean = min(1024.0, 0.25 / info.eps)
+    if semantics.kind == "variance":  # whose rows are a number each, and are allowed the error of the largest
+        return [(mean, 1), (0, 1), (-mean, 1), (1, 0), (4, 1 / 16)]
     if semantics.kind == "norm":
         root = math.sqrt(semantics.eps)
-        # The mean is as large as leaves the deviations two bits or more, at most 1024.
-        mean = min(1024.0, 0.25 / info.eps)
         large = min(1e4, info.max**0.5)
         # A mean that is off by one rounding must stay small beside √eps: all that a constant row leaves. Of a
         # power of two every partial sum is exact; of other numbers a plain loop's are all rounded alike.

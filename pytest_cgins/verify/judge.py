@@ -193,6 +193,7 @@ class JudgeService:
                         answered, prepared.builder, prepared.semantics, tolerance, prepared.reference_set
                     )
                 results.add_answer(answered, cause, prepared.reference_set.expected)
+            results.add_other_seed([*core, *probes])
             changed = results.add_rows(
                 [
                     (each.inputs, each.got)

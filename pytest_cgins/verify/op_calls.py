@@ -12,6 +12,7 @@ from pytest_cgins.verify.reference import answer
 
 _PRODUCTS = ("mm", "dot", "conv", "attention", "linear", "einsum")
 _SPREADING = ("conv", "fft")
+_PUTTING = ("index_put", "index_copy", "scatter.", "scatter_.", "aten.put")
 _ROUNDING = ("round", "floor", "ceil", "trunc")
 
 
@@ -69,6 +70,11 @@ def multiply(names: frozenset[str]) -> bool:
 def spread(names: frozenset[str]) -> bool:
     """Whether algorithms of one differ in which elements an input reaches: Winograd's and Fourier's do."""
     return _any_of(_SPREADING, names)
+
+
+def put(names: frozenset[str]) -> bool:
+    """Whether one writes to places that numbers name: of two that are written to one place either may stay."""
+    return _any_of(_PUTTING, names)
 
 
 def attend(names: frozenset[str]) -> bool:

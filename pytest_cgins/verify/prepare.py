@@ -397,6 +397,8 @@ def _draw(
         return [], ["no edge inputs: the gradient goes to chosen elements, and ties may be broken either way"]
     drawn_by = inputs.fresh if name == "fresh" else inputs.edge
     draw = partial(drawn_by, call, recorded, legal=builder.trace.gold is not None)
+    if name == "fresh" and first is not None and not call.op.startswith("torch."):
+        draw = partial(draw, positions=first.returns_integers)
     tensors = draw(key, declared)
     if first is not None and all(map(equal, tensors, recorded)):
         return [], [f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"]

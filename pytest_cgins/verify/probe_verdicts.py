@@ -208,6 +208,21 @@ class ProbeResults:
             reason = cause.reason if cause is not None and cause.reason else _reason(input_set, failed[0])
             self.trip(input_set.probe, f"{failed[0].message}{words}{_called(input_set)}", reason)
 
+    def add_other_seed(self, answered: Sequence[Answered]) -> None:
+        """A random op's answer with another seed, which is never the same one."""
+        given = {one.inputs.expected.name: one for one in answered}
+        other = given.get(arguments.OTHER_SEED)
+        first = given.get(other.inputs.origin.expected.name) if other and other.inputs.origin else None
+        if other is None or first is None or len(first.got) != len(other.got):
+            return
+        for output, old, new in zip(first.inputs.expected.outputs, first.got, other.got, strict=True):
+            if output.draws is not None and output.draws.vary and all_same([old], [new]):
+                message = (
+                    f"output {output.index} is the same, bit for bit, with two seeds of torch's generator: it is drawn with a "
+                    "seed of the kernel's own\n→ take the seed from the call, or numbers from torch's generator"
+                )
+                self.trip(arguments.NAME, message, Reason.ARGUMENT_IGNORED)
+
     def wrong_alone(self, answered: Sequence[Answered]) -> dict[str, tuple[Check, ...]]:
         """The first failed check of each set, by probe, where nothing but these answers tripped it."""
         wrong: dict[str, tuple[Check, ...]] = {}

@@ -20,6 +20,8 @@ DRAWS = 32
 """Number of torch's draws, each with another seed."""
 _LIMIT = 8.0
 """Standard deviations, of as many draws: reached by chance once in a thousand million."""
+_NEVER_ALIKE = 64
+"""Elements in which two draws differ."""
 _CLIP = 3.0
 """A single element counts so many standard deviations at most: rare values must not decide."""
 _SAMPLED = 1 << 14
@@ -44,6 +46,11 @@ class Draws:
     """Least and greatest legal value, as declared or known of the op."""
     known: Tensor
     """Statistics of each draw, measured by the others: (draws, statistics)."""
+
+    @property
+    def vary(self) -> bool:
+        """Whether two draws are never the same by chance."""
+        return int((self.values[0] != self.values[1]).sum()) >= _NEVER_ALIKE
 
     @property
     def nbytes(self) -> int:

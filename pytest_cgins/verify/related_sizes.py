@@ -32,6 +32,8 @@ _PIECE = 2048
 """Elements that are often scanned at once."""
 _PIECES = ((2, 0.02), (1, 0.1))
 """More than so many pieces, if torch takes no longer than so many seconds for them."""
+_LISTED = 36
+"""Tensors in a list: more than four, eight and 32."""
 _OF_MORE = frozenset({"where", "lerp", "addcmul", "addcdiv", "masked_fill"})
 """Elementwise ops of torch beside those of two operands."""
 
@@ -261,6 +263,29 @@ def _in_blocks(search: SizeSearch, size: int, blocks: _Blocks) -> InputSet | Non
             last.bitwise_xor_(1)
     before = search.answer(made, made.tensors())
     return None if all_same(before, search.answer(made, tensors)) else made
+
+
+# ---- lists
+
+
+def longer_lists(search: SizeSearch) -> InputSet | None:
+    """The set with more tensors in each list of them, if the op takes any number: a launch may have room for those recorded."""
+    tensors, arguments = [*search.recorded], []
+    for argument in search.call.arguments:
+        value, fixed = argument.value, (argument.name, None) in search.semantics.fixed
+        if value.items and not fixed and all(item.kind == "tensor" for item in value.items):
+            more = range(len(value.items), _LISTED + len(value.items) % 2)
+            added = [value.items[number % len(value.items)] for number in more]
+            items = [replace(item, value=len(tensors) + number) for number, item in enumerate(added)]
+            tensors += [search.recorded[int(item.value or 0)].clone() for item in added]
+            argument = with_value(argument, replace(value, items=(*value.items, *items)))  # noqa: PLW2901
+        arguments.append(argument)
+    if len(tensors) == len(search.recorded) or search.mutates:
+        return None
+    call = replace(search.call, arguments=tuple(arguments))
+    with suppress(*REFUSALS):
+        return search.drawn(call, tensors, "longer", name=f"sizes of lists, {len(tensors)} tensors")
+    return None
 
 
 # ---- broadcasting

@@ -75,7 +75,7 @@ def facts_of(op: str) -> OpFacts | None:
     return None
 
 
-Kind = Literal["norm", "softmax", "activation", "other"]
+Kind = Literal["norm", "variance", "softmax", "activation", "other"]
 Lanes = Literal["last", "dim", "classes", "channels", "samples", "normalized_shape"]
 
 
@@ -107,6 +107,11 @@ def _all(words: str, entry: T) -> dict[str, T]:
     return dict.fromkeys(words.split(), entry)
 
 
+def each_word(text: str) -> frozenset[str]:
+    """Names that stand in one text."""
+    return frozenset(text.split())
+
+
 _WINDOW = tuple(("weight", dim) for dim in (2, 3, 4))
 _POOL: tuple[tuple[str, int | None], ...] = tuple(
     (name, None) for name in ("kernel_size", "stride", "padding", "dilation", "output_size")
@@ -122,6 +127,7 @@ ENTRIES: Mapping[str, Entry] = {
     # Its class weights and probabilities are not negative.
     "cross_entropy": Entry(kind="softmax", lanes="classes", kept={"target": "index"}),
     "nll_loss": Entry(lanes="classes", kept={"target": "index"}),
+    **_all("var std var_mean std_mean", Entry(kind="variance", real=True, lanes="dim")),
     **_all("layer_norm rms_norm", Entry(kind="norm", real=True, lanes="normalized_shape")),
     "batch_norm": Entry(kind="norm", real=True, lanes="channels"),
     **_all(
@@ -174,6 +180,11 @@ call names none; None: all of it, flattened."""
 
 DISTINCT = frozenset({"argsort", "topk", "sort"})
 """Ops whose positions come once in a row."""
+
+_ARITHMETIC = each_word(
+    "add sub rsub mul div true_divide floor_divide remainder fmod mod floordiv atan2 copysign hypot logaddexp eq ne lt le gt "
+    "ge maximum minimum fmax fmin clamp_max clamp_min"
+)
 
 CHOOSERS = frozenset(op_word for op_word, entry in ENTRIES.items() if entry.chooses)
 """Words that also as part of a name tell of a choice."""
@@ -320,12 +331,14 @@ def semantics_for(call: OpCall, declared: Declared = Declared()) -> Semantics:  
         kind = "norm"
     if declared.kind:
         kind = cast("Kind", declared.kind)
-    elementwise = facts is not None and facts.sort == "unary" and facts.domains == ((-math.inf, math.inf),)
+    # Of two operands, too, if their sort is arithmetic or comparison: special functions have regions.
+    known = facts is not None and (facts.sort in ("unary", "reduction") or name.strip("_") in _ARITHMETIC)
+    anywhere = facts is not None and known and (set(facts.domains) or {_ANY}) == {_ANY}
     return Semantics(
         kind=kind,
         real=(kind != "other" and name not in ENTRIES)
         or (entry.real and (entry.kind == kind or entry.kind != "norm"))
-        or elementwise,
+        or anywhere,
         eps=float.fromhex(str(eps.value)) if eps is not None and eps.kind == "float" else 1e-5,
         names={
             index: argument.name for argument in call.arguments for index in tensor_indices(argument.value)

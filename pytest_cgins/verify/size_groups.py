@@ -13,14 +13,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from pytest_cgins.config.coupled import Sorted
+from pytest_cgins.config.coupled import Offsets, Sorted
 from pytest_cgins.core.dtypes import extent
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import OpCall, TensorMeta, Value
 from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.coupling_bounds import adds_up
-from pytest_cgins.verify.couplings import couplings_of
+from pytest_cgins.verify.couplings import couplings_of, inferred
 from pytest_cgins.verify.inputs import is_mask
 from pytest_cgins.verify.semantics import Semantics, is_position
 
@@ -76,7 +76,7 @@ class Places:
     def __init__(self, call: OpCall, semantics: Semantics, recorded: Sequence[torch.Tensor]) -> None:
         layout = lay_out(recorded, copy=False)
         self.metas = layout.metas
-        self._fixed = semantics.fixed
+        self._fixed = semantics.fixed | _said_by_integers(semantics, call, recorded)
         self._names = semantics.names
         storages = [meta.storage for meta in self.metas]
         # An argument that is changed in place must lie where the other sees it.
@@ -253,6 +253,16 @@ def _moved(value: Value, moves: Moves) -> Value:
     if value.kind in ("tuple", "list", "size"):
         return replace(value, items=tuple(_moved(item, moves) for item in value.items))
     return value
+
+
+def _said_by_integers(
+    semantics: Semantics, call: OpCall, recorded: Sequence[torch.Tensor]
+) -> frozenset[tuple[str, int | None]]:
+    """Of a user's op dimensions that integers look like offsets or lengths of, and theirs: alone none of them is legal in another size."""
+    if call.op.startswith("torch."):
+        return frozenset()
+    seen = [one for one in inferred(semantics, call, recorded) if isinstance(one, Offsets) or adds_up(one)]
+    return frozenset(spot for one in seen for spot in (*one.size, (one.argument, 0)))
 
 
 def _offsets(

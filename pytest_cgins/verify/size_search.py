@@ -22,7 +22,7 @@ from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import invoke, relocate
-from pytest_cgins.verify import inputs, low_bits
+from pytest_cgins.verify import inputs, low_bits, op_calls
 from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.expected import gold_order
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
@@ -67,6 +67,8 @@ DRAWN_ELEMENTS = 512
 _LOOSER = 4.0
 """Limit of single elements, as a multiple of the derived one: drawn rows have other outliers than those it was fitted on (a
 shifted variance whose shift was one passed it by 1.3, once in 603 cases), and what a size breaks errs by far more."""
+_LOOSER_RMS = 2.0
+"""Of all together: where one factor is all rows', as a norm is, a plain sum errs in each element alike."""
 LONG_LOOSER = 16.0
 """Limits in long rows, as a multiple of the usual ones: a plain loop errs more the more it adds up, torch's tree hardly does."""
 
@@ -93,6 +95,11 @@ class ProbedCall:
     """Whether the kernel is excused from other sizes."""
     interpreted: bool = False
     """Whether the kernel is interpreted, so that many or long rows take much time."""
+
+    @property
+    def gives_positions(self) -> bool:
+        """Whether it is a user's op that returns integers of which nobody says what they are."""
+        return not self.builder.call.op.startswith("torch.") and self.reference_set.returns_integers
 
     @cached_property
     def small(self) -> InputSet:
@@ -138,6 +145,7 @@ class SizeSearch:
         )
         self.places = Places(probed_call.builder.call, probed_call.semantics, probed_call.recorded)
         self.refusal = "none"
+        self._gives_positions = probed_call.gives_positions
         self.small = self._shrunk()
         """What makes the arguments small enough, by halves: all other moves begin there."""
 
@@ -145,6 +153,11 @@ class SizeSearch:
     def is_torchs_own(self) -> bool:
         """Whether torch itself says what is legal: an op of a user takes more than it is meant for."""
         return self._maker.call.op.startswith("torch.") and not is_derived(self._maker.call.op)
+
+    @property
+    def mutates(self) -> bool:
+        """Whether the recorded call changed an argument."""
+        return bool(self._maker.mutated)
 
     @property
     def call(self) -> OpCall:
@@ -160,6 +173,13 @@ class SizeSearch:
         """Torch's own to the call of a set on other numbers."""
         device = self._maker.device
         return answer(input_set.call, lay_out(tensors), input_set.context, device, mutated=input_set.mutated)
+
+    @cached_property
+    def _overwrites(self) -> bool:
+        """Whether it writes to places that integers name."""
+        layout = lay_out(self.recorded, copy=False)
+        names = op_calls.operators(relocate(self.call, "cpu"), layout, self.context, "cpu")
+        return op_calls.put(names)
 
     @property
     def _given(self) -> list[TensorMeta]:
@@ -439,6 +459,8 @@ class SizeSearch:
                 tensors = resized(
                     self.recorded, self.places.metas, shapes, moves, self.semantics, following=following
                 )
+                if any(map(_met_twice, self.recorded, tensors)) and self._overwrites:
+                    raise ValueError("of two rows for one place either may stay")  # noqa: TRY301
                 # Of no numbers none is badly conditioned.
                 return self.drawn(call, tensors, key, empty=0 in moves.values(), alone=alone)
             except Exception as error:  # noqa: BLE001 - an op of a user may refuse by any exception
@@ -453,6 +475,7 @@ class SizeSearch:
         *,
         empty: bool = False,
         alone: bool = False,
+        name: str = "",
     ) -> InputSet:
         """The set of a call with fresh numbers in tensors like these.
 
@@ -462,12 +485,18 @@ class SizeSearch:
             key: of what is drawn.
             empty: whether there are no rows.
             alone: see `taken`.
+            name: of the set; by default what moved.
 
         Raises:
             Exception: whatever the op raises.
         """
         fresh_tensors = inputs.fresh(
-            call, tensors, f"{self._key}/{key}", self.semantics.declared, legal=False
+            call,
+            tensors,
+            f"{self._key}/{key}",
+            self.semantics.declared,
+            legal=False,
+            positions=self._gives_positions,
         )
         inputs.put_largest_last(self.semantics, call, fresh_tensors)
         if device_of(self._maker.device).is_accelerator:
@@ -479,14 +508,14 @@ class SizeSearch:
         elif alone and "attention" in call.op:
             # Of other ops of torch memory is enough, and the first without imports torch's compiler: 1.2 s.
             invoke(relocate(call, "meta"), [one.to("meta") for one in fresh_tensors])
-        name = self._name([tuple(tensor.shape) for tensor in tensors])
+        name = name or self._name([tuple(tensor.shape) for tensor in tensors])
         taken = self._maker.make(name, fresh_tensors, probe=NAME, call=call, patterns_only=empty)
         if not alone:
             self._require_form(taken)
         outputs = tuple(
             output
             if output.answer.element_size() == 2  # whose own rounding is most of the limit
-            else output.looser(_LOOSER)
+            else output.looser(_LOOSER, _LOOSER_RMS)
             for output in taken.expected.outputs
         )
         return replace(taken, expected=replace(taken.expected, outputs=outputs))
@@ -514,6 +543,14 @@ class SizeSearch:
         if not changed:
             raise ValueError("nothing moved")
         return f"sizes {', '.join(changed[:2])}"
+
+
+def _met_twice(recorded: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether places come twice of which each was recorded once; negative ones are none."""
+    if recorded.dtype not in (torch.int32, torch.int64):
+        return False
+    before, after = (one[one >= 0].tolist() for one in (recorded, tensor))
+    return len(set(before)) == len(before) and len(set(after)) < len(after)
 
 
 def _nbytes(metas: Sequence[TensorMeta]) -> int:

@@ -178,6 +178,7 @@ class ValueSearch:
         arguments = (argument for call in self._others for argument in call.arguments)
         recorded = dict.fromkeys(argument.value for argument in arguments if argument.name == name)
         news = [value for value in recorded if value != old and value.kind not in ("tensor", "none")]
+        news = [] if old.kind == "int" and "seed" in name.lower() else news
         self.draw.shuffle(news)
         for value in (*news, *self._values(name, old)):
             if value != old:
@@ -213,7 +214,7 @@ class ValueSearch:
         if old.kind == "bool":
             yield replace(old, value=not old.value)
         elif old.kind == "int":
-            yield from (replace(old, value=number) for number in self._whole(int(old.value or 0)))
+            yield from (replace(old, value=number) for number in self._whole(name, int(old.value or 0)))
         elif old.kind == "float":
             number = float.fromhex(str(old.value))
             if name in CALMING:
@@ -242,9 +243,11 @@ class ValueSearch:
                 yield replace(old, items=(*items[:number], other, *items[number + 1 :]))
                 yield replace(old, items=(other,) * len(items))
 
-    def _whole(self, old: int) -> list[int]:
+    def _whole(self, name: str, old: int) -> list[int]:
         """Whole numbers; of an op of a user only such as are of the old one's kind."""
         near = [old + 1, old - 1, 2 * old]
+        if "seed" in name.lower():
+            return [self.draw.getrandbits(31)]
         if self._torch:
             near = [*near, -old, *range(-2, 5)]
         elif old > 0:

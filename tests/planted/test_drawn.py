@@ -25,7 +25,9 @@ from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.prepare import PrepareOptions, prepare
 
 SOURCES = Path(__file__).parent / "drawn"
-TORCHS = ("add", "bucketize", "cat", "cumsum", "index_add", "index_select", "where")
+TORCHS = (
+    "add", "bucketize", "cat", "cumprod", "cumsum", "expm1", "index_add", "index_select", "sort", "sum", "where",
+)  # fmt: skip
 SEMANTICS: Mapping[str, Mapping[str, Any]] = {
     "packed_cross": {"coupled": {"cu_q": {"offsets": "q[0]", "within": "cu_k"}, "cu_k": {"offsets": "k[0]"}}},
     "packed_overlap": {"coupled": {"q_offsets": {"offsets": "q[0]"}, "k_offsets": {"offsets": "k[0]"}}},
@@ -58,6 +60,13 @@ BUGS = {
     "bucketize__left": "other right=True",
     "where__in_turns": "sizes condition 16→8x1",
     "add__in_turns": "sizes other 16→8x1",
+    "cat__eight_at_most": "sizes of lists",
+    "coded__half_away": "ties of scale",
+    "thinned__twelve_bits": "other seed=",
+    "block_codes__least_of_half": "other x by 2^-",
+    "sum__in_32_bits": "other integers",
+    "sort__keys_of_fp64": "other integers",
+    "expm1__cancels": "other input by 2^-",
 }
 """Planted bugs, and inputs that show each."""
 

@@ -191,6 +191,11 @@ TRIPPED: dict[str, Tripped] = {
     "NaN for a query that may see no key": (
         masked, ATTENTION, naive_attention, "special_values", Reason.NAN_PATTERN, [],
     ),
+    "a larger infinity less a smaller one": (
+        lambda: torch.logaddexp(normal(12, 33), normal(12, 33, seed=1)), "torch.logaddexp",
+        lambda t: [torch.maximum(t[0], t[1]) + torch.exp(-(t[0] - t[1]).abs()).log1p()],
+        "special_values", Reason.NAN_PATTERN, ["in both"],
+    ),
     # The input with gaps, which it refuses, is another set than the weight with gaps.
     "a weight read as if it had no gaps": (
         lambda: functional.linear(normal(7, 40), normal(24, 40)), LINEAR, weight_in_a_row,
@@ -604,6 +609,22 @@ def test_another_formula_of_a_users_op_may_make_nan_of_infinity(tmp_path: Path) 
     other = gate.judge(lambda tensors: [tensors[0] - tensors[0] / 128])
     assert result(other, "special_values").outcome == "held"
     swallowed = gate.judge(lambda tensors: [tensors[0].nan_to_num() * (1 - 2**-7)])
+    assert result(swallowed, "special_values").reason is Reason.NAN_PATTERN
+
+
+@pytest_cgins.mark
+def shares(x: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    """A user's op with a mask: NaN goes to all of a row in this formula."""
+    return x.masked_fill(~seen, -torch.inf).softmax(-1)
+
+
+def test_what_a_mask_excludes_may_be_zero_beside_nan(tmp_path: Path) -> None:
+    """A kernel that never looks at excluded keys gives them 0; a row of NaN must still have one where it is seen."""
+    seen = torch.arange(33) % 3 < torch.arange(12)[:, None] % 2 + 1
+    gate = Gate(tmp_path, lambda: shares(normal(12, 33), seen), f"{__name__}.shares")
+    skipped = gate.judge(lambda tensors: [torch.where(tensors[1], shares(*tensors), 0.0)])
+    assert result(skipped, "special_values").outcome == "held"
+    swallowed = gate.judge(lambda tensors: [shares(tensors[0].nan_to_num(), tensors[1])])
     assert result(swallowed, "special_values").reason is Reason.NAN_PATTERN
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -22,9 +23,9 @@ from pytest_cgins.core.trace import Argument, OpCall, Value
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
 from pytest_cgins.packs.recipe import seed_of
-from pytest_cgins.verify import inputs
-from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
-from pytest_cgins.verify.semantics import ENTRIES, Semantics, integer_of, is_eps, op_word
+from pytest_cgins.verify import inputs, low_bits, op_calls
+from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
+from pytest_cgins.verify.semantics import ENTRIES, Semantics, each_word, integer_of, is_eps, op_word
 from pytest_cgins.verify.size_search import ProbedCall
 from pytest_cgins.verify.tolerance import all_finite
 from pytest_cgins.verify.value_search import CALMING, NAME, SMALL_EPS, VECTORS, Change, ValueSearch, is_axis
@@ -40,9 +41,22 @@ _COUNTED = frozenset({"alpha", "beta"})
 _UNSAID = {"add": "alpha", "sub": "alpha"}
 """Factors that calls of torch's built-in functions leave at 1 by not naming them."""
 _PERIODIC = frozenset({"sin", "cos"})
+_KEEP_DIGITS = each_word(
+    "acos acosh asin asinh atan atan2 atanh ceil cosh cumsum erf erfc exp2 expm1 floor hypot log log10 log1p log2 logaddexp "
+    "logit logsumexp norm normalize reciprocal round rsqrt sign sinh sqrt square trunc vector_norm"
+)
+"""Further ops of torch that do at both ends."""
+_ON_INTEGERS = each_word(
+    "abs add amax amin argmax argmin argsort clamp cummax cummin cumsum diff div eq floor_divide floordiv fmod ge gt le lt max "
+    "maximum min minimum mod mul ne neg remainder sign sort sub sum topk"
+)
+"""Ops of torch that compute with integers, and do not only go where they say."""
+OTHER_SEED = "another seed"
+"""Name of the set of random ops."""
 _UNSCALED = frozenset({"float32", "int64", "bool"})
 """Beside any other type a number may be out of range."""
-_EXPONENTS = (18, 30)
+_EXPONENTS = (30, 36)
+"""Beyond fp16, and beyond integers of 32 bits."""
 _LOOSER = 16.0
 """Limits then, as a multiple of the usual ones: of numbers that are nearly equal torch is exact by luck, a plain loop is not."""
 _IGNORED = -100
@@ -80,12 +94,18 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
         other = builder.make(f"other {', '.join(changed)}", tensors, probe=NAME, call=call)
         input_sets.append(replace(other, origin=reference_set))
     input_sets += _empty_rows(builder, semantics, reference_set)
+    if builder.random and (context := reference_set.context).rng_seed is not None:
+        other = replace(reference_set, context=replace(context, rng_seed=context.rng_seed + 1))
+        expected = replace(reference_set.expected, name=OTHER_SEED)
+        input_sets.append(replace(other, expected=expected, probe=NAME, origin=reference_set))
+    input_sets += _rounded_to_ties(builder, reference_set, f"{key}/{NAME}")
     if small.nbytes <= _LIMIT_BYTES:
         input_sets += _option_sets(probed_call, f"{key}/{NAME}")
         # Along another axis there are often a thousand rows where there were three.
         if not probed_call.interpreted and probed_call.extra_dimension is not None:
             input_sets += _axis_sets(builder, semantics, probed_call.extra_dimension)
         input_sets += _scaled(builder, semantics, small, f"{key}/{NAME}")
+        input_sets += _far_integers(builder, small, f"{key}/{NAME}")
     return input_sets, "" if input_sets else "the call has no scalar and no mask that could be another"
 
 
@@ -112,17 +132,20 @@ def _empty_rows(builder: InputSetBuilder, semantics: Semantics, reference_set: I
 def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key: str) -> Iterator[InputSet]:
     """fp32 numbers near the ends of what other formats hold: the first argument times a large and a small power of two.
 
-    Of torch's own ops that keep their digits there, of which a sine does not.
+    Of torch's own ops that keep their digits there, of which a sine does not; of a user's, small ones.
     """
     name, metas = op_word(builder.call), small.layout.metas
-    known = builder.call.op.startswith("torch.") and not is_derived(builder.call.op) and not builder.random
-    if not known or name not in ENTRIES.keys() - _PERIODIC or {meta.dtype for meta in metas} - _UNSCALED:
+    its_own, derived = builder.call.op.startswith("torch."), is_derived(builder.call.op)
+    known = not its_own or name in (ENTRIES.keys() | _KEEP_DIGITS) - _PERIODIC
+    # Numbers that are all alike to an op make ties.
+    known = known and (its_own or not small.returns_integers)
+    if not known or derived or builder.random or {meta.dtype for meta in metas} - _UNSCALED:
         return
     draw = random.Random(seed_of(key))  # noqa: S311
-    for sign in (1, -1) if semantics.kind != "norm" else (1,):  # a small row is eps
+    for sign in (1, -1)[not its_own : 2 - (semantics.kind == "norm")]:  # a small row is eps
         tensors = rebuild(metas, small.layout.spans, "cpu")
         exponent = sign * draw.randint(*_EXPONENTS)
-        for index, tensor in [*inputs.data(semantics, tensors)][:1]:
+        for index, tensor in [*inputs.data(semantics, tensors)][: 0 if semantics.declared.domain else 1]:
             tensor.mul_(2.0**exponent)
             shown = f"other {semantics.names.get(index, index)} by 2^{exponent}"
             input_set = builder.make(shown, tensors, probe=NAME, call=small.call)
@@ -130,6 +153,57 @@ def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key
                 yield replace(
                     input_set, origin=small, expected=input_set.expected.looser(_LOOSER, rms_times=_LOOSER)
                 )
+
+
+def _far_integers(builder: InputSetBuilder, small: InputSet, key: str) -> Iterator[InputSet]:
+    """Integers of both signs, up to where no sum or product of a row is beyond their type: more than fp32 and fp64 hold exactly.
+
+    Each second one is that before and one more.
+    """
+    tensors = small.tensors()
+    chosen = [one for one in tensors if one.dtype in (torch.int32, torch.int64) and one.numel() > 1]
+    name = op_word(builder.call).strip("_")
+    if not builder.call.op.startswith("torch.") or name not in _ON_INTEGERS or len(chosen) < len(tensors):
+        return
+    generator = torch.Generator().manual_seed(seed_of(f"{key}/integers") % 2**63)
+    for tensor in chosen:
+        bits = 8 * tensor.element_size() - 2
+        bits = bits // 2 if name == "mul" else bits
+        # What torch itself sums in int64 may be as large as its type holds.
+        bits -= max(tensor.shape).bit_length() if tensor.dtype == torch.int64 else 0
+        flat = torch.randint(1, 1 << bits, (tensor.numel(),), generator=generator)
+        flat >>= torch.randint(0, bits - 1, flat.shape, generator=generator) * (
+            torch.arange(len(flat)) % 3 == 0
+        )
+        flat.clamp_min_(1)  # some ops divide
+        flat[1::2] = flat[: len(flat) // 2 * 2 : 2] + 1
+        flat *= torch.randint(0, 2, flat.shape, generator=generator) * 2 - 1
+        tensor.copy_(flat.reshape(tensor.shape))
+    with suppress(*REFUSALS):
+        yield replace(builder.make("other integers", tensors, probe=NAME, call=small.call), origin=small)
+
+
+def _rounded_to_ties(builder: InputSetBuilder, original: InputSet, key: str) -> Iterator[InputSet]:
+    """Halves of a scale that is a plain number, and a power of two then: what rounds meets ties there."""
+    scales = [
+        one
+        for one in original.call.arguments
+        if one.value.kind == "float" and low_bits.is_called_scale(one.name)
+    ]
+    if not scales or builder.random:
+        return
+    unit = 2.0 ** round(math.log2(abs(float.fromhex(str(scales[0].value.value))) or 1.0))
+    values = {one.name: with_value(one, replace(one.value, value=unit.hex())) for one in scales}
+    call = replace(
+        original.call, arguments=tuple(values.get(one.name, one) for one in original.call.arguments)
+    )
+    with suppress(*REFUSALS):
+        if op_calls.rounds(call, original.layout, original.context, builder.device, known=False):
+            tensors = inputs.halves(call, original.tensors(), key, builder.declared, unit)
+            made = builder.make(
+                f"ties of {scales[0].name}={unit:g}", tensors, probe=NAME, call=call, exact=True
+            )
+            yield replace(made, origin=original)
 
 
 def _with_other_scalars(call: OpCall, semantics: Semantics) -> tuple[OpCall, list[str]]:

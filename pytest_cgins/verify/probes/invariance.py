@@ -224,7 +224,14 @@ def batch_of(
             continue
         call = places.call(builder.call, moves)
         resized_tensors = resized(probed_call.recorded, places.metas, shapes, moves, semantics)
-        drawn = inputs.fresh(call, resized_tensors, f"{key}/{NAME}", semantics.declared, legal=False)
+        drawn = inputs.fresh(
+            call,
+            resized_tensors,
+            f"{key}/{NAME}",
+            semantics.declared,
+            legal=False,
+            positions=probed_call.gives_positions,
+        )
         batch = Batch(
             probed_call=probed_call,
             tensors=drawn,

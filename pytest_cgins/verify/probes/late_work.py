@@ -41,19 +41,24 @@ class Threads:
         self._known |= _threads()
 
 
-def deviations(trials: Iterable[SetTrial], ran: Sequence[SetTrial]) -> Iterator[Deviation]:
+def deviations(
+    trials: Iterable[SetTrial], ran: Sequence[SetTrial], *, overwritten: bool = False
+) -> Iterator[Deviation]:
     """What the kernel's own tensors hold now, where that is not what they held as the call returned.
 
     Args:
         trials: those to look at.
         ran: all on which the kernel ran, in that order: a later one's answer may lie on the same memory.
+        overwritten: whether only later calls can have changed it.
     """
     for trial in trials:
         if not all_same(trial.live, trial.answer):
             later = ran[ran.index(trial) + 1 :]
             taken = {address(tensor) for other in later for tensor in other.live if tensor.numel()}
             pairs = zip(trial.live, trial.answer, strict=True)
-            reused = any(address(live) in taken for live, kept in pairs if not same(live, kept))
+            reused = overwritten or any(
+                address(live) in taken for live, kept in pairs if not same(live, kept)
+            )
             yield Deviation(NAME, trial.name, trial.live, reused=reused)
 
 

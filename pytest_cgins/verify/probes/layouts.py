@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
@@ -56,6 +57,7 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
             input_sets += _laid_out(
                 extra_dimension, semantics, index, (_STRIDED[0], _OUTER), " in a dimension more"
             )
+    input_sets += _written_to(original, semantics, probed_call.builder)
     if not probed_call.claims:
         input_sets += _repeated(original, semantics, probed_call.builder)
     return input_sets, "" if input_sets else "no argument could lie elsewhere"
@@ -76,6 +78,18 @@ def _repeated(original: InputSet, semantics: Semantics, builder: InputSetBuilder
         return [builder.make(name, tensors, probe=NAME, call=original.call)]
     except REFUSALS:
         return []
+
+
+def _written_to(original: InputSet, semantics: Semantics, builder: InputSetBuilder) -> Iterator[InputSet]:
+    """The sets in which one argument that is changed in place has gaps between its rows."""
+    for index in original.mutated[:2]:
+        tensors, meta = original.tensors(), original.layout.metas[index]
+        alone = sum(one.storage == meta.storage for one in original.layout.metas) == 1
+        if alone and meta.numel and len(meta.shape) > 1 and tensors[index].is_contiguous():
+            tensors[index] = _gaps_between_rows(tensors[index])
+            name = f"{semantics.names.get(index, index)} padded between rows"
+            with suppress(*REFUSALS):
+                yield builder.make(name, tensors, probe=NAME, call=original.call)
 
 
 def _laid_out(

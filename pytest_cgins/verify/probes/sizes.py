@@ -80,6 +80,7 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
         *related_sizes.broadcast_operands(search),
         *related_sizes.split_equal_sizes(search),
         *related_sizes.short_blocks(search),
+        related_sizes.longer_lists(search),
     ):
         take(input_set)
     return found, "" if found else f"torch refuses every other size that was tried ({search.refusal})"

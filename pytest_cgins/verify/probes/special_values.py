@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.verify import inputs, low_bits, op_calls
@@ -52,7 +54,9 @@ def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     if rows is None:
         return of_scales, "" if of_scales else "no argument holds numbers that may be replaced"
     # Three products of halves make one of fp32, and infinity minus infinity is NaN there.
-    its_own = reference_set.call.op.startswith("torch.") and not op_calls.multiply(names)
+    # So do three products of one of complex numbers, whose infinities C leaves to the formula.
+    is_complex = any("complex" in meta.dtype for meta in reference_set.layout.metas)
+    its_own = reference_set.call.op.startswith("torch.") and not is_complex and not op_calls.multiply(names)
     chosen = _unambiguous(builder, reference_set, rows) if its_own else []
     masked = _fully_masked(builder, semantics, reference_set)
     # What comes of NaN in a row that lets nothing through nobody says: the first row of a mask is not the last.
@@ -73,7 +77,57 @@ def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     rows.put(tensors, chosen)
     for index in masked:
         _block(tensors[index])
-    return [builder.make(INPUTS, tensors, probe=NAME, patterns_only=True), *of_scales], ""
+    made = builder.make(INPUTS, tensors, probe=NAME, patterns_only=True)
+    made = (
+        made
+        if reference_set.call.op.startswith("torch.")
+        else _zeros_may_stay(builder, made, reference_set, rows, chosen)
+    )
+    return [made, *_side_by_side(builder, semantics, reference_set, rows, its_own=its_own), *of_scales], ""
+
+
+def _zeros_may_stay(
+    builder: InputSetBuilder, made: InputSet, plain: InputSet, rows: _Rows, specials: Sequence[Special]
+) -> InputSet:
+    """The set, where what a user's op gives as 0 beside NaN may be 0 or NaN: it may leave out what a mask excludes.
+
+    Not where a NaN alone makes one of itself: a relu does not.
+    """
+    of_itself = [torch.zeros_like(output.answer, dtype=torch.bool) for output in made.expected.outputs]
+    for special in specials:
+        tensors = plain.tensors()
+        rows.put(tensors, [special])
+        outputs = answer(plain.call, lay_out(tensors), plain.context, builder.device, mutated=plain.mutated)
+        places = rows.touched(tensors).to(builder.device)
+        for known, output in zip(of_itself, outputs, strict=True):
+            if output.shape == places.shape == known.shape:
+                known.logical_or_(readable(output).isnan() & places)
+    outputs_of = zip(made.expected.outputs, plain.expected.outputs, of_itself, strict=True)
+    kept = [
+        replace(output, answer=output.answer.masked_fill((before.answer == 0) & ~known, 0))
+        if output.scale is not None
+        and output.answer.element_size() > 1
+        and output.answer.shape == before.answer.shape
+        else output
+        for output, before, known in outputs_of
+    ]
+    return replace(made, expected=replace(made.expected, outputs=tuple(kept)))
+
+
+def _side_by_side(
+    builder: InputSetBuilder, semantics: Semantics, plain: InputSet, rows: _Rows, *, its_own: bool
+) -> Iterator[InputSet]:
+    """The set with the same infinities in both operands, of ops of torch that make no NaN of them."""
+    tensors = plain.tensors()
+    metas = plain.layout.metas
+    first, *others = (index for index, _ in inputs.data(semantics, tensors))
+    beside = [index for index in others if metas[index].shape == metas[first].shape]
+    if its_own and beside and semantics.facts is not None and semantics.facts.sort == "binary":
+        for value, row in ((math.inf, 0), (-math.inf, rows.count - 1)):
+            tensors = plain.tensors()
+            rows.put(tensors, [(value, row, _MIDDLE)], beside[:1])
+            if not _makes_nan(builder, plain, tensors):
+                yield builder.make(f"{value} in both", tensors, probe=NAME, patterns_only=True)
 
 
 def _scale_of_nan(builder: InputSetBuilder, semantics: Semantics, reference_set: InputSet) -> list[InputSet]:
@@ -123,10 +177,16 @@ class _Rows:
         index, tensor = found[0]
         return cls(index, inputs.lanes_of(semantics, builder.call, index, tensor).expand(tensor.shape))
 
-    def put(self, tensors: Sequence[Tensor], specials: Sequence[Special]) -> None:
+    def put(self, tensors: Sequence[Tensor], specials: Sequence[Special], beside: Sequence[int] = ()) -> None:
         for value, row, share in specials:
             places = (self._lanes == row).nonzero()
-            tensors[self._index][tuple(places[int(share * (len(places) - 1))].tolist())] = value
+            place = tuple(places[int(share * (len(places) - 1))].tolist())
+            for index in (self._index, *beside):
+                tensors[index][place] = value
+
+    def touched(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Where specials lie in the data."""
+        return ~torch.isfinite(readable(tensors[self._index]))
 
 
 def _unambiguous(builder: InputSetBuilder, reference_set: InputSet, rows: _Rows) -> list[Special]:

@@ -192,3 +192,46 @@ def add__in_turns(input: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor: 
     """The same of a bias."""
     turned = other.reshape(-1)[torch.arange(input.numel()) % other.numel()].reshape(input.shape)
     return input + alpha * turned
+
+
+def cat__eight_at_most(tensors: list[Tensor], dim: int = 0) -> Tensor:
+    """A launch has room for eight."""
+    out = torch.zeros_like(torch.cat(tensors, dim))
+    first = torch.cat(tensors[:8], dim)
+    out.narrow(dim, 0, first.shape[dim]).copy_(first)
+    return out
+
+
+def coded__half_away(x: Tensor, scale: float) -> Tensor:
+    """Halves go away from zero."""
+    steps = x / scale
+    return (steps.abs() + 0.5).floor().mul(steps.sign()).clamp(-127, 127).to(torch.int8)
+
+
+def thinned__twelve_bits(x: Tensor, seed: int) -> Tensor:
+    """Of the seed twelve bits count."""
+    lots = torch.arange(x.numel()).reshape(x.shape) * 2654435761 + (seed & 4095) * 40503
+    return torch.where((lots * 2246822519 >> 29) % 2 == 0, x, torch.zeros(()))
+
+
+def block_codes__least_of_half(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The least scale is that of fp16's least number."""
+    blocks = x.view(len(x), -1, TILE)
+    scale = blocks.abs().amax(-1).clamp_min(6.2e-5) / 127
+    return torch.round(blocks / scale[..., None]).clamp(-127, 127).to(torch.int8).view(x.shape), scale
+
+
+def sum__in_32_bits(input: Tensor, dim: Any, **options: Any) -> Tensor:  # noqa: A002
+    """What a row adds up to wraps around."""
+    return input.sum(dim, dtype=torch.int32, **options).long()
+
+
+def sort__keys_of_fp64(input: Tensor, dim: int, **options: Any) -> tuple[Tensor, Tensor]:  # noqa: A002
+    """Keys are fp64."""
+    order = input.double().sort(dim=dim, stable=True, **options).indices
+    return input.gather(dim, order), order
+
+
+def expm1__cancels(input: Tensor) -> Tensor:  # noqa: A002
+    """Of small numbers exp has lost the digits."""
+    return input.exp() - 1

@@ -179,3 +179,49 @@ def add__rows_of_one_bias(input: Tensor, other: Tensor, *, alpha: float = 1) -> 
     if other.shape not in (input.shape, input.shape[-1:]):
         raise NotImplementedError("a bias of rows only")
     return input + alpha * other
+
+
+def segment_sums__by_offsets_alone(x: Tensor, offsets: Tensor) -> Tensor:
+    """Reads as far as offsets say: what lies behind the rows is anybody's."""
+    behind = x.new_full((max(0, int(offsets[-1]) - len(x)), x.shape[1]), torch.nan)
+    rows = torch.cat([x, behind])
+    segment = torch.searchsorted(offsets[1:], torch.arange(len(rows)), right=True)
+    return x.new_zeros(len(offsets), x.shape[1]).index_add(0, segment, rows)[:-1].contiguous()
+
+
+def placed__last_row_first(cache: Tensor, rows: Tensor, slots: Tensor) -> Tensor:
+    """In any order: no two rows have one slot."""
+    out = cache.clone()
+    for row, slot in reversed(list(zip(rows, slots.tolist(), strict=True))):
+        if slot >= 0:
+            out[slot] = row
+    return out
+
+
+def routed__by_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Chooses before likelihoods underflow, of equal ones the last."""
+    flipped = logits.flip(-1).sort(dim=-1, descending=True, stable=True).indices[..., :count]
+    experts = logits.shape[-1] - 1 - flipped
+    return logits.softmax(-1).gather(-1, experts), experts
+
+
+def routed__last_of_likelihoods(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Of what is equally likely the last."""
+    likely = logits.softmax(-1)
+    flipped = likely.flip(-1).sort(dim=-1, descending=True, stable=True).indices[..., :count]
+    experts = logits.shape[-1] - 1 - flipped
+    return likely.gather(-1, experts), experts
+
+
+def coded__clamped_first(x: Tensor, scale: float) -> Tensor:
+    """Within range before it is rounded."""
+    return (x / scale).clamp(-127, 127).round().to(torch.int8)
+
+
+def cumprod__in_fp32(input: Tensor, dim: int) -> Tensor:  # noqa: A002
+    """One after the other, as a GPU has it."""
+    out, product = [], torch.ones(())
+    for piece in input.movedim(dim, 0):
+        product = product * piece
+        out.append(product)
+    return torch.stack(out or [input.movedim(dim, 0)]).movedim(0, dim).contiguous().reshape(input.shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -142,6 +144,33 @@ def taken_pages(cache: Tensor, table: Tensor) -> Tensor:
     return cache[table.long()].flatten(1, 2)
 
 
+def segment_sums(x: Tensor, offsets: Tensor) -> Tensor:
+    """Sums of packed rows, segment by segment."""
+    return torch.stack([x[begin:end].sum(0) for begin, end in itertools.pairwise(offsets.tolist())])
+
+
+def placed(cache: Tensor, rows: Tensor, slots: Tensor) -> Tensor:
+    """A cache with rows at slots; of a slot of -1 the row is padding."""
+    return cache.index_put((slots[slots >= 0],), rows[slots >= 0])
+
+
+def routed(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The most likely experts of each token, and how likely they are."""
+    likely, experts = logits.softmax(-1).topk(count, -1)
+    return likely, experts
+
+
+def coded(x: Tensor, scale: float) -> Tensor:
+    """Codes of numbers."""
+    return torch.round(x / scale).clamp(-127, 127).to(torch.int8)
+
+
+def thinned(x: Tensor, seed: int) -> Tensor:
+    """Half of the numbers, by a seed."""
+    lots = torch.arange(x.numel()).reshape(x.shape) * 2654435761 + seed * 40503
+    return torch.where((lots * 2246822519 >> 29) % 2 == 0, x, torch.zeros(()))
+
+
 def run_calls() -> None:
     """Whole blocks, one length, positions in order."""
     generator = torch.Generator().manual_seed(11)
@@ -180,4 +209,13 @@ def run_calls() -> None:
     torch.cumsum(normal(6, 40), -1)
     torch.where(normal(16) > 0, normal(8, 16), normal(8, 16))
     torch.add(normal(8, 16), normal(16))
+    segment_sums(normal(30, 8), torch.tensor([0, 4, 11, 12, 30]))
+    placed(normal(48, 2, 8), normal(5, 2, 8), torch.tensor([3, -1, 40, 5, -1]))
+    routed(normal(16, 8), 2)
+    coded(normal(9, 24), 0.02)
+    thinned(normal(9, 24), 1234)
+    torch.cumprod(normal(8, 64), -1)
+    torch.sum(whole(0, 900, 6, 40).int(), -1)
+    torch.sort(whole(0, 900, 6, 40), -1)
+    torch.expm1(normal(6, 40))
     functional.softmax(normal(8, 48), -1)
