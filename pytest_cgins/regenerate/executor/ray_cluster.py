@@ -217,11 +217,14 @@ class RaySlot:
 
     def stop(self) -> None:
         """See `Slot`."""
+        self._is_dead = True
         _end(self._actor)
 
     def close(self) -> None:
         """See `Slot`."""
-        if self.is_lost and not self._is_dead:
+        if self._is_dead:  # whom nobody asks to end: the wait for an answer would be long
+            ray.kill(self._actor)
+        elif self.is_lost:
             self._kept.append(self._actor)
         else:
             _end(self._actor)
