@@ -26,7 +26,7 @@ from pytest_cgins.verify.prepare import PrepareOptions, prepare
 
 SOURCES = Path(__file__).parent / "drawn"
 TORCHS = (
-    "add", "bucketize", "cat", "cumprod", "cumsum", "expm1", "index_add", "index_select", "sort", "sum", "where",
+    "add", "bucketize", "cat", "cumprod", "cumsum", "expm1", "index_add", "index_select", "sort", "sum", "var", "where",
 )  # fmt: skip
 SEMANTICS: Mapping[str, Mapping[str, Any]] = {
     "packed_cross": {"coupled": {"cu_q": {"offsets": "q[0]", "within": "cu_k"}, "cu_k": {"offsets": "k[0]"}}},
@@ -67,6 +67,7 @@ BUGS = {
     "sum__in_32_bits": "other integers",
     "sort__keys_of_fp64": "other integers",
     "expm1__cancels": "other input by 2^-",
+    "var__one_pass": "edge",
 }
 """Planted bugs, and inputs that show each."""
 

@@ -235,3 +235,11 @@ def sort__keys_of_fp64(input: Tensor, dim: int, **options: Any) -> tuple[Tensor,
 def expm1__cancels(input: Tensor) -> Tensor:  # noqa: A002
     """Of small numbers exp has lost the digits."""
     return input.exp() - 1
+
+
+def var__one_pass(input: Tensor, dim: int, unbiased: bool = True, keepdim: bool = False) -> Tensor:  # noqa: A002
+    """The mean of squares less the square of the mean."""
+    if not isinstance(dim, int):
+        raise NotImplementedError("one dimension")
+    mean, count = input.mean(dim, keepdim=keepdim), input.shape[dim]
+    return (input.square().mean(dim, keepdim=keepdim) - mean.square()) * (count / max(1, count - unbiased))

@@ -225,3 +225,16 @@ def cumprod__in_fp32(input: Tensor, dim: int) -> Tensor:  # noqa: A002
         product = product * piece
         out.append(product)
     return torch.stack(out or [input.movedim(dim, 0)]).movedim(0, dim).contiguous().reshape(input.shape)
+
+
+def var__welford(input: Tensor, dim: int, unbiased: bool = True, keepdim: bool = False) -> Tensor:  # noqa: A002
+    """One pass that moves the mean along."""
+    if not isinstance(dim, int) or not input.shape[dim]:
+        raise NotImplementedError("one dimension")
+    mean = squares = torch.zeros(())
+    for number, piece in enumerate(input.movedim(dim, 0), 1):
+        off = piece - mean
+        mean = mean + off / number
+        squares = squares + off * (piece - mean)
+    variance = squares / max(0, input.shape[dim] - unbiased)
+    return variance.unsqueeze(dim) if keepdim else variance

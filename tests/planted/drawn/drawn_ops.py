@@ -218,4 +218,5 @@ def run_calls() -> None:
     torch.sum(whole(0, 900, 6, 40).int(), -1)
     torch.sort(whole(0, 900, 6, 40), -1)
     torch.expm1(normal(6, 40))
+    torch.var(normal(8, 64), -1)
     functional.softmax(normal(8, 48), -1)
