@@ -151,7 +151,7 @@ def explain_probe(
 
 def _of_repeated_numbers(inputs: InputSet, semantics: Semantics, reference: InputSet) -> Diagnosis | None:
     """What a probe's set has beside other sizes: more indices than were recorded are the recorded ones, again and again."""
-    pairs = enumerate(zip(inputs.tensors(), reference.tensors(), strict=True))
+    pairs = enumerate(zip(inputs.tensors(), reference.tensors(), strict=False))  # a longer list has more
     names = [
         f"`{semantics.names.get(index, index)}`"
         for index, (new, old) in pairs

@@ -114,7 +114,7 @@ def _values(argument: Argument, *, whole: bool) -> Iterator[Value]:
         number = float.fromhex(str(value.value))
         numbers = (0.0,) if is_eps(name) else (0.0, 1.0, -number)
         yield from (replace(value, value=other.hex()) for other in numbers if other != number)
-    elif value.kind == "bool":
+    elif value.kind == "bool" and name != "sparse":  # of which nothing can be compared
         yield replace(value, value=not value.value)
     elif value.kind == "int" and whole:
         count = int(value.value or 0)

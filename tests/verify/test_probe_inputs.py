@@ -191,6 +191,10 @@ TRIPPED: dict[str, Tripped] = {
     "NaN for a query that may see no key": (
         masked, ATTENTION, naive_attention, "special_values", Reason.NAN_PATTERN, [],
     ),
+    "room for eight tensors": (
+        lambda: torch.cat([normal(3, 8), normal(5, 8, seed=1)]), "torch.cat",
+        lambda t: [torch.cat([*t[:8], *map(torch.zeros_like, t[8:])])], "sizes", Reason.SIZE_DEPENDENT, ["36 tensors"],
+    ),
     "a larger infinity less a smaller one": (
         lambda: torch.logaddexp(normal(12, 33), normal(12, 33, seed=1)), "torch.logaddexp",
         lambda t: [torch.maximum(t[0], t[1]) + torch.exp(-(t[0] - t[1]).abs()).log1p()],
