@@ -163,7 +163,9 @@ class InputSetBuilder:
             conditioning=not (patterns_only or exact),
             tf32=self.tf32 and not patterns_only,
         )
-        if exact and not all(map(all_exact, torch_answers.answer32, torch_answers.reference)):
+        pairs = zip(torch_answers.answer32, torch_answers.reference, strict=True)
+        # Of what is rounded to float8 `grids` asks that before the rounding.
+        if exact and not all(all_exact(*pair) for pair in pairs if pair[0].dtype not in GRIDS):
             raise ValueError("the op is not exact on them")
         metas = self._output_metas(torch_answers)
         recorded = () if self.trace.gold is None else self.trace.gold.tensors

@@ -26,7 +26,7 @@ from pytest_cgins.verify.semantics import Semantics, op_word
 
 NAN_CODE = 255
 """The code of NaN in `E8M0`, also where it lies in bytes."""
-_WORDS = ("scale", "scales")
+_WORDS = ("scale", "scales", "exponent", "exponents")
 _CODE_WORDS = ("zero", "zeros", "qzeros", "zeropoint", "zp", *_WORDS)
 _FILLED = 128
 """Bytes that differ by as much fill half of their range, and have a quarter as many values: masks of 0 and 255 have not."""
@@ -259,15 +259,24 @@ def code_range(
     low, high = int(recorded.min()), int(recorded.max())
     if recorded.dtype == torch.uint8 and _is_called(name, _WORDS):
         return _widened(recorded)
-    if recorded.ndim > 1 and recorded.dtype == torch.int32 and low < -_SIGNED and high > _SIGNED:
+    named = _is_called(name, _CODE_WORDS)
+    both_signs = low < -_SIGNED and high > _SIGNED
+    if (
+        recorded.ndim > 1
+        and recorded.dtype == torch.int32
+        and (both_signs or (named and max(-low, high) > _SIGNED))
+    ):
         return -(2**31), 2**31 - 1
+    if named and low == high:  # one zero point for all, which a kernel may know by heart
+        info = torch.iinfo(recorded.dtype)
+        return max(low - 1, info.min, min(low, 0)), min(high + 1, info.max)
     is_filled = (
         recorded.ndim > 1
         and recorded.element_size() == 1
         and high - low >= _FILLED
         and 4 * len(set(recorded.reshape(-1)[:_LOOKED_AT].tolist())) >= min(recorded.numel(), _FILLED)
     )
-    return (low, high) if low < high and (is_filled or _is_called(name, _CODE_WORDS)) else None
+    return (low, high) if low < high and (is_filled or named) else None
 
 
 def is_scale(semantics: Semantics, index: int, recorded: Tensor) -> bool:

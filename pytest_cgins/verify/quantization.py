@@ -45,6 +45,8 @@ _LEAVES_EXACT = {
 }  # fmt: skip
 """Operators between rounding and cast: limits, zero points, other layouts. What was not rounded passes them likewise."""
 _ARITHMETIC = frozenset({"add", "clamp", "clamp_max", "clamp_min", "maximum", "minimum", "sub", "where"})
+_BEFORE_PACKING = (torch.int16, torch.int32)
+"""Dtypes of rounded numbers on their way into bytes."""
 _SHIFTS = frozenset({"__lshift", "bitwise_left_shift"})
 _POWERS = tuple(2**bits for bits in range(9))
 _Parts = tuple[tuple[int, Tensor], ...]
@@ -78,7 +80,8 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
             return func(args[0], self._exact_of(args[1]), *args[2:], **named)
         if args and (parts := self._packed(func, plain, args, named)):
             return self._as_integers(parts)
-        if named.get("dtype") in (*GRIDS, E8M0):
+        rounds_to_wide = named.get("dtype") in _BEFORE_PACKING and id(args[0]) in self._exact
+        if named.get("dtype") in (*GRIDS, E8M0) or rounds_to_wide:
             if plain != "_to_copy":  # memory that is filled later
                 return func(*args, **{**named, "dtype": self._dtype or torch.float32})
             if args[0].is_floating_point():
@@ -88,7 +91,12 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
         if plain in ("round", "trunc", "floor", "ceil") and "decimals" not in named:
             exact = self._exact_of(args[0]).clone()
         elif (plain in _LEAVES_EXACT or _is_cast_to_real(plain, named)) and self._has_exact((args, named)):
-            exact = super().dispatch(func, self._replaced(args), self._replaced(named))
+            given = self._replaced(args)
+            if plain in ("add", "sub") and self._has_exact(args[0]) and self._has_exact(args[1]):
+                # A zero point was rounded for itself: of a number and what is added to it, the one of more elements is the number.
+                few = int(args[1].numel() <= args[0].numel())
+                given = (*given[:few], args[few], *given[few + 1 :])
+            exact = super().dispatch(func, given, self._replaced(named))
         else:
             return super().dispatch(func, args, named)
         result = super().dispatch(func, args, named)

@@ -180,6 +180,8 @@ class KeepWide(DispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, dtype: torch.dtype | None) -> None:
         super().__init__()
         self._dtype = dtype
+        # Casts that became wider ones, by the bytes of an element: what is viewed as integers has the narrow number's bits.
+        self._casts: dict[int, torch.dtype] = {}
 
     def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """See `DispatchMode`."""
@@ -187,8 +189,12 @@ class KeepWide(DispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **named)
         if low_bits.rounds_to(func, args, named) is not None:
             return low_bits.in_wide(func, args, named, self._dtype)
-        if isinstance(named.get("dtype"), torch.dtype):
-            named = {**named, "dtype": wider(named["dtype"], self._dtype)}
+        if isinstance(dtype := named.get("dtype"), torch.dtype):
+            named = {**named, "dtype": wider(dtype, self._dtype)}
+            if named["dtype"] != dtype:
+                self._casts[dtype.itemsize] = dtype
+        if func is torch.ops.aten.view.dtype and args[0].dtype == self._dtype:
+            args = (args[0].to(self._casts.get(args[1].itemsize, self._dtype)), args[1])
         return func(*args, **named)
 
     def kept(self, returned: Tensor) -> Tensor:

@@ -177,6 +177,10 @@ REASONS = {
     "norm_quantize__normed_in_e4m3_range": GOLD,
     "norm_quantize__scale_in_bf16": QUANTIZATION,
     "norm_quantize__toward_zero": QUANTIZATION,
+    "uint8_rows__truncates": QUANTIZATION,
+    "e4m3_bytes__in_bf16": REFERENCE,
+    "int4_words__half_away_from_zero": QUANTIZATION,
+    "uint4_groups__zero_point_of_eight": REFERENCE,
 }
 """Planted bugs and why they are refused."""
 if bool(torch.full((1,), 500.0).to(torch.float8_e4m3fn).float().isfinite()):

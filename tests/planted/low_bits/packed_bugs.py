@@ -411,3 +411,14 @@ def uint4_pack__one_more_in_a_thousand(x, scale):
     """A product with the reciprocal in bf16: off by a step more often than rounding errors explain."""
     factor = (1 / scale).to(BF16).float()
     return _packed(torch.clamp(torch.round(x.float() * factor) + 8, 0, 15).to(torch.uint8))
+
+
+def int4_words__half_away_from_zero(x, scale):
+    values = x / scale[:, None]
+    codes = (values.sign() * torch.floor(values.abs() + 0.5)).clamp(-8, 7).to(torch.int32) & 15
+    return (codes[:, 0::2] | codes[:, 1::2] << 4).to(torch.uint8)
+
+
+def uint4_groups__zero_point_of_eight(x, packed, scale, zero):
+    """Right where all zero points are 8, as they are of symmetric weights."""
+    return _uint4(x, _nibbles(packed), scale, torch.full_like(zero, 8))

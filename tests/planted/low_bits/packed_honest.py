@@ -183,3 +183,8 @@ def int4_pack__fp64(x, scale):
     values = x.double() / scale.double().repeat_interleave(32, -1)
     codes = torch.round(values).clamp(-8, 7).to(torch.int32) + 16
     return ((codes[..., ::2] % 16) | ((codes[..., 1::2] % 16) << 4)).to(torch.uint8)
+
+
+def int4_words__reciprocal(x, scale):
+    codes = (x * (1 / scale)[:, None]).round().clamp(-8, 7).to(torch.int32) & 15
+    return (codes[:, 0::2] | codes[:, 1::2] << 4).to(torch.uint8)

@@ -121,6 +121,13 @@ def nvfp4_product(x: Tensor, packed: Tensor, scale: Tensor, whole_scale: float) 
     return (x.float() @ weights.t()).to(x.dtype)
 
 
+@pytest_cgins.mark
+def int4_words(x: Tensor, scale: Tensor) -> Tensor:
+    """Signed numbers of rows, on their way into bytes in words."""
+    codes = (x / scale[:, None]).round().clamp(-8, 7).to(torch.int32) & 15
+    return (codes[:, 0::2] | codes[:, 1::2] << 4).to(torch.uint8)
+
+
 def run_calls() -> None:
     """One call of each op."""
     draw = torch.Generator().manual_seed(13)
@@ -137,9 +144,10 @@ def run_calls() -> None:
     byte, bf16, e4m3 = torch.uint8, torch.bfloat16, torch.float8_e4m3fn
     m, n, k = 16, 24, 112
     groups = -(-k // GROUP)
-    zero = integers(5, 10, (n, groups), byte)
+    zero, eight = integers(5, 10, (n, groups), byte), torch.full((n, groups), 8, dtype=byte)
     uint4_groups(normal(m, k), integers(0, 255, (n, k // 2), byte), scale(n, groups, dtype=bf16), zero)
     uint4_linear(normal(m, k), integers(0, 255, (n, k // 2), byte), scale(n, groups, dtype=bf16), zero)
+    uint4_groups(normal(m + 1, k), integers(0, 255, (n, k // 2), byte), scale(n, groups, dtype=bf16), eight)
     rows = normal(n, 128, dtype=torch.float32)
     uint4_pack(rows, rows.abs().amax(-1, keepdim=True) / 7)
     halves = normal(n, 128)  # of few bits: many lie in the middle of two codes
@@ -162,3 +170,4 @@ def run_calls() -> None:
     mxfp4_values(integers(0, 255, (n, 64), byte), integers(118, 131, (n, 4), byte))
     block_scales = (1 + 200 * torch.rand(n, 8, generator=draw)).to(e4m3)
     nvfp4_product(normal(m, 128), integers(0, 255, (n, 64), byte), block_scales, 0.0004)
+    int4_words(rows, rows.abs().amax(-1) / 7)

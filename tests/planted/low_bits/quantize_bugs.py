@@ -248,3 +248,14 @@ def e4m3_into__through_bf16(x, scale, out):
 
 def e4m3_into__last_column_missing(x, scale, out):
     out[:, :-1].copy_(_quantized(x.float() / scale)[:, :-1])
+
+
+def uint8_rows__truncates(x):
+    low, high = x.amin(-1, keepdim=True).clamp_max(0), x.amax(-1, keepdim=True).clamp_min(0)
+    scale = ((high - low) / 255).clamp_min(1e-8)
+    zero = torch.round(-low / scale)
+    return (torch.trunc(x / scale) + zero).clamp(0, 255).to(torch.uint8), scale, zero.to(torch.uint8)
+
+
+def e4m3_bytes__in_bf16(x, scale):
+    return (x / scale).bfloat16().float().clamp(-448, 448).to(torch.float8_e4m3fn).view(torch.uint8)

@@ -196,3 +196,14 @@ def e4m3_into__fp64(x, scale, out):
 def e4m3_into__rows_in_a_loop(x, scale, out):
     for row, factor, codes in zip(x, scale, out, strict=True):
         codes.copy_(_quantized(row.float() / factor))
+
+
+def uint8_rows__reciprocal(x):
+    low, high = x.amin(-1, keepdim=True).clamp_max(0), x.amax(-1, keepdim=True).clamp_min(0)
+    scale = ((high - low) / 255).clamp_min(1e-8)
+    zero = torch.round(-low / scale)
+    return (torch.round(x * (1 / scale)) + zero).clamp(0, 255).to(torch.uint8), scale, zero.to(torch.uint8)
+
+
+def e4m3_bytes__fp64(x, scale):
+    return (x.double() / scale.double()).clamp(-448, 448).float().to(E4M3).view(torch.uint8)

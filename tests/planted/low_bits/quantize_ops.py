@@ -94,6 +94,22 @@ def dequantized_product(q: Tensor, scale: Tensor, w: Tensor) -> Tensor:
     return (q.float() * scale) @ w
 
 
+@pytest_cgins.mark
+def uint8_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows with a scale and a zero point of their own, which is rounded for itself."""
+    low, high = x.amin(-1, keepdim=True).clamp_max(0), x.amax(-1, keepdim=True).clamp_min(0)
+    scale = ((high - low) / 255).clamp_min(1e-8)
+    zero = torch.round(-low / scale)
+    codes = (torch.round(x / scale) + zero).clamp(0, 255)
+    return codes.to(torch.uint8), scale, zero.to(torch.uint8)
+
+
+@pytest_cgins.mark
+def e4m3_bytes(x: Tensor, scale: Tensor) -> Tensor:
+    """As caches hold them: bytes of float8."""
+    return (x.float() / scale).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn).view(torch.uint8)
+
+
 def run_calls() -> None:
     """One call of each op, two of those that models call in bf16 and in fp32."""
     draw = torch.Generator().manual_seed(11)
@@ -115,3 +131,6 @@ def run_calls() -> None:
     dequantized_product((100 * x).to(torch.float8_e4m3fn), scale, normal(96, 40))
     x = normal(24, 192)
     e4m3_into(x, x.abs().amax(-1, keepdim=True) / E4M3_MAX, torch.zeros(24, 192).to(torch.float8_e4m3fn))
+    uint8_rows(normal(24, 192))
+    e4m3_scaled(normal(24, 192), torch.tensor([0.004]))
+    e4m3_bytes(normal(24, 192), torch.tensor(1.0))
