@@ -144,7 +144,8 @@ def _drawn(
         number = None if edge is None else edge % _EDGES[kind]
         contents, like = _DRAWS[kind](bound, _lots(bound, key), number)
         values = np.asarray(contents[bound.index]).reshape(-1, bound.row)
-        if problem := problem_in(bound, values):
+        beyond = values.size and int(values.max()) > _most_of(bound.recorded.dtype)
+        if problem := f"one is {int(values.max())}" if beyond else problem_in(bound, values):
             raise bound.fail(problem)
         needed = lengths[bound.name] = lengths_in(bound, values).reshape(-1)
         inner: Bound | None = bound
@@ -155,6 +156,10 @@ def _drawn(
         drawn |= contents
         told.append(f"{bound.name} {like}")
     return ", ".join(dict.fromkeys(told)), drawn
+
+
+def _most_of(dtype: torch.dtype) -> float:
+    return np.inf if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
 def _lots(bound: Bound, key: str) -> _Lots:

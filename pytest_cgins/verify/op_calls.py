@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from pytest_cgins.core.layout import Layout
 from pytest_cgins.core.trace import Context, OpCall
+from pytest_cgins.packs.call import relocate
 from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.probes.op_callback import Counter
 from pytest_cgins.verify.reference import answer
@@ -62,6 +64,13 @@ def rounds(call: OpCall, inputs: Layout, context: Context, device: str, *, known
     return not multiply(names) and (known or _any_of(tuple(f"aten.{word}." for word in _ROUNDING), names))
 
 
+def is_causal(call: OpCall, inputs: Layout, context: Context) -> bool:
+    """Whether an op has a mask of what comes later, whose place is a matter of taste where keys are not as many as queries."""
+    with suppress(Exception), _Causal() as seen:  # an op of a user may refuse by any exception
+        answer(relocate(call, "cpu"), inputs, context, "cpu")
+    return bool(seen.found)
+
+
 def multiply(names: frozenset[str]) -> bool:
     """Whether one multiplies matrices: a product may be emulated by products of shorter numbers."""
     return _any_of(_PRODUCTS, names)
@@ -84,6 +93,19 @@ def attend(names: frozenset[str]) -> bool:
 
 def _any_of(words: tuple[str, ...], names: frozenset[str]) -> bool:
     return any(word in name for word in words for name in names)
+
+
+class _Causal(DispatchMode):  # type: ignore[no-untyped-call]
+    """Notes whether an op has a mask of what comes later."""
+
+    found = False
+
+    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """See `DispatchMode`."""
+        name, names = func.overloadpacket.__name__, [argument.name for argument in func._schema.arguments]
+        given = {**dict(zip(names, args, strict=False)), **named}
+        self.found |= name.strip("_") in ("tril", "triu") or given.get("is_causal") is True
+        return func(*args, **named)
 
 
 class _Operators(DispatchMode):  # type: ignore[no-untyped-call]

@@ -36,6 +36,7 @@ from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder, 
 from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.op_calls import multiplies, op_calls, rounds
 from pytest_cgins.verify.probes import invariance, sizes
+from pytest_cgins.verify.proven_couplings import proven
 from pytest_cgins.verify.quantization import GRIDS
 from pytest_cgins.verify.random_outputs import Domain
 from pytest_cgins.verify.rank_mistakes import RankedAnswers
@@ -196,6 +197,11 @@ def prepare(  # noqa: PLR0917
             sets.append(builder.make("recorded", recorded, gold_elements(trace, source, device)))
         except REFUSALS as error:
             raise refused(trace, device, error) from error
+    if couplings := proven(builder, semantics, recorded):
+        options = replace(options, declared=options.declared | Declared(coupled=couplings))
+        builder = replace(builder, declared=options.declared)
+        semantics = semantics_for(trace.call, options.declared)
+        notes += [f"torch's answers prove that {one.argument} holds {one.kind}" for one in couplings]
     drawn_sets, told = _drawn_sets(builder, semantics, recorded, key, options, sets)
     sets += drawn_sets
     notes += told

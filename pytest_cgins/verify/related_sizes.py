@@ -9,25 +9,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import process_time
-from typing import Any
 
 import numpy as np
 import torch
 
-from pytest_cgins.config.coupled import Lengths, Offsets
+from pytest_cgins.config.coupled import Lengths, Offsets, Pages, Routing, Unique
 from pytest_cgins.core.bitwise import all_same
+from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
 from pytest_cgins.verify import inputs
+from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet
-from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
+from pytest_cgins.verify.op_calls import is_causal
 from pytest_cgins.verify.semantics import op_word
 from pytest_cgins.verify.size_groups import BLOCKS, LEAST, PACKED, Spot, prime_above, resized
 from pytest_cgins.verify.size_search import LONG_LOOSER, MANY_BYTES, SizeSearch
 
 _APART = 4  # sets in which one of several equal sizes moves
 _WINDOW = 2  # the first dimension of a weight that may be a window's
+_MANY = 331
+"""More pages, slots and experts than a byte counts."""
 _PIECE = 2048
 """Elements that are often scanned at once."""
 _PIECES = ((2, 0.02), (1, 0.1))
@@ -72,7 +75,9 @@ def _split_of_users(search: SizeSearch) -> Iterator[InputSet]:
     A tensor that was passed twice is one.
     """
     begins = [(meta.storage, meta.offset) for meta in search.places.metas]
-    if is_derived(search.call.op) or len(set(begins)) < len(begins) or _is_causal(search):
+    if is_derived(search.call.op) or len(set(begins)) < len(begins):
+        return
+    if is_causal(search.call, lay_out(search.recorded, copy=False), search.context):
         return
     for size in (size for size in search.places.sizes if size >= LEAST):
         new = prime_above(search.small.get(size, size))
@@ -88,25 +93,6 @@ def _is_window(search: SizeSearch, choice: Sequence[Spot]) -> bool:
     return all(
         dim >= _WINDOW and search.semantics.role(index, metas[index]) == "weight" for index, dim in choice
     )
-
-
-class _Causal(DispatchMode):  # type: ignore[no-untyped-call]
-    """Notes whether an op has a mask of what comes later, whose place is a matter of taste where keys are not as many as queries."""
-
-    found = False
-
-    def dispatch(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """See `DispatchMode`."""
-        name, names = func.overloadpacket.__name__, [argument.name for argument in func._schema.arguments]
-        given = {**dict(zip(names, args, strict=False)), **named}
-        self.found |= name.strip("_") in ("tril", "triu") or given.get("is_causal") is True
-        return func(*args, **named)
-
-
-def _is_causal(search: SizeSearch) -> bool:
-    with _Causal() as seen:
-        search.is_legal(search.small)
-    return bool(seen.found)
 
 
 def _is_meant(search: SizeSearch, input_set: InputSet, choice: Sequence[Spot]) -> bool:
@@ -128,7 +114,7 @@ def _declared_apart(search: SizeSearch) -> Iterator[tuple[Spot, int]]:
     indices = {name: index for index, name in search.semantics.names.items()}
     said = (one for one in search.semantics.declared.coupled if isinstance(one, Offsets | Lengths))
     dims = [one.size[0] for one in said if len(one.size) == 1]
-    named = [(indices[name], dim) for name, dim in dims if dim is not None and name in indices]
+    named = [(indices[name], dim) for name, dim in dict.fromkeys(dims) if dim is not None and name in indices]
     sizes = [search.places.metas[index].shape[dim] for index, dim in named]
     for spot, size in zip(named, sizes, strict=True):
         if sizes.count(size) > 1:
@@ -161,6 +147,32 @@ def _switched_on(call: OpCall) -> Iterator[OpCall]:
         if argument.value.kind == "bool" and not argument.value.value:
             on = with_value(argument, replace(argument.value, value=True))
             yield replace(call, arguments=tuple(on if one is argument else one for one in call.arguments))
+
+
+# ---- numbers of a byte
+
+
+def many_numbered(search: SizeSearch) -> Iterator[InputSet]:
+    """Sets with more pages, slots and experts than a byte counts, where it is said that integers number them.
+
+    Integers of a byte number as many as it counts, as offsets and lengths do.
+    """
+    indices = {name: index for index, name in search.semantics.names.items()}
+    for coupling in couplings_of(search.semantics, search.call, search.recorded):
+        name, dim = coupling.size[0] if coupling.size else ("", None)
+        numbers = next((n for n, each in search.semantics.names.items() if each == coupling.argument), None)
+        if numbers is None or dim is None or name not in indices:
+            continue
+        dtype = search.recorded[numbers].dtype
+        if isinstance(coupling, Pages | Routing | Unique) or dtype.itemsize == 1:
+            most = 0 if dtype.is_floating_point else torch.iinfo(dtype).max
+            size = search.places.metas[indices[name]].shape[dim]
+            moves = {**search.small, size: min(_MANY, most)}
+            input_set = (
+                search.taken(search.shapes(moves), moves) if search.nbytes(moves) <= MANY_BYTES else None
+            )
+            if input_set is not None:
+                yield input_set
 
 
 # ---- scans

@@ -183,6 +183,16 @@ class Places:
         """Whether integers of the call say the same as a size, so that it does not move alone."""
         return size in self._offsets
 
+    def is_pointed_into(self, batch: Sequence[int], semantics: Semantics, recorded: Sequence[Tensor]) -> bool:
+        """Whether other arguments may hold indices of a batch's rows: into nothing none is legal, though torch may not look."""
+        size = self.metas[batch[0]].shape[0]
+        others = [
+            tensor
+            for index, tensor in enumerate(recorded)
+            if index not in batch and tensor.numel() and semantics.kept(index, self.metas[index]) == "index"
+        ]
+        return any(0 <= int(tensor.max()) < size for tensor in others)
+
     def ones(self, semantics: Semantics) -> Iterator[list[Sequence[Spot]]]:
         """Dimensions of 1 behind the first one of the data: for each what may move, the more tensors the sooner."""
         first = next(iter(self._batched(semantics, 0, ("data", "keep"))), None)

@@ -15,7 +15,6 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from pytest_cgins.config.coupled import Pages, Routing, Unique
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.layout import lay_out
@@ -23,9 +22,9 @@ from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import invoke, relocate
 from pytest_cgins.verify import inputs, low_bits, op_calls
-from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.expected import gold_order
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
+from pytest_cgins.verify.proven_couplings import Unproven
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import ENTRIES, Semantics, is_position, op_word
 from pytest_cgins.verify.size_groups import (
@@ -52,7 +51,6 @@ LONG_BYTES = 2 << 20
 _TILE, _TILES = 1024, (16, 20)  # of a row: divisors of the tile divide it as well
 _TILES_OF_SCORES = (2, 3)  # there are as many rows, often
 _BEYOND_16_BITS = (3 << 16) + _TILE
-_BEYOND_A_BYTE = 331
 _FIND_ONE = frozenset({"argmax", "argmin", "max", "min"})
 _WALK_ROWS = frozenset({"cummax", "cummin", "cumsum", "logcumsumexp", "logsumexp", "std", "var"})
 """Others that take a row's elements one after the other, and in pieces."""
@@ -263,11 +261,19 @@ class SizeSearch:
         """The set of the first moves that torch takes, with the integers as they are or moved, too, and blocks that follow."""
         for each in plan[: _ATTEMPTS // 2]:
             for moves in self._followed(each):
-                is_worth = moves == each or self.is_legal(moves)
+                follows = moves != each and self.nbytes(moves) > MANY_BYTES
+                is_worth = (
+                    not follows and (moves == each or self.is_legal(moves)) and not self._is_repeated(moves)
+                )
                 input_set = self.taken(self.shapes(moves), moves) if is_worth else None
                 if input_set is not None:
                     return input_set
         return None
+
+    def _is_repeated(self, moves: Moves) -> bool:
+        """Whether an op of a user takes a size for which it is 1, or half of it, and repeats that along another."""
+        few = {size: new + 2 for size, new in moves.items() if new in (1, 3) and new != size}
+        return bool(few) and not self.is_torchs_own and not self.is_legal({**moves, **few})
 
     def one_more(self) -> InputSet | None:
         """The set with rows of one element more, or of as many as torch takes: whole blocks are even in number, often."""
@@ -282,23 +288,12 @@ class SizeSearch:
     def empty(self) -> InputSet | None:
         """The set without rows, if torch takes it and its answer is beyond doubt."""
         for batch in self.places.batches(self.semantics):
+            if self.places.is_pointed_into(batch, self.semantics, self.recorded):
+                continue
             input_set = self._of_batch(batch, 0)
             if input_set is not None:
                 return None if _is_doubtful(input_set) else input_set
         return None
-
-    def many_numbered(self) -> Iterator[InputSet]:
-        """Sets with more pages, slots and experts than a byte counts, where it is said that integers number them."""
-        indices = {name: index for index, name in self.semantics.names.items()}
-        for coupling in couplings_of(self.semantics, self.call, self.recorded):
-            name, dim = coupling.size[0] if coupling.size else ("", None)
-            if isinstance(coupling, Pages | Routing | Unique) and dim is not None and name in indices:
-                moves = {**self.small, self.places.metas[indices[name]].shape[dim]: _BEYOND_A_BYTE}
-                input_set = (
-                    self.taken(self.shapes(moves), moves) if self.nbytes(moves) <= MANY_BYTES else None
-                )
-                if input_set is not None:
-                    yield input_set
 
     def large_batch(self, limit: int) -> InputSet | None:
         """The set with as many rows as memory and a limit allow, or at least with more than a few.
@@ -509,6 +504,10 @@ class SizeSearch:
             # Of other ops of torch memory is enough, and the first without imports torch's compiler: 1.2 s.
             invoke(relocate(call, "meta"), [one.to("meta") for one in fresh_tensors])
         name = name or self._name([tuple(tensor.shape) for tensor in tensors])
+        if not empty and not self.is_torchs_own:
+            # Of fresh numbers a single one may be all that counts, as in attention.
+            pairs = zip(tensors, fresh_tensors, strict=True)
+            self._unproven.require_read(call, [one if one.is_floating_point() else new for one, new in pairs])
         taken = self._maker.make(name, fresh_tensors, probe=NAME, call=call, patterns_only=empty)
         if not alone:
             self._require_form(taken)
@@ -519,6 +518,10 @@ class SizeSearch:
             for output in taken.expected.outputs
         )
         return replace(taken, expected=replace(taken.expected, outputs=outputs))
+
+    @cached_property
+    def _unproven(self) -> Unproven:
+        return Unproven.of(self.call, self.semantics, self.recorded, self.context, self._maker.mutated or ())
 
     def _require_form(self, taken: InputSet) -> None:
         """An output whose rows were those of an argument has such rows still: else torch repeats one along another.

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from torch import Tensor
 
+import pytest_cgins
 from pytest_cgins.config import declared
 from pytest_cgins.config.coupled import arguments_of, yaml_of
+from pytest_cgins.packs.replay import load_inputs
+from pytest_cgins.packs.store import open_pack
 from pytest_cgins.verify import coupled, couplings, inputs
+from pytest_cgins.verify.input_sets import InputSetBuilder
+from pytest_cgins.verify.proven_couplings import proven
 from pytest_cgins.verify.semantics import semantics_for
 from tests.verify.test_coupled import call_of
 
@@ -180,4 +188,83 @@ def test_numbers_are_taken_for_what_they_look_like() -> None:
     assert [yaml_of(one) for one in couplings.inferred(semantics_for(call), call, tensors)] == [
         'semantics: {coupled: {table: {pages: "cache[0]"}}}',
         'semantics: {coupled: {lens: {lengths: "table[1]*cache[1]"}}}',
+    ]
+
+
+USERS = """
+import torch, pytest_cgins
+
+def attend(q, k, v):
+    return ((q @ k.T).softmax(-1) @ v) if len(k) else torch.zeros_like(q)
+
+@pytest_cgins.mark
+def sums(x, counts):
+    return torch.stack([part.sum(0) for part in x.split(counts.tolist())])
+
+@pytest_cgins.mark
+def across(q, k, v, starts, k_starts):
+    ends = zip(starts[:-1], starts[1:], k_starts[:-1], k_starts[1:])
+    return torch.cat([attend(q[a:b], k[c:d], v[c:d]) for a, b, c, d in ends])
+
+@pytest_cgins.mark
+def causal(q, k, v, starts, k_starts):
+    scores = [(q[a:b] @ k[c:d].T).tril(0) for a, b, c, d in zip(starts[:-1], starts[1:], k_starts[:-1], k_starts[1:])]
+    return torch.cat([s @ v[c:d] for s, c, d in zip(scores, k_starts[:-1], k_starts[1:])])
+
+@pytest_cgins.mark
+def padded(x, starts, width: int):
+    parts = [torch.nn.functional.pad(x[a:b][:width], (0, 0, 0, max(0, width - int(b - a)))) for a, b in zip(starts[:-1], starts[1:])]
+    return torch.stack(parts)
+
+@pytest_cgins.mark
+def last(x, lengths):
+    return x[torch.arange(len(x)), lengths.long() - 1]
+
+@pytest_cgins.mark
+def picked(table, ids):
+    return table[ids.long()] * 2
+
+@pytest_cgins.mark
+def by_chance(x, ends):
+    return x * ends.sum()
+
+@pytest_cgins.mark
+def numbered(table, ids):
+    return table[ids.long()] + ids[:, None]
+"""
+
+
+def test_what_undeclared_integers_are_is_proven_by_the_answers(
+    tmp_path: Path, project: Callable[[str], ModuleType]
+) -> None:
+    """Offsets, lengths and indices of a user's op, within what it says and what was recorded; not numbers that are alike by chance."""
+    ops = project(USERS)
+    x, ends, bytes_ = torch.randn(24, 5), torch.arange(0, 25, 4), torch.full((6,), 4, dtype=torch.uint8)
+    names = ("sums", "across", "causal", "padded", "last", "picked", "by_chance", "numbered")
+    with pytest_cgins.record(tmp_path / "pack", ops=[f"{ops.__name__}.{name}" for name in names]):
+        ops.sums(x, bytes_)
+        ops.across(x, x + 1, x - 1, ends, ends.clone())
+        ops.causal(x, x + 1, x - 1, ends, ends.clone())
+        ops.padded(x, ends, 7)
+        ops.last(torch.randn(4, 9, 3), torch.tensor([3, 9, 5, 1]))
+        ops.picked(x, torch.tensor([7, 3, 11, 3]))
+        ops.picked(x, torch.tensor([3, 4, 7, 9, 9]))
+        ops.by_chance(x, ends)
+        ops.numbered(x, torch.tensor([7, 3, 11, 3]))
+    reader, found = open_pack(tmp_path / "pack"), list[tuple[str, str]]()
+    for trace in reader.pack.traces:
+        builder = InputSetBuilder(trace, trace.call, "cpu")
+        known = proven(builder, semantics_for(trace.call), load_inputs(trace, reader, "cpu"))
+        said = ", ".join(yaml_of(one).partition("coupled: {")[2].removesuffix("}}") for one in known)
+        found.append((trace.call.op.rpartition(".")[2], said))
+    assert sorted(found) == [
+        ("across", 'starts: {offsets: "q[0]", least: 1}, k_starts: {offsets: "k[0]", least: 1}'),
+        ("by_chance", ""),
+        ("causal", 'starts: {offsets: "q[0]", least: 1}, k_starts: {offsets: "q[0]", least: 1}'),
+        ("last", 'lengths: {lengths: "x[1]", least: 1}'),
+        ("numbered", ""),
+        ("padded", 'starts: {offsets: "x[0]", least: 1, most: "width"}'),
+        ("picked", ""),
+        ("picked", 'ids: {pages: "table[0]"}'),
+        ("sums", 'counts: {lengths: "x[0]", sum: true, least: 1}'),
     ]

@@ -382,6 +382,77 @@ def test_sizes_of_different_offsets_move_apart(tmp_path: Path) -> None:
     assert any(queries != keys for keys, _, queries in sizes_of.values())
 
 
+@pytest_cgins.mark
+def halves(x: torch.Tensor) -> torch.Tensor:
+    """One half of each row times the other; of three columns the half of one is repeated."""
+    gate, value = x.chunk(2, -1)
+    return gate * value
+
+
+@pytest_cgins.mark
+def in_pages(pages: torch.Tensor, table: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+    """Sums of sequences in pages; what there are no pages for is cut off without a word."""
+    rows = zip(table, context.tolist(), strict=True)
+    return torch.stack([pages[row].flatten(0, 1)[:n].sum(0) for row, n in rows])
+
+
+@pytest_cgins.mark
+def stored(cache: torch.Tensor, rows: torch.Tensor, slots: torch.Tensor) -> None:
+    """Writes rows to pairs of slots."""
+    cache.view(-1, rows.shape[-1])[slots] = rows
+
+
+USERS: dict[str, tuple[Callable[[], object], Callable[..., bool]]] = {
+    "halves": (lambda: halves(normal(6, 64)), lambda x: x.shape[-1] % 2 == 0),
+    "in_pages": (
+        lambda: in_pages(normal(9, 8, 5), torch.arange(8).reshape(2, 4) + 1, torch.tensor([32, 20])),
+        lambda pages, table, context: (
+            context.numel() == 0 or int(context.max()) <= table.shape[1] * pages.shape[1]
+        ),
+    ),
+    "stored": (
+        lambda: stored(normal(20, 2, 5), normal(6, 5), torch.tensor([3, 8, 1, 30, 25, 4])),
+        lambda cache, rows, slots: len(set(slots.tolist())) == len(slots),
+    ),
+}
+"""Calls of users' ops, and what is true of all that they are meant for."""
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_a_lenient_op_is_asked_for_what_it_is_meant_for(tmp_path: Path, name: str) -> None:
+    """Not what it repeats by chance, cuts off, or writes twice."""
+    run, is_meant = USERS[name]
+    for seed in range(2):
+        gate = Gate(tmp_path / str(seed), run, f"{__name__}.{name}", seed=seed)
+        assert len([one for one in gate.names if one.startswith("sizes")]) > 2
+        assert all(is_meant(*gate.tensors(one)) for one in gate.names)
+
+
+def test_indices_point_into_something(tmp_path: Path) -> None:
+    """torch.index_add looks at none where there are no rows to add to."""
+    run = lambda: torch.index_add(normal(9, 4), 0, torch.arange(5), normal(5, 4))  # noqa: E731
+    gate = Gate(tmp_path, run, "torch.index_add")
+    assert all(gate.tensors(name)[0].numel() or not gate.tensors(name)[1].numel() for name in gate.names)
+
+
+@pytest_cgins.mark
+def scaled_by_two(x: torch.Tensor, key_scale: torch.Tensor, value_scale: torch.Tensor) -> torch.Tensor:
+    """A scale for all of a tensor, twice."""
+    return x / key_scale + x.square() * value_scale
+
+
+@pytest.mark.parametrize("places", [(1, 1), (2, 2), (2, 1)])
+def test_a_lone_scale_is_another_one(tmp_path: Path, places: tuple[int, int]) -> None:
+    """Recorded as 1 both of them could be left out, or be the same."""
+    one = torch.tensor(1.0)
+    gate = Gate(tmp_path, lambda: scaled_by_two(normal(8, 9), one, one.clone()), f"{__name__}.scaled_by_two")
+    found = gate.judge(
+        lambda tensors: [tensors[0] / tensors[places[0]] + tensors[0].square() * tensors[places[1]]]
+    )
+    assert result(found, "arguments").outcome == "tripped"
+    assert gate.judge().passed
+
+
 def test_fixed_dimensions_keep_their_size(tmp_path: Path) -> None:
     """`semantics: {fixed: …}` leaves the rows to move, and nothing where all is fixed."""
     run = softmax(12, 64)
@@ -639,6 +710,13 @@ def test_infinities_of_which_torch_makes_nan_are_left_out(tmp_path: Path) -> Non
     assert (int(torch.isnan(x).sum()), int((x == torch.inf).sum()), int((x == -torch.inf).sum())) == (2, 0, 1)
 
 
+@pytest_cgins.mark
+def moving_sums(x: torch.Tensor) -> torch.Tensor:
+    """Differences of running sums, in which NaN stays for all that follows."""
+    sums = functional.pad(x.cumsum(0), (0, 0, 3, 0))
+    return sums[3:] - sums[:-3]
+
+
 @pytest.mark.parametrize(
     ("run", "op", "why"),
     [
@@ -648,6 +726,7 @@ def test_infinities_of_which_torch_makes_nan_are_left_out(tmp_path: Path) -> Non
             "torch.nn.functional.conv2d",
             "spreads",
         ),
+        (lambda: moving_sums(normal(12, 33)), f"{__name__}.moving_sums", "do not depend"),
     ],
 )
 def test_ops_whose_nan_is_a_matter_of_algorithm_are_left_out(

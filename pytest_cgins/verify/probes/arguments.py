@@ -18,6 +18,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from pytest_cgins.core.bitwise import E8M0
 from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.trace import Argument, OpCall, Value
 from pytest_cgins.packs.backward import is_derived
@@ -78,6 +79,7 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     )
     call, changed = _with_other_scalars(reference_set.call, semantics)
     tensors = reference_set.tensors()
+    changed += _change_lone_numbers(semantics, tensors)
     generator = torch.Generator().manual_seed(seed_of(f"{key}/{NAME}") % 2**63)
     for index in _masks(semantics, reference_set):
         if _block_some(tensors[index], generator):
@@ -221,6 +223,19 @@ def _with_other_scalars(call: OpCall, semantics: Semantics) -> tuple[OpCall, lis
         changed.append(unsaid)
         arguments.append(Argument(name=unsaid, value=Value(kind="int", value=2), passed="keyword"))
     return replace(call, arguments=tuple(arguments)), changed
+
+
+def _change_lone_numbers(semantics: Semantics, tensors: Sequence[Tensor]) -> list[str]:
+    """Have tensors without dimensions, as scales of a whole tensor are, hold another number, as scalars do; their names."""
+    kept = {name for name, dim in semantics.fixed if dim is None} | dict(semantics.declared.roles).keys()
+    changed: list[str] = []
+    for index, tensor in enumerate(tensors):
+        name = semantics.names.get(index, "")
+        if tensor.ndim == 0 and tensor.is_floating_point() and tensor.dtype != E8M0 and name not in kept:
+            number = float(tensor)
+            tensor.fill_(_FACTOR ** (1 + len(changed)) * number)  # none like another
+            changed += [name] if math.isfinite(number) and float(tensor) != number else []
+    return changed
 
 
 def _other(argument: Argument) -> Value | None:

@@ -76,7 +76,7 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     for input_set in (
         search.extra_dimension(),
         search.extra_dimension(2),
-        *search.many_numbered(),
+        *related_sizes.many_numbered(search),
         *related_sizes.broadcast_operands(search),
         *related_sizes.split_equal_sizes(search),
         *related_sizes.short_blocks(search),

@@ -19,7 +19,7 @@ from pytest_cgins.core.layout import lay_out
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.verify import inputs, low_bits, op_calls
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
-from pytest_cgins.verify.reference import answer
+from pytest_cgins.verify.reference import answer, widened
 from pytest_cgins.verify.semantics import DISTINCT, Semantics, op_word
 from pytest_cgins.verify.size_search import ProbedCall
 
@@ -30,6 +30,10 @@ SCALES = "a scale of NaN"
 """Name of the set of ops with exponents of scales."""
 MASKED = "rows of infinity"
 """Name of the set of ops that choose several elements."""
+_IN_PLACE = (1e4, -1e4, 3e4)
+"""Numbers in place of NaN: greater and less than others, so that what chooses among elements or cuts off tells them apart."""
+_ROUNDINGS = 1e-9
+"""By how much fp64 may err where such numbers come and go."""
 _FIRST, _MIDDLE, _LAST = 0.0, 0.5, 1.0  # of a row: an online softmax begins with its maximum at -inf
 
 
@@ -67,6 +71,8 @@ def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     rows.put(tensors, nans)
     # A query of NaN has no greatest score, and torch's own kernels take it for one that sees no key.
     if not op_calls.attend(names) and _makes_nan(builder, reference_set, tensors):
+        if not its_own and _spreads(builder, reference_set, rows, nans):
+            return of_scales, "" if of_scales else "NaN spreads to numbers that do not depend on it"
         chosen = [*nans, *chosen]
     if not chosen and not masked:
         return (
@@ -140,6 +146,11 @@ def _scale_of_nan(builder: InputSetBuilder, semantics: Semantics, reference_set:
         low_bits.put_nan(tensor)
     if not exponents or not _makes_nan(builder, reference_set, tensors):
         return []
+    call, context, changed = reference_set.call, reference_set.context, reference_set.mutated
+    own = answer(call, lay_out(tensors), context, builder.device, mutated=changed)
+    wide = widened(call, lay_out(tensors), context, builder.device, changed)
+    if any(bool((torch.isnan(one) & ~torch.isnan(more)).any()) for one, more in zip(own, wide, strict=True)):
+        return []  # it is no code to the op, which takes it for a power of two that fp32 does not have
     return [builder.make(SCALES, tensors, probe=NAME, patterns_only=True)]
 
 
@@ -220,6 +231,31 @@ def _masks(semantics: Semantics, reference_set: InputSet) -> Iterator[int]:
 
 def _block(mask: Tensor) -> None:
     mask[(0,) * (mask.ndim - 1)] = False if mask.dtype == torch.bool else -torch.inf
+
+
+def _spreads(builder: InputSetBuilder, reference_set: InputSet, rows: _Rows, nans: Sequence[Special]) -> bool:
+    """Whether some numbers of torch become NaN that stay what they are with others in place of NaN.
+
+    As behind it in a sum over all rows, of which differences are taken, or where it is multiplied by a mask's 0.
+    """
+    outputs = []
+    for value in (None, *_IN_PLACE, math.nan):
+        tensors = reference_set.tensors()
+        rows.put(tensors, [] if value is None else [(value, row, share) for _, row, share in nans])
+        call, context, changed = reference_set.call, reference_set.context, reference_set.mutated
+        outputs.append(widened(call, lay_out(tensors), context, builder.device, changed))
+    usual, *others, of_nan = outputs
+    return any(
+        bool((torch.isnan(of_nan[n]) & _agree(one, [other[n] for other in others])).any())
+        for n, one in enumerate(usual)
+        if one.is_floating_point()
+    )
+
+
+def _agree(one: Tensor, others: Sequence[Tensor]) -> Tensor:
+    """Which numbers are the same in all, but for roundings."""
+    near = [(one - other).abs() <= _ROUNDINGS * (1 + one.abs()) for other in others]
+    return torch.stack(near).all(0)
 
 
 def _makes_nan(builder: InputSetBuilder, reference_set: InputSet, tensors: Sequence[Tensor]) -> bool:
