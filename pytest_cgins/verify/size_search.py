@@ -259,12 +259,9 @@ class SizeSearch:
 
     def first_legal(self, plan: Sequence[Moves]) -> InputSet | None:
         """The set of the first moves that torch takes, with the integers as they are or moved, too, and blocks that follow."""
-        for each in plan[: _ATTEMPTS // 2]:
+        for each in (moves for moves in plan[: _ATTEMPTS // 2] if not self._is_repeated(moves)):
             for moves in self._followed(each):
-                follows = moves != each and self.nbytes(moves) > MANY_BYTES
-                is_worth = (
-                    not follows and (moves == each or self.is_legal(moves)) and not self._is_repeated(moves)
-                )
+                is_worth = moves == each or (self.nbytes(moves) <= MANY_BYTES and self.is_legal(moves))
                 input_set = self.taken(self.shapes(moves), moves) if is_worth else None
                 if input_set is not None:
                     return input_set
@@ -272,8 +269,11 @@ class SizeSearch:
 
     def _is_repeated(self, moves: Moves) -> bool:
         """Whether an op of a user takes a size for which it is 1, or half of it, and repeats that along another."""
-        few = {size: new + 2 for size, new in moves.items() if new in (1, 3) and new != size}
-        return bool(few) and not self.is_torchs_own and not self.is_legal({**moves, **few})
+        few = {n: new + 2 for n, new in moves.items() if new in (1, 3) and new not in (n, self.small.get(n))}
+        if not few or self.is_torchs_own:
+            return False
+        larger = (one for one in self._followed({**moves, **few}) if few.items() <= one.items())
+        return not any(map(self.is_legal, larger))
 
     def one_more(self) -> InputSet | None:
         """The set with rows of one element more, or of as many as torch takes: whole blocks are even in number, often."""
