@@ -234,9 +234,9 @@ def _block(mask: Tensor) -> None:
 
 
 def _spreads(builder: InputSetBuilder, reference_set: InputSet, rows: _Rows, nans: Sequence[Special]) -> bool:
-    """Whether some numbers of torch become NaN that stay what they are with others in place of NaN.
+    """Whether some numbers of torch become NaN that stay what they are with others in place of NaN: see `_zeros_may_stay` for 0.
 
-    As behind it in a sum over all rows, of which differences are taken, or where it is multiplied by a mask's 0.
+    As behind it in a sum over all rows, of which differences are taken.
     """
     outputs = []
     for value in (None, *_IN_PLACE, math.nan):
@@ -246,7 +246,7 @@ def _spreads(builder: InputSetBuilder, reference_set: InputSet, rows: _Rows, nan
         outputs.append(widened(call, lay_out(tensors), context, builder.device, changed))
     usual, *others, of_nan = outputs
     return any(
-        bool((torch.isnan(of_nan[n]) & _agree(one, [other[n] for other in others])).any())
+        bool((torch.isnan(of_nan[n]) & (one.abs() > _ROUNDINGS) & _agree(one, [other[n] for other in others])).any())
         for n, one in enumerate(usual)
         if one.is_floating_point()
     )
