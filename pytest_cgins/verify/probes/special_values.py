@@ -246,7 +246,13 @@ def _spreads(builder: InputSetBuilder, reference_set: InputSet, rows: _Rows, nan
         outputs.append(widened(call, lay_out(tensors), context, builder.device, changed))
     usual, *others, of_nan = outputs
     return any(
-        bool((torch.isnan(of_nan[n]) & (one.abs() > _ROUNDINGS) & _agree(one, [other[n] for other in others])).any())
+        bool(
+            (
+                torch.isnan(of_nan[n])
+                & (one.abs() > _ROUNDINGS)
+                & _agree(one, [other[n] for other in others])
+            ).any()
+        )
         for n, one in enumerate(usual)
         if one.is_floating_point()
     )
