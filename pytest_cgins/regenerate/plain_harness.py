@@ -7,19 +7,20 @@ process, in which the kernel may change the others: that is what is compared.
 
 from __future__ import annotations
 
+import math
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Any
 
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.document_base import Document
-from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.errors import CginsError, InfrastructureError
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.attempt import Attempt, Target
@@ -34,6 +35,8 @@ from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 NAME = "plain.json"
 LIMIT_S = 300.0
+MOST = 1e6
+"""What is told of a kernel that has stopped its own clock."""
 _JUDGED = frozenset({"refused", "build-error", "failed", "right", "not-accepted", "accepted", "tampered"})
 """Outcomes by which the gate has said whether an answer's kernel is right."""
 
@@ -51,7 +54,8 @@ class PlainAnswer(Document):
     right: bool
     """Whether the plain harness says so."""
     speed: float
-    """torch's mean time over the kernel's, by the plain harness, geometric mean over the cases; 0 if it is wrong."""
+    """torch's mean time over the kernel's, by the plain harness, geometric mean over the cases, at most a million; 0 if it is
+    wrong, or no number came."""
     why: str
     """Why it is not right, one line."""
     gate_right: bool
@@ -75,6 +79,23 @@ class PlainAnswers(Document):
     """1."""
     answers: tuple[PlainAnswer, ...]
     """In the order in which they were looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told(Document):
+    """What the kernel's own process says of a case: it may be anything."""
+
+    right: bool
+    why: str = ""
+    kernel_s: float = 0.0
+    torch_s: float = 0.0
+
+    @property
+    def speed(self) -> float:
+        """As of `PlainAnswer`."""
+        if not (math.isfinite(self.kernel_s) and math.isfinite(self.torch_s) and self.torch_s > 0):
+            return 0.0
+        return self.torch_s / max(self.kernel_s, self.torch_s / MOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,15 +180,21 @@ def _looked_at(
                 reference=reference, trusted_root=config.root,
             )  # fmt: skip
             with closing(evaluator):
-                speeds, why = _run(evaluator, sandbox)
-            right = not why
+                try:
+                    speeds, why = _run(evaluator, sandbox)
+                except CginsError as error:  # of the machine: the next run may look
+                    print(
+                        f"cgins: {target.name}, answer {attempt.number}, without a plain harness: {error}",
+                        file=sys.stderr,
+                    )
+                    continue
             gate_right = attempt.is_right or attempt.outcome == "accepted"
             yield PlainAnswer(
                 run=journal.record.id,
                 target=target.name,
                 number=attempt.number,
-                right=right,
-                speed=geometric_mean(speeds) if right else 0.0,
+                right=not why,
+                speed=geometric_mean(speeds) if min(speeds, default=0.0) > 0 else 0.0,
                 why=why,
                 gate_right=gate_right,
                 gate_speed=speed_vs_torch(attempt, target),
@@ -176,11 +203,15 @@ def _looked_at(
 
 
 def _run(evaluator: Evaluator, sandbox: Sandbox | None) -> tuple[list[float], str]:
-    """Speeds by case, and why the kernel is not right; what ends it first is told."""
+    """Speeds by case, and why the kernel is not right; what ends it first is told.
+
+    Raises:
+        CginsError: the machine lacks something.
+    """
     speeds = []
     fence = fence_for(evaluator.config, sandbox)
-    try:
-        for case in evaluator.cases():
+    for case in evaluator.cases():
+        try:
             with evaluator.made_ready(case) as ready, tempfile.TemporaryDirectory() as folder:
                 child = Child(
                     Path(folder), case, ready.compiled, ready.pairs[0], import_root=evaluator.config.root,
@@ -189,13 +220,23 @@ def _run(evaluator: Evaluator, sandbox: Sandbox | None) -> tuple[list[float], st
                 begun = child.begin("plain")
                 begun.wait()
                 with evaluator.stage.alone_on(case.device):
-                    told = begun.go()
-            found: dict[str, Any] = told.answer.get("plain", {})
-            if told.trouble or not found.get("right"):
-                return [], told.trouble or f"{case.name}: {found.get('why', 'it said nothing')}"
-            speeds.append(float(found["torch_s"]) / float(found["kernel_s"]))
-    except EndedError as end:
-        return [], end.verdict.message.partition("\n")[0]
-    except (CginsError, ValueError, ZeroDivisionError) as error:
-        return [], str(error).partition("\n")[0]
+                    answered = begun.go()
+        except EndedError as end:
+            if end.verdict.status.outcome != "fail":
+                raise InfrastructureError(end.verdict.message, remedy="run cgins doctor") from end
+            return [], end.verdict.message.partition("\n")[0]
+        if answered.trouble:
+            return [], answered.trouble
+        told = read_told(answered.answer.get("plain"))
+        if not told.right:
+            return [], f"{case.name}: {told.why}"
+        speeds.append(told.speed)
     return speeds, ""
+
+
+def read_told(answer: object) -> Told:
+    """What a process said, or that it said nothing of use."""
+    try:
+        return documents.load_python(Told, answer)
+    except ValueError as error:
+        return Told(right=False, why=f"its process says no result: {str(error).partition(chr(10))[0]}")

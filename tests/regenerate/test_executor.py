@@ -6,6 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from pytest_cgins.core.errors import ConfigError, RegenerateError
 from pytest_cgins.regenerate import run_setup
 from pytest_cgins.regenerate.candidate_gate import TrialSettings
 from pytest_cgins.regenerate.executor import dispatch
-from pytest_cgins.regenerate.executor.archive import TargetOnNode
+from pytest_cgins.regenerate.executor.archive import TargetOnNode, packed, unpack
 from pytest_cgins.regenerate.executor.base import Executor
 from pytest_cgins.regenerate.executor.dispatch import Answer, Dispatcher, Work
 from pytest_cgins.regenerate.executor.node import Node
@@ -43,6 +44,17 @@ KEY = "SCRIPTED_API_KEY"
 def recorded(made_once: Callable[..., Path]) -> Path:
     """The scripted project with its trace pack."""
     return made_once("scripted", scripted.recorded)
+
+
+def test_an_archive_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
+    """A node that is asked again has all files, or none."""
+    (tmp_path / "file").write_bytes(bytes(100_000))
+    archive = packed({"0/file": tmp_path / "file"})
+    with pytest.raises(tarfile.ReadError):
+        unpack(archive[:50_000], tmp_path / "packs")
+    assert [place.name for place in tmp_path.iterdir()] == ["file"]
+    unpack(archive, tmp_path / "packs")
+    assert (tmp_path / "packs/0/file").stat().st_size == 100_000
 
 
 def started(project: Path, folder: Path, executor: str, *kernels: str) -> subprocess.Popen[bytes]:

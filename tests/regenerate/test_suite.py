@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pytest_cgins.regenerate.plain_harness import PlainAnswer, PlainScore, score
+from pytest_cgins.regenerate.plain_harness import PlainAnswer, PlainScore, read_told, score
 from pytest_cgins.regenerate.suite import FAST, Solution, curve, scores, solutions
 from tests.evaluations import make_evaluation
 from tests.regenerate import journals
@@ -153,6 +154,30 @@ def test_what_a_plain_harness_counts() -> None:
     ]  # fmt: skip
     made = PlainScore(answers=5, right=4, wrong_by_gate=1, faster=4, not_faster_by_gate=2, missed=1)
     assert score(found) == made
+
+
+@pytest.mark.parametrize(
+    ("kernel_s", "torch_s", "speed"),
+    [
+        (1e-6, 2e-6, 2.0), (0.0, 2e-6, 1e6), (-1e-6, 2e-6, 1e6), (math.nan, 2e-6, 0.0), (1e-6, math.inf, 0.0),
+        (1e-6, 0.0, 0.0),
+    ],
+)  # fmt: skip
+def test_a_kernel_may_say_anything_of_its_time(kernel_s: float, torch_s: float, speed: float) -> None:
+    """Clock and kernel share a process: a stopped clock is what a plain harness believes, and no number is none."""
+    told = read_told({"right": True, "kernel_s": kernel_s, "torch_s": torch_s})
+    assert told.right
+    assert told.speed == pytest.approx(speed)
+
+
+@pytest.mark.parametrize(
+    "answer", [None, [], {}, {"right": 1}, {"right": True, "kernel_s": "fast"}, {"wrong": 1}]
+)
+def test_what_is_no_result_is_not_right(answer: object) -> None:
+    """It ends no suite."""
+    told = read_told(answer)
+    assert not told.right
+    assert told.why.startswith("its process says no result: ")
 
 
 def test_what_cannot_be_a_suite(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.core import atomic
 from pytest_cgins.core.verdict import Status
 from pytest_cgins.regenerate.attempt import Target
 
@@ -54,6 +55,5 @@ def packed(places: Mapping[str, Path]) -> bytes:
 
 def unpack(archive: bytes, folder: Path) -> None:
     """Write the files of an archive below a folder; it is the driver's, and still may not write elsewhere."""
-    folder.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(folder, filter="data")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar, atomic.replaced_folder(folder) as made:
+        tar.extractall(made, filter="data")

@@ -103,7 +103,7 @@ class DispatchedGate:
         """The whole gate in fresh processes of one node, on inputs that this process draws the seed of."""
         seed = random.SystemRandom().randrange(2**31)
         evaluate = partial(CandidateGate.accept, files=files, goal=goal, alpha_share=alpha_share, seed=seed)
-        return self._told(self._asked("acceptance", evaluate))
+        return self._tried(self._asked("acceptance", evaluate))
 
     def close(self) -> None:
         """Forget what was asked for; the executor ends it."""
@@ -115,11 +115,17 @@ class DispatchedGate:
         name = digest(files)
         if name not in self._batch:
             self.begin([files], None)
-        return self._told(self._batch[name])
+        return self._tried(self._batch[name])
 
     def _asked(self, stage: str, evaluate: Callable[[CandidateGate], T]) -> Future[Answer[T]]:
         name = f"{self.target.name}/{next(self._numbers)}-{stage}"
         return self._dispatcher.submit(Work(name, self._spec, evaluate))
+
+    def _tried(self, asked: Future[Answer[T]]) -> T:
+        """The same of a trial, which tells what it found changed."""
+        value = self._told(asked)
+        self._touched = asked.result().touched
+        return value
 
     def _told(self, asked: Future[Answer[T]]) -> T:
         """What was answered, with what was lost on the way.
@@ -132,7 +138,6 @@ class DispatchedGate:
             self._tell(f"{answer.id} was tried again: lost with {loss}")
         if answer.error:
             raise RegenerateError(f"{answer.node}: {answer.error}", remedy=answer.remedy)
-        self._touched = answer.touched
         note = "; ".join(f"tried again: lost with {loss}" for loss in answer.losses)
         return _noted(answer.value, note) if note else answer.value
 

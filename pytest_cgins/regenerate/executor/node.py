@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -105,6 +106,7 @@ class Node:
         packs, own = self._folder / "packs", self._folder / spec.target.name
         if not packs.exists():
             unpack(self._fetched(spec.packs), packs)
+        shutil.rmtree(own, ignore_errors=True)  # what a try that failed has left
         unpack(self._fetched(spec.repository), own / "copy")
         (own / "reports").mkdir()
         traces = {str(packs / str(n) / Path(pack).name): pack for n, pack in enumerate(spec.traces)}
