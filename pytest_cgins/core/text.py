@@ -21,6 +21,11 @@ def columns(stream: TextIO) -> int:
     return shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
 
 
+def first_line(error: Exception) -> str:
+    """Of what an exception says; its name if it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def why_unnameable(path: Path) -> tuple[str, str] | None:
     """What is wrong with a path that no document can name, and what to do; None if nothing is.
 

@@ -294,7 +294,8 @@ def _would_pass(answered: Answered, mistake: Mistake, device: str) -> bool:
                 rms=max(own.rms, output.scale.rms),
                 constants=output.scale.constants,
             )
-        expected.append(replace(output, answer=answer.contiguous(), scale=scale, gold=None, grid=None))
+        made = replace(output, answer=answer.contiguous(), scale=scale, doubtful=(), gold=None, grid=None)
+        expected.append(made)
     return accepts(replace(answered.inputs.expected, outputs=tuple(expected)), answered.got, Tolerance())
 
 

@@ -107,8 +107,9 @@ class ExpectedOutput:
     """t: torch's own answer, in the output's dtype, row-major."""
     scale: rules.Scale | None
     """Reference and unit of error; None for integers and booleans, which must equal `answer`."""
-    doubtful: Tensor | None = None
-    """True, flat, for integers that are others in fp64, or a rounding of the inputs away: ties that underflow made, and steps."""
+    doubtful: tuple[Tensor, ...] = ()
+    """Integers that are right as well, if some are others in fp64, or a rounding of the inputs away: ties that underflow made, and
+    steps."""
     gold: GoldElements | None
     """None for inputs that were not recorded, and in tier `shapes`."""
     draws: Draws | None = None
@@ -156,7 +157,7 @@ class ExpectedOutput:
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
-        parts = (self.answer, self.scale, self.gold, self.draws, self.indices, self.grid)
+        parts = (self.answer, self.scale, *self.doubtful, self.gold, self.draws, self.indices, self.grid)
         return sum(part.nbytes for part in parts if part is not None)
 
 

@@ -31,6 +31,7 @@ _LADDER_DEFAULT = 6
 _LADDER_OF_POSITIONS = 2
 _UNDECLARED = Declared()
 _PRODUCTS = frozenset({"prod", "cumprod"})
+_SEARCHES = frozenset({"searchsorted", "bucketize"})
 _HALVES = 63
 """Six bits: of five float8 keeps four or three, and sums stay exact."""
 
@@ -82,9 +83,18 @@ def _meet_sorted(semantics: Semantics, call: OpCall, tensors: Sequence[Tensor]) 
     couplings = couplings_of(semantics, call, tensors)
     coupled_names = {name for one in couplings for name in drawn_by(one)}
     in_order = [one.argument for one in couplings if isinstance(one, Sorted)]
+    among = data(semantics, tensors)
+    if (
+        call.op.startswith("torch.") and op_word(call) in _SEARCHES
+    ):  # a user's integers may point into something
+        metas = enumerate(lay_out(tensors, copy=False).metas)
+        kept = dict(semantics.declared.roles)
+        among = [
+            (n, tensors[n]) for n, one in metas if not one.is_expanded and semantics.names.get(n) not in kept
+        ]
     sequences = (tensors[index] for index, name in semantics.names.items() if name in in_order)
     for ordered in (sequence for sequence in sequences if sequence.numel()):
-        for index, tensor in enumerate(tensors):
+        for index, tensor in among:
             if tensor.dtype == ordered.dtype and semantics.names.get(index) not in coupled_names:
                 places = torch.arange(tensor.numel()).reshape(tensor.shape)
                 met = ordered.reshape(-1)[places % ordered.numel()]

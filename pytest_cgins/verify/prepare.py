@@ -24,6 +24,7 @@ from pytest_cgins.core.errors import (
 )
 from pytest_cgins.core.failure_kinds import cause_of, stops_device
 from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.text import first_line
 from pytest_cgins.core.trace import Context, OpCall, Trace
 from pytest_cgins.core.verdict import GOLD_ALONE, ForgeryCheck, Reason
 from pytest_cgins.packs.call import relocate
@@ -317,7 +318,7 @@ def _drawn_sets(  # noqa: PLR0917
                 raise refused(builder.trace, builder.device, error) from error
             if stops_device(error):
                 raise ReferenceStopped(name) from error
-            told = [f"no {name} inputs: torch refuses them ({str(error).splitlines()[0]})"]
+            told = [f"no {name} inputs: torch refuses them ({first_line(error)})"]
         else:
             sets += drawn
         notes += told
@@ -376,7 +377,7 @@ def _coupled_edges(
             if stops_device(error):
                 raise ReferenceStopped("coupled") from error
             notes.append(
-                f"no inputs with edge {number} of coupled arguments: torch refuses them ({str(error).splitlines()[0]})"
+                f"no inputs with edge {number} of coupled arguments: torch refuses them ({first_line(error)})"
             )
     return list(sets.values()), notes
 

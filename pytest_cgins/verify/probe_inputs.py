@@ -8,9 +8,10 @@ from pathlib import Path
 
 from pytest_cgins.core.errors import ReferenceStopped
 from pytest_cgins.core.failure_kinds import stops_device
+from pytest_cgins.core.text import first_line
 from pytest_cgins.packs import backward, call, forward
 from pytest_cgins.verify.forgery_check import blind_to
-from pytest_cgins.verify.input_sets import REFUSALS, InputSet
+from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.probes import (
     arguments,
     invariance,
@@ -59,7 +60,7 @@ def make(
 
 def _why_none(error: Exception) -> str:
     """What torch said as it ran the op; what was raised elsewhere is a defect of ours, and told as that."""
-    said = (str(error).splitlines() or [""])[0]
+    said = first_line(error)
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     if any(code.co_filename in (call.__file__, backward.__file__, forward.__file__) for code in frames):
         return f"torch refuses the inputs ({said})"
@@ -73,7 +74,7 @@ def _telling(name: str, maker: Maker, probed_call: ProbedCall) -> tuple[list[Inp
     for draw in (probed_call.key, f"{probed_call.key}/again"):
         try:
             input_sets, why = maker(probed_call, draw)
-        except REFUSALS as error:
+        except Exception as error:
             if stops_device(error):
                 raise ReferenceStopped(name) from error
             input_sets, why = [], _why_none(error)

@@ -21,11 +21,11 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.couplings import couplings_of
-from pytest_cgins.verify.input_sets import REFUSALS, InputSet
+from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.op_calls import is_causal
 from pytest_cgins.verify.semantics import op_word
 from pytest_cgins.verify.size_groups import BLOCKS, LEAST, PACKED, Spot, prime_above, resized
-from pytest_cgins.verify.size_search import LONG_LOOSER, MANY_BYTES, SizeSearch
+from pytest_cgins.verify.size_search import LIMIT_BYTES, LONG_LOOSER, MANY_BYTES, SizeSearch
 
 _APART = 4  # sets in which one of several equal sizes moves
 _WINDOW = 2  # the first dimension of a weight that may be a window's
@@ -282,20 +282,25 @@ def _in_blocks(search: SizeSearch, size: int, blocks: _Blocks) -> InputSet | Non
 
 def longer_lists(search: SizeSearch) -> InputSet | None:
     """The set with more tensors in each list of them, if the op takes any number: a launch may have room for those recorded."""
-    tensors, arguments = [*search.recorded], []
+    sources, arguments = [*range(len(search.recorded))], []
     for argument in search.call.arguments:
         value, fixed = argument.value, (argument.name, None) in search.semantics.fixed
         if value.items and not fixed and all(item.kind == "tensor" for item in value.items):
             more = range(len(value.items), _LISTED + len(value.items) % 2)
             added = [value.items[number % len(value.items)] for number in more]
-            items = [replace(item, value=len(tensors) + number) for number, item in enumerate(added)]
-            tensors += [search.recorded[int(item.value or 0)].clone() for item in added]
+            items = [replace(item, value=len(sources) + number) for number, item in enumerate(added)]
+            sources += [int(item.value or 0) for item in added]
             argument = with_value(argument, replace(value, items=(*value.items, *items)))  # noqa: PLW2901
         arguments.append(argument)
-    if len(tensors) == len(search.recorded) or search.mutates:
+    if len(sources) == len(search.recorded) or search.mutates:
         return None
-    call = replace(search.call, arguments=tuple(arguments))
-    with suppress(*REFUSALS):
+    small = search.shrunk(min(LIMIT_BYTES, MANY_BYTES * len(search.recorded) // len(sources)))
+    call = search.places.call(replace(search.call, arguments=tuple(arguments)), small)
+    tensors = search.recorded_in(small)
+    tensors += [tensors[source].clone() for source in sources[len(tensors) :]]
+    if sum(tensor.nbytes for tensor in tensors) > MANY_BYTES:
+        return None
+    with suppress(Exception):  # an op of a user may refuse by any exception
         return search.drawn(call, tensors, "longer", name=f"sizes of lists, {len(tensors)} tensors")
     return None
 
@@ -324,7 +329,7 @@ def broadcast_operands(search: SizeSearch) -> list[InputSet]:
         if is_other and len(whole) > 1 and index not in changed and tensors[index].numel():
             numbers = torch.arange(math.prod(shape)).reshape(shape) % tensors[index].numel()
             operand = tensors[index].reshape(-1)[numbers]
-            with suppress(*REFUSALS):
+            with suppress(Exception):  # an op of a user may refuse by any exception
                 found.append(
                     search.drawn(call, [*tensors[:index], operand, *tensors[index + 1 :]], "broadcast")
                 )

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.text import first_line
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import invoke, relocate
@@ -144,7 +145,7 @@ class SizeSearch:
         self.places = Places(probed_call.builder.call, probed_call.semantics, probed_call.recorded)
         self.refusal = "none"
         self._gives_positions = probed_call.gives_positions
-        self.small = self._shrunk()
+        self.small = self.shrunk()
         """What makes the arguments small enough, by halves: all other moves begin there."""
 
     @property
@@ -192,10 +193,10 @@ class SizeSearch:
             for index, meta in enumerate(self.places.metas)
         )
 
-    def _shrunk(self) -> Moves:
+    def shrunk(self, limit: int = LIMIT_BYTES) -> Moves:
         """The largest sizes halved until the arguments are small enough, or nothing is left to halve."""
         moves = {size: size for size in (*self.places.inner, *self.places.others)}
-        while moves and self.nbytes(moves) > LIMIT_BYTES and max(moves.values()) >= 4 * LEAST:
+        while moves and self.nbytes(moves) > limit and max(moves.values()) >= 4 * LEAST:
             largest = max(moves, key=lambda size: moves[size])
             moves[largest] //= 2
         moves = {size: new for size, new in moves.items() if new != size}
@@ -390,7 +391,7 @@ class SizeSearch:
             try:
                 return self.drawn(call, more, "ranked")
             except Exception as error:  # noqa: BLE001 - as in taken
-                self.refusal = (str(error).splitlines() or [type(error).__name__])[0]
+                self.refusal = first_line(error)
         return None
 
     def _of_batch(self, batch: Sequence[int], new: int) -> InputSet | None:
@@ -459,7 +460,7 @@ class SizeSearch:
                 # Of no numbers none is badly conditioned.
                 return self.drawn(call, tensors, key, empty=0 in moves.values(), alone=alone)
             except Exception as error:  # noqa: BLE001 - an op of a user may refuse by any exception
-                self.refusal = (str(error).splitlines() or [type(error).__name__])[0]
+                self.refusal = first_line(error)
         return None
 
     def drawn(

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from pytest_cgins.config import declared
 from pytest_cgins.packs import backward
 from pytest_cgins.verify import inputs
 from tests.forked_python import ForkedPython
@@ -69,6 +70,16 @@ def test_numbers_meet_the_boundaries_that_there_are(boundaries: int) -> None:
     """On which side of one a number falls that is it."""
     x, edges = fresh(called("bucketize", normal(5, 8), normal(boundaries).sort().values))
     assert torch.isin(x, edges).sum() == (10 if boundaries else 0)
+    made = fresh(called("bucketize", torch.full((5, 8), -1), torch.arange(boundaries)))
+    assert (made[0] >= 0).sum() == (10 if boundaries else 0)
+
+
+def test_positions_do_not_meet_what_is_in_order() -> None:
+    """They may point into something, of which there may be less."""
+    called_with = {"order": torch.arange(8) * 9, "rows": torch.arange(5), "x": normal(5, 3)}
+    case = call_of("m.op", lambda order, rows, x: x[rows] + order.sum(), **called_with)
+    _, rows, _ = inputs.fresh(*case, "1", declared({"coupled": {"order": "sorted"}}))
+    assert torch.equal(rows, torch.arange(5))
 
 
 def test_recorded_inputs_are_left_alone() -> None:

@@ -24,6 +24,7 @@ from pytest_cgins.packs.call import invoke
 from pytest_cgins.verify.judge import JudgeService
 from pytest_cgins.verify.probes import arguments, sizes
 from pytest_cgins.verify.probes.registry import PREPARED
+from pytest_cgins.verify.size_search import MANY_BYTES
 from tests.verify.helpers import normal
 from tests.verify.test_judge import parameters, record, torch_kernel
 
@@ -248,7 +249,7 @@ def test_a_defect_of_ours_is_no_refusal_of_torchs(tmp_path: Path, monkeypatch: p
     """A probe without inputs says whose error left it without them, and where that was raised."""
 
     def defect(*_: object, **__: object) -> None:
-        raise IndexError("list index out of range")
+        raise KeyError("no such size")
 
     def refused(*_: object, **__: object) -> None:
         argument = Argument(name="dim", value=Value(kind="int", value=7), passed="keyword")
@@ -259,7 +260,7 @@ def test_a_defect_of_ours_is_no_refusal_of_torchs(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(arguments, "sets", refused)
     found = Gate(tmp_path / "again", softmax(12, 64), SOFTMAX).judge()
     assert result(found, "sizes").message == (
-        "its inputs could not be made, which is a defect of pytest-cgins: IndexError: list index out of range "
+        "its inputs could not be made, which is a defect of pytest-cgins: KeyError: 'no such size' "
         "(test_probe_inputs.py, defect)"
     )
     assert result(found, "arguments").message.startswith("torch refuses the inputs (Dimension out of range")
@@ -426,6 +427,97 @@ def test_a_lenient_op_is_asked_for_what_it_is_meant_for(tmp_path: Path, name: st
         gate = Gate(tmp_path / str(seed), run, f"{__name__}.{name}", seed=seed)
         assert len([one for one in gate.names if one.startswith("sizes")]) > 2
         assert all(is_meant(*gate.tensors(one)) for one in gate.names)
+
+
+class Unsuitable(Exception):
+    """What an op of a user raises."""
+
+
+@pytest_cgins.mark
+def of_three(xs: list[torch.Tensor], places: dict[str, int], scale: float) -> torch.Tensor:
+    """Of three tensors, with known scales, none of them negative as a whole."""
+    assert min(x.sum() for x in xs) >= 0
+    first, second, third = (xs[places[name]] for name in "abc")
+    if len(xs) > 3 or scale != 0.75:
+        raise Unsuitable
+    return (first + second + third).div(scale).round()
+
+
+@pytest_cgins.mark
+def added_to_dense(x: torch.Tensor, y: torch.Tensor) -> None:
+    """Takes no gaps between rows."""
+    if not x.is_contiguous():
+        raise Unsuitable
+    x.add_(y)
+
+
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [
+        ("of_three", lambda: of_three([normal(5, 7).abs()] * 3, {"a": 0, "b": 1, "c": 2}, 0.75)),
+        ("added_to_dense", lambda: added_to_dense(normal(5, 7), normal(5, 7))),
+    ],
+)
+def test_an_op_refuses_by_any_exception(tmp_path: Path, name: str, run: Callable[[], object]) -> None:
+    """What it does not take is no set, and ends neither the case nor the probe."""
+    gate = Gate(tmp_path, run, f"{__name__}.{name}")
+    judged = gate.judge(None if name == "of_three" else lambda tensors: [tensors[0] + tensors[1]])
+    assert judged.passed
+    assert outcomes(judged)["sizes"] == outcomes(judged)["layouts"] == "held"
+
+
+def test_longer_lists_are_of_small_tensors(tmp_path: Path) -> None:
+    """Three dozen copies of large ones would be gigabytes."""
+    large = [torch.ones(1 << 18), torch.ones(1 << 18)]
+    gate = Gate(tmp_path, lambda: torch.cat(large), "torch.cat", probes=["sizes"])
+    tensors = gate.tensors("sizes of lists, 36 tensors")
+    assert 1 << 10 < sum(tensor.nbytes for tensor in tensors) <= MANY_BYTES
+    assert result(gate.judge(), "sizes").outcome == "held"
+
+
+def test_integers_that_are_expanded_stay(tmp_path: Path) -> None:
+    """Those beside them become others."""
+    run = lambda: torch.add(torch.arange(32).reshape(4, 8), torch.arange(8).expand(4, 8))  # noqa: E731
+    gate = Gate(tmp_path, run, "torch.add")
+    numbers, expanded = gate.tensors("other integers")
+    assert int(numbers.abs().max()) > 1 << 32
+    assert torch.equal(expanded, torch.arange(8).expand(4, 8))
+    assert gate.judge().passed
+
+
+@pytest_cgins.mark
+def fixed_point(x: torch.Tensor) -> torch.Tensor:
+    """Energies of rows as integers, of which rounding makes others."""
+    return (x * x).sum(-1).mul(256).to(torch.int32)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kernel", "is_right"),
+    [
+        (torch.bfloat16, fixed_point, True),
+        (torch.bfloat16, lambda x: x.float().square().sum(-1).to(x.dtype).mul(256).int(), True),
+        (torch.bfloat16, lambda x: x.double().square().sum(-1).mul(256).int(), True),
+        (torch.bfloat16, lambda x: torch.zeros(x.shape[:-1], dtype=torch.int32), False),
+        (torch.float16, lambda x: torch.zeros(x.shape[:-1], dtype=torch.int32), False),
+        (torch.bfloat16, lambda x: fixed_point(x[..., 1:]), False),
+    ],
+)
+def test_integers_that_rounding_changes_are_near_one_of_the_answers(
+    tmp_path: Path, dtype: torch.dtype, kernel: Kernel, is_right: bool
+) -> None:
+    """In each probe, of a kernel that knows the recorded answer; and also where rows are others' rows."""
+    gate = Gate(tmp_path, lambda: fixed_point(normal(3, 96, dtype=dtype)), f"{__name__}.fixed_point")
+    (known,) = gate.tensors("recorded")
+
+    def remembers(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        (x,) = tensors
+        return [fixed_point(x) if x.shape == known.shape and x.equal(known) else kernel(x)]
+
+    judged = gate.judge(remembers)
+    assert all(check.passed for check in judged.checks) is is_right
+    assert {"257 rows", "17 rows of 257", "1536 rows"} <= set(gate.names)
+    if is_right:
+        assert outcomes(judged)["invariance"] == outcomes(judged)["sizes"] == "held"
 
 
 def test_indices_point_into_something(tmp_path: Path) -> None:

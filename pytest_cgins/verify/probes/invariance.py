@@ -29,7 +29,7 @@ from pytest_cgins.core.bitwise import movable
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.failure_kinds import stops_device
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, first_line
 from pytest_cgins.core.trace import OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import seed_of
@@ -82,7 +82,7 @@ def _attempt(make: Callable[[], T]) -> tuple[T | None, str]:
     except Exception as error:
         if stops_device(error):
             raise
-        return None, (str(error).splitlines() or [type(error).__name__])[0]
+        return None, first_line(error)
 
 
 # ---- rows of a batch
@@ -491,4 +491,7 @@ def _chosen_rows(output: ExpectedOutput, trial: RowTrial) -> ExpectedOutput:
             error=of_grid(grid.error),
             typical=of_grid(grid.typical),
         )
-    return replace(output, answer=picked, scale=scale, grid=grid, shape=tuple(picked.shape))
+    doubtful = tuple(map(of, output.doubtful))
+    return replace(
+        output, answer=picked, scale=scale, doubtful=doubtful, grid=grid, shape=tuple(picked.shape)
+    )
