@@ -56,8 +56,8 @@ OTHER_SEED = "another seed"
 """Name of the set of random ops."""
 _UNSCALED = frozenset({"float32", "int64", "bool"})
 """Beside any other type a number may be out of range."""
-_EXPONENTS = (30, 36)
-"""Beyond fp16, and beyond integers of 32 bits."""
+_LARGE, _SMALL = (30, 36), (-27, -24)
+"""Exponents: beyond fp16, and beyond integers of 32 bits; fp64 keeps the digits of 1 + x."""
 _LOOSER = 16.0
 """Limits then, as a multiple of the usual ones: of numbers that are nearly equal torch is exact by luck, a plain loop is not."""
 _IGNORED = -100
@@ -144,9 +144,9 @@ def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key
     if not known or derived or builder.random or {meta.dtype for meta in metas} - _UNSCALED:
         return
     draw = random.Random(seed_of(key))  # noqa: S311
-    for sign in (1, -1)[not its_own : 2 - (semantics.kind == "norm")]:  # a small row is eps
+    for ends in (_LARGE, _SMALL)[not its_own : 2 - (semantics.kind == "norm")]:  # a small row is eps
         tensors = rebuild(metas, small.layout.spans, "cpu")
-        exponent = sign * draw.randint(*_EXPONENTS)
+        exponent = draw.randint(*ends)
         for index, tensor in [*inputs.data(semantics, tensors)][: 0 if semantics.declared.domain else 1]:
             tensor.mul_(2.0**exponent)
             shown = f"other {semantics.names.get(index, index)} by 2^{exponent}"
