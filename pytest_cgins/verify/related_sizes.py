@@ -99,14 +99,17 @@ def _is_meant(search: SizeSearch, input_set: InputSet, choice: Sequence[Spot]) -
     """Whether an op reads what moved dimensions have more, in each argument, and takes half of them: else it cuts off what is more."""
     sizes = [search.places.shape(index, search.small)[dim] for index, dim in choice]
     less = {spot: size // 2 for spot, size in zip(choice, sizes, strict=True)}
-    before = search.answer(input_set, input_set.tensors())
-    for (index, dim), old in zip(choice, sizes, strict=True):
-        tensors = input_set.tensors()
-        more = tensors[index].narrow(dim, old, tensors[index].shape[dim] - old)
-        more.copy_(tensors[index].narrow(dim, 1, more.shape[dim]).clone())
-        if all_same(before, search.answer(input_set, tensors)):
-            return False
-    return search.is_legal(search.small, less)
+    with suppress(Exception):  # an op of a user may refuse by any exception
+        before = search.answer(input_set, input_set.tensors())
+        for (index, dim), old in zip(choice, sizes, strict=True):
+            tensors = input_set.tensors()
+            tensors[index] = tensors[index].contiguous()  # an expanded one cannot be written to
+            more = tensors[index].narrow(dim, old, tensors[index].shape[dim] - old)
+            more.copy_(tensors[index].narrow(dim, 1, more.shape[dim]).clone())
+            if all_same(before, search.answer(input_set, tensors)):
+                return False
+        return search.is_legal(search.small, less)
+    return False
 
 
 def _declared_apart(search: SizeSearch) -> Iterator[tuple[Spot, int]]:
@@ -268,13 +271,16 @@ def _in_blocks(search: SizeSearch, size: int, blocks: _Blocks) -> InputSet | Non
         return None
     tensors = made.tensors()
     for index, dim in blocks.scales:
+        tensors[index] = tensors[index].contiguous()  # as in _is_meant
         first, last = (tensors[index].narrow(dim, block, 1) for block in (0, 2))
         if last.is_floating_point():
             last.copy_(first)
         else:  # zero points beyond the recorded ones repeat the first: a copy would change nothing
             last.bitwise_xor_(1)
-    before = search.answer(made, made.tensors())
-    return None if all_same(before, search.answer(made, tensors)) else made
+    with suppress(Exception):  # as in _is_meant
+        before = search.answer(made, made.tensors())
+        return None if all_same(before, search.answer(made, tensors)) else made
+    return None
 
 
 # ---- lists

@@ -47,3 +47,9 @@ def test_exact_gold_asks_nothing_of_the_recording_device() -> None:
         raise AssertionError
 
     assert gold_drift([output(0.0, 0.0)], DERIVED, CPU, "cuda:0", never) == ""
+
+
+def test_memory_is_that_of_all_answers() -> None:
+    """Of integers that are right as well, too: what is held is cut by this number."""
+    made = expected_output(torch.arange(4))
+    assert replace(made, doubtful=(torch.arange(4), torch.arange(4))).nbytes == 3 * made.nbytes == 96

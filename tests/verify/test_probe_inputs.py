@@ -466,6 +466,21 @@ def test_an_op_refuses_by_any_exception(tmp_path: Path, name: str, run: Callable
     assert outcomes(judged)["sizes"] == outcomes(judged)["layouts"] == "held"
 
 
+@pytest_cgins.mark
+def of_small_numbers(x: torch.Tensor) -> torch.Tensor:
+    """Of rows that nobody scaled."""
+    if x.max() > 8:
+        raise AssertionError
+    return x.sin()
+
+
+def test_an_op_may_refuse_fresh_inputs_without_a_word(tmp_path: Path) -> None:
+    """The recorded ones remain, and it is said why there are no others."""
+    judged = Gate(tmp_path, lambda: of_small_numbers(normal(20, 7)), f"{__name__}.of_small_numbers").judge()
+    assert judged.passed
+    assert "no fresh inputs: torch refuses them (AssertionError)" in judged.notes
+
+
 def test_longer_lists_are_of_small_tensors(tmp_path: Path) -> None:
     """Three dozen copies of large ones would be gigabytes."""
     large = [torch.ones(1 << 18), torch.ones(1 << 18)]
@@ -483,6 +498,36 @@ def test_integers_that_are_expanded_stay(tmp_path: Path) -> None:
     assert int(numbers.abs().max()) > 1 << 32
     assert torch.equal(expanded, torch.arange(8).expand(4, 8))
     assert gate.judge().passed
+
+
+@pytest_cgins.mark
+def scaled_in_blocks(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Sixteen columns to a scale."""
+    return x * scale.repeat_interleave(16, -1)[..., : x.shape[-1]]
+
+
+@pytest_cgins.mark
+def outer(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Products of all rows."""
+    return x @ y.T
+
+
+EXPANDED: dict[str, Callable[[], object]] = {
+    f"{__name__}.outer": lambda: outer(normal(64, 64), normal(64).expand(64, 64)),
+    f"{__name__}.scaled_in_blocks": lambda: scaled_in_blocks(normal(8, 64), normal(4).expand(8, 4)),
+    "torch.nn.functional.cross_entropy": lambda: functional.cross_entropy(
+        normal(8, 64), torch.tensor([3]).expand(8)
+    ),
+    "torch.cumsum": lambda: torch.cumsum(normal(40, 1).expand(40, 30), -1),
+}
+
+
+@pytest.mark.parametrize("op", EXPANDED)
+def test_no_probe_writes_into_what_is_expanded(tmp_path: Path, op: str) -> None:
+    """That is an error of torch's, and the end of a probe."""
+    judged = Gate(tmp_path, EXPANDED[op], op).judge()
+    assert judged.passed
+    assert not [one for one in judged.probes if "written-to" in one.message]
 
 
 @pytest_cgins.mark

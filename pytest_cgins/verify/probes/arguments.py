@@ -88,7 +88,7 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     of_classes = op_word(reference_set.call) in ("cross_entropy", "nll_loss")
     for index, meta in enumerate(reference_set.layout.metas if of_classes else ()):
         is_target = semantics.names.get(index) == "target" and meta.dtype == "int64" and meta.numel > 1
-        if is_target and ignored is not None:
+        if is_target and ignored is not None and not meta.is_expanded:
             tensors[index].view(-1)[1::5] = ignored
             changed.append("target")
     input_sets = []

@@ -136,7 +136,9 @@ class Batch:
         data = [
             tensors[index]
             for index in self.batched
-            if semantics.role(index, metas[index]) == "data" and tensors[index].is_floating_point()
+            if semantics.role(index, metas[index]) == "data"
+            and tensors[index].is_floating_point()
+            and not metas[index].is_expanded
         ]
         for tensor in data:
             half = torch.finfo(tensor.dtype).max / 2
