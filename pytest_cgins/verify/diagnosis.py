@@ -143,7 +143,7 @@ def explain_probe(
         cause = diagnose([answered], builder, semantics, tolerance)
         return cause or _of_repeated_numbers(answered.inputs, semantics, reference)
     for mistake in as_before(answered.inputs, answered.inputs.origin):
-        if answered.got and _would_pass(answered, mistake, builder.device):
+        if answered.got and _would_pass(answered, mistake, builder.device, answered.inputs.origin):
             words = f"It is the right answer to the same call {mistake.words}."
             return Diagnosis(words=words, reason=Reason.ARGUMENT_IGNORED)
     return Diagnosis(words="", reason=next(check.reason for check in answered.checks if not check.passed))
@@ -276,22 +276,32 @@ def _unit_at(p: Tensor, output: ExpectedOutput) -> Tensor:
     return output.scale.unit.clamp_min(least) + torch.where(growth > 2, ulp, torch.zeros_like(ulp))
 
 
-def _would_pass(answered: Answered, mistake: Mistake, device: str) -> bool:
-    """Whether a kernel's answer is right for the call with the mistake."""
+def _would_pass(answered: Answered, mistake: Mistake, device: str, origin: InputSet | None = None) -> bool:
+    """Whether a kernel's answer is right for the call with the mistake.
+
+    Args:
+        answered: the answer.
+        mistake: made on purpose.
+        device: it is made on.
+        origin: the set whose numbers the mistake has, as far as what is allowed goes: beside larger ones they all count as 0.
+    """
     outputs = _with_mistake(answered.inputs, mistake, device)
     if outputs is None:
         return False
     single = _with_mistake(answered.inputs, mistake, device, torch.float32) or outputs
     expected = []
-    for output, reference, narrow in zip(answered.inputs.expected.outputs, outputs, single, strict=True):
+    own_outputs = answered.inputs.expected.outputs
+    limits = own_outputs if origin is None else origin.expected.outputs
+    for output, limit, reference, narrow in zip(own_outputs, limits, outputs, single, strict=True):
         reference, narrow = as_real(reference), as_real(narrow)  # noqa: PLW2901
+        limit = limit if limit.shape == output.shape and limit.scale else output  # noqa: PLW2901
         answer, scale = narrow.to(output.answer.dtype), None
         if output.scale is not None:
             own = rules.derive(reference.to(torch.float64), answer, narrow.to(torch.float32))
             scale = replace(
                 own,
-                unit=torch.maximum(own.unit, _unit_at(reference.to(torch.float64).reshape(-1), output)),
-                rms=max(own.rms, output.scale.rms),
+                unit=torch.maximum(own.unit, _unit_at(reference.to(torch.float64).reshape(-1), limit)),
+                rms=max(own.rms, limit.scale.rms if limit.scale else 0.0),
                 constants=output.scale.constants,
             )
         made = replace(output, answer=answer.contiguous(), scale=scale, doubtful=(), gold=None, grid=None)
