@@ -188,7 +188,7 @@ def edge(
 
 
 def halves(
-    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared = _UNDECLARED, unit: float = 1.0
+    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared = _UNDECLARED
 ) -> list[Tensor]:
     """Small multiples of half a scale, and scales that are powers of two: an op that rounds meets ties, and is exact.
 
@@ -197,9 +197,8 @@ def halves(
         recorded: its argument tensors, on the CPU; left as they are.
         key: seed of the session and name of the trace.
         declared: what the user says of the op.
-        unit: scale, where no tensor is one.
     """
-    semantics = semantics_for(call, declared)
+    semantics, unit = semantics_for(call, declared), 1.0
     tensors = fresh(call, recorded, key, declared)
     metas = lay_out(tensors, copy=False).metas
     scales = [index for index, name in semantics.names.items() if low_bits.is_called_scale(name)]

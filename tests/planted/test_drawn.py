@@ -61,7 +61,6 @@ BUGS = {
     "where__in_turns": "sizes condition 16→8x1",
     "add__in_turns": "sizes other 16→8x1",
     "cat__eight_at_most": "sizes of lists",
-    "coded__half_away": "ties of scale",
     "thinned__twelve_bits": "other seed=",
     "block_codes__least_of_half": "other x by 2^-",
     "sum__in_32_bits": "other integers",

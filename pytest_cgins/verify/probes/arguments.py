@@ -24,7 +24,7 @@ from pytest_cgins.core.trace import Argument, OpCall, Value
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
 from pytest_cgins.packs.recipe import seed_of
-from pytest_cgins.verify import inputs, low_bits, op_calls
+from pytest_cgins.verify import inputs
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.semantics import ENTRIES, Semantics, each_word, integer_of, is_eps, op_word
 from pytest_cgins.verify.size_search import ProbedCall
@@ -100,7 +100,6 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
         other = replace(reference_set, context=replace(context, rng_seed=context.rng_seed + 1))
         expected = replace(reference_set.expected, name=OTHER_SEED)
         input_sets.append(replace(other, expected=expected, probe=NAME, origin=reference_set))
-    input_sets += _rounded_to_ties(builder, reference_set, f"{key}/{NAME}")
     if small.nbytes <= _LIMIT_BYTES:
         input_sets += _option_sets(probed_call, f"{key}/{NAME}")
         # Along another axis there are often a thousand rows where there were three.
@@ -184,29 +183,6 @@ def _far_integers(builder: InputSetBuilder, small: InputSet, key: str) -> Iterat
         tensor.copy_(flat.reshape(tensor.shape))
     with suppress(Exception):  # an op of a user may refuse by any exception
         yield replace(builder.make("other integers", tensors, probe=NAME, call=small.call), origin=small)
-
-
-def _rounded_to_ties(builder: InputSetBuilder, original: InputSet, key: str) -> Iterator[InputSet]:
-    """Halves of a scale that is a plain number, and a power of two then: what rounds meets ties there."""
-    scales = [
-        one
-        for one in original.call.arguments
-        if one.value.kind == "float" and low_bits.is_called_scale(one.name)
-    ]
-    if not scales or builder.random:
-        return
-    unit = 2.0 ** round(math.log2(abs(float.fromhex(str(scales[0].value.value))) or 1.0))
-    values = {one.name: with_value(one, replace(one.value, value=unit.hex())) for one in scales}
-    call = replace(
-        original.call, arguments=tuple(values.get(one.name, one) for one in original.call.arguments)
-    )
-    with suppress(Exception):  # an op of a user may refuse by any exception
-        if op_calls.rounds(call, original.layout, original.context, builder.device, known=False):
-            tensors = inputs.halves(call, original.tensors(), key, builder.declared, unit)
-            made = builder.make(
-                f"ties of {scales[0].name}={unit:g}", tensors, probe=NAME, call=call, exact=True
-            )
-            yield replace(made, origin=original)
 
 
 def _with_other_scalars(call: OpCall, semantics: Semantics) -> tuple[OpCall, list[str]]:

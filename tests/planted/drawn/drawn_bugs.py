@@ -202,12 +202,6 @@ def cat__eight_at_most(tensors: list[Tensor], dim: int = 0) -> Tensor:
     return out
 
 
-def coded__half_away(x: Tensor, scale: float) -> Tensor:
-    """Halves go away from zero."""
-    steps = x / scale
-    return (steps.abs() + 0.5).floor().mul(steps.sign()).clamp(-127, 127).to(torch.int8)
-
-
 def thinned__twelve_bits(x: Tensor, seed: int) -> Tensor:
     """Of the seed twelve bits count."""
     lots = torch.arange(x.numel()).reshape(x.shape) * 2654435761 + (seed & 4095) * 40503
