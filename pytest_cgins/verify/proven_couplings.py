@@ -135,22 +135,16 @@ class Unproven:
         return replace(one, counting=tuple(index for index in free if one._counts(call, recorded, index)))
 
     def require_read(self, call: OpCall, tensors: Sequence[Tensor]) -> None:
-        """Their greatest still count: else they lie beyond what the op has, and it cuts them off.
-
-        Where an op writes, none comes twice that came once: which of two is written last torch does not say. Offsets never fall.
+        """Their greatest still count: else they lie beyond what the op has, and it cuts them off. Offsets never fall.
 
         Raises:
             ValueError: one does not, or does.
         """
         for index in self.counting:
             numbers, recorded = tensors[index], self.recorded[index]
-            twice = _once(recorded) and not _once(numbers)
             falls = _are_offsets(recorded) and bool((numbers.diff() < 0).any())
-            if falls or (twice and self.mutated) or not self._counts(call, tensors, index):
-                name = self.semantics.names.get(index)
-                raise ValueError(
-                    f"{name} points beyond what there is, falls, or comes twice where the op writes"
-                )
+            if falls or not self._counts(call, tensors, index):
+                raise ValueError(f"{self.semantics.names.get(index)} points beyond what there is, or falls")
 
     def _counts(self, call: OpCall, tensors: Sequence[Tensor], index: int) -> bool:
         """Whether the greatest of some integers counts, by one less: what is refused then does."""

@@ -175,7 +175,9 @@ class SizeSearch:
 
     @cached_property
     def _overwrites(self) -> bool:
-        """Whether it writes to places that integers name."""
+        """Whether it writes to places that integers name, as an op of a user may by other means."""
+        if self.mutates and not self.is_torchs_own:
+            return True
         layout = lay_out(self.recorded, copy=False)
         names = op_calls.operators(relocate(self.call, "cpu"), layout, self.context, "cpu")
         return op_calls.put(names)
