@@ -28,6 +28,11 @@ _CODES = {
     700: Reason.ILLEGAL_ADDRESS, 702: Reason.TIMED_OUT, 710: Reason.DEVICE_ASSERT,
     716: Reason.ILLEGAL_ADDRESS, 717: Reason.ILLEGAL_ADDRESS, 718: Reason.ILLEGAL_ADDRESS, 719: Reason.ILLEGAL_ADDRESS,
 }  # fmt: skip
+_FULL = re.compile(
+    r"total capacity of ([\d.]+ \w+) of which ([\d.]+ \w+) is free\.(?:.*this process has ([\d.]+ \w+) memory in use)?",
+    re.DOTALL,
+)
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _RETURNED = re.compile(r" returned (\d+), without a message")
 
 MAY_BE_THE_DEVICES = (Status.RUNTIME_ERROR, Status.TIMEOUT, Status.INFRASTRUCTURE)
@@ -56,3 +61,13 @@ def cause_of_code(message: str) -> Reason | None:
     """What the number means that a CUDA launcher returned without a word: most often a `cudaError_t`."""
     found = _RETURNED.search(message)
     return _CODES.get(int(found[1])) if found else None
+
+
+def others_nbytes(message: str) -> int:
+    """Bytes of a full device that other processes held, as torch's OutOfMemoryError tells; 0 where it does not."""
+    found = _FULL.search(message)
+    if found is None:
+        return 0
+    sizes = [size.split() for size in found.groups(default="0 bytes")]
+    total, free, own = (round(float(number) * _UNITS.get(unit, 0)) for number, unit in sizes)
+    return max(0, total - free - own)

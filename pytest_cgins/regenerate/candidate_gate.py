@@ -158,6 +158,8 @@ class CandidateGate:
         found = slot.result()
         if any(evaluation.verdict.reason is Reason.OUT_OF_MEMORY for evaluation in found.evaluations):
             found = self._candidates.alone(slot)
+            for evaluation in filter(_is_full, found.evaluations):
+                tried_here(evaluation)
         self._last_tried = slot.copy
         notes = (f"{counted(found.left, 'more case was', 'more cases were')} not run",) if found.left else ()
         return self._trial("check", found.evaluations, self.settings.seed, found.seconds, notes)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_cgins.core.errors import ServiceError, WorkerError
-from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
+from pytest_cgins.core.failure_kinds import cause_of, cause_of_code, others_nbytes
 from pytest_cgins.core.text import inputs_phrase
 from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.verify.messages import RaisedError
@@ -54,6 +54,8 @@ def lost_by(error: WorkerError) -> EndedError:
         return EndedError(Status.INFRASTRUCTURE, reason, str(error), error.output)
     if isinstance(error, ServiceError):
         reason = cause_of(error.kind, error.text) or cause_of_code(error.text) or reason
+        if reason is Reason.OUT_OF_MEMORY and (others := others_nbytes(error.text)) >= _MUCH_NBYTES:
+            return _beside_others(str(error), others, error.output)
     elif reason is Reason.ABORTED:
         # An exception that nobody caught: what it was, the C++ runtime has printed before it aborted.
         reason = cause_of("", error.output) or reason
@@ -108,13 +110,19 @@ def ended_by(error: RaisedError, contract: str, inputs: str, output: str) -> End
     by_code = error.phase == "run" and error.kind == "LaunchError" and contract == "launcher"
     cause = cause_of(error.kind, error.message) or cause_of_code(error.message)
     reason = cause or (Reason.ERROR_CODE if by_code else Reason.RAISED)
-    if reason is Reason.OUT_OF_MEMORY and error.others_nbytes >= _MUCH_NBYTES:
-        held = f"other processes held {error.others_nbytes / 2**30:.1f} GiB of the device's memory"
-        why = f"{where}: {message.partition(chr(10))[0]}\n{held} → end them, or have fewer runs share the device"
-        return EndedError(Status.INFRASTRUCTURE, Reason.OUT_OF_MEMORY, why, output)
+    others = error.others_nbytes or others_nbytes(error.message)
+    if reason is Reason.OUT_OF_MEMORY and others >= _MUCH_NBYTES:
+        return _beside_others(f"{where}: {message}", others, output)
     frames = "" if by_code else _own_frames(error.trace)
     status = _STATUSES.get(reason, Status.RUNTIME_ERROR)
     return EndedError(status, reason, f"{where}: {message}", frames + output)
+
+
+def _beside_others(message: str, others: int, output: str) -> EndedError:
+    """The verdict for who ran out of memory of which others held so many bytes."""
+    held = f"other processes held {others / 2**30:.1f} GiB of the device's memory"
+    why = f"{message.partition(chr(10))[0]}\n{held} → end them, or have fewer runs share the device"
+    return EndedError(Status.INFRASTRUCTURE, Reason.OUT_OF_MEMORY, why, output)
 
 
 def _own_frames(trace: str) -> str:

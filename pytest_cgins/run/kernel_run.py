@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import WorkerError
-from pytest_cgins.core.failure_kinds import DEVICE_FAULTS, cause_of, cause_of_code
+from pytest_cgins.core.failure_kinds import DEVICE_FAULTS, cause_of, cause_of_code, others_nbytes
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.run.blinding import Blinding
 from pytest_cgins.run.early_verdict import EndedError, ended_by, forged, is_refusal, lost_by
@@ -202,7 +202,7 @@ class KernelRuns:
     def _require_answers(
         self, role: str, request: RunKernel, pairs: Sequence[Pair], reply: Reply[KernelAnswers]
     ) -> None:
-        """Raise what the kernel failed with on sets that are no probe's."""
+        """Raise what the kernel failed with on sets that are no probe's, or again for want of memory that others hold."""
         names = [inputs.name for inputs, _ in pairs]
         probing = {inputs.name for inputs, _ in pairs if inputs.probe}
         failed = [
@@ -211,6 +211,14 @@ class KernelRuns:
             if answer.error and (answer.name not in probing or answer.error.phase == "load")
         ]
         if not failed:
+            for deviant in reply.result.deviations:
+                if deviant.error and others_nbytes(deviant.error.message):
+                    ended = ended_by(
+                        deviant.error, request.kernel.source.contract, deviant.name, reply.output
+                    )
+                    if ended.verdict.status is Status.INFRASTRUCTURE:
+                        self.pool.discard(role)
+                        raise ended
             return
         # A refusal of one set says nothing of the others: a failure among them comes first, its cause before all.
         name, error = min(

@@ -17,6 +17,7 @@ from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.case import Case
+from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate import evaluate
@@ -235,6 +236,24 @@ def test_what_lacked_memory_is_checked_once_more_alone(
         assert passes(gate, files)
     assert asked.count(copy.top) == 2
     assert len(asked) == 3
+
+
+def test_memory_that_others_hold_while_it_is_alone_costs_no_attempt(
+    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A suite counted it as its candidate's only attempt; now the run stops there, and the answer is kept."""
+    gate, _ = make_gate(threads=2)
+    evaluate = Evaluator.evaluate
+
+    def full(self: Evaluator, case: Case) -> Evaluation:
+        found = evaluate(self, case)
+        verdict = replace(found.verdict, status=Status.INFRASTRUCTURE, reason=Reason.OUT_OF_MEMORY)
+        return replace(found, verdict=verdict)
+
+    monkeypatch.setattr(Evaluator, "evaluate", full)
+    gate.begin([relu("a")], None)
+    with pytest.raises(RegenerateError, match="cannot be tried here: "):
+        gate.check(relu("a"))
 
 
 @pytest.mark.parametrize("edited", [False, True])

@@ -102,6 +102,35 @@ def test_who_runs_out_of_memory_beside_others_is_not_to_blame(phase: Any) -> Non
     assert (alone.status, alone.reason) == (Status.RUNTIME_ERROR, Reason.OUT_OF_MEMORY)
 
 
+FULL = (
+    "CUDA out of memory. Tried to allocate 256.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 80.75 MiB is free. "
+    "{}Of the allocated memory 2.06 GiB is allocated by PyTorch, and 2.00 MiB is reserved by PyTorch but unallocated."
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "others"),
+    [
+        ("Process 7 has 137 GiB memory in use. ", "139.7"),
+        ("Including non-PyTorch memory, this process has 2.73 GiB memory in use. ", "137.0"),
+        ("Including non-PyTorch memory, this process has 139.71 GiB memory in use. ", ""),
+        ("Including non-PyTorch memory, this process has 136.20 GiB memory in use. ", ""),
+    ],
+)
+def test_who_runs_out_of_memory_while_it_is_timed_is_not_to_blame_for_others(told: str, others: str) -> None:
+    """A right candidate lost its only attempt to a test beside it, as only first calls measured what others held."""
+    text = FULL.format(told)
+    lost = lost_by(
+        ServiceError(f"OutOfMemoryError in the timed worker: {text}", kind="OutOfMemoryError", text=text)
+    )
+    again = ended_by(RaisedError(kind="OutOfMemoryError", message=text), "python", "recorded", "")
+    for verdict in (lost.verdict, again.verdict):
+        assert verdict.reason is Reason.OUT_OF_MEMORY
+        assert verdict.status is (Status.INFRASTRUCTURE if others else Status.RUNTIME_ERROR)
+        held = f"\nother processes held {others} GiB of the device's memory → end them, or have fewer runs share the device"
+        assert verdict.message.endswith(held) is bool(others)
+
+
 @pytest.mark.parametrize(
     ("kind", "message"),
     [

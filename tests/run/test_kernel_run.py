@@ -59,6 +59,16 @@ def breaks_the_gpu_once(input):
     return input.clamp(min=0)
 
 
+def finds_the_device_full_the_second_time(input):
+    rows.append(len(input))
+    if rows.count(len(input)) > 2:
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 26.75 MiB is "
+            "free. Including non-PyTorch memory, this process has 520.00 MiB memory in use."
+        )
+    return input.clamp(min=0)
+
+
 def dies_on_seven_rows_and_tampers_on_six(input):
     if len(input) == 7:
         os.abort()
@@ -82,11 +92,13 @@ def run(pool: WorkerPool, tmp_path: Path) -> Callable[..., Ran]:
     module = f"kernels_of_{tmp_path.name}"
     (tmp_path / f"{module}.py").write_text(KERNELS)
 
-    def call(function: str) -> Ran:
+    def call(function: str, *probes: str) -> Ran:
         kernel = python_kernel(tmp_path, module, function)
         pairs = [_pair(name, 3) for name in CORE]
         pairs += [_pair(name, rows, probe="sizes") for name, rows in PROBES.items()]
-        request = RunKernel(kernel=kernel, device="cpu", import_root=str(tmp_path), probes=("integrity",))
+        request = RunKernel(
+            kernel=kernel, device="cpu", import_root=str(tmp_path), probes=("integrity", *probes)
+        )
         return KernelRuns(pool, seed=_seed(pairs, kernel.key), timeout_s=60).run(
             "verification", request, pairs
         )
@@ -149,3 +161,14 @@ def test_what_one_part_did_is_not_hidden_by_another(run: Callable[..., Ran]) -> 
     reply, _ = run("dies_on_seven_rows_and_tampers_on_six")
     assert phases(reply) == {"recorded": "", "fresh": "", "size 7": "died", "size 6": ""}
     assert any("torch.add" in fact["what"] for fact in reply.result.observed["integrity"])
+
+
+def test_memory_that_others_took_before_a_call_was_repeated_is_not_the_kernels(
+    run: Callable[..., Ran],
+) -> None:
+    """An honest kernel ended RUNTIME_ERROR, since a test beside it had taken the whole GPU meanwhile."""
+    with pytest.raises(EndedError) as caught:
+        run("finds_the_device_full_the_second_time", "repeat")
+    verdict = caught.value.verdict
+    assert (verdict.status, verdict.reason) == (Status.INFRASTRUCTURE, Reason.OUT_OF_MEMORY)
+    assert "other processes held 139.3 GiB of the device's memory" in verdict.message
