@@ -196,3 +196,16 @@ def test_what_cannot_be_a_suite(
     (tmp_path / "made" / "own.txt").write_text("")
     taken = cgins(tmp_path, *words)
     assert "made is in use, and has no suite.json" in taken.stderr
+
+
+def test_two_policies_have_prompts_of_their_own(
+    tmp_path: Path, cgins: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """Both ask for the same kernel, and may get other answers: neither run is refused for the other's prompts."""
+    (tmp_path / "1_Double.py").write_text(PROBLEM % ("x * 2", 64))
+    words = ("suite", "kernelbench", ".", "--out", "made", "--allow-code", "--implementation=cpp")
+    policies = ("--cgins-policy=refine", "--cgins-policy=mcts")
+    asked = cgins(tmp_path, *words, *policies, "--cgins-llm=exchange:answers")
+    assert asked.returncode == 7, asked.stderr
+    prompts = sorted(file.relative_to(tmp_path / "answers") for file in tmp_path.glob("answers/**/prompt.md"))
+    assert {prompt.parts[0] for prompt in prompts} == {"cpp-refine", "cpp-mcts"}

@@ -2,9 +2,9 @@ import torch
 import triton
 import triton.language as tl
 
-_PROGRAMS = 264  # two persistent blocks on each SM of the H200
-_STAGES = 3
-_MAX_CHUNK = 8192
+_WARPS = 132 * 8  # as many stay on the H200: a row of 1,024 elements is held by one, 32 elements a thread
+_A_WARP = 1024
+_MAX_CHUNK = 32768
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -34,95 +34,51 @@ def _rows_kernel(
     STAGES: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    # A row is held as three chunks of CHUNK columns, so that 768 = 3 * 256 wastes no lane.
     pid = tl.program_id(0)
     programs = tl.num_programs(0)
-    c0 = tl.arange(0, CHUNK)
-    c1 = c0 + CHUNK
-    c2 = c0 + 2 * CHUNK
-    m0 = c0 < width
-    m1 = c1 < width
-    m2 = c2 < width
+    col = tl.arange(0, CHUNK)
+    inside = col < width
     lane_row = tl.arange(0, ROWS)
-
     if HAS_W:
-        w0 = tl.load(weight + c0, mask=m0, other=0.0).to(tl.float32)[None, :]
-        w1 = tl.load(weight + c1, mask=m1, other=0.0).to(tl.float32)[None, :]
-        w2 = tl.load(weight + c2, mask=m2, other=0.0).to(tl.float32)[None, :]
-
-    dw0 = tl.zeros((ROWS, CHUNK), tl.float32)
-    dw1 = tl.zeros((ROWS, CHUNK), tl.float32)
-    dw2 = tl.zeros((ROWS, CHUNK), tl.float32)
-    db0 = tl.zeros((ROWS, CHUNK), tl.float32)
-    db1 = tl.zeros((ROWS, CHUNK), tl.float32)
-    db2 = tl.zeros((ROWS, CHUNK), tl.float32)
+        w = tl.load(weight + col, mask=inside, other=0.0).to(tl.float32)[None, :]
+    dw = tl.zeros((ROWS, CHUNK), tl.float32)
+    db = tl.zeros((ROWS, CHUNK), tl.float32)
 
     for tile in tl.range(pid, n_tiles, programs, num_stages=STAGES):
         row = (tl.zeros((ROWS,), tl.int64) + tile) * ROWS + lane_row
         live = row < n_rows
-        base = (row * width)[:, None]
-        k0 = live[:, None] & m0[None, :]
-        k1 = live[:, None] & m1[None, :]
-        k2 = live[:, None] & m2[None, :]
-        o0 = base + c0[None, :]
-        o1 = base + c1[None, :]
-        o2 = base + c2[None, :]
-        x0 = tl.load(x + o0, mask=k0, other=0.0).to(tl.float32)
-        x1 = tl.load(x + o1, mask=k1, other=0.0).to(tl.float32)
-        x2 = tl.load(x + o2, mask=k2, other=0.0).to(tl.float32)
-        g0 = tl.load(grad + o0, mask=k0, other=0.0).to(tl.float32)
-        g1 = tl.load(grad + o1, mask=k1, other=0.0).to(tl.float32)
-        g2 = tl.load(grad + o2, mask=k2, other=0.0).to(tl.float32)
+        mask = live[:, None] & inside[None, :]
+        offset = (row * width)[:, None] + col[None, :]
+        v = tl.load(x + offset, mask=mask, other=0.0).to(tl.float32)
+        g = tl.load(grad + offset, mask=mask, other=0.0).to(tl.float32)
+        of_g = g
+        if HAS_W:
+            of_g = g * w
 
         # Two sums that do not wait for each other go through the shuffles together.
-        if HAS_W:
-            sx, sg = tl.reduce((x0 + x1 + x2, g0 * w0 + g1 * w1 + g2 * w2), 1, _add2)
-        else:
-            sx, sg = tl.reduce((x0 + x1 + x2, g0 + g1 + g2), 1, _add2)
-        mean = tl.div_rn(sx, width_f)[:, None]
-        x0 = x0 - mean
-        x1 = x1 - mean
-        x2 = x2 - mean
+        sx, sg = tl.reduce((v, of_g), 1, _add2)
+        v = v - tl.div_rn(sx, width_f)[:, None]
         if not FULL:
-            x0 = tl.where(m0[None, :], x0, 0.0)
-            x1 = tl.where(m1[None, :], x1, 0.0)
-            x2 = tl.where(m2[None, :], x2, 0.0)
-        var = tl.sum(x0 * x0 + x1 * x1 + x2 * x2, axis=1) * inv_width
+            v = tl.where(inside[None, :], v, 0.0)
+        var = tl.sum(v * v, axis=1) * inv_width
         # Rows beyond the end must add nothing to the sums, whatever eps is.
         rstd = tl.where(live, tl.rsqrt(var + eps), 0.0)[:, None]
-        x0 = x0 * rstd
-        x1 = x1 * rstd
-        x2 = x2 * rstd
+        v = v * rstd
         if HAS_W:
-            dw0 += g0 * x0
-            dw1 += g1 * x1
-            dw2 += g2 * x2
+            dw += g * v
         if HAS_B:
-            db0 += g0
-            db1 += g1
-            db2 += g2
-        if HAS_W:
-            g0 = g0 * w0
-            g1 = g1 * w1
-            g2 = g2 * w2
-        a = (tl.sum(g0 * x0 + g1 * x1 + g2 * x2, axis=1) * inv_width)[:, None] * rstd
+            db += g
+        a = (tl.sum(of_g * v, axis=1) * inv_width)[:, None] * rstd
         b = (sg * inv_width)[:, None] * rstd
-        tl.store(dx + o0, (g0 * rstd - (x0 * a + b)).to(dx.dtype.element_ty), mask=k0)
-        tl.store(dx + o1, (g1 * rstd - (x1 * a + b)).to(dx.dtype.element_ty), mask=k1)
-        tl.store(dx + o2, (g2 * rstd - (x2 * a + b)).to(dx.dtype.element_ty), mask=k2)
+        tl.store(dx + offset, (of_g * rstd - (v * a + b)).to(dx.dtype.element_ty), mask=mask)
 
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
     out = partial + pid.to(tl.int64) * width
     if HAS_W:
-        tl.store(out + c0, tl.sum(dw0, axis=0), mask=m0)
-        tl.store(out + c1, tl.sum(dw1, axis=0), mask=m1)
-        tl.store(out + c2, tl.sum(dw2, axis=0), mask=m2)
+        tl.store(out + col, tl.sum(dw, axis=0), mask=inside)
     if HAS_B:
-        out += programs.to(tl.int64) * width
-        tl.store(out + c0, tl.sum(db0, axis=0), mask=m0)
-        tl.store(out + c1, tl.sum(db1, axis=0), mask=m1)
-        tl.store(out + c2, tl.sum(db2, axis=0), mask=m2)
+        tl.store(out + programs.to(tl.int64) * width + col, tl.sum(db, axis=0), mask=inside)
 
 
 @triton.jit
@@ -192,9 +148,9 @@ def _launch(grad_output, input, shape, weight, bias, eps):
     width = 1
     for n in shape:
         width *= n
-    chunk = triton.next_power_of_2(max(1, triton.cdiv(width, 3)))
+    chunk = triton.next_power_of_2(max(1, width))
     if chunk > _MAX_CHUNK:
-        raise ValueError("rows of more than 24576 elements are not supported")
+        raise ValueError("rows of more than 32768 elements are not supported")
     device = input.device
     has_w, has_b = weight is not None, bias is not None
     dx = torch.empty(input.shape, dtype=input.dtype, device=device)
@@ -205,19 +161,19 @@ def _launch(grad_output, input, shape, weight, bias, eps):
 
     n_rows = input.numel() // width
     sums = has_w or has_b
-    warps = min(16, max(4, chunk // 256))
-    block_rows = min(128, max(1, warps * 256 // chunk))  # of 768 columns: a row per warp
+    warps = min(16, max(1, chunk // _A_WARP))
+    block_rows = min(128, max(1, _A_WARP // chunk))
     n_tiles = triton.cdiv(n_rows, block_rows)
     # As few blocks as do the work in the same number of rounds.
-    programs = triton.cdiv(n_tiles, triton.cdiv(n_tiles, _PROGRAMS)) if n_tiles else 0
+    programs = triton.cdiv(n_tiles, triton.cdiv(n_tiles, _WARPS // warps)) if n_tiles else 0
     partial = torch.empty((2, max(1, programs), width), dtype=torch.float32, device=device) if sums else dx
     if programs:
         g = grad_output.contiguous()
         x = input.contiguous()
         w = weight.contiguous() if has_w else x
-        # Tiles in flight are kept in shared memory: bounded by its size.
-        tile_bytes = block_rows * 3 * chunk * (g.element_size() + x.element_size())
-        stages = max(1, min(_STAGES, 73728 // tile_bytes))
+        # Tiles in flight are kept in shared memory: bounded by its size. Where lanes are left out a fourth pays.
+        tile_bytes = block_rows * chunk * (g.element_size() + x.element_size())
+        stages = max(1, min(3 if width == chunk else 4, 73728 // tile_bytes))
         _rows_kernel[(programs,)](
             g,
             x,
@@ -232,7 +188,7 @@ def _launch(grad_output, input, shape, weight, bias, eps):
             float(eps),
             HAS_W=has_w,
             HAS_B=has_b,
-            FULL=width == 3 * chunk,
+            FULL=width == chunk,
             ROWS=block_rows,
             CHUNK=chunk,
             STAGES=stages,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -202,12 +203,22 @@ def _asked(arguments: argparse.Namespace, variant: Variant) -> RunOptions:
     from pytest_cgins.regenerate.run_setup import RunOptions
 
     return RunOptions(
-        llm=arguments.llm,
+        llm=_place_of_answers(arguments, variant),
         model=variant.model,
         policy=variant.policy,
         budget=arguments.budget,
         executor=arguments.executor,
     )
+
+
+def _place_of_answers(arguments: argparse.Namespace, variant: Variant) -> str:
+    """`--cgins-llm` of a run: where several would write prompts for one kernel, each has a folder in the one that is named."""
+    provider, _, folder = arguments.llm.partition(":")
+    alike = [one for one in _variants(arguments) if one.language == variant.language]
+    if provider not in ("exchange", "replay") or not folder or len(alike) == 1:
+        return str(arguments.llm)
+    own = Path(folder, re.sub(r"[^\w.-]", "-", variant.name))
+    return str(arguments.llm) if provider == "replay" and not own.is_dir() else f"{provider}:{own}"
 
 
 def _opened(arguments: argparse.Namespace, config: Config, variant: Variant) -> Journal:

@@ -212,18 +212,18 @@ def _of_recipe(recipe: Recipe) -> str:
     """Distribution in words, without its seed."""
     words = {
         "normal": (
-            f"normal, mean {recipe.mean:.4g}, std {recipe.std:.4g}, within [{recipe.low:.4g}, "
-            f"{recipe.high:.4g}]"
+            f"drawn as normal with the recorded mean {recipe.mean:.4g} and std {recipe.std:.4g}, clipped to "
+            f"[{recipe.low:.4g}, {recipe.high:.4g}]"
         ),
-        "half_normal": f"max(0, normal of mean {recipe.mean:.4g}, std {recipe.std:.4g}): many exact zeros",
+        "half_normal": f"drawn as max(0, normal of mean {recipe.mean:.4g}, std {recipe.std:.4g}): many exact zeros",
         "integer": f"whole numbers in [{recipe.low:.4g}, {recipe.high:.4g}]",
-        "bernoulli": f"0 or 1, 1 with probability {recipe.mean:.4g}",
+        "bernoulli": f"True in {recipe.mean:.1%}",
         "constant": f"{recipe.mean:.4g} everywhere",
     }
     text = words[recipe.distribution]
-    if recipe.masked is not None:
+    if recipe.masked is not None and recipe.distribution != "bernoulli":
         value = "-inf" if recipe.masked_value == "-inf" else "the dtype's least number"
-        text += f"; a mask has put {value} (True in a bool mask) in places"
+        text += f"; a mask has put {value} in places"
     return text
 
 

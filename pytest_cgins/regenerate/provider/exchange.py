@@ -27,9 +27,9 @@ _EVERY_S = 0.05
 _TOP = """\
 <!-- prompt {digest} -->
 > **To do:** answer the prompt below, as if it had been said to you, and save the answer as `{answer}` in this folder.
-> If it cannot be saved at once, write `{answer}.part` and rename it. Then {next}:
-> `{command}`. Nothing else here is to be changed. To say who answered, begin the file with
-> `---`, `model: NAME` and `---`, each on a line of its own.
+> If it cannot be saved at once, write `{answer}.part` and rename it. Nothing else here is to be changed.
+> To say who answered, begin the file with `---`, `model: NAME` and `---`, each on a line of its own.
+> Whoever began the run goes on with `{command}`.
 """
 
 
@@ -80,7 +80,6 @@ def prompt_text(request: Request, run: str = "", *, command: str = "") -> str:
     top = _TOP.format(
         digest=replay.digest_of(request),
         answer=ANSWER,
-        next="run this again" if command else "resume the run",
         command=command or f"cgins runs resume{again}",
     )
     many = len(request.messages) > 1

@@ -44,7 +44,7 @@ _WAY = (
 """Outcomes, the farther from a right kernel the earlier."""
 
 
-OTHER_WAY = "another structure than the one that comes to mind first"
+OTHER_WAY = "not the structure that most people would choose for this op, but another one"
 """What an answer beside the first has: the same prompt twice may bring the same answer twice."""
 
 
