@@ -32,6 +32,8 @@ NO_RECORDS = (
     "cgins: pytest-benchmark keeps no records under xdist, so {options} will find none; all cases are timed, and "
     "--cgins-json PATH writes every sample"
 )
+PARAMETERS = ("kernel", "implementation", "device", "op", "pack", "signature", "dtype")
+"""Of a case, that records have."""
 TIMED = frozenset({"cgins_benchmark", "cgins_case"})
 """Fixtures with which a user's test is a benchmark."""
 RECORDED = frozenset(status for status in Status if status.outcome == "pass") | {
@@ -104,8 +106,7 @@ class BenchmarkRecords:
             return
         for item in items:
             if session.only and self._is_benchmark(item):
-                added = [mark for mark in item.own_markers if mark not in before.get(id(item), [])]
-                for mark in added:
+                for mark in [mark for mark in item.own_markers if mark not in before.get(id(item), [])]:
                     if mark.name == "skip" and "--benchmark-only" in mark.kwargs.get("reason", ""):
                         item.own_markers.remove(mark)
             if session.skip and "cgins_benchmark" in getattr(item, "fixturenames", ()):
@@ -141,10 +142,9 @@ class BenchmarkRecords:
         self._add(Metadata, fixture, timing.samples_ns_per_call, timing.calls_per_batch)
 
     def _add_case(self, item: pytest.Item, evaluation: Evaluation, measurement: Measurement) -> None:
-        revision = measurement.base_revision[:10]
-        self._add_arm(item, evaluation, measurement, measurement.kernel, "")
         for arm, label in (
-            (measurement.base, f"[base {revision}]"),
+            (measurement.kernel, ""),
+            (measurement.base, f"[base {measurement.base_revision[:10]}]"),
             (measurement.torch, "[torch]"),
             (measurement.compiled, "[compile]"),
         ):
@@ -159,16 +159,7 @@ class BenchmarkRecords:
         fixture.fullname += label
         fixture.group = fixture.group or case.name
         fixture.param = f"{case.pack}/{case.signature}"
-        fixture.params = {
-            "kernel": case.kernel,
-            "implementation": case.implementation,
-            "device": case.device,
-            "op": case.op,
-            "pack": case.pack,
-            "signature": case.signature,
-            "dtype": case.dtype,
-            "arm": arm.name,
-        }
+        fixture.params = {name: getattr(case, name) for name in PARAMETERS} | {"arm": arm.name}
         fixture.extra_info.update(
             arm=arm.name,
             status=evaluation.verdict.status.value,
@@ -203,7 +194,9 @@ class BenchmarkRecords:
 
     def _add(self, kind: type[Metadata], fixture: Any, samples_ns: Iterable[float], calls: int) -> None:
         session: Any = self._session
-        self._spare_other_arms(session)
+        checks = session.compare_fail or []
+        if not all(isinstance(check, KernelsOnly) for check in checks):
+            session.compare_fail = [KernelsOnly(check) for check in checks]
         taken = {record.fullname for record in session.benchmarks}
         name, fullname, number = fixture.name, fixture.fullname, 1
         while fixture.fullname in taken:
@@ -214,12 +207,6 @@ class BenchmarkRecords:
         for sample in samples_ns:
             record.stats.update(sample * 1e-9)
         session.benchmarks.append(record)
-
-    @staticmethod
-    def _spare_other_arms(session: Any) -> None:
-        checks = session.compare_fail or []
-        if not all(isinstance(check, KernelsOnly) for check in checks):
-            session.compare_fail = [KernelsOnly(check) for check in checks]
 
     # ---- what pytest-benchmark was told
 

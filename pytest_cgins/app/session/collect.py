@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.session_report import Evaluation, Shard
 from pytest_cgins.core.text import upwards
+from pytest_cgins.gate.cases import operator_checks
 from pytest_cgins.report.durations import Durations, parts
 
 
@@ -58,12 +60,14 @@ class CginsFile(pytest.File):
             cases = self._gate.cases(self.path)
         except CginsError as error:
             raise self.CollectError(str(error)) from error
-        known = self._gate.evaluator(self.path).config.implementations
+        config = self._gate.evaluator(self.path).config
         for case in cases:
-            _, implementation = known[case.key]
-            for member in (case, *self._gate.operator_checks(self.path, case)):
+            line = config.implementations[case.key][1].line
+            checks = operator_checks(config, case) if self.config.getoption("--cgins-opcheck") else ()
+            for member in (case, *checks):
+                evaluate = partial(self._gate.evaluate, self.path, member)
                 yield CaseItem.from_parent(
-                    self, name=member.name, case=member, line=implementation.line, gate=self._gate
+                    self, name=member.name, case=member, line=line, gate=self._gate, evaluate=evaluate
                 )
         yield from self._gate.model_items(self)
 
@@ -92,19 +96,17 @@ class LineItem(pytest.Item):
         return self.path, max(self._line - 1, 0), f"{self.kind} {self.name}"
 
 
-class CaseItem(LineItem):
-    """One case: evaluated when it is set up, judged when it is run."""
+class EvaluatedItem(LineItem):
+    """A case or a model: evaluated when it is set up, judged when it is run."""
 
-    kind = "kernel"
-
-    def __init__(self, *, case: Case, gate: Gate, **arguments: Any) -> None:
+    def __init__(
+        self, *, kind: str, evaluate: Callable[[], Evaluation], gate: Gate, **arguments: Any
+    ) -> None:
         super().__init__(**arguments)
-        self.case = case
+        self.kind = kind
+        self._evaluate = evaluate
         self._gate = gate
         self._evaluation: Evaluation | None = None
-        # The op is no part of the name, and `-k softmax` should find `attention` that replaces softmax.
-        self.extra_keyword_matches.add(case.op)
-        self.add_marker(pytest.mark.cgins(kernel=case.kernel, op=case.op, implementation=case.implementation))
 
     def setup(self) -> None:
         """Evaluate.
@@ -112,7 +114,7 @@ class CaseItem(LineItem):
         pytest calls what fails here an error and what fails in `runtest` a failure. A drifted trace or a
         lost device is an error and says nothing about the kernel, so the work has to be done here.
         """
-        self._evaluation = self._gate.evaluate(self.path, self.case)
+        self._evaluation = self._evaluate()
         results.keep(self, self.path, self._evaluation)
         outcome.settle_setup(self, self._evaluation, self._gate)
 
@@ -120,6 +122,17 @@ class CaseItem(LineItem):
         """Fail if the kernel did."""
         assert self._evaluation is not None
         outcome.settle_call(self, self._evaluation, self._gate)
+
+
+class CaseItem(EvaluatedItem):
+    """A case."""
+
+    def __init__(self, *, case: Case, **arguments: Any) -> None:
+        super().__init__(kind="kernel", **arguments)
+        self.case = case
+        # The op is no part of the name, and `-k softmax` should find `attention` that replaces softmax.
+        self.extra_keyword_matches.add(case.op)
+        self.add_marker(pytest.mark.cgins(kernel=case.kernel, op=case.op, implementation=case.implementation))
 
 
 def left_out(items: list[pytest.Item], shard: Shard, durations: Durations | None) -> list[pytest.Item]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -98,7 +98,12 @@ class EarlierVerdicts:
 
     @cached_property
     def _writer(self) -> str:
-        return _writer(os.environ)
+        """The run's address in CI, else who runs it where."""
+        named = os.environ.get
+        if run := named("GITHUB_RUN_ID"):
+            return f"{named('GITHUB_SERVER_URL')}/{named('GITHUB_REPOSITORY')}/actions/runs/{run}"
+        at_home = f"{named('USER', os.getuid())}@{platform.node()}"
+        return named("CI_JOB_URL") or named("BUILD_URL") or at_home
 
     @cached_property
     def _place(self) -> Place:
@@ -143,11 +148,3 @@ def _opened(address: str | None, config: pytest.Config) -> VerdictStore | None:
         return VerdictStore(str(folder) if is_folder else address)
     except VerdictStoreError as error:
         raise pytest.UsageError(str(error)) from error
-
-
-def _writer(environment: Mapping[str, str]) -> str:
-    """The run's address in CI, else who runs it where."""
-    if run := environment.get("GITHUB_RUN_ID"):
-        return f"{environment.get('GITHUB_SERVER_URL')}/{environment.get('GITHUB_REPOSITORY')}/actions/runs/{run}"
-    named = environment.get("CI_JOB_URL") or environment.get("BUILD_URL")
-    return named or f"{environment.get('USER', os.getuid())}@{platform.node()}"

@@ -12,7 +12,6 @@ from pytest_cgins.core.case import Case
 from pytest_cgins.core.session_report import Environment, Evaluation
 
 if TYPE_CHECKING:
-    from pytest_cgins.config import ModelEntry
     from pytest_cgins.gate.elsewhere import Elsewhere
     from pytest_cgins.gate.evaluate import Evaluator
     from pytest_cgins.run.pool import WorkerPool
@@ -55,9 +54,6 @@ class Gate(Protocol):
             CginsError: the file or one of its trace packs is wrong.
         """
 
-    def operator_checks(self, file: Path, case: Case) -> tuple[Case, ...]:
-        """What `--cgins-opcheck` looks at besides a case; () without that option."""
-
     def evaluate(self, file: Path, case: Case) -> Evaluation:
         """Run the gate on a case of a `cgins.yaml`."""
 
@@ -66,9 +62,6 @@ class Gate(Protocol):
 
     def model_items(self, file: pytest.File) -> Iterator[pytest.Item]:
         """One item a whole model of a `cgins.yaml` that this run measures."""
-
-    def evaluate_model(self, file: Path, entry: ModelEntry) -> Evaluation:
-        """Measure one of them with its kernels."""
 
     def environments(self) -> tuple[Environment, ...]:
         """What this process's workers ran on so far, one a device and `cgins.yaml`."""

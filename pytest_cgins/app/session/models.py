@@ -9,10 +9,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from pytest_cgins.app.session import outcome, results
-from pytest_cgins.app.session.collect import LineItem
 from pytest_cgins.app.session.gate import Gate
 from pytest_cgins.app.whole_model.document import ModelBench, ModelBenches
 from pytest_cgins.config import ModelEntry
@@ -32,29 +29,6 @@ COMMAND = (sys.executable, "-c", "import sys; from pytest_cgins.app.cli import m
 LEAST_LIMIT_S = 900.0
 """A whole model is built, run in four precisions, and timed."""
 SANDBOXED = "a model is run with its kernels in one process, which is not fenced in\n→ run it without --cgins-sandbox, on sources that you trust"
-
-
-class ModelItem(LineItem):
-    """One model: measured when it is set up, judged when it is run."""
-
-    kind = "model"
-
-    def __init__(self, *, entry: ModelEntry, gate: Gate, **arguments: Any) -> None:
-        super().__init__(line=entry.line, **arguments)
-        self._entry = entry
-        self._gate = gate
-        self._evaluation: Evaluation | None = None
-
-    def setup(self) -> None:
-        """See `CaseItem.setup`."""
-        self._evaluation = self._gate.evaluate_model(self.path, self._entry)
-        results.keep(self, self.path, self._evaluation)
-        outcome.settle_setup(self, self._evaluation, self._gate)
-
-    def runtest(self) -> None:
-        """Fail if the kernels did."""
-        assert self._evaluation is not None
-        outcome.settle_call(self, self._evaluation, self._gate)
 
 
 def case_of(entry: ModelEntry) -> Case:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cgins.app.session import results
-from pytest_cgins.app.session.parametrize import nearest_config, selection
+from pytest_cgins.app.session.parametrize import check_selection, nearest_config, selection
 from pytest_cgins.app.session.run import GateSession
-from pytest_cgins.config import Implementation
+from pytest_cgins.config import select
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError, LaunchError
-from pytest_cgins.core.text import nearest
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.reference_worker import REFERENCE_TIMEOUT_S
 from pytest_cgins.gate.verification_stage import role_of
@@ -40,19 +39,8 @@ class RemoteKernel:
         self._pool = evaluator.pool
         self._timeout_s = timeout_s
         self._implementation = implementation
-        entries = {entry.name: entry for entry in evaluator.config.kernels}
-        if kernel not in entries:
-            raise ConfigError(
-                f"{evaluator.config.file} has no kernel {kernel!r}",
-                remedy=nearest(kernel, entries) or f"it has {', '.join(entries)}",
-            )
-        self._entry = entries[kernel]
-        if not self._chosen():
-            known = [one.name for one in self._entry.implementations]
-            raise ConfigError(
-                f"kernel {kernel!r} has no implementation {implementation!r}",
-                remedy=nearest(str(implementation), known) or f"it has {', '.join(known)}",
-            )
+        (self._entry,) = select(evaluator.config, [kernel])
+        self._chosen = [one for one in self._entry.implementations if implementation in (None, one.name)]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
         """Run the kernel on the op's own arguments.
@@ -76,15 +64,8 @@ class RemoteKernel:
 
     def absent_device(self) -> str:
         """The device that the chosen implementations need and this machine lacks; "" if they can run."""
-        devices = {one.device for one in self._chosen()}
+        devices = {one.device for one in self._chosen}
         return "" if any(device_of(device).count() for device in devices) else next(iter(devices), "")
-
-    def _chosen(self) -> list[Implementation]:
-        return [
-            implementation
-            for implementation in self._entry.implementations
-            if self._implementation in (None, implementation.name)
-        ]
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | tuple[Tensor, ...]:
         from pytest_cgins.core import tensors as transport
@@ -93,7 +74,7 @@ class RemoteKernel:
         op = self._entry.op
         ops.trust(op)
         call, leaves = signature.call_of(op, backward.resolve(op), args, kwargs)
-        device = str(leaves[0].device) if leaves else self._chosen()[0].device
+        device = str(leaves[0].device) if leaves else self._chosen[0].device
         kernel = self._compiled(device.partition(":")[0])
         header, inputs = transport.pack(leaves)
         request = AskOutputs(
@@ -144,12 +125,12 @@ class RemoteKernel:
         return results[0] if len(results) == 1 else results
 
     def _compiled(self, device: str) -> CompiledKernel:
-        fitting = [one.name for one in self._chosen() if one.device == device]
+        fitting = [one.name for one in self._chosen if one.device == device]
         if not fitting:
             asked = f" {self._implementation!r}" if self._implementation else ""
             raise ConfigError(
                 f"kernel {self._entry.name!r} has no implementation{asked} for {device}, where the tensors are",
-                remedy=f"move the tensors to {self._chosen()[0].device}",
+                remedy=f"move the tensors to {self._chosen[0].device}",
             )
         return self._evaluator.kernel_builds.kernel(self._entry.name, fitting[0], device)
 
@@ -164,8 +145,10 @@ def remote_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
                 "cgins_kernel does not know which kernel to run",
                 remedy='mark the test: @pytest.mark.cgins(kernel="…")',
             )
+        evaluator = gate.evaluator(nearest_config(request.node.path, request.config.rootpath))
+        check_selection(evaluator.config.kernels, wanted)
         kernel = RemoteKernel(
-            gate.evaluator(nearest_config(request.node.path, request.config.rootpath)),
+            evaluator,
             kernel=wanted["kernel"],
             implementation=wanted.get("implementation"),
             timeout_s=request.config.getoption("--cgins-timeout"),

@@ -22,7 +22,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.app.session import coverage, pinning, results
 from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.app.session.builds import RunBuilds, cases_of
-from pytest_cgins.app.session.collect import CginsFile, LineItem, left_out
+from pytest_cgins.app.session.collect import CginsFile, EvaluatedItem, LineItem, left_out
 from pytest_cgins.app.session.earlier_verdicts import EarlierVerdicts
 from pytest_cgins.app.session.environments import PairedProcesses
 from pytest_cgins.app.session.lost_gpus import LostGpus
@@ -36,7 +36,6 @@ from pytest_cgins.core.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.core.session_report import Environment, Evaluation, SessionReport, Shard
 from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.gate.calibration import Calibrations
-from pytest_cgins.gate.cases import operator_checks
 from pytest_cgins.gate.elsewhere import HERE, Elsewhere
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
@@ -213,12 +212,6 @@ class GateSession:
             self._cases[file] = evaluator.cases()
         return self._cases[file]
 
-    def operator_checks(self, file: Path, case: Case) -> tuple[Case, ...]:
-        """What `--cgins-opcheck` looks at besides a case; () without that option."""
-        if not self.config.getoption("--cgins-opcheck"):
-            return ()
-        return tuple(operator_checks(self.evaluator(file).config, case))
-
     def evaluate(self, file: Path, case: Case) -> Evaluation:
         """Run the gate on a case of a `cgins.yaml`, whose next item's case is prepared meanwhile."""
         evaluator = self.evaluator(file)
@@ -233,11 +226,14 @@ class GateSession:
 
     def _evaluated_anew(self, file: Path, case: Case) -> Evaluation:
         """What new processes find of a case; all others of the session are ended."""
+        self._end_processes()
+        self._evaluators.clear()
+        return self.evaluator(file).evaluate(case)
+
+    def _end_processes(self) -> None:
         for evaluator in self._evaluators.values():
             self._results.add_environments(evaluator.environments())
             evaluator.close()
-        self._evaluators.clear()
-        return self.evaluator(file).evaluate(case)
 
     def known(self, file: Path, case: Case) -> Evaluation | None:
         """What an earlier run found of a case whose kernel is built; None where `evaluate` has to find out."""
@@ -247,13 +243,15 @@ class GateSession:
         """One item a whole model of a `cgins.yaml` that this run measures: none beside a second environment."""
         device = self.config.getoption("--cgins-device")
         found = self.evaluator(file.path).config.whole_models if self._environments is None else ()
-        if entries := [one for one in found if device in ("auto", one.device)]:
-            from pytest_cgins.app.session.models import ModelItem, case_of
+        for entry in (one for one in found if device in ("auto", one.device)):
+            from pytest_cgins.app.session.models import case_of
 
-            for entry in entries:
-                yield ModelItem.from_parent(file, name=case_of(entry).name, entry=entry, gate=self)
+            yield EvaluatedItem.from_parent(
+                file, name=case_of(entry).name, kind="model", line=entry.line, gate=self,
+                evaluate=partial(self._evaluate_model, file.path, entry),
+            )  # fmt: skip
 
-    def evaluate_model(self, file: Path, entry: ModelEntry) -> Evaluation:
+    def _evaluate_model(self, file: Path, entry: ModelEntry) -> Evaluation:
         """Measure one of them with its kernels, once no compiler runs."""
         from pytest_cgins.app.session.models import ModelRun
 
@@ -355,9 +353,7 @@ class GateSession:
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """End the workers, settle the exit code, write the document."""
-        for evaluator in self._evaluators.values():
-            self._results.add_environments(evaluator.environments())
-            evaluator.close()
+        self._end_processes()
         if self._workerinput is not None:
             sent = [documents.dump_python(environment) for environment in self._results.environments]
             getattr(self.config, "workeroutput")["cgins_environments"] = sent  # noqa: B009 (xdist sets it)
@@ -484,8 +480,5 @@ def _durations(path: Path) -> durations.Durations:
 def _search_path(config: pytest.Config) -> dict[str, str]:
     """PYTHONPATH of workers: they find modules where pytest's option `pythonpath` has this process find them."""
     folders = [str(folder) for folder in config.getini("pythonpath")]
-    return (
-        {"PYTHONPATH": os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])}
-        if folders
-        else {}
-    )
+    own = [os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [*folders, *own]))} if folders else {}

@@ -71,7 +71,12 @@ class Arms:
         self._ops = ops
         self._device = timed_device(device)
         self._chosen: dict[str, Callable[..., object]] = {}
-        self._compiled: Callable[[], object] | None = None
+        self._arms: dict[ArmName, Callable[[int], object]] = {
+            "kernel": lambda _: self.swapped(),
+            "torch": self.plain,
+        }
+        if "base" in swaps:
+            self._arms["base"] = lambda _: self.swapped("base")
 
     @contextmanager
     def ready(self) -> Iterator[None]:
@@ -100,8 +105,11 @@ class Arms:
     def _mode(self, handler: Handler, ops: Collection[str]) -> Interceptor:
         return Interceptor([self._chosen[op] for op in ops], handler, marked=False)
 
-    def learn(self) -> None:
+    def learn(self) -> dict[str, Tally]:
         """Run once for each arm, so that kernels know what their ops give.
+
+        Returns:
+            What became of the calls of each op in a run with kernels after that.
 
         Raises:
             ConfigError: no call goes to a kernel.
@@ -112,21 +120,15 @@ class Arms:
             swap.learning = False
             swap.reset()
             self.swapped(arm)
-        tallies = self._swaps["kernel"].tallies
+        swap = self._swaps["kernel"]
+        tallies = swap.tallies
+        swap.reset()
         if not any(tally.swapped for tally in tallies.values()):
             reasons = [f"{op}: {why}" for op, tally in tallies.items() for why in tally.left]
             raise ConfigError(
                 "no call of the model goes to a kernel",
                 remedy="; ".join(reasons[:5]) or f"the model calls none of {', '.join(self._ops)}",
             )
-
-    def tallies(self) -> dict[str, Tally]:
-        """What becomes of the calls of each op in one run with kernels."""
-        swap = self._swaps["kernel"]
-        swap.reset()
-        self.swapped()
-        tallies = swap.tallies
-        swap.reset()
         return tallies
 
     def op_ns(self, arm: ArmName) -> dict[str, float]:
@@ -134,7 +136,7 @@ class Arms:
 
         On a GPU a long kernel runs first, so that what the host needs to launch calls is no part of their times.
         """
-        handler: Handler = self._swaps.get(arm, _call)
+        handler: Handler = self._swaps.get(arm, lambda func, args, kwargs: func(*args, **kwargs))
         ops = self._swaps.get(arm, self._swaps["kernel"]).tallies
         device = self._device
         runs: list[dict[str, float]] = []
@@ -159,7 +161,7 @@ class Arms:
 
     def mean_of_ten_ns(self, arm: ArmName) -> float:
         """Time of a run, by the plain protocol: eleven runs, of which the first is discarded."""
-        run = self._arms()[arm]
+        run = self._arms[arm]
         seconds = []
         for _ in range(1 + PLAIN_RUNS):
             begin = self._device.mark()
@@ -171,12 +173,12 @@ class Arms:
         """Have torch.compile's model be an arm as well; it is compiled here."""
         run = run_of(torch.compile(model), inputs).run
 
-        def compiled() -> object:
+        def compiled(_: int = 0) -> object:
             with torch.compiler.set_stance("default"):
                 return run()
 
         compiled()
-        self._compiled = compiled
+        self._arms["compile"] = compiled
 
     def locked(self, *, timing: bool) -> AbstractContextManager[None]:
         """Hold the device, alone or with others that time nothing.
@@ -187,20 +189,9 @@ class Arms:
         hold = lock.timing if timing else lock.verifying
         return hold(self._device.lock_key(), wait_s=lock.WAIT_S)
 
-    def _arms(self) -> dict[ArmName, Callable[[int], object]]:
-        arms: dict[ArmName, Callable[[int], object]] = {
-            "kernel": lambda _: self.swapped(),
-            "torch": self.plain,
-        }
-        if "base" in self._swaps:
-            arms["base"] = lambda _: self.swapped("base")
-        if (compiled := self._compiled) is not None:
-            arms["compile"] = lambda _: compiled()
-        return arms
-
     def timed(self, gate: TimingGate, *, tests: int, seed: int) -> Measurement:
         """Time all arms in turns, until the sequential tests have ended: against the base, and against torch."""
-        arms = self._arms()
+        arms = self._arms
         with ExitStack() as stack:
             stack.enter_context(untold())
             if not self._device.is_accelerator:
@@ -229,15 +220,11 @@ class Arms:
 
             def take(orders: Sequence[str]) -> list[Block]:
                 letters = [[LETTER_ARMS[letter] for letter in order] for order in orders]
-                blocks = []
-                for order, times in zip(orders, timer.blocks(letters), strict=True):
-                    reading = watch.read()
-                    blocks.append(
-                        Block(
-                            order=order, ns_per_call=tuple(times), sm_mhz=reading.sm_mhz, throttled=reading.throttled
-                        )
-                    )  # fmt: skip
-                return blocks
+                taken = ((tuple(times), watch.read()) for times in timer.blocks(letters))
+                return [
+                    Block(order=order, ns_per_call=times, sm_mhz=reading.sm_mhz, throttled=reading.throttled)
+                    for order, (times, reading) in zip(orders, taken, strict=True)
+                ]
 
             sampler.run(take)
         return sampler.measurement()
@@ -251,7 +238,7 @@ class Arms:
         """
         from pytest_cgins.timing import cuda_timer
 
-        for arm, once in self._arms().items():
+        for arm, once in self._arms.items():
             if arm == "compile":  # has a graph of its own, into which no mode looks
                 continue
             in_run, in_capture = Counting(), Counting()
@@ -270,33 +257,30 @@ class Arms:
                 "an input of the model is expanded, so that its numbers cannot be changed"
             )
         for arm in self._swaps:
-            captured: list[object] = []
-            run = partial(self.swapped, arm)
-            graph = cuda_timer.capture(arm, partial(_keep, captured, run), 1, 1)
-
-            def replay(graph: Any = graph, kept: list[object] = captured) -> object:
-                graph.replay()
-                self._device.synchronize()
-                return kept[0]
-
-            if not changes_with(self._tensors, run, replay):
+            if not changes_with(self._tensors, partial(self.swapped, arm), self._replay(arm)):
                 raise cuda_timer.CaptureError(
                     "replaying the swapped model's CUDA graph does not do what running it does (a kernel launches on another "
                     "stream than the current one, or works on the host)"
                 )
 
+    def _replay(self, arm: ArmName) -> Callable[[], object]:
+        """A CUDA graph of a run with the arm's kernels: replays it, and gives its answer."""
+        from pytest_cgins.timing import cuda_timer
+
+        captured: list[object] = []
+        graph = cuda_timer.capture(arm, lambda _: captured.append(self.swapped(arm)), 1, 1)
+
+        def replay() -> object:
+            graph.replay()
+            self._device.synchronize()
+            return captured[0]
+
+        return replay
+
 
 def _within(mode: Counting, run: Callable[[int], object], index: int) -> None:
     with mode:
         run(index)
-
-
-def _keep(kept: list[object], run: Callable[[], object], _: int) -> None:
-    kept.append(run())
-
-
-def _call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return func(*args, **kwargs)
 
 
 def changes_with(

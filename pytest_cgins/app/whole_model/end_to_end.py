@@ -69,8 +69,7 @@ def _outputs(result: object) -> list[Tensor]:
 
 def _by_itself(_: Workload, answers: Sequence[Tensor]) -> list[ExpectedOutput]:
     return [
-        _output(index, one, scale=rules.of_gold(as_real(one)), gold=_gold(as_real(one).contiguous()))
-        for index, one in enumerate(answers)
+        _output(index, one, rules.of_gold(as_real(one)), gold_alone=True) for index, one in enumerate(answers)
     ]
 
 
@@ -86,7 +85,7 @@ def _by_reference(workload: Workload, answers: Sequence[Tensor]) -> list[Expecte
     outputs = []
     for index, (one, *others) in enumerate(zip(answers, reference, single, moved, strict=True)):
         r, t32, p = (as_real(other).contiguous() for other in others)
-        outputs.append(_output(index, one, scale=rules.derive(r.double(), as_real(one), t32, p.double())))
+        outputs.append(_output(index, one, rules.derive(r.double(), as_real(one), t32, p.double())))
     return outputs
 
 
@@ -102,24 +101,19 @@ def _wide(workload: Workload, dtype: torch.dtype, *, moved: float = 0.0) -> list
         ) from error
 
 
-def _output(
-    index: int, answer: Tensor, *, scale: rules.Scale, gold: GoldElements | None = None
-) -> ExpectedOutput:
+def _output(index: int, answer: Tensor, scale: rules.Scale, *, gold_alone: bool = False) -> ExpectedOutput:
     real = as_real(answer).contiguous()
+    shape, gold = tuple(real.shape), None
+    if gold_alone:
+        gold = GoldElements(values=real.reshape(-1), positions=None, statistics=summarize(real), shape=shape)
     return ExpectedOutput(
         index=index,
-        shape=tuple(real.shape),
+        shape=shape,
         stride=tuple(real.stride()),
         own_stride=tuple(as_real(answer).stride()),
         answer=real,
         scale=scale,
         gold=gold,
-        gold_alone=gold is not None,
+        gold_alone=gold_alone,
         complex=answer.is_complex(),
-    )
-
-
-def _gold(answer: Tensor) -> GoldElements:
-    return GoldElements(
-        values=answer.reshape(-1), positions=None, statistics=summarize(answer), shape=tuple(answer.shape)
     )

@@ -33,9 +33,7 @@ class Loaded:
     """Its build."""
 
 
-def chosen_implementations(
-    config: Config, wanted: Sequence[str], device: str
-) -> list[tuple[KernelEntry, Implementation]]:
+def _chosen(config: Config, wanted: Sequence[str], device: str) -> list[tuple[KernelEntry, Implementation]]:
     """An implementation a kernel; of an op that several kernels replace, the first one's.
 
     Args:
@@ -66,25 +64,26 @@ def chosen_implementations(
     return list(ops.values())
 
 
-def load_kernels(
-    config: Config, chosen: Sequence[tuple[KernelEntry, Implementation]], *, all_of_them: bool
-) -> tuple[dict[str, Loaded], list[str]]:
+def load_kernels(config: Config, wanted: Sequence[str], device: str) -> tuple[dict[str, Loaded], list[str]]:
     """Kernels by their ops, built and loaded into this process; and why some are left out.
 
+    Arguments are those of `_chosen`.
+
     Raises:
-        CginsError: one cannot be built or loaded, and `all_of_them` are wanted.
+        ConfigError: see there.
+        CginsError: one that is named cannot be built or loaded.
     """
     found: dict[str, Loaded] = {}
     left_out: list[str] = []
 
     def leave_out(label: str, error: CginsError) -> None:
-        if all_of_them:
+        if wanted:
             raise error
         left_out.append(f"{label} is left out: {error.what.partition(chr(10))[0]}")
 
     with closing(BuildQueue()) as ahead:
         sources = []
-        for entry, one in chosen:
+        for entry, one in _chosen(config, wanted, device):
             name = entry.name, one.name, one.device
             try:
                 trust(entry.op)

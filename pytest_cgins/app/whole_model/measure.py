@@ -17,7 +17,7 @@ from pytest_cgins.app.whole_model.document import (
     ModelBenches,
 )
 from pytest_cgins.app.whole_model.end_to_end import Expected
-from pytest_cgins.app.whole_model.kernels import Loaded, at_base, chosen_implementations, load_kernels
+from pytest_cgins.app.whole_model.kernels import Loaded, at_base, load_kernels
 from pytest_cgins.app.whole_model.swap import Swap, Tally
 from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.building.revision.base_kernels import BaseKernels
@@ -69,9 +69,7 @@ def measured(config: Config, subject: Subject) -> ModelBench:
     entry, kind = subject.entry, subject.device
     device = device_of(kind).case_name
     wanted = subject.kernels or (entry.chosen if entry is not None else ())
-    loaded, left_out = load_kernels(
-        config, chosen_implementations(config, wanted, kind), all_of_them=bool(wanted)
-    )
+    loaded, left_out = load_kernels(config, wanted, kind)
     with ExitStack() as opened:
         others, base = _others(config, subject, loaded, opened)
         swaps: dict[ArmName, Swap] = {
@@ -82,11 +80,10 @@ def measured(config: Config, subject: Subject) -> ModelBench:
         arms = Arms(made, swaps, list(dict.fromkeys([*loaded, *others])), device)
         opened.enter_context(arms.ready())
         with arms.locked(timing=False):
-            arms.learn()
+            tallies = arms.learn()
             checks, found, notes = _compared(arms, made, entry, list(loaded), device)
             if subject.compile and made.model is not None:
                 arms.compile(made.model, made.inputs)
-            tallies = arms.tallies()
         measurement = plain = None
         op_ns: list[dict[str, float]] = [{}, {}]
         if subject.timing:
@@ -121,8 +118,7 @@ def _others(
     config: Config, subject: Subject, loaded: dict[str, Loaded], opened: ExitStack
 ) -> tuple[dict[str, LoadedKernel], Base]:
     if subject.against:
-        chosen = chosen_implementations(config, subject.against, subject.device)
-        others, _ = load_kernels(config, chosen, all_of_them=True)
+        others, _ = load_kernels(config, subject.against, subject.device)
         found = {op: one.kernel for op, one in others.items()}
         return found, Base(state="changed", label=", ".join(one.label for one in others.values()))
     if subject.baseline == NONE:

@@ -241,16 +241,15 @@ def patch(
     # Launchers ask for it as they are imported: outputs are a user's, without guards and poison.
     before = os.environ.get(BARE_VARIABLE, "")
     os.environ[BARE_VARIABLE] = "1"
-    from pytest_cgins.app.whole_model.kernels import chosen_implementations, load_kernels
+    from pytest_cgins.app.whole_model.kernels import load_kernels
 
     os.environ[BARE_VARIABLE] = before
     parameter = next(model.parameters(), None) if model is not None else None
     place = device or (str(parameter.device) if parameter is not None else usable_device(DEVICES))
     device = place.partition(":")[0]
     loaded_config = configuration.load(Path(config), require_traces=False)
-    chosen = chosen_implementations(loaded_config, kernels, device)
     import_from(str(loaded_config.root))
-    loaded, left_out = load_kernels(loaded_config, chosen, all_of_them=bool(kernels))
+    loaded, left_out = load_kernels(loaded_config, kernels, device)
     kernels_by_op = {op: one.kernel for op, one in loaded.items()}
     swap = Swap(kernels_by_op, device_of(place).case_name, learns=True)
     swap.learning = False
