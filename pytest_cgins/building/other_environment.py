@@ -24,7 +24,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,8 +44,8 @@ ASK_LIMIT_S = 180.0
 """A first import of torch from a cold disk takes minutes."""
 _PYTHONS = ("bin/python", "bin/python3")
 _PYTHONS_OF_ROOTS = ("usr/local/bin/python3", "usr/bin/python3", "opt/conda/bin/python3")
-_LENT = ("pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions")
-"""Packages that our modules need in a worker, and that the other environment may lack."""
+_LENT = ("typing_extensions", "typing_inspection", "annotated_types", "pydantic_core", "pydantic")
+"""Packages that our modules need in a worker, and that the other environment may lack, each after those that it needs."""
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _ASK = (
     "import json, sys; from importlib.util import find_spec; print('cgins-answer ' + json.dumps([list(sys.version_info[:2]), "
@@ -59,6 +59,15 @@ _ENTER = (
 _MARK = "cgins-answer "
 """What an answer begins with."""
 _FIRST = "import sys; sys.path[:1] == [''] and sys.path.pop(0); "
+_LOAD = """
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+for name, file in {files}:
+    spec = spec_from_file_location(name, file)
+    sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+"""
+"""Imports packages from their files, whatever else is where these lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,9 +198,8 @@ def read(text: str, folder: Path) -> OtherEnvironment:
     tools = (file_digest(value) or "" for value in variables.values() if Path(value).is_file())
     kept = hashlib.sha256("\0".join([str(folder), text, *tools]).encode()).hexdigest()[:16]
     variables.setdefault("TRITON_CACHE_DIR", str(atomic.cache_folder("triton-environments") / kept))
-    text = "this environment" if words == [THIS] else text
     other = OtherEnvironment(
-        text=text,
+        text="this environment" if words == [THIS] else text,
         command=command or (sys.executable,),
         variables=variables,
         libraries=tuple(libraries),
@@ -224,25 +232,17 @@ def _in_root(root: Path, python: str) -> tuple[str, ...]:
             f"{root}: unshare, chroot and mount, which enter a container's root, are not all on PATH",
             remedy="install util-linux and coreutils, or name a virtual environment",
         )
-    # Packages too, to which the folder with links to ours leads.
-    packages = {spec.origin for name in _LENT if (spec := find_spec(name)) and spec.origin}
-    ours = {
-        Path(__file__).parents[2],
-        default_cache().parent,
-        Path.cwd(),
-        *(Path(file).parents[1] for file in packages),
-    }
-    shown = ("/dev", "/proc", "/sys", "/tmp", *sorted(map(str, ours)))  # noqa: S108
-    enter = [
-        "unshare",
-        "--mount",
-        *([] if os.getuid() == 0 else ["--map-root-user"]),
-        "sh",
-        "-c",
-        _ENTER,
-        "sh",
-    ]
+    folders = {default_cache().parent, Path.cwd(), *(Path(file).parents[1] for _, file in _files(_LENT))}
+    shown = ("/dev", "/proc", "/sys", "/tmp", *sorted(map(str, folders)))  # noqa: S108
+    user = [] if os.getuid() == 0 else ["--map-root-user"]
+    enter = ("unshare", "--mount", *user, "sh", "-c", _ENTER, "sh")
     return (*enter, str(root.resolve()), str(len(shown)), *shown, python)
+
+
+def _files(lent: Iterable[str]) -> list[tuple[str, str]]:
+    """Names and files of packages of ours, and of this one behind them."""
+    specs = ((name, find_spec(name)) for name in (*lent, __name__.partition(".")[0]))
+    return [(name, spec.origin) for name, spec in specs if spec is not None and spec.origin is not None]
 
 
 def _unpacked(wheel: Path) -> Path:
@@ -281,45 +281,17 @@ def _path_of(other: OtherEnvironment) -> str:
         raise ConfigError(
             f"environment {other.text!r} has no torch", remedy=f"{other.command[-1]} -m pip install torch"
         )
-    lacks = [] if {"pydantic", "annotated_types"} <= set(names) else [*_LENT]
+    lacks = () if {"pydantic", "annotated_types"} <= set(names) else _LENT
     if lacks and tuple(version) != sys.version_info[:2]:
         raise ConfigError(
             f"environment {other.text!r} has Python {version[0]}.{version[1]} without pydantic, and that of this "
             f"process is for {sys.version_info[0]}.{sys.version_info[1]}",
             remedy=f"{other.command[-1]} -m pip install pydantic",
         )
-    folder = _lent(lacks)
-    # Imported first, so that no other version of ours is; then last in line, so that nothing is shadowed.
-    first = ", ".join(["pytest_cgins", *(name for name in lacks if name == "pydantic")])
+    # In a namespace of its own: a program's `__main__` holds no name of it.
+    begin = f"{_FIRST}exec({_LOAD.format(files=_files(lacks))!r}, {{}}); "
     before = "__import__('pytest_cgins.building.loading.imports', fromlist=['FIRST']).FIRST[:] = "
-    begin = f"{_FIRST}sys.path.insert(0, {folder!r}); import {first}; sys.path.remove({folder!r}); sys.path.append({folder!r}); "
     return begin + (f"{before}{list(other.imports)!r}; " if other.imports else "")
-
-
-def _lent(names: list[str]) -> str:
-    """A folder with links to our package, and to packages of ours by name, and with nothing else."""
-    links = dict(_links(names))
-    key = hashlib.sha256("\0".join(links.values()).encode()).hexdigest()[:16]
-    folder = atomic.cache_folder("lent") / key
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, target in links.items():
-        link = folder / name
-        if not link.is_symlink():
-            draft = folder.with_name(f".{key}.{name}.{os.getpid()}")
-            draft.symlink_to(target)
-            draft.replace(link)
-    return str(folder)
-
-
-def _links(names: list[str]) -> Iterator[tuple[str, str]]:
-    ours = Path(__file__).parents[1]
-    yield ours.name, str(ours)
-    for name in names:
-        spec = find_spec(name)
-        if spec is not None and spec.origin is not None:
-            file = Path(spec.origin)
-            path = file.parent if file.stem == "__init__" else file
-            yield path.name, str(path)
 
 
 def _printed(

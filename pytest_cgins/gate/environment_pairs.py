@@ -28,7 +28,7 @@ from pytest_cgins.building import resources
 from pytest_cgins.building.cache.store import RECORD
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.measurement import ArmName, JitCompilations, Measurement, TunedConfig
+from pytest_cgins.core.measurement import ARM_LETTERS, ArmName, JitCompilations, Measurement, TunedConfig
 from pytest_cgins.core.number_text import percent
 from pytest_cgins.core.session_report import SAME_BITS, Environments, Evaluation
 from pytest_cgins.core.text import counted
@@ -58,9 +58,7 @@ MOST_PAIRS_AT_ONCE = 4
 """Pairs of processes that are started together: each takes half a gigabyte of a GPU for its context."""
 CORES_PER_PAIR = 4
 """Cores that two processes keep busy while they import torch and take hold of a GPU."""
-_SIDES: dict[ArmName, str] = {"kernel": "K", "base": "B"}
 
-Progress = Callable[[str], object]
 _Number = TypeVar("_Number", int, float)
 
 
@@ -70,10 +68,10 @@ class _Pairing:
 
     evaluation: Evaluation
     """As it was verified."""
-    inputs: list[Pair]
-    """Sets that it is timed on, in both environments."""
     test: SequentialTest
     """One log ratio a pair."""
+    inputs: list[Pair] = field(default_factory=list)
+    """Sets that it is timed on, in both environments."""
     orders: list[str] = field(default_factory=list)
     times: dict[ArmName, list[float]] = field(default_factory=lambda: {"kernel": [], "base": []})
     opened: dict[ArmName, Opened] = field(default_factory=dict)
@@ -116,7 +114,7 @@ class EnvironmentPairs:
         environment: str,
         tests: Callable[[], int],
         seed: int,
-        progress: Progress = lambda _: None,
+        progress: Callable[[str], object],
     ) -> None:
         self._evaluators: dict[ArmName, Evaluator] = {"kernel": kernel, "base": base}
         self._environment = environment
@@ -134,11 +132,10 @@ class EnvironmentPairs:
             self._progress(f"verifying in two environments: {index + 1} of {counted(len(cases), 'case')}")
             evaluation = self._verified(case)
             evaluations[case.name] = evaluation
-            right = (Status.PASSED, Status.WEAK)
-            environments = evaluation.environments
-            there = environments.base_status if environments else ""
-            if timing and evaluation.verdict.status in right and there in [one.value for one in right]:
-                to_time.append(case)
+            if environments := evaluation.environments:
+                statuses = {evaluation.verdict.status.value, environments.base_status}
+                if timing and statuses <= {Status.PASSED.value, Status.WEAK.value}:
+                    to_time.append(case)
         for evaluator in self._evaluators.values():
             evaluator.pool.close()
         for group in self._groups(to_time, evaluations):
@@ -152,12 +149,12 @@ class EnvironmentPairs:
         return evaluations
 
     @property
+    def _base_label(self) -> str:
+        return self._environment or self._evaluators["base"].stage.bases.label
+
+    @property
     def _there(self) -> str:
-        return (
-            f"in {self._environment}"
-            if self._environment
-            else f"at {self._evaluators['base'].stage.bases.label}"
-        )
+        return f"{'in' if self._environment else 'at'} {self._base_label}"
 
     # ---- answers and builds
 
@@ -249,16 +246,15 @@ class EnvironmentPairs:
         self, cases: Iterable[Case], evaluations: dict[str, Evaluation], buffers: ExitStack
     ) -> Iterator[_Pairing]:
         for case in cases:
-            evaluation = evaluations[case.name]
             gate = self._evaluators["kernel"].requests.entry(case).timing
             rule = Rule.of_gate(gate, max(1, self._tests()))
+            pairing = _Pairing(evaluations[case.name], SequentialTest(rule, unit="pair"))
             try:
                 prepared = self._evaluators["kernel"].prepared(case, probes=False)
+                pairing.inputs = buffers.enter_context(closing(prepared)).timeable
             except EndedError as end:
-                yield _Pairing(evaluation, [], SequentialTest(rule, unit="pair"), ended=("kernel", end))
-                continue
-            inputs = buffers.enter_context(closing(prepared)).timeable
-            yield _Pairing(evaluation, inputs, SequentialTest(rule, unit="pair"))
+                pairing.ended = ("kernel", end)
+            yield pairing
 
     def _time(self, pairings: Sequence[_Pairing]) -> None:
         """Pairs of processes until each case is decided, or no process or device is to be had."""
@@ -272,10 +268,11 @@ class EnvironmentPairs:
                         undecided = counted(len(left), "case is", "cases are")
                         self._progress(f"pair {count} of processes: {undecided} undecided")
                         self._pair(left, role)
-            except EndedError as end:
-                _end(left, end)
-            except InfrastructureError as error:
-                _end(left, EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}"))
+            except (EndedError, InfrastructureError) as error:
+                busy = EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}")
+                end = error if isinstance(error, EndedError) else busy
+                for pairing in left:
+                    pairing.ended = pairing.ended or ("kernel", end)
 
     def _fresh_roles(self, case: Case) -> list[str]:
         """Roles of the next pairs, whose processes start together while nothing is timed."""
@@ -313,7 +310,7 @@ class EnvironmentPairs:
             if len(methods) > 1:  # a graph and a loop of the same calls take different times
                 pairing.fenced = True
                 continue
-            pairing.orders.append("".join(_SIDES[side] for side in sides))
+            pairing.orders.append("".join(ARM_LETTERS[side] for side in sides))
             for side, ns in times.items():
                 pairing.times[side].append(ns)
             pairing.test.add(math.log(times["kernel"] / times["base"]))
@@ -354,23 +351,22 @@ class EnvironmentPairs:
                 return replace(evaluation, verdict=replace(end.verdict, message=message), output=end.output)
             first = end.verdict.message.partition("\n")[0]
             text = f"{self._there} the base failed while it was timed: {first}"
-            return replace(
-                evaluation, verdict=replace(evaluation.verdict, reason=Reason.NOT_COMPARABLE, message=text)
-            )
+            verdict = replace(evaluation.verdict, reason=Reason.NOT_COMPARABLE, message=text)
+            return replace(evaluation, verdict=verdict)
         if not pairing.times["kernel"]:
             return evaluation
         revision = "" if self._environment else self._evaluators["base"].stage.bases.commit
         measurement = replace(_measurement(pairing), base_revision=revision)
         if evaluation.correctness is not None:
             measurement = with_tuning_notes(measurement, evaluation.correctness.tuned)
-        entry = self._evaluators["kernel"].requests.entry(pairing.case)
+        gate = self._evaluators["kernel"].requests.entry(pairing.case).timing
         verdict = decide_timing(
             evaluation.verdict,
             measurement,
             base_state="changed",
             base_note="",
-            gate=entry.timing,
-            base_label=self._environment or self._evaluators["base"].stage.bases.label,
+            gate=gate,
+            base_label=self._base_label,
             kernel=pairing.case.kernel,
         )
         environments = evaluation.environments
@@ -382,14 +378,8 @@ class EnvironmentPairs:
             measurement=measurement,
             verdict=verdict,
             environments=environments,
-            fail_on=entry.timing.fail_on,
+            fail_on=gate.fail_on,
         )
-
-
-def _end(pairings: Sequence[_Pairing], end: EndedError) -> None:
-    """Nothing more is found of these."""
-    for pairing in pairings:
-        pairing.ended = pairing.ended or ("kernel", end)
 
 
 def _measurement(pairing: _Pairing) -> Measurement:

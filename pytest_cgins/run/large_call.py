@@ -264,8 +264,8 @@ def _repeated(tensor: Tensor, size: int) -> Tensor:
     if tensor.is_cuda or nbytes <= MAPPED_BYTES:
         memory = period.repeat(size // rows)
     else:
-        fd = _file(period.nbytes)
-        _view(_map(fd, 0, period.nbytes, 0), period.nbytes, tensor.dtype).copy_(period)
+        fd, pages = _file(period.nbytes, tensor.dtype)
+        pages.copy_(period)
         memory = _range(nbytes, tensor.dtype, [(fd, 0)] * (size // rows), period.nbytes)
     return memory.as_strided(shape, tensor.stride())
 
@@ -286,10 +286,9 @@ def _apart(tensor: Tensor, step: int) -> Tensor:
     if tensor.is_cuda or nbytes <= MAPPED_BYTES:
         memory = torch.empty(rows * step, dtype=tensor.dtype, device=tensor.device)
     else:
-        held = (
-            row * tensor.element_size() // mmap.PAGESIZE + 2
-        ) * mmap.PAGESIZE  # vectors may reach over a row
-        fd, stride = _file(rows * held), step * tensor.element_size()
+        # Vectors may reach over a row.
+        held = (row * tensor.element_size() // mmap.PAGESIZE + 2) * mmap.PAGESIZE
+        (fd, _), stride = _file(rows * held, tensor.dtype), step * tensor.element_size()
         memory = _range(nbytes, tensor.dtype, [(fd, number * held) for number in range(rows)], stride, held)
     spread = memory.as_strided(tensor.shape, (step, *tensor.stride()[1:]))
     return spread.copy_(tensor)
@@ -299,8 +298,8 @@ def _pages(meta: TensorMeta, period: int, copies: int, near: Sequence[int]) -> T
     """Poisoned memory of an output: the copies `near` have pages of their own, all others share some."""
     dtype = getattr(torch, meta.dtype)
     numbers = {copy: number + 1 for number, copy in enumerate(near)}
-    fd, nbytes = _file(period * (1 + len(near))), period * (1 + len(near))
-    launcher.poison(_view(_map(fd, 0, nbytes, 0), nbytes, dtype))
+    fd, own = _file(period * (1 + len(near)), dtype)
+    launcher.poison(own)
     pages = [(fd, numbers.get(copy, 0) * period) for copy in range(copies)]
     return _range(period * copies, dtype, pages, period)
 
@@ -324,10 +323,11 @@ def _range(
     return _view(begin, nbytes, dtype)
 
 
-def _file(nbytes: int) -> int:
+def _file(nbytes: int, dtype: torch.dtype) -> tuple[int, Tensor]:
+    """A file without a name, and its pages."""
     fd = os.memfd_create("cgins-rows")
     os.ftruncate(fd, nbytes)
-    return fd
+    return fd, _view(_map(fd, 0, nbytes, 0), nbytes, dtype)
 
 
 def _map(fd: int, offset: int, nbytes: int, address: int) -> int:

@@ -7,7 +7,7 @@ does not look at: gradients that are not there or are wrong, each property of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -158,14 +158,12 @@ class Operator:
                 Reason.WRONG_AUTOGRAD,
                 f"{text}\n→ register the formula by torch.library.register_autograd",
             )
-        results = _floating(self._run(self.op, followed=True))
-        backend = device_of(self._device).backend
-        has: Any = torch._C._dispatch_has_kernel_for_dispatch_key
-        none = not any(has(self.op._name, key) for key in (*_AUTOGRAD_KEYS, f"Autograd{backend}"))
-        if not results:
+        if not _floating(self._run(self.op, followed=True)):
             return None
+        has: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+        keys = (*_AUTOGRAD_KEYS, f"Autograd{device_of(self._device).backend}")
         register = "→ register a formula: torch.library.register_autograd; where nobody needs gradients, record under torch.no_grad()"
-        if none:
+        if not any(has(self.op._name, key) for key in keys):
             return (
                 Reason.NO_AUTOGRAD,
                 f"the recorded call follows gradients, and {self.op} has no autograd formula: they end here\n{register}",
@@ -173,12 +171,10 @@ class Operator:
         try:
             own = self._gradients(self.op)
         except Exception as error:  # noqa: BLE001 - whatever a user's formula raises
-            what = told(error)
-            reason = Reason.NO_AUTOGRAD if "no autograd formula" in what else Reason.WRONG_AUTOGRAD
-            return (
-                reason,
-                f"its backward raised {what}" + (f"\n{register}" * (reason is Reason.NO_AUTOGRAD)),
-            )
+            raised = f"its backward raised {told(error)}"
+            if "no autograd formula" in raised:
+                return Reason.NO_AUTOGRAD, f"{raised}\n{register}"
+            return Reason.WRONG_AUTOGRAD, raised
         if not self._reference or self._sets[0].mutated:
             return None
         try:
@@ -286,26 +282,15 @@ class Operator:
     def _opcheck(self, name: str, *, followed: bool = False) -> str:
         """What is wrong by one of torch's own tests; "" if nothing is."""
         positional, keyword = self._arguments(followed=followed)
+        close = {"rtol": _CLOSE, "atol": _CLOSE}
         results: Any = torch.library.opcheck(
-            self.op,
-            tuple(positional),
-            keyword,
-            test_utils=name,
-            raise_exception=False,
-            rtol=_CLOSE,
-            atol=_CLOSE,
+            self.op, tuple(positional), keyword, test_utils=name, raise_exception=False, **close
         )
         return "" if results[name] == "SUCCESS" else told(results[name])
 
-    def _run(
-        self,
-        function: Callable[..., Any],
-        content: Content | None = None,
-        *,
-        followed: bool = False,
-        tensors: list[torch.Tensor] | None = None,
-    ) -> Any:
-        positional, keyword = self._arguments(content, followed=followed, tensors=tensors)
+    def _run(self, function: Callable[..., Any], *content: Content, **options: Any) -> Any:
+        """Call it; other arguments are those of `_arguments`."""
+        positional, keyword = self._arguments(*content, **options)
         return function(*positional, **keyword)
 
     def _gradients(self, function: Callable[..., Any]) -> tuple[torch.Tensor | None, ...]:
@@ -348,30 +333,27 @@ def _unlike_fake(real: Any, fake: Any) -> Finding:
             f"{counted(len(fakes), 'fake tensor')} for {counted(len(reals), 'real one')}",
         )
     for number, (mine, theirs) in enumerate(zip(reals, fakes, strict=True)):
-        shape = [size if isinstance(size, int) else None for size in theirs.shape]
-        sized = len(shape) == mine.ndim and all(
-            size in (None, own) for size, own in zip(shape, mine.shape, strict=True)
-        )
+        sized = theirs.ndim == mine.ndim and _alike(theirs.shape, mine.shape)
+        told_apart = [axis for axis, size in enumerate(mine.shape) if size > 1] if mine.numel() else []
         strides = (
-            [
-                (own, made)
-                for own, made, size in zip(mine.stride(), theirs.stride(), mine.shape, strict=True)
-                if size > 1 and isinstance(made, int)
-            ]
-            if sized and mine.numel()
-            else []
+            [stride[axis] for axis in told_apart if sized] for stride in (theirs.stride(), mine.stride())
         )
         properties = (
             (Reason.FAKE_SHAPE, sized, tuple(theirs.shape), tuple(mine.shape)),
             (Reason.FAKE_DTYPE, mine.dtype == theirs.dtype, theirs.dtype, mine.dtype),
             (Reason.FAKE_DEVICE, mine.device == theirs.device, theirs.device, mine.device),
-            (Reason.FAKE_STRIDE, all(own == made for own, made in strides), theirs.stride(), mine.stride()),
+            (Reason.FAKE_STRIDE, _alike(*strides), theirs.stride(), mine.stride()),
         )
         for reason, holds, made, own in properties:
             if not holds:
                 what = reason.value.removeprefix("fake-")
                 return reason, f"output {number}: the fake tensor has {what} {made}, the real one {own}"
     return None
+
+
+def _alike(made: Iterable[Any], own: Iterable[int]) -> bool:
+    """Whether numbers of a fake tensor are those of the real one, as far as they are no symbols."""
+    return all(not isinstance(fake, int) or fake == real for fake, real in zip(made, own, strict=True))
 
 
 def _gradients_alike(mine: torch.Tensor | None, theirs: torch.Tensor) -> bool:

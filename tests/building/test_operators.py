@@ -134,9 +134,9 @@ def test_a_command_that_fails(write: Callable[..., Config], tmp_path: Path) -> N
     assert error.log.splitlines()[0] == "1"
     assert "folder of cgins.yaml" in error.remedy
     with pytest.raises(InfrastructureError, match="sandbox"):
-        build_command.run("true", tmp_path, "k", folder=tmp_path, timeout_s=1, fenced=True)
+        build_command.Commands(tmp_path, tmp_path / "cache", fenced=True).run("true", "k")
     with pytest.raises(BuildError, match="was not done after 0"):
-        build_command.run("sleep 9", tmp_path, "k", folder=tmp_path, timeout_s=0.2, fenced=False)
+        build_command.Commands(tmp_path, tmp_path / "cache", timeout_s=0.2).run("sleep 9", "k")
 
 
 def base_of(config: Config, cache: Path) -> BaseKernel:
