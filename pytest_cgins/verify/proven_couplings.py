@@ -24,14 +24,14 @@ from pytest_cgins.config import Declared
 from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Pages, Unique
 from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.trace import Context, OpCall
+from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import relocate
 from pytest_cgins.verify import coupled, low_bits
 from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.input_sets import InputSetBuilder
 from pytest_cgins.verify.op_calls import is_causal
-from pytest_cgins.verify.reference import answer, widened
+from pytest_cgins.verify.reference import widened
 from pytest_cgins.verify.semantics import Semantics, semantics_for
 from pytest_cgins.verify.tolerance import all_finite
 
@@ -107,59 +107,6 @@ def _has_edges(op: _Op, semantics: Semantics, coupling: Coupling) -> bool:
                 return False
         return True
     return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unproven:
-    """Integers of which nothing is known, at other sizes: an op of a user takes what it is not meant for."""
-
-    semantics: Semantics
-    recorded: Sequence[Tensor]
-    context: Context
-    mutated: Sequence[int]
-    counting: tuple[int, ...] = ()
-    """Arguments whose greatest counts as they were recorded."""
-
-    @classmethod
-    def of(
-        cls,
-        call: OpCall,
-        semantics: Semantics,
-        recorded: Sequence[Tensor],
-        context: Context,
-        mutated: Sequence[int],
-    ) -> Unproven:
-        """Those of a recorded call."""
-        one = cls(semantics=semantics, recorded=recorded, context=context, mutated=mutated)
-        free = free_integers(call, semantics, recorded)
-        return replace(one, counting=tuple(index for index in free if one._counts(call, recorded, index)))
-
-    def require_read(self, call: OpCall, tensors: Sequence[Tensor]) -> None:
-        """Their greatest still count: else they lie beyond what the op has, and it cuts them off. Offsets never fall.
-
-        Raises:
-            ValueError: one does not, or does.
-        """
-        for index in self.counting:
-            numbers, recorded = tensors[index], self.recorded[index]
-            falls = _are_offsets(recorded) and bool((numbers.diff() < 0).any())
-            if falls or not self._counts(call, tensors, index):
-                raise ValueError(f"{self.semantics.names.get(index)} points beyond what there is, or falls")
-
-    def _counts(self, call: OpCall, tensors: Sequence[Tensor], index: int) -> bool:
-        """Whether the greatest of some integers counts, by one less: what is refused then does."""
-        if not tensors[index].numel() or int(tensors[index].max()) < 1:
-            return False
-        less = [*tensors[:index], tensors[index].clone(), *tensors[index + 1 :]]
-        less[index].view(-1)[int(less[index].argmax())] -= 1
-        cpu = relocate(call, "cpu")
-        with suppress(Exception):  # as in takes
-            given = (
-                answer(cpu, lay_out(one), self.context, "cpu", mutated=self.mutated)
-                for one in (tensors, less)
-            )
-            return not all_same(*given)
-        return True
 
 
 def free_integers(call: OpCall, semantics: Semantics, recorded: Sequence[Tensor]) -> list[int]:
@@ -410,7 +357,7 @@ def _other(tensor: Tensor, dim: int, lengths: Tensor, at: int) -> Tensor:
     ).to(tensor.dtype)
 
 
-def _are_offsets(numbers: Tensor) -> bool:
+def are_offsets(numbers: Tensor) -> bool:
     """Whether they rise from 0, and not by 1 each."""
     steps = numbers.to(torch.int64).diff()
     rise = numbers.ndim == 1 and numbers.numel() > 1 and int(numbers[0]) == 0 and bool((steps >= 0).all())

@@ -7,13 +7,13 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import process_time
 
 import numpy as np
 import torch
 
-from pytest_cgins.config.coupled import Lengths, Offsets, Pages, Routing, Unique
+from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Pages, Routing, Unique
 from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import OpCall
@@ -24,7 +24,7 @@ from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.op_calls import is_causal
 from pytest_cgins.verify.semantics import op_word
-from pytest_cgins.verify.size_groups import BLOCKS, LEAST, PACKED, Spot, prime_above, resized
+from pytest_cgins.verify.size_groups import BLOCKS, LEAST, PACKED, Moves, Spot, prime_above
 from pytest_cgins.verify.size_search import LIMIT_BYTES, LONG_LOOSER, MANY_BYTES, SizeSearch
 
 _APART = 4  # sets in which one of several equal sizes moves
@@ -48,7 +48,7 @@ def split_equal_sizes(search: SizeSearch) -> Iterator[InputSet]:
     """Sets in which some dimensions of one size move and the others stay: equal ones may mean different things."""
     if not search.is_torchs_own:
         made = (_moved_alone(search, search.call, [spot], new) for spot, new in _declared_apart(search))
-        yield from itertools.islice((each for each in made if each is not None), 1)
+        yield from itertools.islice(filter(None, made), 1)
     split = _split if search.is_torchs_own else _split_of_users
     yield from itertools.islice(split(search), _APART)
 
@@ -61,12 +61,11 @@ def _split(search: SizeSearch) -> Iterator[InputSet]:
     for size in search.places.sizes:
         now = search.small.get(size, size)
         for choice in _choices(search, size):
-            input_set = _moved_alone(search, search.call, choice, prime_above(now))
-            of_first = input_set is None and len(choice) == 1 and not choice[0][0]
-            for call in _switched_on(search.call) if of_first else ():
-                input_set = input_set or _moved_alone(search, call, choice, 2 * now)
-            if input_set is not None:
-                yield input_set
+            tried = [(search.call, prime_above(now))]
+            if len(choice) == 1 and not choice[0][0]:
+                tried += [(call, 2 * now) for call in _switched_on(search.call)]
+            made = (_moved_alone(search, call, choice, new) for call, new in tried)
+            yield from itertools.islice(filter(None, made), 1)
 
 
 def _split_of_users(search: SizeSearch) -> Iterator[InputSet]:
@@ -89,10 +88,8 @@ def _split_of_users(search: SizeSearch) -> Iterator[InputSet]:
 
 def _is_window(search: SizeSearch, choice: Sequence[Spot]) -> bool:
     """Whether these are sizes within the filters of a convolution."""
-    metas = search.places.metas
-    return all(
-        dim >= _WINDOW and search.semantics.role(index, metas[index]) == "weight" for index, dim in choice
-    )
+    roles = {search.semantics.role(index, search.places.metas[index]) for index, _ in choice}
+    return roles == {"weight"} and all(dim >= _WINDOW for _, dim in choice)
 
 
 def _is_meant(search: SizeSearch, input_set: InputSet, choice: Sequence[Spot]) -> bool:
@@ -114,25 +111,29 @@ def _is_meant(search: SizeSearch, input_set: InputSet, choice: Sequence[Spot]) -
 
 def _declared_apart(search: SizeSearch) -> Iterator[tuple[Spot, int]]:
     """Dimensions of one size that offsets or lengths in different arguments have, and others for them: queries may be fewer than keys."""
-    indices = {name: index for index, name in search.semantics.names.items()}
-    said = (one for one in search.semantics.declared.coupled if isinstance(one, Offsets | Lengths))
-    dims = [one.size[0] for one in said if len(one.size) == 1]
-    named = [(indices[name], dim) for name, dim in dict.fromkeys(dims) if dim is not None and name in indices]
-    sizes = [search.places.metas[index].shape[dim] for index, dim in named]
-    for spot, size in zip(named, sizes, strict=True):
-        if sizes.count(size) > 1:
+    said = [one for one in search.semantics.declared.coupled if isinstance(one, Offsets | Lengths)]
+    spots = {_spot(search, one): one for one in said if len(one.size) == 1}
+    named = {spot: search.places.metas[spot[0]].shape[spot[1]] for spot in spots if spot is not None}
+    for spot, size in named.items():
+        if [*named.values()].count(size) > 1:
             now = search.small.get(size, size)
             yield from ((spot, new) for new in (now // 2 | 1, prime_above(now)))
 
 
+def _spot(search: SizeSearch, coupling: Coupling) -> Spot | None:
+    """The dimension that a coupling is about; None if it is none of an argument."""
+    indices = {name: index for index, name in search.semantics.names.items()}
+    name, dim = coupling.size[0] if coupling.size else ("", None)
+    return (indices[name], dim) if dim is not None and name in indices else None
+
+
 def _choices(search: SizeSearch, size: int) -> list[tuple[Spot, ...]]:
     """Some of the dimensions of a size: those at one place from the last, all but the first of these, and each alone."""
-    spots = [
-        spot for spot in sorted(search.places.spots()) if search.places.metas[spot[0]].shape[spot[1]] == size
-    ]
+    metas = search.places.metas
+    spots = [(index, dim) for index, dim in search.places.spots if metas[index].shape[dim] == size]
     places: dict[int, list[Spot]] = {}
     for index, dim in spots:
-        places.setdefault(len(search.places.metas[index].shape) - dim, []).append((index, dim))
+        places.setdefault(len(metas[index].shape) - dim, []).append((index, dim))
     choices = [tuple(place) for place in places.values()]
     choices += [choice[1:] for choice in choices if len(choice) > 2]
     choices += [(spot,) for spot in spots]
@@ -140,8 +141,8 @@ def _choices(search: SizeSearch, size: int) -> list[tuple[Spot, ...]]:
 
 
 def _moved_alone(search: SizeSearch, call: OpCall, choice: Sequence[Spot], new: int) -> InputSet | None:
-    shapes = search.shapes(search.small, dict.fromkeys(choice, new))
-    return search.taken(shapes, search.small, [search.places.call(call, search.small)], alone=True)
+    calls = [search.places.call(call, search.small)]
+    return search.taken(search.small, dict.fromkeys(choice, new), calls=calls, alone=True)
 
 
 def _switched_on(call: OpCall) -> Iterator[OpCall]:
@@ -160,20 +161,15 @@ def many_numbered(search: SizeSearch) -> Iterator[InputSet]:
 
     Integers of a byte number as many as it counts, as offsets and lengths do.
     """
-    indices = {name: index for index, name in search.semantics.names.items()}
     for coupling in couplings_of(search.semantics, search.call, search.recorded):
-        name, dim = coupling.size[0] if coupling.size else ("", None)
-        numbers = next((n for n, each in search.semantics.names.items() if each == coupling.argument), None)
-        if numbers is None or dim is None or name not in indices:
+        spot, names = _spot(search, coupling), search.semantics.names
+        numbers = next((search.recorded[n] for n in names if names[n] == coupling.argument), None)
+        if spot is None or numbers is None:
             continue
-        dtype = search.recorded[numbers].dtype
-        if isinstance(coupling, Pages | Routing | Unique) or dtype.itemsize == 1:
-            most = 0 if dtype.is_floating_point else torch.iinfo(dtype).max
-            size = search.places.metas[indices[name]].shape[dim]
-            moves = {**search.small, size: min(_MANY, most)}
-            input_set = (
-                search.taken(search.shapes(moves), moves) if search.nbytes(moves) <= MANY_BYTES else None
-            )
+        if isinstance(coupling, Pages | Routing | Unique) or numbers.dtype.itemsize == 1:
+            most = 0 if numbers.is_floating_point() else torch.iinfo(numbers.dtype).max
+            moves = {**search.small, search.places.metas[spot[0]].shape[spot[1]]: min(_MANY, most)}
+            input_set = search.taken(moves) if search.nbytes(moves) <= MANY_BYTES else None
             if input_set is not None:
                 yield input_set
 
@@ -218,31 +214,20 @@ def _scanned(search: SizeSearch) -> Iterator[int]:
 # ---- blocks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Blocks:
-    """A size in two whole blocks and a short one."""
-
-    new: int
-    """The size."""
-    scales: Sequence[Spot]
-    """Dimensions with a number for each block."""
-    packed: Mapping[Spot, int]
-    """Dimensions of which an element holds several of its numbers."""
-
-
 def short_blocks(search: SizeSearch) -> Iterator[InputSet]:
     """Sets of two whole blocks and a short one along a size of which another argument has a number for each block.
 
     How long a block is says torch: it takes the call, reads the last block's number, and refuses fewer.
     """
     for size in search.places.sizes:
-        tried = (_in_blocks(search, size, blocks) for blocks in _blocks_of(search, size))
-        yield from itertools.islice((each for each in tried if each is not None), 1)
+        tried = (_in_blocks(search, *blocks) for blocks in _blocks_of(search, size))
+        yield from itertools.islice(filter(None, tried), 1)
 
 
-def _blocks_of(search: SizeSearch, size: int) -> Iterator[_Blocks]:
+def _blocks_of(search: SizeSearch, size: int) -> Iterator[tuple[Moves, Sequence[Spot], Mapping[Spot, int]]]:
+    """Moves of a size to two blocks and a rest, dimensions with a number for each, and those of which an element holds several."""
     metas = search.places.metas
-    count = {(index, dim): metas[index].shape[dim] for index, dim in sorted(search.places.spots())}
+    count = {(index, dim): metas[index].shape[dim] for index, dim in search.places.spots}
     spots = [spot for spot in count if 0 < count[spot] < size]
     dims = [{dim} for dim in sorted({dim for _, dim in spots})]
     divisors = {size // count[spot] for spot in spots if size % count[spot] == 0}
@@ -254,23 +239,20 @@ def _blocks_of(search: SizeSearch, size: int) -> Iterator[_Blocks]:
         for rest, times in itertools.product((block // 2 + 1, block // 2), (1, *PACKED)):
             new = 2 * block + rest
             packed = [spot for spot in spots if count[spot] * times == size] if times > 1 else []
-            fits = new % times == 0 and search.nbytes({**search.small, size: new}) <= MANY_BYTES
+            moves = {**search.small, size: new}
+            fits = new % times == 0 and search.nbytes(moves) <= MANY_BYTES
             if fits and bool(packed) == (times > 1):
-                yield _Blocks(new=new, scales=scales, packed=dict.fromkeys(packed, new // times))
+                yield moves, scales, dict.fromkeys(packed, new // times)
 
 
-def _in_blocks(search: SizeSearch, size: int, blocks: _Blocks) -> InputSet | None:
-    moves = {**search.small, size: blocks.new}
-
-    def of(count: int) -> InputSet | None:
-        held = {**blocks.packed, **dict.fromkeys(blocks.scales, count)}
-        return search.taken(search.shapes(moves, held), moves)
-
-    made = of(3)
-    if made is None or of(2) is not None:
+def _in_blocks(
+    search: SizeSearch, moves: Moves, scales: Sequence[Spot], packed: Mapping[Spot, int]
+) -> InputSet | None:
+    made = search.taken(moves, {**packed, **dict.fromkeys(scales, 3)})
+    if made is None or search.taken(moves, {**packed, **dict.fromkeys(scales, 2)}) is not None:
         return None
     tensors = made.tensors()
-    for index, dim in blocks.scales:
+    for index, dim in scales:
         tensors[index] = tensors[index].contiguous()  # as in _is_meant
         first, last = (tensors[index].narrow(dim, block, 1) for block in (0, 2))
         if last.is_floating_point():
@@ -298,7 +280,7 @@ def longer_lists(search: SizeSearch) -> InputSet | None:
             sources += [int(item.value or 0) for item in added]
             argument = with_value(argument, replace(value, items=(*value.items, *items)))  # noqa: PLW2901
         arguments.append(argument)
-    if len(sources) == len(search.recorded) or search.mutates:
+    if len(sources) == len(search.recorded) or search.mutated:
         return None
     small = search.shrunk(min(LIMIT_BYTES, MANY_BYTES * len(search.recorded) // len(sources)))
     call = search.places.call(replace(search.call, arguments=tuple(arguments)), small)
@@ -316,27 +298,23 @@ def longer_lists(search: SizeSearch) -> InputSet | None:
 
 def broadcast_operands(search: SizeSearch) -> list[InputSet]:
     """Sets in which an operand of an elementwise op of torch's is repeated along another dimension."""
-    facts, metas = search.semantics.facts, search.places.metas
-    word = op_word(search.call)
+    facts, word = search.semantics.facts, op_word(search.call)
     if not search.is_torchs_own or not (word in _OF_MORE or (facts is not None and facts.sort == "binary")):
         return []
     found: list[InputSet] = []
     call, broadcast = search.places.call(search.call, search.small), np.broadcast_shapes
     changed = search.semantics.mutated(search.call)
-    tensors = resized(search.recorded, metas, search.shapes(search.small), search.small, search.semantics)
+    tensors = search.recorded_in(search.small)
     shapes = [tuple(tensor.shape) for tensor in tensors]
     whole = broadcast(*shapes)
     for index, dim in itertools.product(range(0 if word == "where" else 1, len(tensors)), range(len(whole))):
         shape = (*whole[:dim], 1, *whole[dim + 1 :])
-        others = broadcast(shape, *shapes[:index], *shapes[index + 1 :])
-        is_other = (
-            others == whole and (*[1] * (len(whole) - len(shapes[index])), *shapes[index]) != shape != whole
-        )
+        is_other = (*[1] * (len(whole) - len(shapes[index])), *shapes[index]) != shape != whole
+        is_other &= broadcast(shape, *shapes[:index], *shapes[index + 1 :]) == whole
         if is_other and len(whole) > 1 and index not in changed and tensors[index].numel():
             numbers = torch.arange(math.prod(shape)).reshape(shape) % tensors[index].numel()
             operand = tensors[index].reshape(-1)[numbers]
-            with suppress(Exception):  # an op of a user may refuse by any exception
-                found.append(
-                    search.drawn(call, [*tensors[:index], operand, *tensors[index + 1 :]], "broadcast")
-                )
+            others = [*tensors[:index], operand, *tensors[index + 1 :]]
+            with suppress(Exception):  # as in longer_lists
+                found.append(search.drawn(call, others, "broadcast"))
     return found

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -74,63 +75,50 @@ class Places:
     """The sizes of a call that may move: those within rows of the data first, then all others."""
 
     def __init__(self, call: OpCall, semantics: Semantics, recorded: Sequence[torch.Tensor]) -> None:
-        layout = lay_out(recorded, copy=False)
-        self.metas = layout.metas
+        self.metas = lay_out(recorded, copy=False).metas
+        self._semantics, self._recorded = semantics, recorded
         self._fixed = semantics.fixed | _said_by_integers(semantics, call, recorded)
-        self._names = semantics.names
-        storages = [meta.storage for meta in self.metas]
+        storages = {meta.storage for meta in self.metas}
         # An argument that is changed in place must lie where the other sees it.
-        self._shared = any(storages.count(storage) > 1 for storage in storages)
-        self.in_place = call.op.endswith("_")
-        tables = {index for index, meta in enumerate(self.metas) if semantics.kept(index, meta) == "table"}
-        self._state = _state(call)
+        self.are_tied = call.op.endswith("_") and len(storages) < len(self.metas)
+        """Whether sizes cannot move since memory is shared and changed."""
+        self._tables = {n for n, meta in enumerate(self.metas) if semantics.kept(n, meta) == "table"}
+        # A module is one with what it was made with, its integers included.
+        state = [argument.value for argument in call.arguments if argument.passed == "state"]
+        self._state = {index for value in state for index in tensor_indices(value)}
+        of_state = {size for index in self._state for size in self.metas[index].shape}
         couplings = couplings_of(semantics, call, recorded)
         self._running = {one.argument for one in couplings if isinstance(one, Sorted) or adds_up(one)}
-        self._offsets = _offsets(semantics, recorded, self.metas, {one.argument for one in couplings})
-        held = self._offsets | _sizes_of_state(call, self._state, self.metas)
-        sizes: dict[int, None] = {}
-        for index, meta in enumerate(self.metas):
-            for dim, size in enumerate(meta.shape):
-                # What a table holds along a row depends on itself: often the second half repeats the first.
-                of_table = index in tables and dim == len(meta.shape) - 1
-                if size > 1 and not self.is_fixed(index, dim) and not of_table and size not in held:
-                    sizes.setdefault(size)
-        self._tables = tables
-        self.sizes = tuple(sizes)
+        self._offsets = _offsets(semantics, recorded, {one.argument for one in couplings})
+        held = self._offsets.union(of_state, *map(_integers, state))
+        sizes = (self.metas[index].shape[dim] for index, dim in self.spots)
+        self.sizes = tuple(dict.fromkeys(size for size in sizes if size > 1 and size not in held))
         """All that may move wherever they occur, in the order of the arguments."""
-        usual = [size for size in sizes if size >= LEAST] or list(sizes)
-        within = self._within_rows(call, semantics, recorded)
+        usual = [size for size in self.sizes if size >= LEAST] or list(self.sizes)
+        within = list[int]()
+        for index, tensor in inputs.data(semantics, recorded)[:1]:
+            lanes = semantics.lanes(call, index, tuple(tensor.shape))
+            within = [size for dim, size in enumerate(tensor.shape) if dim not in lanes]
         self.inner = [size for size in usual if size in within][-1:]
         self.others = sorted((size for size in usual if size not in self.inner), reverse=True)
 
-    @property
-    def are_tied(self) -> bool:
-        """Whether sizes cannot move since memory is shared and changed."""
-        return self._shared and self.in_place
-
     def is_fixed(self, index: int, dim: int) -> bool:
         """Whether one dimension of a tensor must keep its size."""
-        name = self._names.get(index, "")
-        return index in self._state or (name, None) in self._fixed or (name, dim) in self._fixed
+        name = self._semantics.names.get(index, "")
+        # What a table holds along a row depends on itself: often the second half repeats the first.
+        of_table = index in self._tables and dim == len(self.metas[index].shape) - 1
+        return of_table or index in self._state or not self._fixed.isdisjoint({(name, None), (name, dim)})
 
     def shape(self, index: int, moves: Moves) -> tuple[int, ...]:
         """Sizes of a tensor after moves."""
-        last = len(self.metas[index].shape) - 1
-        return tuple(
-            size
-            if self.is_fixed(index, dim) or (index in self._tables and dim == last)
-            else moves.get(size, size)
-            for dim, size in enumerate(self.metas[index].shape)
-        )
+        sizes = enumerate(self.metas[index].shape)
+        return tuple(size if self.is_fixed(index, dim) else moves.get(size, size) for dim, size in sizes)
 
-    def spots(self) -> set[Spot]:
-        """All dimensions that may be of another size."""
-        return {
-            (index, dim)
-            for index, meta in enumerate(self.metas)
-            for dim in range(len(meta.shape))
-            if not self.is_fixed(index, dim) and not (index in self._tables and dim == len(meta.shape) - 1)
-        }
+    @cached_property
+    def spots(self) -> tuple[Spot, ...]:
+        """All dimensions that may be of another size, in order."""
+        spots = ((index, dim) for index, meta in enumerate(self.metas) for dim in range(len(meta.shape)))
+        return tuple(spot for spot in spots if not self.is_fixed(*spot))
 
     def call(self, call: OpCall, moves: Moves) -> OpCall:
         """The call with its integer arguments moved as well."""
@@ -144,110 +132,78 @@ class Places:
             ),
         )
 
-    def _within_rows(self, call: OpCall, semantics: Semantics, recorded: Sequence[torch.Tensor]) -> list[int]:
-        for index, tensor in inputs.data(semantics, recorded):
-            lanes = semantics.lanes(call, index, tuple(tensor.shape))
-            return [size for dim, size in enumerate(tensor.shape) if dim not in lanes]
-        return []
-
-    def batches(self, semantics: Semantics) -> list[list[int]]:
+    @cached_property
+    def batches(self) -> list[list[int]]:
         """Tensors whose first dimension may be a batch: all of one size, or the first alone.
 
         By place and not by size: a batch of 64 has nothing to do with 64 channels, nor one of 1 with what is expanded.
         """
-        return self._alike(semantics, 0, ("data", "keep"))
+        return self._alike(0, ("data", "keep"))
 
-    def batch_of_rows(self, semantics: Semantics, given: Sequence[int]) -> list[int]:
-        """Tensors whose first dimension is the batch: of a cache and the table of its pages the one whose rows an output has.
+    def batch_of_rows(self, given: Sequence[int]) -> list[int]:
+        """Tensors whose first dimension is the batch, if the outputs are as long as some: of a cache and the table of its pages one.
 
         Offsets are no rows: in another order they are illegal.
-
-        Args:
-            semantics: of the call.
-            given: first dimensions of the outputs.
         """
-        batched = next(iter(self.batches(semantics)), [])
+        batched = next(iter(self.batches), [])
         if not batched or self.metas[batched[0]].shape[0] in given:
             return batched
-        others = [
-            index
-            for index in self._batched(semantics, 0, ("data", "keep"))
-            if self._names.get(index) not in self._running
-        ]
-        size = next(
-            (self.metas[index].shape[0] for index in others if self.metas[index].shape[0] in given), 0
-        )
-        return [index for index in others if self.metas[index].shape[0] == size] or batched
+        rows = {
+            index: self.metas[index].shape[0]
+            for index in self._batched(0, ("data", "keep"))
+            if self._semantics.names.get(index) not in self._running
+        }
+        first = next((size for size in rows.values() if size in given), 0)
+        return [index for index, size in rows.items() if size == first] or batched
 
     def is_offset(self, size: int) -> bool:
         """Whether integers of the call say the same as a size, so that it does not move alone."""
         return size in self._offsets
 
-    def is_pointed_into(self, batch: Sequence[int], semantics: Semantics, recorded: Sequence[Tensor]) -> bool:
+    def is_pointed_into(self, batch: Sequence[int]) -> bool:
         """Whether other arguments may hold indices of a batch's rows: into nothing none is legal, though torch may not look."""
         size = self.metas[batch[0]].shape[0]
-        others = [
-            tensor
-            for index, tensor in enumerate(recorded)
-            if index not in batch and tensor.numel() and semantics.kept(index, self.metas[index]) == "index"
-        ]
-        return any(0 <= int(tensor.max()) < size for tensor in others)
+        return any(
+            0 <= int(tensor.max()) < size
+            for index, tensor in enumerate(self._recorded)
+            if index not in batch
+            and tensor.numel()
+            and self._semantics.kept(index, self.metas[index]) == "index"
+        )
 
-    def ones(self, semantics: Semantics) -> Iterator[list[Sequence[Spot]]]:
+    def ones(self) -> Iterator[list[Sequence[Spot]]]:
         """Dimensions of 1 behind the first one of the data: for each what may move, the more tensors the sooner."""
-        first = next(iter(self._batched(semantics, 0, ("data", "keep"))), None)
+        first = next(iter(self._batched(0, ("data", "keep"))), None)
         for dim in range(1, len(self.metas[first].shape) if first is not None else 0):
             choices = [
-                [(index, dim) for index in alike]
+                tuple((index, dim) for index in alike)
                 for roles in (("data", "weight", "keep"), ("data", "weight"), ("data", "keep"))
-                for alike in self._alike(semantics, dim, roles)
+                for alike in self._alike(dim, roles)
                 if self.metas[alike[0]].shape[dim] == 1 and first in alike
             ]
-            repeated = [
+            repeated = tuple(
                 (index, dim)
-                for index in self._batched(semantics, dim, ("data", "weight"))
+                for index in self._batched(dim, ("data", "weight"))
                 if self.metas[index].shape[dim] == 1
-            ]
+            )
             if not choices and len(repeated) > 1:  # heads of keys and values that all heads of queries share
                 choices = [repeated]
             if choices:
-                yield [one for number, one in enumerate(choices) if one not in choices[:number]]
+                yield [*dict.fromkeys(choices)]
 
-    def _batched(self, semantics: Semantics, dim: int, roles: Collection[str]) -> list[int]:
+    def _batched(self, dim: int, roles: Collection[str]) -> list[int]:
         """Tensors that have a dimension that may move; those of data first."""
-        found = [
-            index
-            for index, meta in enumerate(self.metas)
-            if dim < len(meta.shape)
-            and meta.shape[dim]
-            and not self.is_fixed(index, dim)
-            and index not in self._tables
-            and semantics.role(index, meta) in roles
-        ]
-        return sorted(found, key=lambda index: semantics.role(index, self.metas[index]) != "data")
+        found = {
+            index: self._semantics.role(index, self.metas[index])
+            for index, of in self.spots
+            if of == dim and self.metas[index].shape[dim] and index not in self._tables
+        }
+        return sorted((n for n, role in found.items() if role in roles), key=lambda n: found[n] != "data")
 
-    def _alike(self, semantics: Semantics, dim: int, roles: Collection[str]) -> list[list[int]]:
-        batched = self._batched(semantics, dim, roles)
-        if not batched:
-            return []
-        first = batched[0]
-        alike = sorted(i for i in batched if self.metas[i].shape[dim] == self.metas[first].shape[dim])
-        return [alike] if alike == [first] else [alike, [first]]
-
-
-def _state(call: OpCall) -> frozenset[int]:
-    """Indices of the tensors that are a module's own."""
-    arguments = (argument for argument in call.arguments if argument.passed == "state")
-    return frozenset(index for argument in arguments for index in tensor_indices(argument.value))
-
-
-def _sizes_of_state(call: OpCall, state: frozenset[int], metas: Sequence[TensorMeta]) -> set[int]:
-    """Sizes that a module was made with, its integers included: they are one with it, and do not move."""
-    found = {size for index in state for size in metas[index].shape}
-    for argument in call.arguments:
-        if argument.passed == "state":
-            found |= set(_integers(argument.value))
-    return found
+    def _alike(self, dim: int, roles: Collection[str]) -> list[list[int]]:
+        batched = self._batched(dim, roles)
+        alike = sorted(n for n in batched if self.metas[n].shape[dim] == self.metas[batched[0]].shape[dim])
+        return [] if not alike else [alike] if alike == batched[:1] else [alike, batched[:1]]
 
 
 def _integers(value: Value) -> Iterator[int]:
@@ -278,7 +234,6 @@ def _said_by_integers(
 def _offsets(
     semantics: Semantics,
     recorded: Sequence[torch.Tensor],
-    metas: Sequence[TensorMeta],
     redrawn: Collection[str],
 ) -> set[int]:
     """Sizes that integers of the call add up to, or end with: offsets and lengths say the same as the size.
@@ -286,10 +241,10 @@ def _offsets(
     Not those that are drawn anew for each size.
     """
     found: set[int] = set()
-    for index, (tensor, meta) in enumerate(zip(recorded, metas, strict=True)):
+    for index, tensor in enumerate(recorded):
         name = semantics.names.get(index, "")
         known = name in redrawn or semantics.entry.kept.get(name) == "index"
-        if "int" in meta.dtype and tensor.numel() and not known:
+        if "int" in str(tensor.dtype) and tensor.numel() and not known:
             found |= {int(tensor.max()), int(tensor.sum())}
     return found
 
@@ -305,35 +260,20 @@ def resized(
 ) -> list[Tensor]:
     """Tensors of the given shapes, each on memory of its own, their dimensions in the recorded order in memory.
 
-    Elements beyond the recorded sizes repeat the first ones, or, of positions that follow each other, follow; indices stay below the sizes that they pointed into,
-    and a mask's row that let something through still does.
-
-    Args:
-        recorded: the tensors, on the CPU.
-        metas: how they lie.
-        shapes: the new ones.
-        moves: new size by old one.
-        semantics: of the call.
-        following: whether positions beyond the recorded ones follow, which may lead out of a table.
+    Elements beyond the recorded sizes repeat the first ones; indices stay below the sizes that they pointed into, and a mask's
+    row that let something through still does. Positions that follow each other go on `following`, which may lead out of a table.
 
     Raises:
         RuntimeError: if a tensor overlaps itself in another way than by a step of 0.
     """
     new_tensors = []
     for index, (tensor, meta, shape) in enumerate(zip(recorded, metas, shapes, strict=True)):
-        if shape == meta.shape:
-            content = tensor
-        else:
-            content = tensor
-            # What shrinks comes first: a batch of 257 is made of small rows.
-            for dim in sorted(range(len(shape)), key=lambda dim: shape[dim] > meta.shape[dim]):
-                if shape[dim] != meta.shape[dim]:
-                    content = content.index_select(dim, torch.arange(shape[dim]) % meta.shape[dim])
-            if (
-                following
-                and is_position(semantics.names.get(index, ""))
-                and bool((tensor.diff(dim=-1) == 1).all())
-            ):
+        # What shrinks comes first: a batch of 257 is made of small rows.
+        dims = sorted(range(len(shape)), key=lambda dim: shape[dim] > meta.shape[dim])
+        content = _repeated(tensor, shape, dims)
+        if shape != meta.shape:
+            follow = following and is_position(semantics.names.get(index, ""))
+            if follow and bool((tensor.diff(dim=-1) == 1).all()):
                 content = content[..., :1] + torch.arange(shape[-1], dtype=tensor.dtype)
             if meta.dtype == "bool" or is_mask(tensor):
                 content = _open(content, tensor, shape)
@@ -341,6 +281,14 @@ def resized(
             content = _bounded(content, moves)
         new_tensors.append(_placed(content, meta, shape))
     return new_tensors
+
+
+def _repeated(tensor: Tensor, shape: Sequence[int], dims: Iterable[int]) -> Tensor:
+    """A tensor of another shape along some dimensions, in this order: its elements in turns."""
+    for dim in dims:
+        if tensor.shape[dim] != shape[dim]:
+            tensor = tensor.index_select(dim, torch.arange(shape[dim]) % tensor.shape[dim])
+    return tensor
 
 
 def stride_like(meta: TensorMeta, shape: Sequence[int]) -> tuple[int, ...]:
@@ -396,9 +344,7 @@ def _open(content: Tensor, recorded: Tensor, shape: Sequence[int]) -> Tensor:
     """A mask whose rows are all one value only where the recorded ones are."""
     if content.ndim < 2 or not content.numel():
         return content
-    source = recorded
-    for dim, new in enumerate(shape[:-1]):
-        source = source.index_select(dim, torch.arange(new) % source.shape[dim])
+    source = _repeated(recorded, shape, range(len(shape) - 1))
     differs = source != source[..., :1]
     lost = differs.any(-1) & (content == content[..., :1]).all(-1)
     other = source.gather(-1, differs.to(torch.uint8).argmax(-1, keepdim=True))[..., 0]

@@ -15,17 +15,18 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.text import first_line
-from pytest_cgins.core.trace import Context, OpCall, TensorMeta
+from pytest_cgins.core.trace import OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import invoke, relocate
 from pytest_cgins.verify import inputs, low_bits, op_calls
 from pytest_cgins.verify.expected import gold_order
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
-from pytest_cgins.verify.proven_couplings import Unproven
+from pytest_cgins.verify.proven_couplings import are_offsets, free_integers
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import ENTRIES, Semantics, is_position, op_word
 from pytest_cgins.verify.size_groups import (
@@ -56,6 +57,7 @@ _FIND_ONE = frozenset({"argmax", "argmin", "max", "min"})
 _WALK_ROWS = frozenset({"cummax", "cummin", "cumsum", "logcumsumexp", "logsumexp", "std", "var"})
 """Others that take a row's elements one after the other, and in pieces."""
 _ATTEMPTS = 6  # for one set: what torch refuses costs no more than the check of a form
+_NONE: Moves = {}
 _NOTHING: Mapping[Spot, int] = {}
 
 
@@ -101,22 +103,21 @@ class ProbedCall:
         return not self.builder.call.op.startswith("torch.") and self.reference_set.returns_integers
 
     @cached_property
+    def _search(self) -> SizeSearch | None:
+        search = None if self.builder.random else SizeSearch(self, self.key)
+        return None if search is None or search.places.are_tied else search
+
+    @cached_property
     def small(self) -> InputSet:
         """The reference set, or where that is large the same call on smaller arguments, if torch takes any."""
-        if self.builder.random or self.reference_set.nbytes <= LIMIT_BYTES:
-            return self.reference_set
-        search = SizeSearch(self, self.key)
-        small = None if search.places.are_tied else search.first_legal([search.small])
-        return small or self.reference_set
+        search = self._search if self.reference_set.nbytes > LIMIT_BYTES else None
+        smaller = None if search is None else search.first_legal([search.small])
+        return smaller or self.reference_set
 
     @cached_property
     def extra_dimension(self) -> InputSet | None:
         """The call in a dimension more, on small arguments, if torch takes it."""
-        if self.builder.random:
-            return None
-        search = SizeSearch(self, self.key)
-        tied = search.places.are_tied or not search.places.batches(self.semantics)
-        return None if tied else search.extra_dimension()
+        return None if self._search is None else self._search.extra_dimension()
 
 
 class _EvenKeys(TorchFunctionMode):
@@ -136,57 +137,41 @@ class SizeSearch:
     """Tries moves until torch takes one."""
 
     def __init__(self, probed_call: ProbedCall, key: str) -> None:
-        self._maker, self.semantics, self.recorded, self._key = (
-            probed_call.builder,
+        self._maker, self._key, self._gives_positions = probed_call.builder, key, probed_call.gives_positions
+        self.semantics, self.recorded, self.call = (
             probed_call.semantics,
             probed_call.recorded,
-            key,
+            self._maker.call,
         )
-        self.places = Places(probed_call.builder.call, probed_call.semantics, probed_call.recorded)
+        self.is_torchs_own = self.call.op.startswith("torch.") and not is_derived(self.call.op)
+        """Whether torch itself says what is legal: an op of a user takes more than it is meant for."""
+        self.mutated = self._maker.mutated or ()
+        """What the recorded call changed."""
+        self.context = self._maker.trace.context
+        gold = self._maker.trace.gold
+        self._given = [] if gold is None else [gold.tensors[number].meta for number in gold_order(gold)]
+        self.places = Places(self.call, self.semantics, self.recorded)
         self.refusal = "none"
-        self._gives_positions = probed_call.gives_positions
         self.small = self.shrunk()
         """What makes the arguments small enough, by halves: all other moves begin there."""
-
-    @property
-    def is_torchs_own(self) -> bool:
-        """Whether torch itself says what is legal: an op of a user takes more than it is meant for."""
-        return self._maker.call.op.startswith("torch.") and not is_derived(self._maker.call.op)
-
-    @property
-    def mutates(self) -> bool:
-        """Whether the recorded call changed an argument."""
-        return bool(self._maker.mutated)
-
-    @property
-    def call(self) -> OpCall:
-        """As it was recorded."""
-        return self._maker.call
-
-    @property
-    def context(self) -> Context:
-        """In which it was recorded."""
-        return self._maker.trace.context
 
     def answer(self, input_set: InputSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Torch's own to the call of a set on other numbers."""
         device = self._maker.device
         return answer(input_set.call, lay_out(tensors), input_set.context, device, mutated=input_set.mutated)
 
+    def _on_cpu(
+        self, call: OpCall, tensors: Sequence[torch.Tensor], mutated: Sequence[int] = ()
+    ) -> list[torch.Tensor]:
+        return answer(relocate(call, "cpu"), lay_out(tensors), self.context, "cpu", mutated=mutated)
+
     @cached_property
     def _overwrites(self) -> bool:
         """Whether it writes to places that integers name, as an op of a user may by other means."""
-        if self.mutates and not self.is_torchs_own:
+        if self.mutated and not self.is_torchs_own:
             return True
         layout = lay_out(self.recorded, copy=False)
-        names = op_calls.operators(relocate(self.call, "cpu"), layout, self.context, "cpu")
-        return op_calls.put(names)
-
-    @property
-    def _given(self) -> list[TensorMeta]:
-        """What the op gave as it was recorded."""
-        gold = self._maker.trace.gold
-        return [] if gold is None else [tensor.meta for tensor in gold.tensors]
+        return op_calls.put(op_calls.operators(relocate(self.call, "cpu"), layout, self.context, "cpu"))
 
     def nbytes(self, moves: Moves) -> int:
         """Bytes of all arguments after moves."""
@@ -212,10 +197,22 @@ class SizeSearch:
             return True
         return False
 
-    def recorded_in(self, moves: Moves, overlay: Mapping[Spot, int] = _NOTHING) -> list[torch.Tensor]:
-        """The recorded numbers in other sizes."""
-        shapes = self.shapes(moves, overlay)
-        return resized(self.recorded, self.places.metas, shapes, moves, self.semantics)
+    def recorded_in(
+        self,
+        moves: Moves,
+        overlay: Mapping[Spot, int] = _NOTHING,
+        batch: Moves = _NONE,
+        *,
+        following: bool = False,
+    ) -> list[torch.Tensor]:
+        """The recorded numbers in other sizes, with some dimensions replaced; see `taken` and `resized`."""
+        places = self.places
+        shapes = [
+            tuple(overlay.get((index, dim), size) for dim, size in enumerate(places.shape(index, moves)))
+            for index in range(len(self.recorded))
+        ]
+        bounds = {**moves, **batch}
+        return resized(self.recorded, places.metas, shapes, bounds, self.semantics, following=following)
 
     def answer_to(self, tensors: Sequence[torch.Tensor], moves: Moves) -> list[torch.Tensor]:
         """Torch's own to the recorded call on other numbers, with its integers as they are or moved, on the CPU.
@@ -223,11 +220,11 @@ class SizeSearch:
         Raises:
             Exception: whatever the op raises.
         """
-        calls = dict.fromkeys((self.call, self.places.call(self.call, moves)))
-        for call in [*calls][:-1]:
+        moved = self.places.call(self.call, moves)
+        if moved != self.call:
             with suppress(Exception):
-                return answer(relocate(call, "cpu"), lay_out(tensors), self.context, "cpu")
-        return answer(relocate([*calls][-1], "cpu"), lay_out(tensors), self.context, "cpu")
+                return self._on_cpu(self.call, tensors)
+        return self._on_cpu(moved, tensors)
 
     def _followed(self, moves: Moves) -> Iterator[Moves]:
         """The moves as they are, and followed by numbers of blocks of a moved size, and of elements that hold several of its numbers.
@@ -265,7 +262,7 @@ class SizeSearch:
         for each in (moves for moves in plan[: _ATTEMPTS // 2] if not self._is_repeated(moves)):
             for moves in self._followed(each):
                 is_worth = moves == each or (self.nbytes(moves) <= MANY_BYTES and self.is_legal(moves))
-                input_set = self.taken(self.shapes(moves), moves) if is_worth else None
+                input_set = self.taken(moves) if is_worth else None
                 if input_set is not None:
                     return input_set
         return None
@@ -290,10 +287,8 @@ class SizeSearch:
 
     def empty(self) -> InputSet | None:
         """The set without rows, if torch takes it and its answer is beyond doubt."""
-        for batch in self.places.batches(self.semantics):
-            if self.places.is_pointed_into(batch, self.semantics, self.recorded):
-                continue
-            input_set = self._of_batch(batch, 0)
+        for batch in self.places.batches:
+            input_set = None if self.places.is_pointed_into(batch) else self._of_batch(batch, 0)
             if input_set is not None:
                 return None if _is_doubtful(input_set) else input_set
         return None
@@ -303,7 +298,7 @@ class SizeSearch:
 
         Threads and blocks that share what they must not meet there, and what sums lose by each rounding adds up.
         """
-        for batch in self.places.batches(self.semantics):
+        for batch in self.places.batches:
             size = self.places.metas[batch[0]].shape[0]
             new = 0 if self.places.is_offset(size) else self._most_rows(batch, size, limit)
             input_set = self._of_batch(batch, new) if new else None
@@ -313,7 +308,7 @@ class SizeSearch:
 
     def long(self, main: int, draw: random.Random) -> InputSet | None:
         """The set of few rows that whole tiles fill, longer than a buffer for a row; more than 16 bits count, for a position."""
-        name = op_word(self._maker.call)
+        name = op_word(self.call)
         finds_one = name in _FIND_ONE
         # Others may take as much as the square of the row, random ones are run many times.
         known = name in _WALK_ROWS or (name in ENTRIES and (finds_one or not self.semantics.chooses))
@@ -324,7 +319,7 @@ class SizeSearch:
         widths = [_TILE * draw.randint(*_TILES)]
         if name == "scaled_dot_product_attention":
             # Its rows are a query's scores, one for each key: a plain kernel may take a head's width squared for each.
-            given = {argument.name: argument.value.value for argument in self._maker.call.arguments}
+            given = {argument.name: argument.value.value for argument in self.call.arguments}
             keys = self.places.metas[int(given.get("key") or 0)].shape[-2]
             others = {**dict.fromkeys(others, 1), main: draw.choice((2, 3))}
             main, widths = keys, [_TILE * draw.randint(*_TILES_OF_SCORES)] if keys != main else []
@@ -343,33 +338,29 @@ class SizeSearch:
         These are mostly windows, groups and dimensions of 1. Sizes that torch refuses to change alone are doubled together, as
         numbers of heads that share others are.
         """
-        spots = self.places.spots() - {spot for input_set in other_sets for spot in self._moved(input_set)}
+        spots = {*self.places.spots}.difference(*map(self._moved, other_sets))
         there = {self.places.metas[index].shape[dim] for index, dim in spots}
         left = sorted((size for size in self.places.sizes if size in there), reverse=True)
-        unit_dimensions = [
-            [dict.fromkeys(choice, 2) for choice in choices]
-            for choices in self.places.ones(self.semantics)
-            if spots & set(choices[0])
-        ]
-        moves, overlay, input_set = dict(self.small), dict[Spot, int](), None
+        moves, overlay, input_set = self.small, dict[Spot, int](), None
+
+        def move(more: Moves) -> None:
+            nonlocal moves, input_set
+            candidate = self.taken({**moves, **more})
+            if candidate is not None:
+                moves, input_set = {**moves, **more}, candidate
+
         for size in left[:_ATTEMPTS]:
-            tried = {**moves, size: prime_above(moves.get(size, size))}
-            candidate = self.taken(self.shapes(tried), tried)
-            if candidate is not None:
-                moves, input_set = tried, candidate
-        stuck = [size for size in left if moves.get(size, size) == self.small.get(size, size)]
+            move({size: prime_above(moves.get(size, size))})
+        now = {size: (moves.get(size, size), self.small.get(size, size)) for size in left}
+        stuck = {size: 2 * new for size, (new, small) in now.items() if new == small}
         if len(stuck) > 1:
-            tried = {**moves, **{size: 2 * moves.get(size, size) for size in stuck}}
-            candidate = self.taken(self.shapes(tried), tried)
-            if candidate is not None:
-                moves, input_set = tried, candidate
-        for choices in unit_dimensions:
-            for choice in choices:
-                candidate = self.taken(self.shapes(moves, {**overlay, **choice}), moves) or self.taken(
-                    self.shapes(self.small, {**overlay, **choice}), self.small
-                )
+            move(stuck)
+        for choices in self.places.ones():
+            for choice in choices if not spots.isdisjoint(choices[0]) else ():
+                wider = {**overlay, **dict.fromkeys(choice, 2)}
+                candidate = self.taken(moves, wider) or self.taken(self.small, wider)
                 if candidate is not None:
-                    overlay, input_set = {**overlay, **choice}, candidate
+                    overlay, input_set = wider, candidate
                     break
         return input_set
 
@@ -380,11 +371,9 @@ class SizeSearch:
         """
         if not self.is_torchs_own:
             return None
-        shapes = self.shapes(self.small)
-        call = self.places.call(self._maker.call, self.small)
-        tensors = resized(self.recorded, self.places.metas, shapes, self.small, self.semantics)
-        for batch in self.places.batches(self.semantics):
-            if any(self.places.is_fixed(index, dim) for index in batch for dim in range(len(shapes[index]))):
+        call, tensors = self.places.call(self.call, self.small), self.recorded_in(self.small)
+        for batch in self.places.batches:
+            if any(self.places.is_fixed(index, dim) for index in batch for dim in range(tensors[index].ndim)):
                 continue  # what is declared by a dimension's number would be another one
             more = list(tensors)
             for copies in range(2, 2 + further):
@@ -398,13 +387,12 @@ class SizeSearch:
 
     def _of_batch(self, batch: Sequence[int], new: int) -> InputSet | None:
         """The set with another first dimension of some tensors."""
-        moves = {**self.small, self.places.metas[batch[0]].shape[0]: new}
-        return self.taken(self.shapes(self.small, {(index, 0): new for index in batch}), moves)
+        size = self.places.metas[batch[0]].shape[0]
+        return self.taken(self.small, {(index, 0): new for index in batch}, batch={size: new})
 
     def _most_rows(self, batch: Sequence[int], size: int, limit: int) -> int:
         """How many rows fit; 0 if that is hardly more than there are, and those are not few."""
-        metas = [self.places.metas[index] for index in batch]
-        given = self._given
+        metas, given = [self.places.metas[index] for index in batch], self._given
         rows = [math.prod(self.places.shape(index, self.small)[1:]) for index in batch]
         # Outputs are counted as well: an embedding's are hundreds of times as large as its indices.
         a_row = sum(numel * ITEMSIZE[meta.dtype] for numel, meta in zip(rows, metas, strict=True)) * (
@@ -426,41 +414,34 @@ class SizeSearch:
                 continue
             yield from ((index, dim) for dim, size in enumerate(shape) if meta.shape[dim] != size)
 
-    def shapes(self, moves: Moves, overlay: Mapping[Spot, int] = _NOTHING) -> list[tuple[int, ...]]:
-        """The shapes of all tensors after moves, with some dimensions replaced."""
-        return [
-            tuple(overlay.get((index, dim), size) for dim, size in enumerate(self.places.shape(index, moves)))
-            for index in range(len(self.recorded))
-        ]
-
     def taken(
         self,
-        shapes: Sequence[tuple[int, ...]],
         moves: Moves,
-        calls: Sequence[OpCall] = (),
+        overlay: Mapping[Spot, int] = _NOTHING,
         *,
+        batch: Moves = _NONE,
+        calls: Sequence[OpCall] = (),
         alone: bool = False,
     ) -> InputSet | None:
-        """The set of some shapes, if torch takes them; its refusal is kept.
+        """The set of other sizes, if torch takes them; its refusal is kept.
 
         Args:
-            shapes: of the arguments.
-            moves: for integers of the call that are equal to a size.
+            moves: of all dimensions of a size, and of integers of the call that are equal to it.
+            overlay: dimensions that are replaced.
+            batch: a size that moves in the overlay alone, and in integers of the call.
             calls: that are tried; by default as recorded and moved.
             alone: whether equal sizes are no longer equal.
         """
-        usual = (self._maker.call, self.places.call(self._maker.call, moves))
-        key = str(sorted(moves.items()))
+        moved = {**moves, **batch}
+        usual, key = (self.call, self.places.call(self.call, moved)), str(sorted(moved.items()))
         orders = (True, False) if any(map(is_position, self.semantics.names.values())) else (False,)
         for call, following in itertools.product(dict.fromkeys(calls or usual), orders):
             try:
-                tensors = resized(
-                    self.recorded, self.places.metas, shapes, moves, self.semantics, following=following
-                )
+                tensors = self.recorded_in(moves, overlay, batch, following=following)
                 if any(map(_met_twice, self.recorded, tensors)) and self._overwrites:
                     raise ValueError("of two rows for one place either may stay")  # noqa: TRY301
                 # Of no numbers none is badly conditioned.
-                return self.drawn(call, tensors, key, empty=0 in moves.values(), alone=alone)
+                return self.drawn(call, tensors, key, empty=0 in moved.values(), alone=alone)
             except Exception as error:  # noqa: BLE001 - an op of a user may refuse by any exception
                 self.refusal = first_line(error)
         return None
@@ -499,10 +480,10 @@ class SizeSearch:
         inputs.put_largest_last(self.semantics, call, fresh_tensors)
         if device_of(self._maker.device).is_accelerator:
             # An index that is too great is an exception on a CPU, and the end of the process on a GPU.
-            answer(relocate(call, "cpu"), lay_out(fresh_tensors), self.context, "cpu")
+            self._on_cpu(call, fresh_tensors)
         if alone and not call.op.startswith("torch."):
             with _EvenKeys():
-                answer(relocate(call, "cpu"), lay_out(fresh_tensors), self.context, "cpu")
+                self._on_cpu(call, fresh_tensors)
         elif alone and "attention" in call.op:
             # Of other ops of torch memory is enough, and the first without imports torch's compiler: 1.2 s.
             invoke(relocate(call, "meta"), [one.to("meta") for one in fresh_tensors])
@@ -510,7 +491,7 @@ class SizeSearch:
         if not empty and not self.is_torchs_own:
             # Of fresh numbers a single one may be all that counts, as in attention.
             pairs = zip(tensors, fresh_tensors, strict=True)
-            self._unproven.require_read(call, [one if one.is_floating_point() else new for one, new in pairs])
+            self._require_read(call, [one if one.is_floating_point() else new for one, new in pairs])
         taken = self._maker.make(name, fresh_tensors, probe=NAME, call=call, patterns_only=empty)
         if not alone:
             self._require_form(taken)
@@ -523,18 +504,35 @@ class SizeSearch:
         return replace(taken, expected=replace(taken.expected, outputs=outputs))
 
     @cached_property
-    def _unproven(self) -> Unproven:
-        return Unproven.of(self.call, self.semantics, self.recorded, self.context, self._maker.mutated or ())
+    def _counting(self) -> list[int]:
+        """Integers of which nothing is known, and whose greatest counts as they were recorded."""
+        free = free_integers(self.call, self.semantics, self.recorded)
+        return [index for index in free if self._counts(self.call, self.recorded, index)]
+
+    def _require_read(self, call: OpCall, tensors: Sequence[torch.Tensor]) -> None:
+        """Their greatest still count: else they lie beyond what the op has, and it cuts them off. Offsets never fall."""
+        for index in self._counting:
+            falls = are_offsets(self.recorded[index]) and bool((tensors[index].diff() < 0).any())
+            if falls or not self._counts(call, tensors, index):
+                raise ValueError(f"{self.semantics.names.get(index)} points beyond what there is, or falls")
+
+    def _counts(self, call: OpCall, tensors: Sequence[torch.Tensor], index: int) -> bool:
+        """Whether the greatest of some integers counts, by one less: what is refused then does."""
+        if not tensors[index].numel() or int(tensors[index].max()) < 1:
+            return False
+        less = [*tensors[:index], tensors[index].clone(), *tensors[index + 1 :]]
+        less[index].view(-1)[int(less[index].argmax())] -= 1
+        with suppress(Exception):  # as in taken
+            return not all_same(*(self._on_cpu(call, given, self.mutated) for given in (tensors, less)))
+        return True
 
     def _require_form(self, taken: InputSet) -> None:
         """An output whose rows were those of an argument has such rows still: else torch repeats one along another.
 
         Half a head of 2 elements is one, which goes with any number of angles.
         """
-        gold, metas = self._maker.trace.gold, self.places.metas
-        recorded = [] if gold is None else [gold.tensors[number].meta for number in gold_order(gold)]
-        for old, new in zip(recorded, taken.outputs, strict=False):
-            alike = [index for index, meta in enumerate(metas) if meta.shape == old.shape]
+        for old, new in zip(self._given, taken.outputs, strict=False):
+            alike = [index for index, meta in enumerate(self.places.metas) if meta.shape == old.shape]
             rows = {taken.layout.metas[index].shape[1:] for index in alike}
             if rows and new.shape[1:] not in rows:
                 raise ValueError(f"an output of {_shown(new.shape)} is no longer as wide as an argument")

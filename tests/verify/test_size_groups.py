@@ -85,7 +85,7 @@ def batch_of(op: str, run: Callable[..., Any], *args: Any, given: int) -> list[i
     """Tensors whose first dimension is the batch of a call whose output has so many rows."""
     call, tensors = call_of(op, run, *args)
     semantics = semantics_for(call)
-    return Places(call, semantics, tensors).batch_of_rows(semantics, [given])
+    return Places(call, semantics, tensors).batch_of_rows([given])
 
 
 def test_rows_are_those_that_an_output_has() -> None:

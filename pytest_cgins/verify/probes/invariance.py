@@ -200,7 +200,7 @@ def batch_of(
     search = SizeSearch(probed_call, key)
     places = search.places
     outputs = probed_call.reference_set.expected.outputs
-    batched = places.batch_of_rows(semantics, [output.shape[0] for output in outputs if output.shape])
+    batched = places.batch_of_rows([output.shape[0] for output in outputs if output.shape])
     if places.are_tied or not batched:
         return None, "no argument has a first dimension that may change"
     first = places.metas[batched[0]].shape

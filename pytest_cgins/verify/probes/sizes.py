@@ -18,7 +18,6 @@ from pytest_cgins.packs.modules import is_module_call
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify import related_sizes
 from pytest_cgins.verify.input_sets import InputSet
-from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.size_groups import Moves, Places
 from pytest_cgins.verify.size_search import FEW_ROWS, MOST_ROWS, NAME, ProbedCall, SizeSearch
 
@@ -34,23 +33,13 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
 
     One size more, four of drawn sizes, long rows, many rows, what is left, none, one and two dimensions more, and those in
     which single dimensions move; fewer where torch refuses them.
-
-    Args:
-        probed_call: the call.
-        key: of this draw.
     """
-    search, semantics, interpreted = (
-        SizeSearch(probed_call, key),
-        probed_call.semantics,
-        probed_call.interpreted,
-    )
+    search, interpreted = SizeSearch(probed_call, key), probed_call.interpreted
     places = search.places
     if places.are_tied:
         return [], "the op changes an argument that shares its memory with another"
-    if not places.sizes and not places.batches(semantics):
-        own = (
-            ", and those of a module's state belong to it" if is_module_call(probed_call.builder.call) else ""
-        )
+    if not places.sizes and not places.batches:
+        own = ", and those of a module's state belong to it" if is_module_call(search.call) else ""
         return [], f"no argument has a size that may change{own}"
     found: list[InputSet] = []
 
@@ -61,7 +50,7 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     small = search.small
     take(search.one_more())
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
-    for moves, main in _drawn(places, semantics, draw, few=interpreted):
+    for moves, main in _drawn(places, draw, few=interpreted):
         fitted = search.fitted(moves, main)
         # Where torch refuses to move all of them at once.
         alone = search.fitted({**small, main: moves[main]}, main)
@@ -86,17 +75,8 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     return found, "" if found else f"torch refuses every other size that was tried ({search.refusal})"
 
 
-def _drawn(
-    places: Places, semantics: Semantics, draw: random.Random, *, few: bool
-) -> Iterator[tuple[Moves, int]]:
-    """Moves of all sizes, and which of these is the one within rows, or the largest where there is none.
-
-    Args:
-        places: of the call.
-        semantics: of the call.
-        draw: of the run and the trace.
-        few: leave sets out that take long.
-    """
+def _drawn(places: Places, draw: random.Random, *, few: bool) -> Iterator[tuple[Moves, int]]:
+    """Moves of all sizes, and which of these is the one within rows, or the largest where there is none; those that take long unless `few`."""
     sizes = [*places.inner, *places.others]
     if not sizes:
         return
@@ -106,6 +86,6 @@ def _drawn(
         yield {main: draw.choice((2, 3)), **{n: draw.choice(FEW) for n in others}}, main
     if not few:
         yield {main: 64 * draw.randint(1, 12), **{n: 2 ** draw.randint(2, 5) for n in others}}, main
-        batches = [places.metas[batch[0]].shape[0] for batch in places.batches(semantics)]
+        batches = [places.metas[batch[0]].shape[0] for batch in places.batches]
         rows = {n: 1 for n in batches[:1] if n in others}
         yield {main: draw.choice(LARGE), **{n: draw.choice(FEW) for n in others}, **rows}, main
