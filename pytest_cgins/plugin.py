@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_cgins.app.session.benchmark import Benchmark
-    from pytest_cgins.app.session.fixtures import CaseUnderTest, Recorder
+    from pytest_cgins.app.session.fixtures import CaseUnderTest
     from pytest_cgins.app.session.remote import RemoteKernel
 
 NEEDS_CGINS = "needs --cgins"
@@ -138,7 +138,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("--cgins-compile-only"):
             from pytest_cgins.app.session.compile_only import CompileOnly
 
-            config.pluginmanager.register(CompileOnly(config, gate.builds), CompileOnly.plugin_name)
+            config.pluginmanager.register(CompileOnly(gate, gate.builds), CompileOnly.plugin_name)
         elif config.getoption("--cgins-arch"):
             raise pytest.UsageError("--cgins-arch goes with --cgins-compile-only")
         if config.getoption("--cgins-regenerate") and not hasattr(config, "workerinput"):
@@ -197,12 +197,12 @@ def cgins_benchmark(request: pytest.FixtureRequest) -> Benchmark:
 
 
 @pytest.fixture
-def cgins_record(request: pytest.FixtureRequest, tmp_path: Path) -> Recorder:
-    """Record trace packs under `tmp_path`; takes what `pytest_cgins.record` takes."""
+def cgins_record(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
+    """Record trace packs under `tmp_path`, or where an absolute path says; takes what `pytest_cgins.record` takes."""
     _require_gate(request)
-    from pytest_cgins.app.session.fixtures import Recorder
+    from pytest_cgins.recording.record import record
 
-    return Recorder(tmp_path)
+    return lambda name, **options: record(tmp_path / name, **options)
 
 
 def _require_gate(request: pytest.FixtureRequest) -> None:

@@ -44,11 +44,8 @@ def workflows(folder: Path, action: str) -> dict[str, str]:
             remedy="cgins init --github OWNER/pytest-cgins@COMMIT, with all 40 digits of a commit that you have reviewed",
         )
     given = []
-    implementations = [
-        implementation
-        for kernel in load_without_traces(folder / CONFIG).kernels
-        for implementation in kernel.implementations
-    ]
+    kernels = load_without_traces(folder / CONFIG).kernels
+    implementations = [one for kernel in kernels for one in kernel.implementations]
     if any(each.device == "cuda" for each in implementations):
         given += ['runner: \'["self-hosted", "gpu"]\'', 'python-version: ""']
     if (folder / "requirements.txt").is_file():
@@ -131,10 +128,8 @@ def _implementation(plan: Plan, entry: Entry, device: DeviceName) -> Iterator[st
         if function.contract == "torch-extension":
             yield f"contract: torch-extension, entry: {json.dumps(function.name)}"
         source, *others = map(str, function.files)
-        device = "cuda" if entry.language == "cuda" else "cpu"
-        yield f"device: {device}, " + (
-            f"sources: {json.dumps([source, *others])}" if others else f'source: "{source}"'
-        )
+        yield f"device: {'cuda' if entry.language == 'cuda' else 'cpu'}"
+        yield f"sources: {json.dumps([source, *others])}" if others else f'source: "{source}"'
         return
     on_cpu = device == "cpu" and entry.language == "triton"
     yield "device: cpu, interpret: true" if on_cpu else "device: cuda"

@@ -64,9 +64,8 @@ def make_plan(scan: Scan) -> Plan:
         # What another one calls for the same op counts on what that one does before: contiguous arguments, say.
         inner = any(function.qualified in graph.reaches(other) for other, its in matches if its.op == how.op)
         entered = [entry for entry in plan.entries if entry.match.op == how.op]
-        if entered and entered[0].match.call != how.call:
-            first = entered[0].function.name
-            reasons[function.qualified] = f"{how.op} is entered with other arguments, by {first}"
+        if clash := _clash(plan, how):
+            reasons[function.qualified] = clash
         elif not inner and not any(graph.launches(function) <= entry.covers for entry in entered):
             launched = graph.launches(function)
             _enter(plan, plan.kernels[min(launched)].language, how, function, launched)
@@ -75,19 +74,14 @@ def make_plan(scan: Scan) -> Plan:
         task = compiled.files[0].with_name(f"func_{compiled.name}.py")
         if isinstance(how, str) and any(definition.file == task for definition in scan.definitions.values()):
             how = f"its op is a task of robust-kbench: cgins import robustkbench {task.parent} records it"
-        entered = [entry for entry in plan.entries if isinstance(how, Match) and entry.match.op == how.op]
-        if isinstance(how, Match) and entered and entered[0].match.call != how.call:
-            how = f"{how.op} is entered with other arguments, by {entered[0].function.name}"
+        how = how if isinstance(how, str) else _clash(plan, how) or how
         if isinstance(how, str):
             plan.left_out.append((f"{compiled.files[0]} {compiled.name}", how))
         else:
             _enter(plan, compiled.language, how, compiled)
     called = {entry.function.name for entry in plan.entries}
-    plan.operators = [
-        function
-        for function in scan.definitions.values()
-        if function.operator and function.name not in called
-    ]
+    operators = (function for function in scan.definitions.values() if function.operator)
+    plan.operators = [function for function in operators if function.name not in called]
     plan.left_out += [*_uncovered(plan, graph, reasons), *scan.left_out]
     plan.entries.sort(key=lambda entry: entry.match.name)
     return plan
@@ -160,15 +154,23 @@ def _match_compiled(compiled: CompiledFunction) -> Match | str:
             return f"its parameter {strange[0]} is not one of {name}'s ({', '.join(of_op)})"
         known = [parameter for parameter in compiled.parameters if parameter.name in KNOWN[name].examples]
         how = match(name, known, by_place=True)
-        return (
-            f"it takes no {how.fixed[0]}, as {how.op} does" if isinstance(how, Match) and how.fixed else how
-        )
+        if isinstance(how, Match) and how.fixed:
+            return f"it takes no {how.fixed[0]}, as {how.op} does"
+        return how
     how = match(name, compiled.parameters, by_place=True)
     if isinstance(how, Match) and not how.direct:
         return f"its parameters are not those of {how.op} in order: an adapter must call it"
     if isinstance(how, Match) and compiled.missing:
         return f"it includes {compiled.missing}, which is not beside it: enter it with its flags by hand"
     return how
+
+
+def _clash(plan: Plan, how: Match) -> str:
+    """Why an op is not entered once more; "" if it is called as it is by what is entered."""
+    first = next((entry for entry in plan.entries if entry.match.op == how.op), None)
+    if first is None or first.match.call == how.call:
+        return ""
+    return f"{how.op} is entered with other arguments, by {first.function.name}"
 
 
 def _enter(

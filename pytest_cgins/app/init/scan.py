@@ -130,11 +130,8 @@ def scan(repository: Path) -> Scan:
             sources[file] = text if schemas.MARK.search(text) else without_comments(text)
         else:
             _read_python(result, repository, file, text)
-    exporting = sorted(
-        sources, key=lambda file: not re.search("PYBIND11_MODULE|TORCH_LIBRARY", sources[file])
-    )
     seen: set[Path] = set()
-    for file in exporting:
+    for file in sorted(sources, key=lambda file: not _EXPORTING.search(sources[file])):
         _read_cxx(result, repository, sources, file, seen)
     return result
 
@@ -255,10 +252,8 @@ class _Module:
         )
 
     def _uses(self, node: ast.AST) -> frozenset[str]:
-        names = (
-            self._resolved(child) for child in ast.walk(node) if isinstance(child, ast.Name | ast.Attribute)
-        )
-        return frozenset(name.removesuffix(".apply") for name in names if "." in name)
+        nodes = (child for child in ast.walk(node) if isinstance(child, ast.Name | ast.Attribute))
+        return frozenset(name.removesuffix(".apply") for name in map(self._resolved, nodes) if "." in name)
 
     def _resolved(self, node: ast.expr) -> str:
         """The qualified name that an expression refers to, a call's being that of what is called; "" for none."""
@@ -272,10 +267,8 @@ def _bound(node: ast.stmt) -> list[str]:
         return [node.name]
     if isinstance(node, ast.Assign):
         return [target.id for target in node.targets if isinstance(target, ast.Name)]
-    children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
-    return (
-        [name for child in children for name in _bound(child)] if isinstance(node, ast.If | ast.Try) else []
-    )
+    children = ast.iter_child_nodes(node) if isinstance(node, ast.If | ast.Try) else ()
+    return [name for child in children if isinstance(child, ast.stmt) for name in _bound(child)]
 
 
 def _dotted(node: ast.expr) -> str:
@@ -322,6 +315,7 @@ def _returns_several(node: ast.FunctionDef) -> bool:
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _LIBRARY = re.compile(r"\bTORCH_LIBRARY(?:_FRAGMENT|_EXPAND)?\s*\(\s*(\w+)\s*,")
+_EXPORTING = re.compile("PYBIND11_MODULE|TORCH_LIBRARY")
 _EXPORT = re.compile(
     r'\.def\s*\(\s*"(?P<name>\w+)(?:"\s*,\s*&?\s*(?:\w+::)*(?P<function>\w+)|\s*(?P<schema>\())'
 )
@@ -338,11 +332,12 @@ def _read_cxx(result: Scan, repository: Path, texts: dict[Path, str], file: Path
         if any(argument.mutated for argument in parsed.arguments):
             result.left_out.append((f"{file} {parsed.entry}", "it works in place"))
             return
-        own = tuple(Parameter(argument.name) for argument in parsed.arguments)
-        language: Language = "cuda" if file.suffix == ".cu" else "cpp"
-        contract: Literal["device", "launcher"] = "device" if "cgins-launch:" in text else "launcher"
         launcher = CompiledFunction(
-            name=parsed.entry, files=(file,), language=language, contract=contract, parameters=own
+            name=parsed.entry,
+            files=(file,),
+            language="cuda" if file.suffix == ".cu" else "cpp",
+            contract="device" if "cgins-launch:" in text else "launcher",
+            parameters=tuple(Parameter(argument.name) for argument in parsed.arguments),
         )
         result.compiled.append(launcher)
         return
@@ -357,19 +352,11 @@ def _read_cxx(result: Scan, repository: Path, texts: dict[Path, str], file: Path
             ((taken, path) for path in near if (taken := _cxx_parameters(texts[path], function))), ((), file)
         )
         # Hugging Face's layout names its sources and finds its headers itself.
-        toml = next(
-            (
-                folder / "build.toml"
-                for folder in file.parents
-                if (repository / folder / "build.toml").is_file()
-            ),
-            None,
-        )
-        namespace = (
-            library[1] if library and export["schema"] and library[1] != "TORCH_EXTENSION_NAME" else ""
-        )
+        above = (folder / "build.toml" for folder in file.parents)
+        toml = next((path for path in above if (repository / path).is_file()), None)
+        namespace = library[1] if library and export["schema"] else "TORCH_EXTENSION_NAME"
         exported = CompiledFunction(
-            name=f"{namespace}::{export['name']}" if namespace else export["name"],
+            name=("" if namespace == "TORCH_EXTENSION_NAME" else f"{namespace}::") + export["name"],
             files=(toml,) if toml else tuple(dict.fromkeys([file, path])),
             language="cuda" if path.suffix == ".cu" else "cpp",
             contract="torch-extension",

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_cgins.app.session.collect import CaseItem
 from pytest_cgins.app.session.gate import Gate
+from pytest_cgins.app.session.livelog import uncaptured
 from pytest_cgins.app.session.parametrize import nearest_config
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.progress import Progress, joined
@@ -92,16 +93,13 @@ class RunBuilds:
             self._draw(text)
 
     def _draw(self, text: str) -> None:
-        capture = self._config.pluginmanager.get_plugin("capturemanager")
         writer = self._config.get_terminal_writer()
         column = writer.width_of_current_line % writer.fullwidth
         # Down, write, and back to where pytest goes on; a line feed at the bottom scrolls, so nothing is saved.
         drawing = f"\n{text}\x1b[K\r\x1b[A" + (f"\x1b[{column}C" if column else "")
-        if capture is None:
-            _put(drawing)
-        else:
-            with capture.global_and_fixture_disabled():
-                _put(drawing)
+        with uncaptured(self._config):
+            sys.stdout.write(drawing)
+            sys.stdout.flush()
 
     def pytest_runtest_logfinish(self) -> None:
         """Between two items: say it once all builds have ended; without -v it would tear the line of dots."""
@@ -149,11 +147,6 @@ class RunBuilds:
         found = self._config.pluginmanager.get_plugin("terminalreporter")
         assert isinstance(found, pytest.TerminalReporter)
         return found
-
-
-def _put(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 def cases_of(item: pytest.Item) -> Iterator[tuple[Path, Case]]:

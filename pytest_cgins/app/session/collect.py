@@ -15,7 +15,7 @@ from pytest_cgins.app.session import outcome, results
 from pytest_cgins.app.session.gate import Gate
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.session_report import Evaluation, Shard
+from pytest_cgins.core.session_report import Shard
 from pytest_cgins.core.text import upwards
 from pytest_cgins.gate.cases import operator_checks
 from pytest_cgins.report.durations import Durations, parts
@@ -65,22 +65,49 @@ class CginsFile(pytest.File):
             line = config.implementations[case.key][1].line
             checks = operator_checks(config, case) if self.config.getoption("--cgins-opcheck") else ()
             for member in (case, *checks):
-                evaluate = partial(self._gate.evaluate, self.path, member)
+                find = partial(self._gate.evaluate, self.path, member)
                 yield CaseItem.from_parent(
-                    self, name=member.name, case=member, line=line, gate=self._gate, evaluate=evaluate
+                    self, name=member.name, case=member, line=line, find=find, gate=self._gate
                 )
         yield from self._gate.model_items(self)
 
 
-class LineItem(pytest.Item):
-    """An item for a line of `cgins.yaml`, that of an implementation."""
+class GatedItem(pytest.Item):
+    """A case, model or build of a line of `cgins.yaml`: what is found when it is set up is judged when it is run.
 
-    kind = ""
-    """What it is called before its name."""
+    `kind` is what it is called before its name.
+    """
 
-    def __init__(self, *, line: int, **arguments: Any) -> None:
+    def __init__(
+        self, *, kind: str, line: int, find: Callable[[], outcome.Result], gate: Gate, **arguments: Any
+    ) -> None:
         super().__init__(**arguments)
+        self._kind = kind
         self._line = line
+        self._find = find
+        self._gate = gate
+        self._found: outcome.Result | None = None
+
+    def mark(self, *, kernel: str, op: str, implementation: str) -> None:
+        """Have it be chosen by these names, too."""
+        # The op is no part of the name, and `-k softmax` should find `attention` that replaces softmax.
+        self.extra_keyword_matches.add(op)
+        self.add_marker(pytest.mark.cgins(kernel=kernel, op=op, implementation=implementation))
+
+    def setup(self) -> None:
+        """Find it out.
+
+        pytest calls what fails here an error and what fails in `runtest` a failure. A drifted trace or a
+        lost device is an error and says nothing about the kernel, so the work has to be done here.
+        """
+        self._found = self._find()
+        results.keep(self, self.path, self._found)
+        outcome.settle_setup(self, self._found, self._gate)
+
+    def runtest(self) -> None:
+        """Fail if the kernel did."""
+        assert self._found is not None
+        outcome.settle_call(self, self._found, self._gate)
 
     def locate_skip(self, report: pytest.TestReport) -> None:
         """Have a skip read as one of this line of `cgins.yaml`: pytest would name the line that raised it."""
@@ -93,46 +120,16 @@ class LineItem(pytest.Item):
         A headline that were just the name would have pytest rewrite the dots in it for `-v`, after which
         the printed node id could not be pasted back.
         """
-        return self.path, max(self._line - 1, 0), f"{self.kind} {self.name}"
+        return self.path, max(self._line - 1, 0), f"{self._kind} {self.name}"
 
 
-class EvaluatedItem(LineItem):
-    """A case or a model: evaluated when it is set up, judged when it is run."""
-
-    def __init__(
-        self, *, kind: str, evaluate: Callable[[], Evaluation], gate: Gate, **arguments: Any
-    ) -> None:
-        super().__init__(**arguments)
-        self.kind = kind
-        self._evaluate = evaluate
-        self._gate = gate
-        self._evaluation: Evaluation | None = None
-
-    def setup(self) -> None:
-        """Evaluate.
-
-        pytest calls what fails here an error and what fails in `runtest` a failure. A drifted trace or a
-        lost device is an error and says nothing about the kernel, so the work has to be done here.
-        """
-        self._evaluation = self._evaluate()
-        results.keep(self, self.path, self._evaluation)
-        outcome.settle_setup(self, self._evaluation, self._gate)
-
-    def runtest(self) -> None:
-        """Fail if the kernel did."""
-        assert self._evaluation is not None
-        outcome.settle_call(self, self._evaluation, self._gate)
-
-
-class CaseItem(EvaluatedItem):
+class CaseItem(GatedItem):
     """A case."""
 
     def __init__(self, *, case: Case, **arguments: Any) -> None:
         super().__init__(kind="kernel", **arguments)
         self.case = case
-        # The op is no part of the name, and `-k softmax` should find `attention` that replaces softmax.
-        self.extra_keyword_matches.add(case.op)
-        self.add_marker(pytest.mark.cgins(kernel=case.kernel, op=case.op, implementation=case.implementation))
+        self.mark(kernel=case.kernel, op=case.op, implementation=case.implementation)
 
 
 def left_out(items: list[pytest.Item], shard: Shard, durations: Durations | None) -> list[pytest.Item]:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from os.path import relpath
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cgins import config as configuration
-from pytest_cgins.app.session import results
 from pytest_cgins.app.session.builds import RunBuilds
-from pytest_cgins.app.session.collect import LineItem, node_id
+from pytest_cgins.app.session.collect import GatedItem, node_id
+from pytest_cgins.app.session.gate import Gate
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.options import BASELINE, FIXTURES
-from pytest_cgins.core.session_report import Compilation
 from pytest_cgins.gate.compilation import Compiler, Target
-from pytest_cgins.report import compiled, escape
 
 NEEDS_KERNEL = "runs a kernel; --cgins-compile-only only builds them"
 
@@ -28,8 +25,9 @@ class CompileOnly:
 
     plugin_name = "cgins-compile-only"
 
-    def __init__(self, config: pytest.Config, builds: RunBuilds) -> None:
-        self._config = config
+    def __init__(self, gate: Gate, builds: RunBuilds) -> None:
+        self.gate = gate
+        self._config = config = gate.config
         self._builds = builds
         self._compilers: dict[Path, Compiler] = {}
         archs: str = config.getoption("--cgins-arch") or ""
@@ -55,11 +53,6 @@ class CompileOnly:
             compiler.revision()
             self._compilers[file] = compiler
         return self._compilers[file]
-
-    def command(self, item: pytest.Item, compilation: Compilation) -> str:
-        """Shell command that builds an item's target again, from the folder where pytest began."""
-        config = relpath(item.path, self._config.invocation_params.dir)
-        return compiled.command(replace(compilation, config=config))
 
     # ---- pytest's hooks
 
@@ -116,41 +109,17 @@ class BuildsFile(pytest.File):
         except CginsError as error:
             raise self.CollectError(str(error)) from error
         for target in targets:
-            yield BuildItem.from_parent(self, name=target.name, target=target, plugin=self._plugin)
+            find = partial(self._plugin.compiler(self.path).compile, target)
+            yield BuildItem.from_parent(
+                self, name=target.name, target=target, find=find, gate=self._plugin.gate
+            )
 
 
-class BuildItem(LineItem):
-    """One build: made when it is set up, judged when it is run."""
+class BuildItem(GatedItem):
+    """A build."""
 
-    kind = "build"
-
-    def __init__(self, *, target: Target, plugin: CompileOnly, **arguments: Any) -> None:
-        super().__init__(line=target.implementation.line, **arguments)
-        self.target = target
-        self._plugin = plugin
-        self._compilation: Compilation | None = None
+    def __init__(self, *, target: Target, **arguments: Any) -> None:
         kernel, implementation = target.kernel, target.implementation
-        self.extra_keyword_matches.add(kernel.op)
-        self.add_marker(
-            pytest.mark.cgins(kernel=kernel.name, op=kernel.op, implementation=implementation.name)
-        )
-
-    def setup(self) -> None:
-        """Build; a missing tool is an error here, since pytest knows no other place for one."""
-        found = self._plugin.compiler(self.path).compile(self.target)
-        self._compilation = found
-        results.keep(self, self.path, found)
-        if found.verdict.status.outcome == "skip":
-            pytest.skip(escape.lines(f"{found.verdict.reason.value}: {found.verdict.message}"))
-        if found.verdict.status.outcome == "error":
-            self._fail(found)
-
-    def runtest(self) -> None:
-        """Fail if the compiler refused the kernel, or it takes too much."""
-        assert self._compilation is not None
-        if self._compilation.verdict.status.outcome == "fail":
-            self._fail(self._compilation)
-
-    def _fail(self, found: Compilation) -> None:
-        message = compiled.message(found, command=self._plugin.command(self, found))
-        pytest.fail(escape.lines(message), pytrace=False)
+        super().__init__(kind="build", line=implementation.line, **arguments)
+        self.target = target
+        self.mark(kernel=kernel.name, op=kernel.op, implementation=implementation.name)

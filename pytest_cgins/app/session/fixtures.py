@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,19 +99,3 @@ def case_under_test(request: pytest.FixtureRequest) -> CaseUnderTest:
     gate = GateSession.of(request.config)
     file = nearest_config(request.node.path, request.config.rootpath)
     return CaseUnderTest(request.node, request.param, file, gate)
-
-
-class Recorder:
-    """The fixture `cgins_record`: `pytest_cgins.record` with its packs under `tmp_path`."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __call__(self, name: str | Path, **options: Any) -> AbstractContextManager[Any]:
-        """Record a pack into `tmp_path / name`, or into `name` where that is an absolute path.
-
-        `options` are those of `pytest_cgins.record`.
-        """
-        from pytest_cgins.recording.record import record
-
-        return record(self._folder / name, **options)

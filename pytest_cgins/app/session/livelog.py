@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Generator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -48,32 +49,25 @@ class LiveLog:
             self._by_threads.append(line)
         else:
             self._pass_on_what_threads_wrote()
-            self._put(line)
+            self._show(line)
 
     def _pass_on_what_threads_wrote(self) -> None:
         while self._by_threads:
-            self._put(self._by_threads.popleft())
-
-    def _put(self, line: str) -> None:
-        capture = self._config.pluginmanager.get_plugin("capturemanager")
-        if capture is None:
-            self._show(line)
-        else:
-            with capture.global_and_fixture_disabled():
-                self._show(line)
+            self._show(self._by_threads.popleft())
 
     def _show(self, line: str) -> None:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or self._pytest_shows_them():
             return
         writer = self._config.get_terminal_writer()
-        if writer.hasmarkup:  # builds are told of below the cursor, and drawn anew soon
-            sys.stdout.write("\x1b[J")
-        reporter.ensure_newline()
-        if writer.width_of_current_line:  # xdist's dots
-            reporter.write_line("")
-        reporter.write_line(line)
-        writer.flush()  # a pipe, such as that of a CI job's log, is buffered
+        with uncaptured(self._config):
+            if writer.hasmarkup:  # builds are told of below the cursor, and drawn anew soon
+                sys.stdout.write("\x1b[J")
+            reporter.ensure_newline()
+            if writer.width_of_current_line:  # xdist's dots
+                reporter.write_line("")
+            reporter.write_line(line)
+            writer.flush()  # a pipe, such as that of a CI job's log, is buffered
 
     def _pytest_shows_them(self) -> bool:
         """Whether pytest's own live log prints each message; it does not see those of xdist's workers."""
@@ -122,6 +116,12 @@ class LiveLog:
         self._lines.close()
         if self._stderr >= 0:
             os.close(self._stderr)
+
+
+def uncaptured(config: pytest.Config) -> AbstractContextManager[None]:
+    """Let output through to the terminal meanwhile."""
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    return nullcontext() if capture is None else capture.global_and_fixture_disabled()
 
 
 def _one_stream() -> bool:

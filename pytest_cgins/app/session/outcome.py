@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from os.path import relpath
+
 import pytest
 
 from pytest_cgins.app.session.gate import Gate
-from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.session_report import Compilation, Evaluation
 from pytest_cgins.core.verdict import Status
-from pytest_cgins.report import escape, failure, summary, times
+from pytest_cgins.report import compiled, escape, failure, summary, times
+
+Result = Evaluation | Compilation
 
 
 class WeakCaseWarning(pytest.PytestWarning):
@@ -18,23 +23,25 @@ class SlowKernelWarning(pytest.PytestWarning):
     """A kernel passed whose time would have failed it, but for `gate.fail_on: never`."""
 
 
-def settle_setup(item: pytest.Item, evaluation: Evaluation, gate: Gate) -> None:
+def settle_setup(item: pytest.Item, found: Result, gate: Gate) -> None:
     """Skip, or raise what is not the kernel's doing."""
-    outcome = summary.outcome(evaluation, strict=gate.strict)
+    outcome = _outcome(found, gate)
     if outcome == "skip":
-        pytest.skip(escape.lines(f"{evaluation.verdict.reason.value}: {evaluation.verdict.message}"))
+        pytest.skip(escape.lines(f"{found.verdict.reason.value}: {found.verdict.message}"))
     if outcome == "error":
-        _fail(item, evaluation, gate)
+        _fail(item, found, gate)
 
 
-def settle_call(item: pytest.Item, evaluation: Evaluation, gate: Gate) -> None:
+def settle_call(item: pytest.Item, found: Result, gate: Gate) -> None:
     """Fail what the kernel did wrong, warn of a case that proves little and of a slowdown that is let pass."""
-    if summary.outcome(evaluation, strict=gate.strict) == "fail":
-        _fail(item, evaluation, gate)
-    if evaluation.verdict.status is Status.WEAK:
-        item.warn(WeakCaseWarning(escape.lines(f"{item.name}: {failure.headline(evaluation)}")))
-    if times.let_pass([evaluation]):
-        told = f"{item.name}: {failure.headline(evaluation)}; gate.fail_on is never"
+    if _outcome(found, gate) == "fail":
+        _fail(item, found, gate)
+    if isinstance(found, Compilation):
+        return
+    if found.verdict.status is Status.WEAK:
+        item.warn(WeakCaseWarning(escape.lines(f"{item.name}: {failure.headline(found)}")))
+    if times.let_pass([found]):
+        told = f"{item.name}: {failure.headline(found)}; gate.fail_on is never"
         item.warn(SlowKernelWarning(escape.lines(told)))
 
 
@@ -44,5 +51,18 @@ def assert_ok(item: pytest.Item, evaluation: Evaluation, gate: Gate) -> None:
     settle_call(item, evaluation, gate)
 
 
-def _fail(item: pytest.Item, evaluation: Evaluation, gate: Gate) -> None:
-    pytest.fail(escape.lines(failure.message(evaluation, command=gate.command(item))), pytrace=False)
+def _outcome(found: Result, gate: Gate) -> str:
+    return (
+        summary.outcome(found, strict=gate.strict)
+        if isinstance(found, Evaluation)
+        else found.verdict.status.outcome
+    )
+
+
+def _fail(item: pytest.Item, found: Result, gate: Gate) -> None:
+    if isinstance(found, Evaluation):
+        message = failure.message(found, command=gate.command(item))
+    else:
+        config = relpath(item.path, gate.config.invocation_params.dir)
+        message = compiled.message(found, command=compiled.command(replace(found, config=config)))
+    pytest.fail(escape.lines(message), pytrace=False)

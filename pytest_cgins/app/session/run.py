@@ -22,7 +22,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.app.session import coverage, pinning, results
 from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.app.session.builds import RunBuilds, cases_of
-from pytest_cgins.app.session.collect import CginsFile, EvaluatedItem, LineItem, left_out
+from pytest_cgins.app.session.collect import CginsFile, GatedItem, left_out
 from pytest_cgins.app.session.earlier_verdicts import EarlierVerdicts
 from pytest_cgins.app.session.environments import PairedProcesses
 from pytest_cgins.app.session.lost_gpus import LostGpus
@@ -246,10 +246,10 @@ class GateSession:
         for entry in (one for one in found if device in ("auto", one.device)):
             from pytest_cgins.app.session.models import case_of
 
-            yield EvaluatedItem.from_parent(
-                file, name=case_of(entry).name, kind="model", line=entry.line, gate=self,
-                evaluate=partial(self._evaluate_model, file.path, entry),
-            )  # fmt: skip
+            find = partial(self._evaluate_model, file.path, entry)
+            yield GatedItem.from_parent(
+                file, name=case_of(entry).name, kind="model", line=entry.line, find=find, gate=self
+            )
 
     def _evaluate_model(self, file: Path, entry: ModelEntry) -> Evaluation:
         """Measure one of them with its kernels, once no compiler runs."""
@@ -341,8 +341,8 @@ class GateSession:
         report = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, InfrastructureError):
             results.excuse(item)
-        results.attach(item, report, own=isinstance(item, LineItem))
-        if isinstance(item, LineItem):
+        results.attach(item, report, own=isinstance(item, GatedItem))
+        if isinstance(item, GatedItem):
             item.locate_skip(report)
         return report
 

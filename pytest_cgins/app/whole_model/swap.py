@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from pytest_cgins.core.errors import CginsError, ContractError, LaunchError
 from pytest_cgins.core.layout import lay_out
@@ -95,19 +95,20 @@ class Swap:
         """
         op = self._names.get(func) or self._names.setdefault(func, qualified_name(func))
         tally = self.tallies[op]
+        by_torch = partial(func, *args, **kwargs)
         try:
             form_key, met = form_of((args, kwargs))
             key = (func, capture(), form_key)
         except CginsError as error:
-            return self._left(tally, error.what, func, args, kwargs)
+            return self._left(tally, error.what, by_torch)
         if self.learning:
-            return self._learned(key, func, args, kwargs)
+            return self._learned(key, by_torch, met)
         if self._learns and key not in self._forms:
             tally.left[FIRST] += 1
-            return self._learned(key, func, args, kwargs)
+            return self._learned(key, by_torch, met)
         form = self._forms.get(key, NEW)
         if isinstance(form, str):
-            return self._left(tally, form, func, args, kwargs)
+            return self._left(tally, form, by_torch)
         tensors, kept = met, None
         try:
             if form.plan is not None:
@@ -126,7 +127,7 @@ class Swap:
                 self._put_back(tensors, form, kept, error)
             # It would say so again each time, and the time that takes is no kernel's.
             self._forms[key] = error.what
-            return self._left(tally, error.what, func, args, kwargs)
+            return self._left(tally, error.what, by_torch)
         form.answered = True
         tally.swapped += 1
         return decode(form.tree, outputs)
@@ -152,12 +153,9 @@ class Swap:
             if before is not tensor:
                 tensor.copy_(before)
 
-    def _learned(
-        self, key: Hashable, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        given = [tensor for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, torch.Tensor)]
+    def _learned(self, key: Hashable, by_torch: Callable[[], Any], given: Sequence[torch.Tensor]) -> Any:
         before = [_changes(tensor) for tensor in given]
-        result = func(*args, **kwargs)
+        result = by_torch()
         self._forms.setdefault(key, _form_of(result, mutates=before != [*map(_changes, given)]))
         return result
 
@@ -169,11 +167,9 @@ class Swap:
             raise ContractError(f"a tensor of the call is on {min(map(str, elsewhere))}")
 
     @staticmethod
-    def _left(
-        tally: Tally, why: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _left(tally: Tally, why: str, by_torch: Callable[[], Any]) -> Any:
         tally.left[why] += 1
-        return func(*args, **kwargs)
+        return by_torch()
 
 
 def _changes(tensor: torch.Tensor) -> int:
