@@ -24,6 +24,7 @@ from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.case import CompiledKernel, KernelResources
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.measurement import JitCompilations
 
 ENTRY = re.compile(r"Compiling entry function '([^']+)' for '(sm_\w+)'")
 PROPERTIES = re.compile(r"Function properties for (\S+)\s*$")
@@ -95,17 +96,20 @@ def parse(log: str, arch: str) -> tuple[KernelResources, ...]:
     return tuple(block for block in _blocks(log, arch) if block.arch == arch)
 
 
-def most(compiled: CompiledKernel) -> tuple[int, int] | None:
-    """Most registers, and most bytes spilled, of any function on any architecture; None without a report of ptxas."""
+def of_build(compiled: CompiledKernel) -> JitCompilations | None:
+    """How long a library's build took when it was made, and what ptxas reports of any function on any architecture."""
+    if not compiled.library:
+        return None
     try:
-        log = str(json.loads((Path(compiled.library).parent / RECORD).read_bytes())["log"])
+        record = json.loads((Path(compiled.library).parent / RECORD).read_bytes())
+        seconds, functions = float(record["seconds"]), list(_blocks(str(record["log"]), ""))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    functions = list(_blocks(log, ""))
-    if not functions:
-        return None
-    spills = (one.spill_store_nbytes + one.spill_load_nbytes for one in functions)
-    return max(one.registers_per_thread for one in functions), max(spills)
+    return JitCompilations(
+        seconds=seconds,
+        registers_per_thread=max((one.registers_per_thread for one in functions), default=None),
+        spill_nbytes=max((one.spill_store_nbytes + one.spill_load_nbytes for one in functions), default=None),
+    )
 
 
 def _blocks(log: str, arch: str) -> Iterator[KernelResources]:

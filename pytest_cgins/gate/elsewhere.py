@@ -54,17 +54,16 @@ class Elsewhere:
         Raises:
             ConfigError: none of the file's kernels loads one of its name.
         """
-        implementations = (made for entry in config.kernels for made in entry.implementations)
-        loaded = {Path(name).name for made in implementations for name in made.load}
-        for library in self.environment.libraries if self.environment is not None else ():
-            if Path(library).name not in loaded:
+        if self.environment is None:
+            return
+        loaded = {Path(name).name for _, made in config.implementations.values() for name in made.load}
+        for library in (Path(path).name for path in self.environment.libraries):
+            if library not in loaded:
                 names = ", ".join(sorted(name for name in loaded if name.endswith(".so")))
-                text = self.environment.text if self.environment is not None else ""
                 raise ConfigError(
-                    f"environment {text!r}: {Path(library).name} replaces no library that {config.file} loads",
-                    remedy=f"name a file like one of {names}"
-                    if names
-                    else "no kernel has load: [LIBRARY.so]",
+                    f"environment {self.environment.text!r}: {library} replaces no library that {config.file} loads",
+                    remedy=f"name a file like one of {names}" * bool(names)
+                    or "no kernel has load: [LIBRARY.so]",
                 )
 
     def in_place_of(

@@ -10,7 +10,6 @@ is found in how many pairs.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -18,17 +17,16 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
 from pytest_cgins.building import resources
-from pytest_cgins.building.cache.store import RECORD
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.measurement import ARM_LETTERS, ArmName, JitCompilations, Measurement, TunedConfig
+from pytest_cgins.core.measurement import ARM_LETTERS, ArmName, Measurement, TunedConfig
 from pytest_cgins.core.number_text import percent
 from pytest_cgins.core.session_report import SAME_BITS, Environments, Evaluation
 from pytest_cgins.core.text import counted
@@ -203,7 +201,10 @@ class EnvironmentPairs:
             buffers.enter_context(closing(one.compared_answers(case, prepared.core)))
             for one in (base, kernel)
         ]
-        jits = [reply.result.jit or _of_build(build) for reply, build in zip(answers, builds, strict=True)]
+        jits = [
+            reply.result.jit or resources.of_build(build)
+            for reply, build in zip(answers, builds, strict=True)
+        ]
         if jits[0] is not None and jits[1] is not None:
             environments = replace(
                 environments,
@@ -434,17 +435,6 @@ def _drift_text(drift: Drift, own: Drift) -> str:
     if own.differing:
         text += f"; from call to call {percent(own.differing / own.elements)} do, up to {own.greatest:.2g}"
     return text
-
-
-def _of_build(compiled: CompiledKernel) -> JitCompilations | None:
-    """The same of a compiler that is no JIT compiler: how long its build took when it was made, and what ptxas reports."""
-    if not compiled.library:
-        return None
-    registers, spills = resources.most(compiled) or (None, None)
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        seconds = float(json.loads((Path(compiled.library).parent / RECORD).read_bytes())["seconds"])
-        return JitCompilations(seconds=seconds, registers_per_thread=registers, spill_nbytes=spills)
-    return None
 
 
 def _size(compiled: CompiledKernel) -> int | None:

@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
@@ -61,7 +61,7 @@ class VerdictKeys:
     run: str
     """What else of the run could change a verdict."""
     _of_kernels: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict)
-    _traces: dict[str, dict[str, tuple[str, list[str]]]] = field(default_factory=dict)
+    _traces: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def added(self, tested: Tested, case: Case, compiled: CompiledKernel) -> Tested:
         """What is tested, with its key or why there is none."""
@@ -80,12 +80,15 @@ class VerdictKeys:
 
     def _of_case(self, tested: Tested, case: Case) -> tuple[str, ...]:
         """What decides one case: sources and settings, what is asked of it, and what its trace holds."""
+        pack = Path(case.pack_path)
         if case.pack_path not in self._traces:
-            self._traces[case.pack_path] = dict(_traces(case.pack_path))
-        trace, blobs = self._traces[case.pack_path][case.trace_id]
+            traces = json.loads((pack / MANIFEST).read_bytes())["traces"]
+            self._traces[case.pack_path] = {trace["id"]: json.dumps(trace) for trace in traces}
+        trace = self._traces[case.pack_path][case.trace_id]
+        blobs = [file_digest(pack / BLOBS / f"{name}.safetensors") for name in _SHA256.findall(trace)]
         request = replace(self.requests.for_case(replace(case, pack_path="")), seed=0, import_root="")
         asked = _sha256(documents.dump(request))
-        return (tested.config, tested.sources, tested.build, asked, trace, *map(str, map(file_digest, blobs)))
+        return (tested.config, tested.sources, tested.build, asked, _sha256(trace), *map(str, blobs))
 
     def _of_kernel(self, case: Case, compiled: CompiledKernel) -> tuple[str, str]:
         """What a kernel and its op read beyond the build's key, and what else they may read; "" for nothing."""
@@ -105,23 +108,10 @@ class VerdictKeys:
         if case.op.startswith(OPERATORS) and not case.op.startswith(_BUILT_IN):
             unknown = f"what registers {case.op} is not followed"
         words = set[str]().union(*(_words(text)[1] for text in texts.values()))
-        variables = {
-            name: value.replace(root, ".")
-            for name, value in os.environ.items()
-            if name in words or _is_read(name)
-        }
+        read = (name for name in os.environ if name in words or _is_read(name))
+        variables = {name: os.environ[name].replace(root, ".") for name in read}
         digests = sorted((os.path.relpath(file, root), file_digest(file)) for file in imported)
         return _digest((digests, variables)), unknown
-
-
-def _traces(pack: str) -> Iterator[tuple[str, tuple[str, list[str]]]]:
-    """Of each trace in a pack a digest and its blobs, by id."""
-    for trace in json.loads(Path(pack, MANIFEST).read_bytes())["traces"]:
-        text = json.dumps(trace)
-        yield (
-            trace["id"],
-            (_sha256(text), [f"{pack}/{BLOBS}/{name}.safetensors" for name in _SHA256.findall(text)]),
-        )
 
 
 @cache

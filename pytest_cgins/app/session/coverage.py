@@ -162,10 +162,7 @@ def _is_ignored(file: Path, places: Iterable[Path], config: pytest.Config) -> bo
 
 
 def _stale(evaluations: tuple[Evaluation, ...], folder: Path) -> Iterator[str]:
-    files: dict[str, list[Evaluation]] = {}
-    for evaluation in evaluations:
-        if evaluation.config:
-            files.setdefault(evaluation.config, []).append(evaluation)
-    for file, members in files.items():
+    for file in filter(None, dict.fromkeys(evaluation.config for evaluation in evaluations)):
+        members = [evaluation for evaluation in evaluations if evaluation.config == file]
         for change in input_digests.stale(folder / file, members):
             yield f"{file}: {change}"

@@ -40,11 +40,8 @@ class LostGpus:
             gpu: UUID of what it ran on; "" if it is not known.
             again: evaluates the case with new processes, which have `environment`.
         """
-        if (
-            not device_of(found.case.device).is_cuda
-            or found.verdict.status not in MAY_BE_THE_DEVICES
-            or not gpu
-        ):
+        may_be = device_of(found.case.device).is_cuda and found.verdict.status in MAY_BE_THE_DEVICES
+        if not (may_be and gpu):
             return found
         why = gpu_check.ask(self.environment).error
         if not why:

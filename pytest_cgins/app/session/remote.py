@@ -92,13 +92,8 @@ class RemoteKernel:
     ) -> Tensor | tuple[Tensor, ...]:
         from pytest_cgins.core import tensors as transport
 
-        reply = self._pool.call(
-            "reference",
-            "output_metas",
-            documents.dump_python(request),
-            [inputs],
-            timeout_s=REFERENCE_TIMEOUT_S,
-        )
+        asked = documents.dump_python(request)
+        reply = self._pool.call("reference", "output_metas", asked, [inputs], timeout_s=REFERENCE_TIMEOUT_S)
         outputs = read(OutputMetas, reply.result).outputs
         packed = PackedInputs(
             name="call", call=request.call, tensors=request.tensors, outputs=outputs, context=request.context
@@ -106,14 +101,8 @@ class RemoteKernel:
         run = RunKernel(
             kernel=compiled, device=request.device, sets=(packed,), import_root=request.import_root
         )
-        reply = self._pool.call(
-            role_of("verification", compiled),
-            "run",
-            documents.dump_python(run),
-            [inputs],
-            timeout_s=self._timeout_s,
-            kernel=compiled.key,
-        )
+        role, asked = role_of("verification", compiled), documents.dump_python(run)
+        reply = self._pool.call(role, "run", asked, [inputs], timeout_s=self._timeout_s, kernel=compiled.key)
         (answer,) = read(KernelAnswers, reply.result).sets
         if answer.error:
             raise LaunchError(

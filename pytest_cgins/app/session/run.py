@@ -283,11 +283,9 @@ class GateSession:
         """What was found so far, by `cgins.yaml`."""
         found: dict[Path, list[Evaluation]] = {}
         for evaluation in self._results.evaluations:
-            if evaluation.case.check:
-                continue  # how an operator is registered says nothing of its kernel's source
-            found.setdefault(Path(self.config.invocation_params.dir, evaluation.config).resolve(), []).append(
-                evaluation
-            )
+            if not evaluation.case.check:  # how an operator is registered says nothing of its kernel's source
+                file = Path(self.config.invocation_params.dir, evaluation.config).resolve()
+                found.setdefault(file, []).append(evaluation)
         return {file: tuple(some) for file, some in found.items()}
 
     def environments(self) -> tuple[Environment, ...]:

@@ -47,15 +47,11 @@ def _chosen(config: Config, wanted: Sequence[str], device: str) -> list[tuple[Ke
     if wanted:
         found = [selection.chosen(config, name, device) for name in wanted]
     else:
-        found = [
-            (entry, here)
-            for entry in config.kernels
-            if (here := tuple(one for one in entry.implementations if one.device == device))
-        ]
+        found = [(entry, (one,)) for entry, one in config.implementations.values() if one.device == device]
     ops: dict[str, tuple[KernelEntry, Implementation]] = {}
-    for entry, implementations in found:
+    for entry, (first, *_) in found:
         if "@" not in entry.op:  # nothing runs a backward here
-            ops.setdefault(entry.op, (entry, implementations[0]))
+            ops.setdefault(entry.op, (entry, first))
     if not ops:
         raise ConfigError(
             f"{config.file} has no kernel of a forward op for {device}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -18,7 +18,7 @@ from pytest_cgins.app.whole_model.document import (
 )
 from pytest_cgins.app.whole_model.end_to_end import Expected
 from pytest_cgins.app.whole_model.kernels import Loaded, at_base, load_kernels
-from pytest_cgins.app.whole_model.swap import Swap, Tally
+from pytest_cgins.app.whole_model.swap import Swap
 from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.building.revision.merge_base import NONE
@@ -85,7 +85,7 @@ def measured(config: Config, subject: Subject) -> ModelBench:
             if subject.compile and made.model is not None:
                 arms.compile(made.model, made.inputs)
         measurement = plain = None
-        op_ns: list[dict[str, float]] = [{}, {}]
+        by_torch, by_kernel = dict[str, float](), dict[str, float]()
         if subject.timing:
             gate = entry.timing if entry is not None else TimingGate()
             with arms.locked(timing=True):
@@ -96,14 +96,24 @@ def measured(config: Config, subject: Subject) -> ModelBench:
                     torch_ns=arms.mean_of_ten_ns("torch"),
                     base_ns=arms.mean_of_ten_ns("base") if others else None,
                 )
-                op_ns = [arms.op_ns("torch"), arms.op_ns("kernel")]
+                by_torch, by_kernel = arms.op_ns("torch"), arms.op_ns("kernel")
         environment = describe(device)
         return ModelBench(
             model=entry.name if entry is not None else subject.make,
             device=device,
             device_name=environment.device_name,
             torch=environment.torch,
-            kernels=tuple(_swapped(op, one, tallies[op], op_ns) for op, one in loaded.items()),
+            kernels=tuple(
+                SwappedKernel(
+                    kernel=one.label,
+                    op=op,
+                    calls=tallies[op].swapped,
+                    left=dict(tallies[op].left),
+                    torch_ns_per_run=by_torch.get(op, 0.0),
+                    kernel_ns_per_run=by_kernel.get(op, 0.0),
+                )
+                for op, one in loaded.items()
+            ),
             checks=checks,
             difference=found,
             base=base,
@@ -143,18 +153,6 @@ def _compared(
         alone = [op for op in ops if expected.failed(arms.swapped(ops=[op])) is not None]
         notes.append(f"wrong with the kernel of {alone[0]} alone" if alone else "wrong with no kernel alone")
     return checks, found, notes
-
-
-def _swapped(op: str, one: Loaded, tally: Tally, op_ns: Sequence[Mapping[str, float]]) -> SwappedKernel:
-    theirs, ours = (times.get(op, 0.0) for times in op_ns)
-    return SwappedKernel(
-        kernel=one.label,
-        op=op,
-        calls=tally.swapped,
-        left=dict(tally.left),
-        torch_ns_per_run=theirs,
-        kernel_ns_per_run=ours,
-    )
 
 
 def together(models: Sequence[ModelBench]) -> ModelBenches:
