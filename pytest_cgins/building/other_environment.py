@@ -100,10 +100,7 @@ class OtherEnvironment:
         """
         if source.contract == "python":
             return build(self._with_libraries(source))
-        program = (
-            f"{self.path}from pytest_cgins.building.other_environment import answer_build; "
-            f"answer_build({documents.dump(source)!r})"
-        )
+        program = f"{self.path}from {__name__} import answer_build; answer_build({documents.dump(source)!r})"
         answer = _printed(self.command, program, self.environ(), self.text, 2 * DEFAULT_TIMEOUT_S)
         told = documents.load(_Built, answer)
         if told.compiled is not None:
@@ -115,9 +112,8 @@ class OtherEnvironment:
     def _with_libraries(self, source: KernelSource) -> KernelSource:
         """A source whose libraries and modules are those of this environment, as far as it names some."""
         own = {Path(library).name: library for library in self.libraries}
-        load, files = (
-            tuple(own.get(Path(name).name, name) for name in names) for names in (source.load, source.files)
-        )
+        both = (source.load, source.files)
+        load, files = (tuple(own.get(Path(name).name, name) for name in names) for names in both)
         top = source.module.partition(".")[0]
         here = [folder for folder in self.imports if next(Path(folder).glob(f"{top}*"), None) is not None]
         if load == source.load and not here:
@@ -269,9 +265,8 @@ def _path_of(other: OtherEnvironment) -> str:
     Raises:
         ConfigError: the Python is too old, or has no torch.
     """
-    version, names = json.loads(
-        _printed(other.command, _FIRST + _ASK, other.environ(), other.text, ASK_LIMIT_S)
-    )
+    answer = _printed(other.command, _FIRST + _ASK, other.environ(), other.text, ASK_LIMIT_S)
+    version, names = json.loads(answer)
     if tuple(version) < OLDEST_PYTHON:
         raise ConfigError(
             f"environment {other.text!r} has Python {version[0]}.{version[1]}",

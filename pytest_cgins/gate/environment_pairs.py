@@ -201,16 +201,16 @@ class EnvironmentPairs:
             buffers.enter_context(closing(one.compared_answers(case, prepared.core)))
             for one in (base, kernel)
         ]
-        jits = [
+        first, second = (
             reply.result.jit or resources.of_build(build)
             for reply, build in zip(answers, builds, strict=True)
-        ]
-        if jits[0] is not None and jits[1] is not None:
+        )
+        if first is not None and second is not None:
             environments = replace(
                 environments,
-                compile_seconds=(jits[0].seconds, jits[1].seconds),
-                registers_per_thread=_both(jits[0].registers_per_thread, jits[1].registers_per_thread),
-                spill_nbytes=_both(jits[0].spill_nbytes, jits[1].spill_nbytes),
+                compile_seconds=(first.seconds, second.seconds),
+                registers_per_thread=_both(first.registers_per_thread, second.registers_per_thread),
+                spill_nbytes=_both(first.spill_nbytes, second.spill_nbytes),
             )
         if failed := kernel.reference.first_failure(prepared.case_request, answers[0]):
             status = Status.INCORRECT.value
@@ -356,10 +356,11 @@ class EnvironmentPairs:
             return replace(evaluation, verdict=verdict)
         if not pairing.times["kernel"]:
             return evaluation
+        assert evaluation.correctness is not None  # what is timed was found right, beside its base
+        assert evaluation.environments is not None
         revision = "" if self._environment else self._evaluators["base"].stage.bases.commit
         measurement = replace(_measurement(pairing), base_revision=revision)
-        if evaluation.correctness is not None:
-            measurement = with_tuning_notes(measurement, evaluation.correctness.tuned)
+        measurement = with_tuning_notes(measurement, evaluation.correctness.tuned)
         gate = self._evaluators["kernel"].requests.entry(pairing.case).timing
         verdict = decide_timing(
             evaluation.verdict,
@@ -370,17 +371,10 @@ class EnvironmentPairs:
             base_label=self._base_label,
             kernel=pairing.case.kernel,
         )
-        environments = evaluation.environments
-        peaks = [pairing.opened[side].peak_nbytes for side in ("base", "kernel") if side in pairing.opened]
-        if environments is not None and len(peaks) == 2:
-            environments = replace(environments, peak_nbytes=_both(*peaks))
-        return replace(
-            evaluation,
-            measurement=measurement,
-            verdict=verdict,
-            environments=environments,
-            fail_on=gate.fail_on,
-        )
+        peaks = (pairing.opened[side].peak_nbytes for side in ("base", "kernel"))
+        environments = replace(evaluation.environments, peak_nbytes=_both(*peaks))
+        judged = replace(evaluation, measurement=measurement, verdict=verdict)
+        return replace(judged, environments=environments, fail_on=gate.fail_on)
 
 
 def _measurement(pairing: _Pairing) -> Measurement:

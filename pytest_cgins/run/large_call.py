@@ -173,10 +173,8 @@ class LargeCall:
     def _enlarged(self, tensors: Sequence[Tensor], size: int) -> tuple[list[Tensor], list[TensorMeta]]:
         """The arguments with so many rows, and the layouts of the outputs."""
         trial = self._trial
-        repeated = [
-            _repeated(tensor, size) if index in trial.batched else tensor
-            for index, tensor in enumerate(tensors)
-        ]
+        batched = {index: _repeated(tensors[index], size) for index in trial.batched}
+        repeated = [batched.get(index, tensor) for index, tensor in enumerate(tensors)]
         return repeated, [self._of_rows(meta, size) for meta in self._packed.outputs]
 
     def _of_rows(self, meta: TensorMeta, size: int) -> TensorMeta:

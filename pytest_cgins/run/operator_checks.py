@@ -142,10 +142,8 @@ class Operator:
         """What the schema says of mutation and aliasing is what happens."""
         text = self._opcheck("test_schema")
         if "mutated" in text:
-            return (
-                Reason.UNDECLARED_MUTATION,
-                f"{text}\n→ declare it: Tensor(a!) in the schema, or mutates_args",
-            )
+            remedy = "declare it: Tensor(a!) in the schema, or mutates_args"
+            return Reason.UNDECLARED_MUTATION, f"{text}\n→ {remedy}"
         if "alias" in text:
             return (Reason.UNDECLARED_ALIAS, f"{text}\n→ return a copy, or declare it: Tensor(a) → Tensor(a)")
         return (Reason.WRONG_SCHEMA, text) if text else None
@@ -154,20 +152,18 @@ class Operator:
         """Gradients that the recorded call follows come out, and are those of the reference."""
         text = self._opcheck("test_autograd_registration", followed=True)
         if text:
-            return (
-                Reason.WRONG_AUTOGRAD,
-                f"{text}\n→ register the formula by torch.library.register_autograd",
-            )
+            remedy = "register the formula by torch.library.register_autograd"
+            return Reason.WRONG_AUTOGRAD, f"{text}\n→ {remedy}"
         if not _floating(self._run(self.op, followed=True)):
             return None
         has: Any = torch._C._dispatch_has_kernel_for_dispatch_key
         keys = (*_AUTOGRAD_KEYS, f"Autograd{device_of(self._device).backend}")
         register = "→ register a formula: torch.library.register_autograd; where nobody needs gradients, record under torch.no_grad()"
         if not any(has(self.op._name, key) for key in keys):
-            return (
-                Reason.NO_AUTOGRAD,
-                f"the recorded call follows gradients, and {self.op} has no autograd formula: they end here\n{register}",
+            none = (
+                f"the recorded call follows gradients, and {self.op} has no autograd formula: they end here"
             )
+            return Reason.NO_AUTOGRAD, f"{none}\n{register}"
         try:
             own = self._gradients(self.op)
         except Exception as error:  # noqa: BLE001 - whatever a user's formula raises
@@ -296,9 +292,8 @@ class Operator:
     def _gradients(self, function: Callable[..., Any]) -> tuple[torch.Tensor | None, ...]:
         """Gradients of the arguments that have some, for cotangents that are the same for each function."""
         tensors = self._contents[0].kept.unpack()
-        results = [
-            one for one in _floating(self._run(function, followed=True, tensors=tensors)) if one.requires_grad
-        ]
+        given = _floating(self._run(function, followed=True, tensors=tensors))
+        results = [one for one in given if one.requires_grad]
         generator = torch.Generator().manual_seed(0)
         cotangents = [
             torch.randn(one.shape, generator=generator).to(device=one.device, dtype=one.dtype)
@@ -328,10 +323,8 @@ def _unlike_fake(real: Any, fake: Any) -> Finding:
     """The first property of a fake result that the real one does not have; sizes that are symbols are any size."""
     reals, fakes = _tensors(real), _tensors(fake)
     if len(reals) != len(fakes):
-        return (
-            Reason.WRONG_FAKE,
-            f"{counted(len(fakes), 'fake tensor')} for {counted(len(reals), 'real one')}",
-        )
+        numbers = f"{counted(len(fakes), 'fake tensor')} for {counted(len(reals), 'real one')}"
+        return Reason.WRONG_FAKE, numbers
     for number, (mine, theirs) in enumerate(zip(reals, fakes, strict=True)):
         sized = theirs.ndim == mine.ndim and _alike(theirs.shape, mine.shape)
         told_apart = [axis for axis, size in enumerate(mine.shape) if size > 1] if mine.numel() else []

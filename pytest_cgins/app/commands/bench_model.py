@@ -143,9 +143,8 @@ def _show(made: ModelBenches) -> None:
         _show_model(model)
     for other, speedup in (("without kernels", made.speedup_vs_torch), ("base", made.speedup_vs_base)):
         if speedup is not None:
-            print(
-                f"{counted(len(made.models), 'model')}, sum of times, {other} over with kernels: {speedup:.3f}×"
-            )
+            models = counted(len(made.models), "model")
+            print(f"{models}, sum of times, {other} over with kernels: {speedup:.3f}×")
 
 
 def _show_model(made: ModelBench) -> None:
@@ -166,9 +165,8 @@ def _show_model(made: ModelBench) -> None:
             print(f"WRONG: {check.message}")
     if made.measurement is not None:
         measured = made.measurement
-        print(
-            f"{made.model} on {made.device_name}: {time_ns(measured.kernel.median_ns_per_call)} with kernels"
-        )
+        own = time_ns(measured.kernel.median_ns_per_call)
+        print(f"{made.model} on {made.device_name}: {own} with kernels")
         outcomes = {one.against: one.outcome for one in measured.comparisons}
         for ratio in made.ratios:
             name = {"torch": "without", "base": f"with {made.base.label}"}.get(ratio.against, "torch.compile")

@@ -167,10 +167,8 @@ def _differs(parameter: Parameter) -> bool:
 
 def examples(calls: str) -> list[str]:
     """The assignments of what calls of ops name."""
-    named = {
-        name: value for name, value in _DATA["examples"].items() if re.search(rf"[(=,]{name}\b(?!=)", calls)
-    }
-    return [f"{name} = {value}" for name, value in named.items()]
+    named = (name for name in _DATA["examples"] if re.search(rf"[(=,]{name}\b(?!=)", calls))
+    return [f"{name} = {_DATA['examples'][name]}" for name in named]
 
 
 def functions(ops: Iterable[str]) -> list[str]:

@@ -162,9 +162,8 @@ def _read_python(result: Scan, repository: Path, file: Path, text: str) -> None:
     result.aliases |= {f"{module}.{name}": origin for name, origin in reader.imported.items()}
     result.definitions |= {definition.qualified: definition for definition in reader.definitions()}
     if "load_inline(" in text:
-        result.left_out.append(
-            (str(file), "load_inline has its source in a string: move it to a file of its own")
-        )
+        why = "load_inline has its source in a string: move it to a file of its own"
+        result.left_out.append((str(file), why))
 
 
 def _module_of(repository: Path, file: Path) -> str:
@@ -343,14 +342,12 @@ def _read_cxx(result: Scan, repository: Path, texts: dict[Path, str], file: Path
         return
     library = _LIBRARY.search(text)
     exports = _EXPORT.finditer(text) if library or "PYBIND11_MODULE" in text else ()
-    near = sorted(
-        texts, key=lambda path: (path != file, -len(os.path.commonpath([path.parent, file.parent])), path)
-    )
+    shared = {path: len(os.path.commonpath([path.parent, file.parent])) for path in texts}
+    near = sorted(texts, key=lambda path: (path != file, -shared[path], path))
     for export in exports:
         function = export["function"] or export["name"]
-        parameters, path = next(
-            ((taken, path) for path in near if (taken := _cxx_parameters(texts[path], function))), ((), file)
-        )
+        defined = ((_cxx_parameters(texts[path], function), path) for path in near)
+        parameters, path = next((found for found in defined if found[0]), ((), file))
         # Hugging Face's layout names its sources and finds its headers itself.
         above = (folder / "build.toml" for folder in file.parents)
         toml = next((path for path in above if (repository / path).is_file()), None)

@@ -120,13 +120,8 @@ class Coverage:
             return held
         base = held_against(BASELINE, self._files, device=option("--cgins-device"), folders=folders)
         notes = dict.fromkeys(note for note in (held.note, base.note) if note)
-        return replace(
-            held,
-            weaker=base.weaker,
-            base=held.base or base.base,
-            note="; ".join(notes),
-            unread=held.unread or base.unread,
-        )
+        held = replace(held, base=held.base or base.base, unread=held.unread or base.unread)
+        return replace(held, weaker=base.weaker, note="; ".join(notes))
 
 
 def is_given(option: str, config: pytest.Config) -> bool:

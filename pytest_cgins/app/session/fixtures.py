@@ -62,11 +62,8 @@ class CaseUnderTest:
         from pytest_cgins.packs.values import decode
 
         locate(self.trace.call.op.partition("@")[0])  # adapters come with the op's module
-        return [
-            (argument.name, decode(argument.value, self.inputs))
-            for argument in self.trace.call.arguments
-            if argument.passed == passed
-        ]
+        own = (argument for argument in self.trace.call.arguments if argument.passed == passed)
+        return [(argument.name, decode(argument.value, self.inputs)) for argument in own]
 
     @cached_property
     def gold(self) -> list[GoldValues]:

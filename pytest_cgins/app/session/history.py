@@ -39,8 +39,7 @@ class SessionHistory:
         if where.refusal and not option("--cgins-history-always"):
             self._said = f"not appended to {name}: {where.refusal} (--cgins-history-always appends anyway)"
             return
-        found = tuple(history.entries(report, where.head))
-        if not found:
+        if not (found := tuple(history.entries(report, where.head))):
             self._said = f"nothing to append to {name}: no case was timed"
             return
         try:

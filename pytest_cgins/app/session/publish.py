@@ -60,11 +60,8 @@ def of_run(record: RunRecord, ran: RunResult, config: Path) -> Iterator[str]:
     """
     # Where a faster kernel may still come, there is one pull request, with that one.
     open_ = {result.target.improves for result in ran.results if result.state in ("waiting", "stopped")}
-    proposals = [
-        ran.journal / result.proposal
-        for result in ran.results
-        if result.proposal and result.target.name not in open_
-    ]
+    proposed = (result for result in ran.results if result.proposal)
+    proposals = [ran.journal / one.proposal for one in proposed if one.target.name not in open_]
     yield from published(proposals, config, record.pull_requests)
 
 

@@ -36,7 +36,6 @@ class RemoteKernel:
         self, evaluator: Evaluator, *, kernel: str, implementation: str | None, timeout_s: float
     ) -> None:
         self._evaluator = evaluator
-        self._pool = evaluator.pool
         self._timeout_s = timeout_s
         self._implementation = implementation
         (self._entry,) = select(evaluator.config, [kernel])
@@ -77,13 +76,8 @@ class RemoteKernel:
         device = str(leaves[0].device) if leaves else self._chosen[0].device
         kernel = self._compiled(device.partition(":")[0])
         header, inputs = transport.pack(leaves)
-        request = AskOutputs(
-            call=call,
-            tensors=header,
-            context=context.capture(),
-            device=device,
-            import_root=str(self._evaluator.config.root),
-        )
+        own, root = context.capture(), str(self._evaluator.config.root)
+        request = AskOutputs(call=call, tensors=header, context=own, device=device, import_root=root)
         with inputs:
             return self._run(kernel, request, inputs)
 
@@ -93,7 +87,9 @@ class RemoteKernel:
         from pytest_cgins.core import tensors as transport
 
         asked = documents.dump_python(request)
-        reply = self._pool.call("reference", "output_metas", asked, [inputs], timeout_s=REFERENCE_TIMEOUT_S)
+        reply = self._evaluator.pool.call(
+            "reference", "output_metas", asked, [inputs], timeout_s=REFERENCE_TIMEOUT_S
+        )
         outputs = read(OutputMetas, reply.result).outputs
         packed = PackedInputs(
             name="call", call=request.call, tensors=request.tensors, outputs=outputs, context=request.context
@@ -102,7 +98,9 @@ class RemoteKernel:
             kernel=compiled, device=request.device, sets=(packed,), import_root=request.import_root
         )
         role, asked = role_of("verification", compiled), documents.dump_python(run)
-        reply = self._pool.call(role, "run", asked, [inputs], timeout_s=self._timeout_s, kernel=compiled.key)
+        reply = self._evaluator.pool.call(
+            role, "run", asked, [inputs], timeout_s=self._timeout_s, kernel=compiled.key
+        )
         (answer,) = read(KernelAnswers, reply.result).sets
         if answer.error:
             raise LaunchError(

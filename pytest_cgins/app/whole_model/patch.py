@@ -27,6 +27,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.recording.intercept import Interceptor, marked
 
 Graph = Callable[..., Any]
+_TENSOR = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +154,13 @@ class Patch:
         result = node.meta.get("example_value")
         is_one = isinstance(result, torch.Tensor)
         results: list[Any] = [result] if is_one else list(result) if isinstance(result, tuple | list) else []
-        wants_gradients = torch.is_grad_enabled() and any(
-            isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in given
-        )
-        is_plain = bool(results) and all(isinstance(tensor, torch.Tensor) for tensor in (*given, *results))
-        if not is_plain or wants_gradients or not _memory_of(given).isdisjoint(_memory_of(results)):
+        if not (results and all(isinstance(tensor, torch.Tensor) for tensor in (*given, *results))):
             return
-        constants = [None if isinstance(leaf, torch.fx.Node) else leaf for leaf in leaves]
-        places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
-        _SITES.append(_Site(self._swap, func, constants, places, spec))
+        wants_gradients = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
+        if wants_gradients or not _memory_of(given).isdisjoint(_memory_of(results)):
+            return
+        constants = [_TENSOR if isinstance(leaf, torch.fx.Node) else leaf for leaf in leaves]
+        _SITES.append(_Site(self._swap, func, constants, spec))
         with graph.inserting_before(node):
             answers = graph.call_function(torch.ops.cgins.swapped.default, (sources, len(_SITES) - 1))
             answer = graph.call_function(operator.getitem, (answers, 0)) if is_one else answers
@@ -178,17 +177,14 @@ class _Site:
     func: Callable[..., Any]
     """The op."""
     constants: list[Any]
-    """Leaves of its arguments that are no tensors; None where one is."""
-    places: list[int]
-    """Of its tensors among the leaves."""
+    """Leaves of its arguments that are no tensors; `_TENSOR` where one is."""
     spec: TreeSpec
     """How the leaves make its arguments."""
 
     def answer(self, tensors: Sequence[torch.Tensor], answered_by: Callable[..., Any]) -> list[torch.Tensor]:
         """Tensors of the result, none of which lies on an argument: an operator must not give one of those."""
-        leaves = list(self.constants)
-        for place, tensor in zip(self.places, tensors, strict=True):
-            leaves[place] = tensor
+        given = iter(tensors)
+        leaves = [next(given) if leaf is _TENSOR else leaf for leaf in self.constants]
         args, kwargs = tree_unflatten(leaves, self.spec)
         results = tree_leaves(answered_by(self.func, args, kwargs))
         taken = _memory_of(tensors)

@@ -34,11 +34,9 @@ class Workload:
         """Its parameters, buffers and inputs that are floating-point numbers; None where nobody knows."""
         if self.model is None:
             return None
-        own = {
-            id(one): one
-            for one in (*self.model.parameters(), *self.model.buffers(), *tree_leaves(self.inputs))
-        }
-        return tuple(one for one in own.values() if isinstance(one, torch.Tensor) and one.is_floating_point())
+        all_of_them = (*self.model.parameters(), *self.model.buffers(), *tree_leaves(self.inputs))
+        own = {id(one): one for one in all_of_them}
+        return tuple(filter(_is_floating, own.values()))
 
     def widened(self, dtype: torch.dtype, *, moved: float = 0.0) -> Workload:
         """A copy whose weights and inputs have another dtype.
@@ -49,12 +47,7 @@ class Workload:
         """
         model = copy.deepcopy(self.model)
         assert model is not None
-        inputs = tree_map(
-            lambda one: (
-                one.to(dtype, copy=True) if isinstance(one, torch.Tensor) and one.is_floating_point() else one
-            ),
-            self.inputs,
-        )
+        inputs = tree_map(lambda one: one.to(dtype, copy=True) if _is_floating(one) else one, self.inputs)
         wide = run_of(model.to(dtype), inputs)
         if moved:
             for number, one in enumerate(wide.tensors or ()):
@@ -62,6 +55,10 @@ class Workload:
                 signs = torch.empty_like(one).bernoulli_(generator=lot).mul_(2).sub_(1)
                 one.data.mul_(signs.mul_(moved).add_(1))
         return wide
+
+
+def _is_floating(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
 
 
 _FORMS = "return a function of no arguments, or (model, inputs)"
