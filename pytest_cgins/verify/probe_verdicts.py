@@ -406,6 +406,8 @@ def _fails_on_nothing(input_set: InputSet, error: RaisedError) -> bool:
 
 
 def _reason(input_set: InputSet, check: Check | None = None) -> Reason | None:
+    if _is_smaller(input_set):
+        return Reason.SIZE_DEPENDENT
     if input_set.probe == layouts.NAME and layouts.claim_of(input_set) == layouts.MISALIGNED:
         return Reason.ALIGNMENT_DEPENDENT
     if input_set.rows is not None and not _is_of_other_keys(input_set):
@@ -420,8 +422,14 @@ def _reason(input_set: InputSet, check: Check | None = None) -> Reason | None:
 def _called(input_set: InputSet) -> str:
     """The probe's call, which is not the recorded one, and what to do."""
     probe = arguments.NAME if _is_of_other_keys(input_set) else input_set.probe
+    probe = sizes.NAME if _is_smaller(input_set) else probe
     remedy = f"\n→ {_REMEDIES[probe]}" if probe in _REMEDIES else ""
     return f"\ncalled  {call_line(input_set.call, input_set.layout.metas)}{remedy}"
+
+
+def _is_smaller(input_set: InputSet) -> bool:
+    """Whether it is of the probe of layouts, and lies as the call's own arguments do."""
+    return input_set.probe == layouts.NAME and input_set.expected.name == layouts.AS_IT_LIES
 
 
 def _is_of_other_keys(input_set: InputSet) -> bool:

@@ -22,6 +22,7 @@ from pytest_cgins.verify import low_bits
 from pytest_cgins.verify.probe_support import memory
 from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.rounding import TF32_BITS, rounded
+from pytest_cgins.verify.tolerance import finite_distance
 
 _WIDENED = 32
 """Bytes on a device for each of 16-bit inputs: three copies in fp64, and what the op makes of them."""
@@ -31,6 +32,7 @@ _SCORES_NBYTES = 1 << 30
 """Of an attention in fp64, from which it is computed in parts."""
 # A prime: the lots do not fall in step with rows of any usual length.
 _PERIOD = 8191
+_OTHERS, _AWAY = 8, 2.0**-12
 _WIDER_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 
@@ -136,6 +138,42 @@ def widened(
     return _Widened(call, inputs, context, tuple(mutated)).run(device, dtype)
 
 
+def other_errors(
+    call: OpCall, inputs: Layout, context: Context, device: str, mutated: Sequence[int]
+) -> list[Tensor]:
+    """|t32 − r| of each output at its greatest on eight further inputs, whose numbers are up to 2⁻¹² of themselves away, float64.
+
+    Where terms cancel whatever the inputs are, as in layer norm's gradient at a number that is most of its row, torch is near
+    by luck, and inputs that are moved move nothing: on other inputs its luck is another one. A rounding is not enough, since
+    sums of numbers of few bits are exact.
+
+    Raises:
+        Exception: whatever the op raises on them, and where it answers in other shapes.
+    """
+    op = _Widened(call, inputs, context, tuple(mutated))
+    narrow = widen(inputs_on(inputs, device), torch.float32)
+    storages = {meta.storage for meta in narrow.metas if meta.dtype in ("float32", "complex64")}
+    greatest: list[Tensor] = []
+    for number in range(_OTHERS):
+        spans = list(narrow.spans)
+        for storage in storages:
+            values = spans[storage].view(torch.float32)
+            factors = 1 + _AWAY * _uniform().roll(number * _PERIOD // _OTHERS).to(values)
+            spans[storage] = (values * factors.repeat(-(-values.numel() // _PERIOD))[: values.numel()]).view(
+                torch.uint8
+            )
+        moved = Layout(narrow.metas, spans)
+        exact = op.run_on(widen(moved, torch.float64), device, torch.float64)
+        pairs = zip(op.run_on(moved, device, torch.float32), exact, strict=True)
+        distances = [finite_distance(_real(one), _real(other).to(torch.float64)) for one, other in pairs]
+        greatest = [*map(torch.maximum, greatest, distances)] if number else distances
+    return greatest
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
 def answer(
     call: OpCall, inputs: Layout, context: Context, device: str, *, mutated: Sequence[int] = ()
 ) -> list[Tensor]:
@@ -216,7 +254,7 @@ class _Widened:
 
     def run(self, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """Outputs of the op on inputs widened to `dtype`."""
-        return self._run_on(widen(inputs_on(self.inputs, device), dtype), device, dtype)
+        return self.run_on(widen(inputs_on(self.inputs, device), dtype), device, dtype)
 
     def perturbed(self, device: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
         """Outputs of the op in fp64 on inputs moved by ±2⁻²⁴ of themselves, signs drawn by lot, `steps` times; in fp32 by ±2⁻²³, which it can hold."""
@@ -228,9 +266,10 @@ class _Widened:
             steps = _lot().to(values.device) * self.steps * (1 if dtype == torch.float64 else 2)
             factors = 1 + steps.repeat(-(-values.numel() // _PERIOD))[: values.numel()]
             spans[storage] = (factors * values).to(dtype).view(torch.uint8)
-        return self._run_on(Layout(wide.metas, spans), device, dtype)
+        return self.run_on(Layout(wide.metas, spans), device, dtype)
 
-    def _run_on(self, inputs: Layout, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    def run_on(self, inputs: Layout, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """Outputs of the op on these inputs, which are of `dtype` where they may be."""
         neutral = Context(default_dtype=dtype_name(dtype), rng_seed=self.context.rng_seed)
         with AttentionInParts() if dtype == torch.float64 else nullcontext():
             tensors, returned = _run(self.call, inputs, neutral, device, self.mode(dtype))
@@ -399,3 +438,9 @@ def wider(old: torch.dtype, target: torch.dtype) -> torch.dtype:
     elif not old.is_floating_point:
         return old
     return target if old.itemsize < target.itemsize else old
+
+
+@cache
+def _uniform() -> Tensor:
+    """Numbers in [-1, 1), by lot."""
+    return 2 * torch.rand(_PERIOD, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 1

@@ -16,6 +16,8 @@ a kernel has no right to the error of a row of larger numbers.
 
 p stands for what any backward stable kernel may do. Without it the scale is torch's luck: a case of few
 rows has few independent errors, and where torch's own happen to be small, plain loops were called wrong.
+Where a few elements are beyond it by little, T is no less than torch's errors in these on other inputs
+(`reference.other_errors`).
 
 Torch chooses how it computes by size and strides: attention rounds its weights to half precision in one way and not in
 another. Inputs of other sizes than the recorded ones are therefore judged with e at least `coarseness` times the error of fp32:
@@ -114,6 +116,10 @@ class Scale:
         return replace(
             self, constants=replace(constants, peak=constants.peak * times, rms=constants.rms * rms_times)
         )
+
+    def at_least(self, errors: Tensor) -> Scale:
+        """A copy whose unit is no less than these errors, flat, float64, but where the op jumped."""
+        return replace(self, unit=torch.maximum(self.unit, _unless_it_jumped(errors.clone(), self.reference)))
 
     @property
     def peak_limit(self) -> float:
@@ -300,7 +306,10 @@ def reduced(values: Tensor, numbers: Tensor, count: int, how: str) -> Tensor:
 
 def _conditioning(perturbed: Tensor, r: Tensor, *, jump: float = _JUMP) -> Tensor:
     """|p − r|, 0 where p jumped: an op with steps is not ill-conditioned for stepping."""
-    distance = finite_distance(perturbed, r)
+    return _unless_it_jumped(finite_distance(perturbed, r), r, jump)
+
+
+def _unless_it_jumped(distance: Tensor, r: Tensor, jump: float = _JUMP) -> Tensor:
     size = torch.nan_to_num(r, nan=0.0, posinf=0.0, neginf=0.0).abs_()
     return distance.masked_fill_(distance > jump * size.clamp_min_(rms(size)), 0.0)
 

@@ -902,6 +902,21 @@ def test_an_argument_that_lies_elsewhere_is_read_right_or_refused(tmp_path: Path
     assert "refuses what its claims" in result(claims.judge(dense), "layouts").message
 
 
+def test_who_is_wrong_on_the_numbers_is_not_told_of_layouts(tmp_path: Path) -> None:
+    """Other layouts of a large argument are those of a smaller one: it comes as it lies, too, and first."""
+
+    def small_are_wrong(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        (x,) = tensors
+        return [functional.relu(x) + (0.5 if x.numel() < 2**17 else 0.0)]
+
+    gate = Gate(tmp_path, lambda: functional.relu(normal(512, 1024)), RELU, probes=["layouts"])
+    tripped = result(gate.judge(small_are_wrong), "layouts")
+    assert (tripped.outcome, tripped.reason) == ("tripped", Reason.SIZE_DEPENDENT)
+    assert "on inputs with smaller arguments" in tripped.message
+    assert "be right for this size too" in tripped.message
+    assert gate.judge().passed
+
+
 def test_a_claim_is_of_the_recorded_dimensions(tmp_path: Path) -> None:
     """A kernel for matrices of any strides takes what it claims, though not a batch of them."""
     gate = Gate(tmp_path, lambda: functional.relu(normal(12, 33)), RELU, claims=["strided"])

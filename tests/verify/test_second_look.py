@@ -1,0 +1,85 @@
+"""A second look at answers of which a few elements are a little beyond the tolerance."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.trace import Context
+from pytest_cgins.packs.ops import trust
+from pytest_cgins.verify.compare import ExpectedSet, compare
+from pytest_cgins.verify.input_sets import InputSet
+from pytest_cgins.verify.reference import answers, other_errors
+from pytest_cgins.verify.second_look import checked
+from tests.verify.helpers import DERIVED, call_of, expected_output
+
+OP = f"{__name__}.less_itself"
+OF_SIXTY_FOUR = torch.full((64,), 512.0)
+
+
+def less_itself(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """`y`, as near as rounding to the size of `x` lets it be: whatever the inputs, most of it cancels."""
+    return (x + y) - x
+
+
+def input_set(x: torch.Tensor, y: torch.Tensor) -> InputSet:
+    trust(OP)
+    call, tensors = call_of(OP, less_itself, x, y)
+    expected = ExpectedSet(name="fresh", outputs=(expected_output(y.double(), x.dtype),), arguments={})
+    return InputSet(
+        layout=lay_out(tensors), outputs=(), mutated=(), expected=expected, call=call,
+        context=Context(default_dtype="float32"),
+    )  # fmt: skip
+
+
+def is_right(one: InputSet, *got: torch.Tensor) -> bool:
+    return all(check.passed for check in checked(one, got, "cpu", DERIVED))
+
+
+def test_torch_is_exact_by_luck() -> None:
+    """Neither its error in fp32 nor inputs that are moved tell what a sum to the size of x may err; other inputs do."""
+    one = input_set(OF_SIXTY_FOUR, torch.full((64,), 0.5))
+    told = answers(one.call, one.layout, one.context, "cpu")
+    assert bool((told.answer32[0] == told.reference[0]).all())
+    assert told.perturbed is not None
+    assert float((told.perturbed[0] - told.reference[0]).abs().max()) < 1e-7
+    (errors,) = other_errors(one.call, one.layout, one.context, "cpu", ())
+    assert float(errors.max()) == pytest.approx(512 * 2.0**-24, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("off", "elements", "right"),
+    [
+        (0.0, 1, True),
+        (7e-6, 1, True),  # 3.7 times what is allowed
+        (7e-6, 2, False),  # of 64, which is more than a few
+        (0.1, 1, False),
+    ],
+)
+def test_few_elements_and_little(off: float, elements: int, right: bool) -> None:
+    one = input_set(OF_SIXTY_FOUR, torch.full((64,), 0.5))
+    got = torch.full((64,), 0.5)
+    got[:elements] += off
+    assert is_right(one, got) == right
+    assert all(check.passed for check in compare(one.expected, [got], DERIVED)) == (off == 0.0)
+
+
+def test_a_well_conditioned_op_is_held_to_its_tolerance() -> None:
+    """Where torch errs as little on other inputs."""
+    one = input_set(torch.full((64,), 2.0**-20), torch.full((64,), 0.5))
+    got = torch.full((64,), 0.5)
+    got[0] += 7e-6
+    assert not is_right(one, got)
+
+
+def test_an_op_may_refuse_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the first look stands, and nothing is raised."""
+    one = input_set(OF_SIXTY_FOUR, torch.full((64,), 0.5))
+    monkeypatch.setattr(
+        f"{__name__}.less_itself",
+        lambda x, y: (_ for _ in ()).throw(ValueError("these are not the recorded ones")),
+    )
+    got = torch.full((64,), 0.5)
+    got[0] += 7e-6
+    assert not is_right(one, got)
