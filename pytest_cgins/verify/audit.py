@@ -49,11 +49,11 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.verify import inputs, semantics
 from pytest_cgins.verify.compare import accepts
-from pytest_cgins.verify.couplings import inferred
+from pytest_cgins.verify.couplings import inferred, tensors_of
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.forgery_check import FORGERIES
 from pytest_cgins.verify.forgery_check import Forgery as PowerForgery
-from pytest_cgins.verify.input_sets import InputSet, tensors_by_name
+from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.reference import answer, widen
@@ -295,7 +295,7 @@ class _Auditor:
     def _fitting(self, number: int, layout: Layout) -> list[IndexOutput]:
         """Arguments that an output may point into, by torch's answers to one draw."""
         answers, tensors = self._run(layout), rebuild(layout.metas, layout.spans, self._device)
-        arguments = tensors_by_name(self._prepared.call, tensors)
+        arguments = tensors_of(self._prepared.call, tensors)
         found = candidates(number, arguments, answers[number])
         return [one.declared for one in found if chooses_extremes(one, answers)]
 

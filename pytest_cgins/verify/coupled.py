@@ -90,16 +90,8 @@ def draw(  # noqa: PLR0917
     """Write new numbers into the arguments that belong together, and say what they are like.
 
     Arguments that were recorded alike stay alike: offsets of queries and of keys are often the same. Nothing is written
-    that is not legal as far as is known: an index too far ends the process of a GPU that others still need.
-
-    Args:
-        semantics: of the call.
-        call: the call.
-        tensors: its arguments, written to.
-        recorded: the arguments as they were recorded, on the CPU.
-        key: of the draw.
-        edge: which edge, below `edge_count`; None for usual numbers.
-        legal: whether the recorded integers are a call's: not those of other sizes, nor of a pack with shapes only.
+    that is not legal as far as is known: an index too far ends the process of a GPU that others still need. Without an edge,
+    which is below `edge_count`, numbers are usual ones. Recorded integers are not `legal` of other sizes, nor of a pack with shapes only.
 
     Raises:
         ConfigError: what is declared is not of this call.
@@ -171,19 +163,19 @@ def _lots(bound: Bound, key: str) -> _Lots:
 # ---- draws, by kind -----------------------------------------------------------------------------
 
 
-def _offsets(bound: Bound, lots: _Lots, edge: int | None) -> Values:
-    coupling = bound.coupling
-    assert isinstance(coupling, Offsets)
-    rows = _segments(bound, lots, edge)
-    offsets = np.pad(np.cumsum(rows, axis=1), ((0, 0), (1, 0)))
-    kept = offsets[:, 0 if coupling.first else 1 : None if coupling.last else -1]
-    return {bound.index: kept}, f"of lengths {_listed(rows[0])}"
+def _divided(bound: Bound, lots: _Lots, edge: int | None) -> Values:
+    """Offsets, or lengths that add up."""
+    coupling, lengths = bound.coupling, _segments(bound, lots, edge)
+    numbers = lengths
+    if isinstance(coupling, Offsets):
+        ends = np.pad(np.cumsum(lengths, axis=1), ((0, 0), (1, 0)))
+        numbers = ends[:, 0 if coupling.first else 1 : None if coupling.last else -1]
+    return {bound.index: numbers}, f"of lengths {_listed(lengths[0])}"
 
 
 def _lengths(bound: Bound, lots: _Lots, edge: int | None) -> Values:
     if adds_up(bound.coupling):
-        rows = _segments(bound, lots, edge)
-        return {bound.index: rows}, f"of lengths {_listed(rows[0])}"
+        return _divided(bound, lots, edge)
     count, (least, most) = len(bound.most), (_shortest(bound, edge), bound.most)
     if edge is None:
         lengths = least + lots.below(most - least + 1, count)
@@ -277,12 +269,8 @@ def _distinct(bound: Bound, lots: _Lots, edge: int | None) -> Values:
         last = np.arange(max(0, bound.size - count), bound.size)
         once = lots.order(1, bound.size)[0] if edge is None else last[:: -1 if edge else 1]
         row[drawn] = np.resize(once, count)
-    like = (
-        "in any order"
-        if edge is None
-        else f"that {'fall' if edge else 'rise'} {'from' if edge else 'to'} {bound.size - 1}"
-    )
-    return {bound.index: chosen}, like
+    like = ("that rise to", "that fall from")[edge or 0]
+    return {bound.index: chosen}, "in any order" if edge is None else f"{like} {bound.size - 1}"
 
 
 def _routing(bound: Bound, lots: _Lots, edge: int | None) -> Values:
@@ -330,9 +318,8 @@ def _sorted(bound: Bound, lots: _Lots, edge: int | None) -> Values:
     values = low + (high - low) * np.sort(lots_taken, axis=1).clip(0, 1)
     if not bound.recorded.is_floating_point():
         values = np.round(values)
-    return {
-        bound.index: values
-    }, "that are all equal" if edge else "in order" if edge is None else "in order, with equal ones"
+    like = "that are all equal" if edge else "in order" if edge is None else "in order, with equal ones"
+    return {bound.index: values}, like
 
 
 def _listed(numbers: Sequence[int] | Integers) -> str:
@@ -343,5 +330,5 @@ def _listed(numbers: Sequence[int] | Integers) -> str:
 _EDGES: Mapping[str, int] = {"offsets": 3, "lengths": 3, "pages": 2, "routing": 3, "sorted": 2, "unique": 2}
 """Kinds of edges that each kind of coupling has."""
 _DRAWS: Mapping[str, Callable[[Bound, _Lots, int | None], Values]] = {
-    "offsets": _offsets, "lengths": _lengths, "pages": _distinct, "routing": _routing, "sorted": _sorted, "unique": _distinct,
+    "offsets": _divided, "lengths": _lengths, "pages": _distinct, "routing": _routing, "sorted": _sorted, "unique": _distinct,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -77,56 +77,117 @@ class Bound:
         return ValueError(f"{self.name} as {self.coupling.kind}: {problem}")
 
 
-def _bind(coupling: Coupling, call: OpCall, recorded: Sequence[Tensor], *, legal: bool) -> list[Bound]:
-    """The coupling of each tensor of an argument: none, where the call leaves it out."""
-    given = {argument.name: argument.value for argument in call.arguments}
-    named = coupling.argument in given
-    indices = tensor_indices(given[coupling.argument]) if named else []
-    roles = {"weights": coupling.weights, "counts": coupling.counts} if isinstance(coupling, Routing) else {}
-    companions = {
-        role: (index, recorded[index])
-        for role, name in roles.items()
-        if name in given
-        for index in tensor_indices(given[name])[:1]
-    }
-    bounds = []
-    for index in indices:
-        tensor = recorded[index]
-        floats = isinstance(coupling, Sorted) and not coupling.size
-        if not floats and (tensor.is_floating_point() or tensor.dtype == torch.bool):
-            raise ConfigError(
-                f"semantics says that {coupling.argument} of {call.op} holds {coupling.kind}, and it is {tensor.dtype}",
-                remedy="name an argument of integers",
-            )
-        if not tensor.numel():
-            continue
-        size = _product(coupling.size, coupling, call, recorded) if coupling.size else 0
-        page = _product(coupling.size[-1:], coupling, call, recorded) if len(coupling.size) > 1 else 0
-        bound = Bound(
-            coupling=coupling, index=index, recorded=tensor, size=size, page=page, companions=companions
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """Binds couplings to one call."""
+
+    semantics: Semantics
+    call: OpCall
+    recorded: Sequence[Tensor]
+    legal: bool
+    """Whether the recorded integers are a call's."""
+
+    def bind(self, coupling: Coupling) -> Iterator[Bound]:
+        """The coupling of each tensor of an argument: none where the call leaves it out, or where it was recorded otherwise."""
+        given = {argument.name: tensor_indices(argument.value) for argument in self.call.arguments}
+        roles = (
+            {"weights": coupling.weights, "counts": coupling.counts} if isinstance(coupling, Routing) else {}
         )
-        bounds.append(_with_limits(bound, call, recorded, legal=legal))
-    return bounds
+        companions = {
+            role: (index, self.recorded[index])
+            for role, name in roles.items()
+            for index in given.get(name, ())[:1]
+        }
+        floats = isinstance(coupling, Sorted) and not coupling.size
+        for index in given.get(coupling.argument, ()):
+            tensor = self.recorded[index]
+            if not floats and (tensor.is_floating_point() or tensor.dtype == torch.bool):
+                raise ConfigError(
+                    f"semantics says that {coupling.argument} of {self.call.op} holds {coupling.kind}, and it is {tensor.dtype}",
+                    remedy="name an argument of integers",
+                )
+            if not tensor.numel():
+                continue
+            size = self._product(coupling.size, coupling) if coupling.size else 0
+            page = self._product(coupling.size[-1:], coupling) if len(coupling.size) > 1 else 0
+            bound = Bound(
+                coupling=coupling, index=index, recorded=tensor, size=size, page=page, companions=companions
+            )
+            bound = self._with_limits(bound)
+            if not self.legal or not self._is_refuted(bound, problem_in(bound, bound.rows)):
+                yield bound
 
+    def _with_limits(self, bound: Bound) -> Bound:
+        """The same with what its lengths add up to, and what each of them can be."""
+        coupling = bound.coupling
+        if not isinstance(coupling, Offsets | Lengths):
+            return bound
+        own, whole = lengths_in(bound, bound.rows), adds_up(coupling)
+        most = np.full(own.shape[1] if whole else own.size, bound.size)
+        if isinstance(coupling, Offsets) and coupling.most:
+            most = np.minimum(most, self._product(coupling.most, coupling))
+        table = tensors_of(self.call, self.recorded).get(coupling.size[0][0])
+        if not whole and table is not None and table.ndim > 1 and not table.is_floating_point():
+            # A row has no pages behind the first that is none.
+            pages = (table.reshape(-1, table.shape[-1]) >= 0).to(torch.int64).cumprod(1).sum(1).numpy()
+            most = pages * (bound.size // table.shape[-1]) if len(pages) == len(most) else most
+        totals = own.sum(1) if whole else _nothing()
+        # What is behind the last segment is padding, and stays that.
+        totals = totals if self.legal else np.full_like(totals, bound.size)
+        return replace(bound, totals=totals, most=most, least=np.full_like(most, coupling.least))
 
-def _with_limits(bound: Bound, call: OpCall, recorded: Sequence[Tensor], *, legal: bool) -> Bound:
-    """The same with what its lengths add up to, and what each of them can be."""
-    coupling = bound.coupling
-    if not isinstance(coupling, Offsets | Lengths):
-        return bound
-    own, whole = lengths_in(bound, bound.rows), adds_up(coupling)
-    most = np.full(own.shape[1] if whole else own.size, bound.size)
-    if isinstance(coupling, Offsets) and coupling.most:
-        most = np.minimum(most, _product(coupling.most, coupling, call, recorded))
-    table = tensors_of(call, recorded).get(coupling.size[0][0])
-    if not whole and table is not None and table.ndim > 1 and not table.is_floating_point():
-        # A row has no pages behind the first that is none.
-        pages = (table.reshape(-1, table.shape[-1]) >= 0).to(torch.int64).cumprod(1).sum(1).numpy()
-        most = pages * (bound.size // table.shape[-1]) if len(pages) == len(most) else most
-    totals = own.sum(1) if whole else _nothing()
-    # What is behind the last segment is padding, and stays that.
-    totals = totals if legal else np.full_like(totals, bound.size)
-    return replace(bound, totals=totals, most=most, least=np.full_like(most, coupling.least))
+    def limited(self, bound: Bound, other: Bound | None) -> Bound:
+        """A bound whose lengths do not exceed what those of another argument can be, which has a bound or not."""
+        coupling, name = bound.coupling, _within(bound.coupling)
+        tensor = tensors_of(self.call, self.recorded).get(name)
+        if tensor is None or not isinstance(coupling, Offsets | Lengths):
+            return bound
+        step = self._product(coupling.within[1:], coupling)
+        numbers = tensor.reshape(-1).to(torch.int64).numpy()
+        if other is not None:
+            numbers = lengths_in(other, other.rows).reshape(-1)
+        elif numbers.size == len(bound.most) + 1:
+            numbers = np.diff(numbers)
+        own, problem = lengths_in(bound, bound.rows).reshape(-1), ""
+        if own.shape != numbers.shape or own.shape != bound.most.shape:
+            problem = f"there are {own.size}, and {numbers.size} of {name}"
+        elif self.legal and (own > numbers * step).any():
+            worst = int(np.argmax(own - numbers * step))
+            problem = f"length {own[worst]} exceeds {numbers[worst] * step} of {name}"
+        if self._is_refuted(bound, problem):
+            return bound
+        reach = tokens_of(numbers if other is None else other.most, step)
+        return replace(bound, most=np.minimum(bound.most, reach), within=name, step=step)
+
+    def _is_refuted(self, bound: Bound, problem: str) -> bool:
+        """Whether what was recorded is not what is known of an op, which need not hold of each call; what is declared must."""
+        if problem and bound.coupling in self.semantics.declared.coupled:
+            raise ConfigError(
+                f"semantics says that {bound.name} of {self.call.op} holds {bound.coupling.kind}, and of the recorded ones {problem}",
+                remedy=f"correct what coupled says of it, or take it out: {bound.name} then stays as recorded",
+            )
+        return bool(problem)
+
+    def _product(self, size: Size, coupling: Coupling) -> int:
+        """A size in this call."""
+        return math.prod(self._factor(name, dim, coupling) for name, dim in size)
+
+    def _factor(self, name: str, dim: int | None, coupling: Coupling) -> int:
+        if name.isdecimal():
+            return int(name)
+        value = next((argument.value for argument in self.call.arguments if argument.name == name), None)
+        if dim is None and value is not None:
+            leaf = value.items[0] if value.items else value
+            if leaf.kind == "int":
+                return int(leaf.value or 0)
+        elif value is not None and dim is not None:
+            shapes = [self.recorded[index].shape for index in tensor_indices(value)[:1]]
+            if shapes and dim < len(shapes[0]):
+                return shapes[0][dim]
+        raise ConfigError(
+            f"semantics says that {coupling.argument} of {self.call.op} depends on {written(((name, dim),))}, which this call does not have",
+            remedy='write a dimension that the argument has, e.g. "x[0]", or the name of an integer argument',
+        )
 
 
 def bounds_of(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor], *, legal: bool) -> list[Bound]:
@@ -138,12 +199,9 @@ def bounds_of(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor], *,
     Raises:
         ConfigError: what is declared is not what was recorded, or is within itself.
     """
-    bounds: dict[int, Bound] = {}
-    for coupling in couplings_of(semantics, call, recorded):
-        declared = coupling in semantics.declared.coupled
-        for bound in _bind(coupling, call, recorded, legal=legal):
-            if not legal or not _is_refuted(bound, problem_in(bound, bound.rows), call, declared=declared):
-                bounds[bound.index] = bound
+    binding = _Binding(semantics, call, recorded, legal)
+    couplings = couplings_of(semantics, call, recorded)
+    bounds = {bound.index: bound for coupling in couplings for bound in binding.bind(coupling)}
     named = {bound.name: bound for bound in bounds.values()}
 
     def depth(bound: Bound, before: tuple[str, ...] = ()) -> int:
@@ -152,12 +210,10 @@ def bounds_of(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor], *,
         other = named.get(_within(bound.coupling))
         return 0 if other is None else 1 + depth(other, (*before, bound.name))
 
-    ordered = sorted(bounds.values(), key=depth)
-    for number, bound in enumerate(ordered):
-        if _within(bound.coupling):
-            ordered[number] = named[bound.name] = _limited(
-                bound, named, semantics, call, recorded, legal=legal
-            )
+    ordered = []
+    for bound in sorted(bounds.values(), key=depth):
+        named[bound.name] = binding.limited(bound, named.get(_within(bound.coupling)))
+        ordered.append(named[bound.name])
     whole = [bound for bound in ordered if adds_up(bound.coupling)]
     return [*whole[::-1], *(bound for bound in ordered if not adds_up(bound.coupling))]
 
@@ -166,40 +222,6 @@ def _within(coupling: Coupling) -> str:
     """The argument whose lengths those of a coupling do not exceed; "" for none."""
     within = coupling.within if isinstance(coupling, Offsets | Lengths) else ()
     return within[0][0] if within else ""
-
-
-def _limited(
-    bound: Bound,
-    named: Mapping[str, Bound],
-    semantics: Semantics,
-    call: OpCall,
-    recorded: Sequence[Tensor],
-    *,
-    legal: bool,
-) -> Bound:
-    """A bound whose lengths do not exceed what those of another argument can be."""
-    coupling, name = bound.coupling, _within(bound.coupling)
-    assert isinstance(coupling, Offsets | Lengths)
-    other, tensor = named.get(name), tensors_of(call, recorded).get(name)
-    if tensor is None:
-        return bound
-    step = _product(coupling.within[1:], coupling, call, recorded)
-    numbers = tensor.reshape(1, -1).to(torch.int64).numpy()
-    if other is not None:
-        lengths = lengths_in(other, other.rows).reshape(-1)
-    else:
-        lengths = (np.diff(numbers) if numbers.size == len(bound.most) + 1 else numbers).reshape(-1)
-    own = lengths_in(bound, bound.rows).reshape(-1)
-    problem = ""
-    if own.shape != lengths.shape or own.shape != bound.most.shape:
-        problem = f"there are {own.size}, and {lengths.size} of {name}"
-    elif legal and (own > lengths * step).any():
-        worst = int(np.argmax(own - lengths * step))
-        problem = f"length {own[worst]} exceeds {lengths[worst] * step} of {name}"
-    if _is_refuted(bound, problem, call, declared=coupling in semantics.declared.coupled):
-        return bound
-    reach = tokens_of(lengths if other is None else other.most, step)
-    return replace(bound, most=np.minimum(bound.most, reach), within=name, step=step)
 
 
 def tokens_of(pages: Integers, step: int) -> Integers:
@@ -248,40 +270,3 @@ def problem_in(bound: Bound, values: npt.NDArray[np.generic]) -> str:
         return f"one is {numbers.max()}, and {written(coupling.size)} is {bound.size}"
     twice = isinstance(coupling, Unique) and len(np.unique(numbers)) < numbers.size
     return "one comes twice" if twice else ""
-
-
-def _is_refuted(bound: Bound, problem: str, call: OpCall, *, declared: bool) -> bool:
-    """Whether what was recorded is not what is known of an op, which need not hold of each call.
-
-    Raises:
-        ConfigError: it is not what is declared.
-    """
-    if problem and declared:
-        raise ConfigError(
-            f"semantics says that {bound.name} of {call.op} holds {bound.coupling.kind}, and of the recorded ones {problem}",
-            remedy=f"correct what coupled says of it, or take it out: {bound.name} then stays as recorded",
-        )
-    return bool(problem)
-
-
-def _product(size: Size, coupling: Coupling, call: OpCall, recorded: Sequence[Tensor]) -> int:
-    """A size in one call."""
-    return math.prod(_factor(name, dim, coupling, call, recorded) for name, dim in size)
-
-
-def _factor(name: str, dim: int | None, coupling: Coupling, call: OpCall, recorded: Sequence[Tensor]) -> int:
-    """A factor of a size in one call."""
-    if name.isdecimal():
-        return int(name)
-    value = next((argument.value for argument in call.arguments if argument.name == name), None)
-    indices = tensor_indices(value) if value is not None else []
-    if dim is not None and indices and dim < recorded[indices[0]].ndim:
-        return recorded[indices[0]].shape[dim]
-    if dim is None and value is not None:
-        leaf = value.items[0] if value.items else value
-        if leaf.kind == "int":
-            return int(leaf.value or 0)
-    raise ConfigError(
-        f"semantics says that {coupling.argument} of {call.op} depends on {written(((name, dim),))}, which this call does not have",
-        remedy='write a dimension that the argument has, e.g. "x[0]", or the name of an integer argument',
-    )

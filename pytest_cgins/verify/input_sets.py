@@ -13,6 +13,7 @@ from pytest_cgins.core.layout import Layout, dtype_name, lay_out, rebuild
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta, Trace
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet
+from pytest_cgins.verify.couplings import tensors_of
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, arranged_gold, as_real, gold_order
 from pytest_cgins.verify.inputs import row_numbers
 from pytest_cgins.verify.messages import LargeTrial
@@ -172,7 +173,7 @@ class InputSetBuilder:
         if recorded and not metas:
             # As attention does on a GPU for a batch of 0: there is nothing to be held against.
             raise RuntimeError("torch gives nothing back")
-        arguments = tensors_by_name(call, rebuild(layout.metas, layout.spans, self.device))
+        arguments = tensors_of(call, rebuild(layout.metas, layout.spans, self.device))
         first = arguments.get(call.arguments[0].name) if call.arguments else None
         arranged = arrangement(call, first, torch_answers.answer)
         if arranged is not None:
@@ -244,7 +245,7 @@ class InputSetBuilder:
             mutated=tuple(self.mutated or ()), steps=1.0, note="",
         )  # fmt: skip
         layout = lay_out(tensors)
-        arguments = tensors_by_name(self.call, rebuild(layout.metas, layout.spans, self.device))
+        arguments = tensors_of(self.call, rebuild(layout.metas, layout.spans, self.device))
         laid_out = self._output_metas(answers)
         outputs = [
             _expected_output(index, answers, meta, known[index], None) for index, meta in enumerate(laid_out)
@@ -329,15 +330,6 @@ def _doubtful(answer: Tensor, reference: Tensor, answers: Answers, index: int) -
     steps = int((near != reference).sum()) * _STEPS <= reference.numel()
     right = (reference, near) if steps else (reference,)
     return right if any(bool((one != answer).any()) for one in right) else ()
-
-
-def tensors_by_name(call: OpCall, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Tensors that are arguments by themselves, by parameter name."""
-    return {
-        argument.name: tensors[int(argument.value.value or 0)]
-        for argument in call.arguments
-        if argument.value.kind == "tensor"
-    }
 
 
 def dense_meta(tensor: Tensor, index: int) -> TensorMeta:

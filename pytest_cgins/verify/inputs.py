@@ -80,22 +80,16 @@ def fresh(
 
 def _meet_sorted(semantics: Semantics, call: OpCall, tensors: Sequence[Tensor]) -> None:
     """Every fourth number is one of those in order, if there are any: on which side it falls then is the op's to say."""
-    couplings = couplings_of(semantics, call, tensors)
-    coupled_names = {name for one in couplings for name in drawn_by(one)}
+    couplings, names = couplings_of(semantics, call, tensors), semantics.names
     in_order = [one.argument for one in couplings if isinstance(one, Sorted)]
-    among = data(semantics, tensors)
-    if (
-        call.op.startswith("torch.") and op_word(call) in _SEARCHES
-    ):  # a user's integers may point into something
-        metas = enumerate(lay_out(tensors, copy=False).metas)
-        kept = dict(semantics.declared.roles)
-        among = [
-            (n, tensors[n]) for n, one in metas if not one.is_expanded and semantics.names.get(n) not in kept
-        ]
-    sequences = (tensors[index] for index, name in semantics.names.items() if name in in_order)
-    for ordered in (sequence for sequence in sequences if sequence.numel()):
-        for index, tensor in among:
-            if tensor.dtype == ordered.dtype and semantics.names.get(index) not in coupled_names:
+    fixed, among = {name for one in couplings for name in drawn_by(one)}, data(semantics, tensors)
+    if call.op.startswith("torch.") and op_word(call) in _SEARCHES:  # a user's integers may point anywhere
+        metas = lay_out(tensors, copy=False).metas
+        among = [(n, one) for n, one in enumerate(tensors) if not metas[n].is_expanded]
+        fixed |= dict(semantics.declared.roles).keys()
+    for ordered in (tensors[index] for index, name in names.items() if name in in_order):
+        for index, tensor in among if ordered.numel() else ():
+            if tensor.dtype == ordered.dtype and names.get(index) not in fixed:
                 places = torch.arange(tensor.numel()).reshape(tensor.shape)
                 met = ordered.reshape(-1)[places % ordered.numel()]
                 tensor.copy_(torch.where(places % 4 == 0, met, tensor))
@@ -130,16 +124,7 @@ def put_largest_last(semantics: Semantics, call: OpCall, tensors: Sequence[Tenso
 def coupled_edge(
     call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared, number: int, *, legal: bool = True
 ) -> tuple[str, list[Tensor]]:
-    """Fresh inputs whose arguments that belong together go to an edge, and what is at it, in words.
-
-    Args:
-        call: the recorded call.
-        recorded: its argument tensors, on the CPU; left as they are.
-        key: seed of the session and name of the trace.
-        declared: what the user says of the op.
-        number: of the edge, below `coupled.edge_count`.
-        legal: see `fresh`.
-    """
+    """Inputs as `fresh` ones whose arguments that belong together go to an edge below `coupled.edge_count`, and what is at it, in words."""
     semantics, key = semantics_for(call, declared), f"{key}/edge {number}"
     tensors = fresh(call, recorded, key, declared, legal=legal)
     return coupled.draw(semantics, call, tensors, recorded, key, number, legal=legal), tensors
@@ -156,15 +141,7 @@ def edge(
 ) -> list[Tensor]:
     """Rows that are hard for the op: constant, tiny, subnormal, far from zero; for a norm with std ≈ √eps.
 
-    Of an op whose outputs point into its rows, all rows have but five numbers, each many times.
-
-    Args:
-        call: the recorded call.
-        recorded: its argument tensors, on the CPU; left as they are.
-        key: seed of the session and name of the trace.
-        declared: what the user says of the op.
-        milder: see `edge_patterns`.
-        legal: see `fresh`.
+    Of an op whose outputs point into its rows, all rows have but five numbers, each many times. `fresh` says what is given.
     """
     semantics = semantics_for(call, declared)
     tensors = _content(semantics, recorded, key, "edge")
@@ -190,14 +167,7 @@ def edge(
 def halves(
     call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared = _UNDECLARED
 ) -> list[Tensor]:
-    """Small multiples of half a scale, and scales that are powers of two: an op that rounds meets ties, and is exact.
-
-    Args:
-        call: the recorded call.
-        recorded: its argument tensors, on the CPU; left as they are.
-        key: seed of the session and name of the trace.
-        declared: what the user says of the op.
-    """
+    """Small multiples of half a scale, and scales that are powers of two: an op that rounds meets ties, and is exact."""
     semantics, unit = semantics_for(call, declared), 1.0
     tensors = fresh(call, recorded, key, declared)
     metas = lay_out(tensors, copy=False).metas
@@ -242,16 +212,14 @@ def row_numbers(
     semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], output: Tensor
 ) -> Tensor | None:
     """The row of the data that each element of an output is made of, flat, on its device; None where rows are not seen in it."""
-    shape = output.shape
     for index, tensor in data(semantics, tensors)[:1]:
-        lanes = lanes_of(semantics, call, index, tensor).to(output.device)
-        of_rows = tuple(size for size in lanes.shape if size > 1) == tuple(size for size in shape if size > 1)
-        if of_rows:
+        lanes, shape = lanes_of(semantics, call, index, tensor).to(output.device), tuple(output.shape)
+        if [size for size in lanes.shape if size > 1] == [size for size in shape if size > 1]:
             return lanes.reshape(-1)
-        alike = len(lanes.shape) == len(shape) and all(
+        if lanes.ndim == len(shape) and all(
             own in (1, size) for own, size in zip(lanes.shape, shape, strict=True)
-        )
-        return lanes.expand(shape).reshape(-1) if alike else None
+        ):
+            return lanes.expand(shape).reshape(-1)
     return None
 
 
@@ -324,15 +292,7 @@ def data(semantics: Semantics, tensors: Sequence[Tensor]) -> list[tuple[int, Ten
 def row_at(
     semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], shape: Sequence[int], place: Sequence[int]
 ) -> str:
-    """What the first argument's row is like of which an element of an output is made; "" where that is not clear.
-
-    Args:
-        semantics: of the call.
-        call: the call.
-        tensors: its arguments, on the CPU.
-        shape: of the output.
-        place: of the element in it.
-    """
+    """What the first argument's row is like of which an element of an output of a shape is made; "" where that is not clear."""
     found = next((one for one in data(semantics, tensors) if not semantics.is_gradient(one[0])), None)
     if found is None or found[1].is_complex() or found[1].ndim < 2 or not found[1].numel():
         return ""
@@ -351,14 +311,10 @@ def row_at(
 
 def lanes_of(semantics: Semantics, call: OpCall, index: int, tensor: Tensor) -> Tensor:
     """Number of the row that each element belongs to, broadcastable to the tensor, int64."""
-    rank = tensor.ndim
-    dims = semantics.lanes(call, index, tuple(tensor.shape))
-    if rank == 1:
-        # A lone vector has no rows: each element is one.
-        return torch.arange(tensor.shape[0])
-    sizes = [tensor.shape[d] for d in dims]
-    numbers = torch.arange(math.prod(sizes))
-    return numbers.reshape([tensor.shape[d] if d in dims else 1 for d in range(rank)])
+    # A lone vector has no rows: each element is one.
+    dims = (0,) if tensor.ndim == 1 else semantics.lanes(call, index, tuple(tensor.shape))
+    sizes = [size if dim in dims else 1 for dim, size in enumerate(tensor.shape)]
+    return torch.arange(math.prod(sizes)).reshape(sizes)
 
 
 def _content(semantics: Semantics, recorded: Sequence[Tensor], key: str, name: str) -> list[Tensor]:

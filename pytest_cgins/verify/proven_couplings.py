@@ -71,13 +71,7 @@ class _Op:
 def proven(
     builder: InputSetBuilder, semantics: Semantics, recorded: Sequence[Tensor]
 ) -> tuple[Coupling, ...]:
-    """Couplings of a user's op beside those that are declared or known, proven by its answers.
-
-    Args:
-        builder: of the trace.
-        semantics: of its call.
-        recorded: its argument tensors, on the CPU.
-    """
+    """Couplings of a user's op beside those that are declared or known, proven by its answers."""
     call = builder.call
     if call.op.startswith("torch.") or is_derived(call.op) or builder.random or builder.trace.gold is None:
         return ()
@@ -111,18 +105,16 @@ def _has_edges(op: _Op, semantics: Semantics, coupling: Coupling) -> bool:
 
 def free_integers(call: OpCall, semantics: Semantics, recorded: Sequence[Tensor]) -> list[int]:
     """Arguments of integers that are neither declared nor known, and no codes."""
-    said = {one.argument for one in couplings_of(semantics, call, recorded)}
-    said |= {name for name, _ in semantics.declared.roles}
+    said = {"", *(one.argument for one in couplings_of(semantics, call, recorded))}
+    said |= dict(semantics.declared.roles).keys()
     return [
         index
-        for index, (tensor, meta) in enumerate(
-            zip(recorded, lay_out(recorded, copy=False).metas, strict=True)
-        )
-        if semantics.names.get(index, "") not in {"", *said}
+        for index, meta in enumerate(lay_out(recorded, copy=False).metas)
+        if semantics.names.get(index, "") not in said
         and semantics.kept(index, meta) == "index"
-        and low_bits.code_range(semantics, index, tensor) is None
-        and tensor.ndim
-        and tensor.numel()
+        and low_bits.code_range(semantics, index, recorded[index]) is None
+        and meta.shape
+        and meta.numel
     ]
 
 
@@ -138,6 +130,12 @@ class _Division:
     rows: tuple[int, ...]
     """Arguments whose rows these are."""
     is_offsets: bool
+
+    @property
+    def step(self) -> int:
+        """What lengths have to be multiples of."""
+        step = math.gcd(*self.lengths)
+        return step if step >= _ALIGNED else 1
 
     def numbers(self, lengths: Sequence[int], like: Tensor) -> Tensor:
         """What the argument holds for some lengths."""
@@ -201,19 +199,12 @@ def _are_divided(op: _Op, divisions: Sequence[_Division], *, apart: bool) -> boo
         if lengths is None:
             return False
         drawn.append(lengths)
-    count = len(drawn[0])
-    changed = {
-        one.index: one.numbers(lengths, op.recorded[one.index])
-        for one, lengths in zip(divisions, drawn, strict=True)
-    }
-    whole, parts = op.run(changed), list[list[Tensor]]()
+    pairs, count, parts = [*zip(divisions, drawn, strict=True)], len(drawn[0]), list[list[Tensor]]()
+    whole = op.run({one.index: one.numbers(lengths, op.recorded[one.index]) for one, lengths in pairs})
+    own = {n: tensor for n, tensor in enumerate(op.recorded) if tensor.ndim and len(tensor) == count}
     for number in range(count):
-        alone: dict[int, Tensor] = {
-            index: tensor[number : number + 1]
-            for index, tensor in enumerate(op.recorded)
-            if tensor.ndim and len(tensor) == count
-        }
-        for one, lengths in zip(divisions, drawn, strict=True):
+        alone = {index: tensor[number : number + 1] for index, tensor in own.items()}
+        for one, lengths in pairs:
             begin, length = sum(lengths[:number]), lengths[number]
             alone |= {index: op.recorded[index][begin : begin + length].clone() for index in one.rows}
             alone[one.index] = one.numbers([length], op.recorded[one.index])
@@ -224,46 +215,35 @@ def _are_divided(op: _Op, divisions: Sequence[_Division], *, apart: bool) -> boo
 
 def _drawn(op: _Op, division: _Division, generator: torch.Generator) -> list[int] | None:
     """Other lengths of the same sum; None if none were found."""
-    step, limit = _step(division), _limit(op, division)
+    step, (_, limit) = division.step, _limit(op, division)
     units, count = sum(division.lengths) // step, len(division.lengths)
     for _ in range(_ATTEMPTS):
         if min(division.lengths):
             cuts = torch.randperm(max(0, units - 1), generator=generator)[: count - 1].sort().values + 1
         else:
             cuts = torch.randint(units + 1, (count - 1,), generator=generator).sort().values
-        ends = [0, *cuts.tolist(), units]
-        lengths = [step * (end - begin) for begin, end in pairwise(ends)]
+        lengths = [step * (end - begin) for begin, end in pairwise([0, *cuts.tolist(), units])]
         lengths[-1] += sum(division.lengths) - step * units
-        if (
-            len(lengths) == count
-            and lengths != list(division.lengths)
-            and max(lengths) <= (limit[1] if limit else math.inf)
-        ):
+        if len(lengths) == count and tuple(lengths) != division.lengths and max(lengths) <= limit:
             return lengths
     return None
 
 
-def _step(division: _Division) -> int:
-    step = math.gcd(*division.lengths)
-    return step if step >= _ALIGNED else 1
-
-
-def _limit(op: _Op, division: _Division) -> tuple[str, int] | None:
-    """The least integer of the call that no segment exceeds."""
-    ints = [
-        (argument.name, int(argument.value.value or 0))
-        for argument in op.builder.call.arguments
-        if argument.value.kind == "int"
-    ]
-    return min((one for one in ints if one[1] >= max(division.lengths)), key=lambda one: one[1], default=None)
+def _limit(op: _Op, division: _Division) -> tuple[str, float]:
+    """The least integer of the call that no segment exceeds, and its name; "" for none."""
+    ints = [one for one in op.builder.call.arguments if one.value.kind == "int"]
+    limits = [(one.name, int(one.value.value or 0)) for one in ints]
+    longest = max(division.lengths)
+    return min((one for one in limits if one[1] >= longest), key=lambda one: one[1], default=("", math.inf))
 
 
 def _coupling(
     op: _Op, semantics: Semantics, division: _Division, beside: Mapping[int, tuple[int, ...]]
 ) -> Coupling:
-    names, limit, own = semantics.names, _limit(op, division), division.lengths
+    names, (limit, _), own = semantics.names, _limit(op, division), division.lengths
+    # Of queries that may be last ones there are as many keys.
     longer = [
-        names[n]
+        ((names[n], None),)
         for n, other in beside.items()
         if len(other) == len(own) and other != own and all(map(operator.le, own, other))
     ]
@@ -271,13 +251,11 @@ def _coupling(
         "argument": names[division.index],
         "size": ((names[division.rows[0]], 0),),
         "least": min(1, *own),
-        "within": ((longer[0], None),)
-        if longer
-        else (),  # of queries that may be last ones there are as many keys
+        "within": next(iter(longer), ()),
     }
     if not division.is_offsets:
         return Lengths(sum=True, **said)
-    return Offsets(most=((limit[0], None),) if limit else (), multiple=_step(division), **said)
+    return Offsets(most=((limit, None),) if limit else (), multiple=division.step, **said)
 
 
 # ---- positions ----------------------------------------------------------------------------------
@@ -320,26 +298,19 @@ def _tables(recorded: Sequence[Tensor], index: int, greatest: int) -> Iterator[l
 
 def _counting(op: _Op, semantics: Semantics, index: int) -> list[Coupling]:
     """Lengths of which each tells how much of a row of others counts: what lies behind does not, and the last does."""
-    numbers = op.recorded[index]
-    others = [n for n, one in enumerate(op.recorded) if one.is_floating_point() and one.ndim > 1]
-    others = [n for n in others if numbers.ndim == 1 and len(op.recorded[n]) == len(numbers)]
-    spots = {
-        (dim, size)
-        for n in others
-        for dim, size in enumerate(op.recorded[n].shape)
-        if dim and size >= int(numbers.max())
-    }
-    for dim, size in sorted(spots, key=lambda spot: spot[1]):
-        rows = [n for n in others if op.recorded[n].ndim > dim and op.recorded[n].shape[dim] == size]
+    numbers, spots = op.recorded[index], dict[tuple[int, int], list[int]]()
+    for n, one in enumerate(op.recorded):
+        if one.is_floating_point() and one.ndim > 1 == numbers.ndim and len(one) == len(numbers):
+            for dim, size in enumerate(one.shape):
+                if dim and size >= int(numbers.max()):
+                    spots.setdefault((size, dim), []).append(n)
+    for (size, dim), rows in sorted(spots.items()):
         lengths = 1 + (torch.arange(len(numbers)) * 5 + 2) % size
         drawn = {index: lengths.to(numbers.dtype)}
         before = op.run(drawn)
         behind, last = ({n: _other(op.recorded[n], dim, lengths, at) for n in rows} for at in (0, -1))
-        if (
-            op.takes(drawn | behind, before)
-            and not op.takes(drawn | last, before)
-            and not op.takes({}, before)
-        ):
+        reads = not op.takes(drawn | last, before) and not op.takes({}, before)
+        if reads and op.takes(drawn | behind, before):
             least = min(1, int(numbers.min()))
             name, size_of = semantics.names[index], ((semantics.names[rows[0]], dim),)
             return [Lengths(argument=name, size=size_of, least=least)]
@@ -350,11 +321,9 @@ def _other(tensor: Tensor, dim: int, lengths: Tensor, at: int) -> Tensor:
     """A tensor with other numbers behind the lengths of its rows, or at their last place."""
     places = torch.arange(tensor.shape[dim])
     chosen = places >= lengths[:, None] if at == 0 else places == lengths[:, None] - 1
-    shape = [len(tensor), *[1] * (tensor.ndim - 1)]
-    shape[dim] = tensor.shape[dim]
-    return torch.where(
-        chosen.reshape(shape), tensor.to(torch.float32).roll(1, dim) + 3, tensor.to(torch.float32)
-    ).to(tensor.dtype)
+    shape = [size if n in (0, dim) else 1 for n, size in enumerate(tensor.shape)]
+    wide = tensor.to(torch.float32)
+    return torch.where(chosen.reshape(shape), wide.roll(1, dim) + 3, wide).to(tensor.dtype)
 
 
 def are_offsets(numbers: Tensor) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from pytest_cgins.core.device import device_of
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.text import first_line
-from pytest_cgins.core.trace import OpCall, TensorMeta
+from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import invoke, relocate
 from pytest_cgins.verify import inputs, low_bits, op_calls
@@ -28,35 +27,24 @@ from pytest_cgins.verify.expected import gold_order
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.proven_couplings import are_offsets, free_integers
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import ENTRIES, Semantics, is_position, op_word
+from pytest_cgins.verify.semantics import Semantics, is_position
 from pytest_cgins.verify.size_groups import (
     LEAST,
-    STEPS,
     Moves,
     Places,
     Spot,
     in_blocks,
-    prime_above,
-    prime_below,
     resized,
 )
 
 NAME = "sizes"
 LIMIT_BYTES = 256 << 10
 """Arguments that are larger are halved until they are not."""
-MANY_ELEMENTS, MANY_BYTES = 68_000, 2 << 20
-"""The set of many rows has more elements than 16 bits count, unless its arguments would be larger than the second number."""
-MOST_ROWS, FEW_ROWS = 2048, 8
-"""Most rows of a set, since some kernels are Python, row by row; and the most for an interpreted kernel."""
-LONG_BYTES = 2 << 20
-"""Largest arguments with long rows."""
-_TILE, _TILES = 1024, (16, 20)  # of a row: divisors of the tile divide it as well
-_TILES_OF_SCORES = (2, 3)  # there are as many rows, often
-_BEYOND_16_BITS = (3 << 16) + _TILE
-_FIND_ONE = frozenset({"argmax", "argmin", "max", "min"})
-_WALK_ROWS = frozenset({"cummax", "cummin", "cumsum", "logcumsumexp", "logsumexp", "std", "var"})
-"""Others that take a row's elements one after the other, and in pieces."""
-_ATTEMPTS = 6  # for one set: what torch refuses costs no more than the check of a form
+MANY_BYTES = 2 << 20
+"""Largest arguments of sets with many rows, long ones, or many elements of another kind."""
+FEW_ROWS = 8
+"""Most rows for an interpreted kernel."""
+ATTEMPTS = 6  # for one set: what torch refuses costs no more than the check of a form
 _NONE: Moves = {}
 _NOTHING: Mapping[Spot, int] = {}
 
@@ -149,7 +137,8 @@ class SizeSearch:
         """What the recorded call changed."""
         self.context = self._maker.trace.context
         gold = self._maker.trace.gold
-        self._given = [] if gold is None else [gold.tensors[number].meta for number in gold_order(gold)]
+        self.given = [] if gold is None else [gold.tensors[number].meta for number in gold_order(gold)]
+        self.is_random = bool(self._maker.random)
         self.places = Places(self.call, self.semantics, self.recorded)
         self.refusal = "none"
         self.small = self.shrunk()
@@ -187,7 +176,7 @@ class SizeSearch:
             largest = max(moves, key=lambda size: moves[size])
             moves[largest] //= 2
         moves = {size: new for size, new in moves.items() if new != size}
-        tried = [*self._followed(moves)]
+        tried = [*self.followed(moves)]
         return next(filter(self.is_legal, tried), moves) if len(tried) > 1 else moves
 
     def is_legal(self, moves: Moves, overlay: Mapping[Spot, int] = _NOTHING) -> bool:
@@ -226,7 +215,7 @@ class SizeSearch:
                 return self._on_cpu(self.call, tensors)
         return self._on_cpu(moved, tensors)
 
-    def _followed(self, moves: Moves) -> Iterator[Moves]:
+    def followed(self, moves: Moves) -> Iterator[Moves]:
         """The moves as they are, and followed by numbers of blocks of a moved size, and of elements that hold several of its numbers.
 
         Beside scales, whose number a lenient op does not check, the first of these comes before the moves alone; beside neither
@@ -259,8 +248,8 @@ class SizeSearch:
 
     def first_legal(self, plan: Sequence[Moves]) -> InputSet | None:
         """The set of the first moves that torch takes, with the integers as they are or moved, too, and blocks that follow."""
-        for each in (moves for moves in plan[: _ATTEMPTS // 2] if not self._is_repeated(moves)):
-            for moves in self._followed(each):
+        for each in (moves for moves in plan[: ATTEMPTS // 2] if not self._is_repeated(moves)):
+            for moves in self.followed(each):
                 is_worth = moves == each or (self.nbytes(moves) <= MANY_BYTES and self.is_legal(moves))
                 input_set = self.taken(moves) if is_worth else None
                 if input_set is not None:
@@ -272,97 +261,8 @@ class SizeSearch:
         few = {n: new + 2 for n, new in moves.items() if new in (1, 3) and new not in (n, self.small.get(n))}
         if not few or self.is_torchs_own:
             return False
-        larger = (one for one in self._followed({**moves, **few}) if few.items() <= one.items())
+        larger = (one for one in self.followed({**moves, **few}) if few.items() <= one.items())
         return not any(map(self.is_legal, larger))
-
-    def one_more(self) -> InputSet | None:
-        """The set with rows of one element more, or of as many as torch takes: whole blocks are even in number, often."""
-        for size, step in itertools.product(self.places.inner, STEPS):
-            moves = {**self.small, size: self.small.get(size, size) + step}
-            is_worth = step == 1 or any(map(self.is_legal, self._followed(moves)))
-            input_set = self.first_legal([moves]) if is_worth else None
-            if input_set is not None:
-                return input_set
-        return self.first_legal([{**self.small, n: self.small.get(n, n) + 1} for n in self.places.others])
-
-    def empty(self) -> InputSet | None:
-        """The set without rows, if torch takes it and its answer is beyond doubt."""
-        for batch in self.places.batches:
-            input_set = None if self.places.is_pointed_into(batch) else self._of_batch(batch, 0)
-            if input_set is not None:
-                return None if _is_doubtful(input_set) else input_set
-        return None
-
-    def large_batch(self, limit: int) -> InputSet | None:
-        """The set with as many rows as memory and a limit allow, or at least with more than a few.
-
-        Threads and blocks that share what they must not meet there, and what sums lose by each rounding adds up.
-        """
-        for batch in self.places.batches:
-            size = self.places.metas[batch[0]].shape[0]
-            new = 0 if self.places.is_offset(size) else self._most_rows(batch, size, limit)
-            input_set = self._of_batch(batch, new) if new else None
-            if input_set is not None:
-                return input_set
-        return None
-
-    def long(self, main: int, draw: random.Random) -> InputSet | None:
-        """The set of few rows that whole tiles fill, longer than a buffer for a row; more than 16 bits count, for a position."""
-        name = op_word(self.call)
-        finds_one = name in _FIND_ONE
-        # Others may take as much as the square of the row, random ones are run many times.
-        known = name in _WALK_ROWS or (name in ENTRIES and (finds_one or not self.semantics.chooses))
-        numels = [sum(meta.numel for meta in metas) for metas in (self._given, self.places.metas)]
-        if not known or self._maker.random or numels[0] > 2 * numels[1]:
-            return None
-        others = {n: draw.choice((2, 3)) for n in self.places.others}
-        widths = [_TILE * draw.randint(*_TILES)]
-        if name == "scaled_dot_product_attention":
-            # Its rows are a query's scores, one for each key: a plain kernel may take a head's width squared for each.
-            given = {argument.name: argument.value.value for argument in self.call.arguments}
-            keys = self.places.metas[int(given.get("key") or 0)].shape[-2]
-            others = {**dict.fromkeys(others, 1), main: draw.choice((2, 3))}
-            main, widths = keys, [_TILE * draw.randint(*_TILES_OF_SCORES)] if keys != main else []
-        plan = [{**others, main: width} for width in widths]
-        if finds_one:  # the more rows there are, the seldomer all of their extremes lie before
-            beyond = [{**dict.fromkeys(others, rows), main: _BEYOND_16_BITS} for rows in (3, 2)]
-            plan = [*beyond, *plan]
-        input_set = self.first_legal([moves for moves in plan if self.nbytes(moves) <= LONG_BYTES])
-        if input_set is None:
-            return None
-        return replace(input_set, expected=input_set.expected.looser(LONG_LOOSER, rms_times=LONG_LOOSER))
-
-    def remaining_dimensions(self, other_sets: Sequence[InputSet]) -> InputSet | None:
-        """The set that changes the dimensions that no other set changed, as far as torch takes it; None if there are none.
-
-        These are mostly windows, groups and dimensions of 1. Sizes that torch refuses to change alone are doubled together, as
-        numbers of heads that share others are.
-        """
-        spots = {*self.places.spots}.difference(*map(self._moved, other_sets))
-        there = {self.places.metas[index].shape[dim] for index, dim in spots}
-        left = sorted((size for size in self.places.sizes if size in there), reverse=True)
-        moves, overlay, input_set = self.small, dict[Spot, int](), None
-
-        def move(more: Moves) -> None:
-            nonlocal moves, input_set
-            candidate = self.taken({**moves, **more})
-            if candidate is not None:
-                moves, input_set = {**moves, **more}, candidate
-
-        for size in left[:_ATTEMPTS]:
-            move({size: prime_above(moves.get(size, size))})
-        now = {size: (moves.get(size, size), self.small.get(size, size)) for size in left}
-        stuck = {size: 2 * new for size, (new, small) in now.items() if new == small}
-        if len(stuck) > 1:
-            move(stuck)
-        for choices in self.places.ones():
-            for choice in choices if not spots.isdisjoint(choices[0]) else ():
-                wider = {**overlay, **dict.fromkeys(choice, 2)}
-                candidate = self.taken(moves, wider) or self.taken(self.small, wider)
-                if candidate is not None:
-                    overlay, input_set = wider, candidate
-                    break
-        return input_set
 
     def extra_dimension(self, further: int = 1) -> InputSet | None:
         """The set with two batches where one was, in a dimension more, or in further ones, if torch takes it: of its own ops only.
@@ -384,35 +284,6 @@ class SizeSearch:
             except Exception as error:  # noqa: BLE001 - as in taken
                 self.refusal = first_line(error)
         return None
-
-    def _of_batch(self, batch: Sequence[int], new: int) -> InputSet | None:
-        """The set with another first dimension of some tensors."""
-        size = self.places.metas[batch[0]].shape[0]
-        return self.taken(self.small, {(index, 0): new for index in batch}, batch={size: new})
-
-    def _most_rows(self, batch: Sequence[int], size: int, limit: int) -> int:
-        """How many rows fit; 0 if that is hardly more than there are, and those are not few."""
-        metas, given = [self.places.metas[index] for index in batch], self._given
-        rows = [math.prod(self.places.shape(index, self.small)[1:]) for index in batch]
-        # Outputs are counted as well: an embedding's are hundreds of times as large as its indices.
-        a_row = sum(numel * ITEMSIZE[meta.dtype] for numel, meta in zip(rows, metas, strict=True)) * (
-            1 + _nbytes(given) / max(1, _nbytes(metas))
-        )
-        most_of = max((one.numel for one in given), default=0) / max(1, *(one.numel for one in metas))
-        enough = math.ceil(MANY_ELEMENTS / max(1.0, max(rows) * max(1.0, most_of)))
-        most = int(LIMIT_BYTES / max(1.0, a_row))
-        most = min(limit, max(most, enough) if enough * a_row <= MANY_BYTES else most)
-        if most >= 2 * size:
-            return prime_below(most)
-        return prime_above(size) if size < LEAST else 0
-
-    def _moved(self, input_set: InputSet) -> Iterator[Spot]:
-        """What is of another size in a set than it would be of, were all as small as it must be."""
-        for index, meta in enumerate(input_set.layout.metas):
-            shape = self.places.shape(index, self.small)
-            if meta.shape and meta.shape[0] == 0 != shape[0]:
-                continue
-            yield from ((index, dim) for dim, size in enumerate(shape) if meta.shape[dim] != size)
 
     def taken(
         self,
@@ -531,7 +402,7 @@ class SizeSearch:
 
         Half a head of 2 elements is one, which goes with any number of angles.
         """
-        for old, new in zip(self._given, taken.outputs, strict=False):
+        for old, new in zip(self.given, taken.outputs, strict=False):
             alike = [index for index, meta in enumerate(self.places.metas) if meta.shape == old.shape]
             rows = {taken.layout.metas[index].shape[1:] for index in alike}
             if rows and new.shape[1:] not in rows:
@@ -555,17 +426,6 @@ def _met_twice(recorded: torch.Tensor, tensor: torch.Tensor) -> bool:
         return False
     before, after = (one[one >= 0].tolist() for one in (recorded, tensor))
     return len(set(before)) == len(before) and len(set(after)) < len(after)
-
-
-def _nbytes(metas: Sequence[TensorMeta]) -> int:
-    return sum(meta.nbytes for meta in metas)
-
-
-def _is_doubtful(input_set: InputSet) -> bool:
-    """Whether torch makes NaN of nothing, as a mean does, or a state that nothing came to could also be NaN."""
-    answers = [output.answer for output in input_set.expected.outputs]
-    nan = any(bool(torch.isnan(tensor).any()) for tensor in answers if tensor.is_floating_point())
-    return nan or any(tensor.numel() for tensor in answers[len(input_set.outputs) :])
 
 
 def _shown(shape: Sequence[int]) -> str:

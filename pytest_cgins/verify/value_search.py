@@ -109,11 +109,8 @@ class ValueSearch:
             input_set = self._made(changes)
         except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
             return None
-        return (
-            input_set
-            if input_set.mutated == self._base.mutated and not blind_to(input_set.expected)
-            else None
-        )
+        is_told = input_set.mutated == self._base.mutated and not blind_to(input_set.expected)
+        return input_set if is_told else None
 
     def _belong_otherwise(self, changes: Sequence[Change]) -> bool:
         """Whether arguments belong together in another way then, as offsets do that hold their end: torch reads on if they do not."""
@@ -129,10 +126,8 @@ class ValueSearch:
                 argument = replace(argument, value=Value(kind="tensor", value=len(tensors)))  # noqa: PLW2901
                 tensors.append(tensor)
             news[argument.name] = argument
-        call = self._base.call
-        return replace(
-            call, arguments=tuple(news.get(argument.name, argument) for argument in call.arguments)
-        ), tensors
+        arguments = tuple(news.get(argument.name, argument) for argument in self._base.call.arguments)
+        return replace(self._base.call, arguments=arguments), tensors
 
     def answer(self, changes: Sequence[Change], seed: int | None = None) -> list[Tensor]:
         """Torch's own with changes."""
@@ -153,6 +148,7 @@ class ValueSearch:
         """Other values: recorded ones first, then what its kind may be."""
         old, name = argument.value, argument.name
         passed = with_value(argument, old)
+        as_tensor = replace(passed, value=Value(kind="tensor", value=0))
         if old.kind == "tensor" and name in VECTORS:
             yield replace(passed, value=Value(kind="none")), None
         if old.kind == "none" and name in VECTORS and self._torch:
@@ -161,19 +157,16 @@ class ValueSearch:
             generator = torch.Generator().manual_seed(self.draw.getrandbits(60))
             kind = next((meta.dtype for meta in metas if "float" in meta.dtype), "float32")
             for width in widths:
-                yield (
-                    replace(passed, value=Value(kind="tensor", value=0)),
-                    torch.rand(width, generator=generator).add_(0.5).to(getattr(torch, kind)),
-                )
+                numbers = torch.rand(width, generator=generator).add_(0.5)
+                yield as_tensor, numbers.to(getattr(torch, kind))
         if old.kind in ("tensor", "none") and name in VECTORS:
             return
         if "mask" in name and self._torch:
-            for mask in self._masks(old):
-                yield replace(passed, value=Value(kind="tensor", value=0)), mask
+            yield from ((as_tensor, mask) for mask in self._masks(old))
             return
         if old.kind == "tensor":
-            for tensor in self._later(name, self._base.tensors()[int(old.value or 0)]):
-                yield replace(passed, value=Value(kind="tensor", value=0)), tensor
+            later = self._later(name, self._base.tensors()[int(old.value or 0)])
+            yield from ((as_tensor, positions) for positions in later)
             return
         arguments = (argument for call in self._others for argument in call.arguments)
         recorded = dict.fromkeys(argument.value for argument in arguments if argument.name == name)
@@ -265,8 +258,8 @@ def _counts(answers: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
     """Whether answers are other ones of the same kind, and as finite."""
     if [answer.dtype for answer in answers] != [answer.dtype for answer in before] or _equal(answers, before):
         return False
-    finite = [all(all_finite(answer) for answer in some) for some in (answers, before)]
-    return all(answer.numel() for answer in answers) and finite[0] >= finite[1]
+    is_finite = all(map(all_finite, answers)) or not all(map(all_finite, before))
+    return is_finite and all(answer.numel() for answer in answers)
 
 
 def _equal(answers: Sequence[Tensor], others: Sequence[Tensor]) -> bool:

@@ -37,8 +37,9 @@ from pytest_cgins.verify import inputs
 from pytest_cgins.verify.changed_rows import bits_differ, own_rows
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.coupled import edge_count
+from pytest_cgins.verify.couplings import tensors_of
 from pytest_cgins.verify.expected import ExpectedOutput, as_real
-from pytest_cgins.verify.input_sets import InputSet, RowTrial, dense_meta, tensors_by_name
+from pytest_cgins.verify.input_sets import InputSet, RowTrial, dense_meta
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import op_word
 from pytest_cgins.verify.size_groups import resized
@@ -414,7 +415,7 @@ def held_rows(
         expected.looser(_LOOSER, rms_times=_LOOSER),
         name=name,
         outputs=outputs,
-        arguments=tensors_by_name(whole.call, rebuild(layout.metas, layout.spans, device)),
+        arguments=tensors_of(whole.call, rebuild(layout.metas, layout.spans, device)),
     )
     made = replace(
         whole, layout=layout, outputs=tuple(metas[:returned]), expected=expected, probe=NAME, rows=trial
