@@ -29,11 +29,15 @@ def _size(value: Value) -> Size:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offsets:
+class _Said:
+    argument: str
+    """The argument of which it is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets(_Said):
     """Where segments begin, and where the last one ends: rises from 0 to a size along the last axis."""
 
-    argument: str
-    """The argument."""
     size: Annotated[Size, _size, "offsets"]
     """What is divided into segments."""
     first: Annotated[bool, Value.boolean] = True
@@ -53,11 +57,9 @@ class Offsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lengths:
+class Lengths(_Said):
     """Lengths of sequences within a size: of padded or paged ones, or of the segments that a size is divided into."""
 
-    argument: str
-    """The argument."""
     size: Annotated[Size, _size, "lengths"]
     """The greatest length: of a product, such as pages of a sequence and tokens of a page, the last factor is a page."""
     sum: Annotated[bool, Value.boolean] = False
@@ -71,14 +73,12 @@ class Lengths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pages:
+class Pages(_Said):
     """A page table: numbers of pages, none twice; where pages are fewer than entries, none twice in a row of the table.
 
     Negative numbers, which are no pages, stay where they are.
     """
 
-    argument: str
-    """The argument."""
     size: Annotated[Size, _size, "pages"]
     """How many pages there are."""
     kind: Literal["pages"] = "pages"
@@ -86,11 +86,9 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Routing:
+class Routing(_Said):
     """Experts of tokens: (tokens,), or (tokens, k) with k different ones a token."""
 
-    argument: str
-    """The argument."""
     size: Annotated[Size, _size, "routing"]
     """How many experts there are."""
     weights: Annotated[str, Value.text] = ""
@@ -102,11 +100,9 @@ class Routing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sorted:
+class Sorted(_Said):
     """Numbers that never fall along the last axis."""
 
-    argument: str
-    """The argument."""
     size: Annotated[Size, _size, "sorted"] = ()
     """What integers stay below; () for floating-point numbers."""
     kind: Literal["sorted"] = "sorted"
@@ -114,11 +110,9 @@ class Sorted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unique:
+class Unique(_Said):
     """Integers of which none comes twice."""
 
-    argument: str
-    """The argument."""
     size: Annotated[Size, _size, "unique"]
     """What they stay below."""
     kind: Literal["unique"] = "unique"
@@ -182,12 +176,7 @@ def yaml_of(coupling: Coupling) -> str:
         if field.name in ("argument", "kind") or given == field.default:
             continue
         key = coupling.kind if field.name == "size" else field.name
-        text = (
-            f'"{written(given)}"'
-            if isinstance(given, tuple)
-            else str(given).lower()
-            if isinstance(given, bool)
-            else given
-        )
+        text = f'"{written(given)}"' if isinstance(given, tuple) else given
+        text = str(given).lower() if isinstance(given, bool) else text
         parts.append(f"{key}: {text}")
     return f"semantics: {{coupled: {{{coupling.argument}: {{{', '.join(parts)}}}}}}}"

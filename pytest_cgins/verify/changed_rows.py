@@ -59,21 +59,18 @@ def changed_rows(answered: Sequence[tuple[InputSet, Sequence[Tensor]]]) -> Itera
     Args:
         answered: the sets of this probe that it answered, in order, and `own_rows` of each answer.
     """
-    names = {input_set.expected.name: (input_set, got) for input_set, got in answered}
-    batches = [pair for pair in answered if pair[0].rows is not None and not pair[0].rows.base]
-    for input_set, got in answered:
-        trial = input_set.rows
-        if trial is None:
+    answers = [(input_set, input_set.rows, got) for input_set, got in answered if input_set.rows is not None]
+    named = {each[0].expected.name: each for each in answers}
+    first = next((each for each in answers if not each[1].base), None)
+    for input_set, trial, got in answers:
+        base = named.get(trial.base) if trial.base else first if trial.axis == 0 else None
+        if base is None or base[0] is input_set or len(base[2]) != len(got):
             continue
-        base = names.get(trial.base) if trial.base else (batches[0] if trial.axis == 0 and batches else None)
-        if base is None or base[0] is input_set or base[0].rows is None or len(base[1]) != len(got):
-            continue
-        where = {row: position for position, row in enumerate(base[0].rows.sources)}
-        if trial.base:
-            where = dict(enumerate(range(len(trial.sources))))
+        rows = range(len(trial.sources)) if trial.base else base[1].sources
+        where = {row: position for position, row in enumerate(rows)}
         pairs = [(where[row], position) for position, row in enumerate(trial.sources) if row in where]
         if pairs:
-            change = _change(input_set, base[1], got, pairs, trial.axis)
+            change = _change(input_set, base[2], got, pairs, trial.axis)
             if change.changed:
                 yield change
 

@@ -229,12 +229,9 @@ def _likely(
     rows = tensor.reshape(-1, tensor.shape[-1]).sort(dim=-1).values
     apart = bool((rows.diff(dim=-1) > 0).all())
     gates = [other for other, one in tensors.items() if one.shape == tensor.shape and one.is_floating_point()]
-    experts = next(
-        (((other, 0),) for other, dim, size in dims if dim == 0 and size > high and tensors[other].ndim > 2),
-        None,
-    )
+    experts = [other for other, dim, size in dims if not dim and size > high and tensors[other].ndim > 2]
     if tensor.ndim == 2 and apart and gates and experts:
-        return Routing(argument=name, size=experts, weights=gates[0])
+        return Routing(argument=name, size=((experts[0], 0),), weights=gates[0])
     if len(set(flat.tolist())) == len(flat):
         return Unique(argument=name, size=into) if tensor.ndim == 1 else Pages(argument=name, size=into)
     return Sorted(argument=name, size=into) if tensor.ndim == 1 and rises else None

@@ -138,16 +138,10 @@ class InputSetBuilder:
         patterns_only: bool = False,
         exact: bool = False,
     ) -> InputSet:
-        """Answers of torch on `tensors`.
+        """Answers of torch on `tensors` of the CPU, to the trace's call or another one.
 
-        Args:
-            name: of the set.
-            tensors: on the CPU.
-            gold_of: one entry an output, or none.
-            probe: for which the set is made.
-            call: another one than the trace's.
-            patterns_only: whether only NaN and infinities will be looked at: that costs a run of the op less.
-            exact: whether the op has to be exact on them in fp32, ties included, which then go one way.
+        Where but `patterns_only` of NaN and infinities will be looked at, a run of the op less is enough. Where it is to be
+        `exact`, the op has to be that in fp32, ties included, which then go one way.
 
         Raises:
             Exception: whatever the op raises.
@@ -227,12 +221,7 @@ class InputSetBuilder:
         )
 
     def from_gold(self, tensors: Sequence[Tensor], gold_of: Sequence[GoldElements | None]) -> InputSet:
-        """The recorded inputs with the recorded gold as the one right answer: nothing is run.
-
-        Args:
-            tensors: on the CPU.
-            gold_of: one entry an output.
-        """
+        """The recorded inputs with the recorded gold as the one right answer: nothing is run."""
         assert self.trace.gold is not None
         metas = [self.trace.gold.tensors[number].meta for number in gold_order(self.trace.gold)]
         known = [element for element in gold_of if element is not None]
@@ -295,14 +284,13 @@ class InputSetBuilder:
 
         A mutated argument, returned or not, lies where it lay: its gaps are not the kernel's choice.
         """
-        metas = [dense_meta(tensor, index) for index, tensor in enumerate(torch_answers.answer)]
+        tensors = torch_answers.answer
+        metas = [dense_meta(tensor, index) for index, tensor in enumerate(tensors)]
+        own = [replace(meta, stride=tensor.stride()) for meta, tensor in zip(metas, tensors, strict=True)]
         if self.trace.gold is None:
-            places = [tensor.untyped_storage().data_ptr() for tensor in torch_answers.answer]
+            places = [tensor.untyped_storage().data_ptr() for tensor in tensors]
             changed = set(places[len(places) - len(torch_answers.mutated) :])
-            return [
-                replace(meta, stride=tuple(tensor.stride())) if place in changed else meta
-                for meta, tensor, place in zip(metas, torch_answers.answer, places, strict=True)
-            ]
+            return [own[n] if place in changed else metas[n] for n, place in enumerate(places)]
         recorded, numbers = self.trace.gold, gold_order(self.trace.gold)
         sources = {source for source, _ in recorded.mutated} | set(self.mutable)
         placed = {number for _, number in recorded.mutated}
@@ -316,10 +304,7 @@ class InputSetBuilder:
             # A gold of another shape is drift, and is reported as such.
             replace(meta, stride=stride) if old.shape == meta.shape else meta
             for meta, old, stride in zip(metas, olds, strides, strict=False)
-        ] + [
-            replace(meta, stride=tuple(tensor.stride()))
-            for meta, tensor in zip(metas[len(olds) :], torch_answers.answer[len(olds) :], strict=True)
-        ]
+        ] + own[len(olds) :]
 
 
 def _doubtful(answer: Tensor, reference: Tensor, answers: Answers, index: int) -> tuple[Tensor, ...]:
@@ -357,9 +342,8 @@ def dense_stride(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, 
         dense[d] = step
         step *= max(1, shape[d])
     # Dimensions of size 1 address nothing; theirs is what a contiguous tensor would have.
-    for d in range(len(shape)):
-        if shape[d] == 1:
-            dense[d] = 1 if d == len(shape) - 1 else max(1, dense[d + 1] * shape[d + 1])
+    for d in (d for d in range(len(shape)) if shape[d] == 1):
+        dense[d] = 1 if d == len(shape) - 1 else max(1, dense[d + 1] * shape[d + 1])
     return tuple(dense)
 
 
@@ -374,12 +358,12 @@ def _expected_output(  # noqa: PLR0917
     answer, reference = as_real(torch_answers.answer[index]), as_real(torch_answers.reference[index])
     scale = None
     if answer.is_floating_point():
+        further = (torch_answers.perturbed, torch_answers.rounded)
         scale = rules.derive(
             reference.to(torch.float64),
             answer,
             as_real(torch_answers.answer32[index]),
-            None if torch_answers.perturbed is None else as_real(torch_answers.perturbed[index]),
-            None if torch_answers.rounded is None else as_real(torch_answers.rounded[index]),
+            *(None if tensors is None else as_real(tensors[index]) for tensors in further),
             rows=rows,
             steps=torch_answers.steps,
             coarseness=coarseness,

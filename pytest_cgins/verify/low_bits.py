@@ -184,16 +184,7 @@ def draw(
     *,
     edge: bool = False,
 ) -> None:
-    """Write new numbers into codes and their scales.
-
-    Args:
-        semantics: of the call.
-        call: the call.
-        tensors: its arguments, on the CPU, written to.
-        recorded: the arguments as they were recorded.
-        key: of the draw.
-        edge: whether some go to the ends of what they can be.
-    """
+    """Write new numbers into codes and their scales; at an edge some go to the ends of what they can be."""
     coupled = {coupling.argument for coupling in couplings_of(semantics, call, recorded)}
     numbers = op_word(call) in _INTEGER_PRODUCTS and call.op.startswith("torch.")
     ranges = {
@@ -220,7 +211,10 @@ def draw(
             rows = _at_edges(codes.t() if is_turned else codes, low, high, tensor.dtype)
             codes = rows.t() if is_turned else rows
         _write_codes(tensor, codes)
-    payload = any(index in ranges or _is_float8(tensor) for index, tensor in enumerate(recorded))
+    payload = any(
+        index in ranges or (tensor.is_floating_point() and is_narrow(tensor) and tensor.dtype != E8M0)
+        for index, tensor in enumerate(recorded)
+    )
     for index, tensor in enumerate(recorded):
         if not is_scale(semantics, index, tensor):
             continue
@@ -233,14 +227,7 @@ def draw(
 def code_range(
     semantics: Semantics, index: int, recorded: Tensor, *, numbers: bool = False
 ) -> tuple[int, int] | None:
-    """Least and greatest code of an argument; None if it holds none.
-
-    Args:
-        semantics: of the call.
-        index: of the argument.
-        recorded: as it was recorded.
-        numbers: whether its bytes are numbers, of which the op takes any.
-    """
+    """Least and greatest code of an argument, whose bytes may be numbers of which the op takes any; None if it holds none."""
     name = semantics.names.get(index, "")
     role = dict(semantics.declared.roles).get(name)
     if not recorded.numel() or (role and role != "codes") or _overlaps(recorded):
@@ -350,10 +337,6 @@ def _draw_scales(tensor: Tensor, recorded: Tensor, seed: int) -> None:
 def is_narrow(tensor: Tensor) -> bool:
     """Whether it holds bytes, of whatever kind, and no truth values."""
     return tensor.element_size() == 1 and tensor.dtype != torch.bool
-
-
-def _is_float8(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.element_size() == 1 and tensor.dtype != E8M0
 
 
 def _overlaps(tensor: Tensor) -> bool:

@@ -67,9 +67,7 @@ class ProbedCall:
     """A recorded call from which probes make further sets of inputs."""
 
     builder: InputSetBuilder
-    """Builder of the trace's sets."""
     semantics: Semantics
-    """Semantics of the call."""
     recorded: Sequence[torch.Tensor]
     """Recorded argument tensors, on the CPU."""
     reference_set: InputSet

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -55,8 +54,8 @@ class ReadOp:
         Raises:
             Exception: whatever the op raises, and RuntimeError where it has no gradient.
         """
-        rows = {index: _flat(gradient) for index, gradient in self._slopes(self._wide(), _everywhere).items()}
-        for index, gradient in self._slopes(_small(self._wide()), _everywhere).items():
+        rows = {index: _flat(gradient) for index, gradient in self._slopes(self._wide()).items()}
+        for index, gradient in self._slopes(_small(self._wide())).items():
             rows[index] &= _flat(gradient)
         rows = {index: one & ~self._own(index, one) for index, one in rows.items() if bool(one.any())}
         return {index: one for index, one in rows.items() if bool(one.any())}
@@ -64,7 +63,7 @@ class ReadOp:
     def _own(self, index: int, rows: Tensor) -> Tensor:
         """Rows of an argument that make the output row in their place, where that changes with another argument."""
         odd = torch.arange(rows.numel()).reshape(rows.shape) % 2 == 1
-        gradient = self._slopes(_small(self._wide()), partial(_at, odd)).get(index)
+        gradient = self._slopes(_small(self._wide()), odd).get(index)
         own = torch.zeros_like(rows)
         if gradient is None or rows.ndim < 2 or not bool(gradient[odd].any()) or bool(gradient[~odd].any()):
             return own
@@ -78,8 +77,8 @@ class ReadOp:
                 own[..., : after.shape[-2]] |= (before != after).any(-1)
         return own
 
-    def _slopes(self, tensors: list[Tensor], weighed: Callable[[Tensor], Tensor]) -> dict[int, Tensor]:
-        """Gradients of the outputs, weighted by lot times `weighed`, by index of the argument; 0 where there is none."""
+    def _slopes(self, tensors: list[Tensor], rows: Tensor | None = None) -> dict[int, Tensor]:
+        """Gradients of the outputs, or of some of their rows, weighted by lot, by index of the argument; 0 where there is none."""
         generator = torch.Generator().manual_seed(0)
         with torch.enable_grad():
             leaves = {
@@ -88,9 +87,8 @@ class ReadOp:
                 if tensor.is_floating_point() and tensor.ndim and tensor.numel()
             }
             parts = [output for output in self._run(tensors) if output.requires_grad]
-            weights = [
-                weighed(torch.randn(part.shape, generator=generator, dtype=part.dtype)) for part in parts
-            ]
+            weights = [torch.randn(part.shape, generator=generator, dtype=part.dtype) for part in parts]
+            weights = weights if rows is None else [_at(rows, weight) for weight in weights]
             total = sum((part * weight).sum() for part, weight in zip(parts, weights, strict=True))
             gradients = torch.autograd.grad([torch.as_tensor(total)], [*leaves.values()], allow_unused=True)
         return {
@@ -130,17 +128,10 @@ class ReadOp:
             return [self.seen(output) for output in outputs if output.is_floating_point()]
 
 
-def _everywhere(weights: Tensor) -> Tensor:
-    return weights
-
-
 def _at(rows: Tensor, weights: Tensor) -> Tensor:
     """The weights of some rows, where the output has as many or the first of them; else none."""
-    return (
-        weights * rows[..., : weights.shape[-2], None]
-        if _beside(rows, weights)
-        else torch.zeros_like(weights)
-    )
+    is_beside = _beside(rows, weights)
+    return weights * rows[..., : weights.shape[-2], None] if is_beside else torch.zeros_like(weights)
 
 
 def _beside(rows: Tensor, output: Tensor) -> bool:
