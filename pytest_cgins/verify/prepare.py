@@ -150,13 +150,7 @@ def prepare(  # noqa: PLR0917
 ) -> Preparation:
     """Make the input sets of a trace and torch's answers to them.
 
-    Args:
-        trace: the trace.
-        source: of its blobs.
-        device: `cpu` or `cuda:0`.
-        seed: of the session.
-        options: what the kernels' entry asks for; by default the sets that decide, and those alone.
-        others: what else was recorded of the op.
+    By default these are the sets that decide, and those alone; `others` were recorded of the op as well.
 
     Raises:
         ConfigError: if the entry speaks of an argument that the call does not have, or its reference is not of the op.

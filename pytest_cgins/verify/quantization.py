@@ -371,14 +371,7 @@ def grids(  # noqa: PLR0917
 ) -> dict[int, Grid]:
     """What outputs of a call were before they were rounded to a grid, by their number; those that were.
 
-    Args:
-        call: the call.
-        inputs: its argument tensors.
-        context: recorded context.
-        device: `cpu` or `cuda:0`.
-        known: torch's answers to it.
-        rows_of: number of the row that each element of an output is made of.
-        exact: whether the op has to be exact on them, so that no error moves a tie.
+    `rows_of` numbers the row that each element of an output is made of. Of an op that has to be `exact` no error moves a tie.
     """
     candidates = [index for index, answer in enumerate(known.answer) if answer.dtype in (*GRIDS, E8M0)]
     if not candidates:

@@ -25,7 +25,7 @@ from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.op_calls import is_causal
 from pytest_cgins.verify.semantics import op_word
 from pytest_cgins.verify.size_groups import BLOCKS, LEAST, PACKED, Moves, Spot, prime_above
-from pytest_cgins.verify.size_search import LIMIT_BYTES, LONG_LOOSER, MANY_BYTES, SizeSearch
+from pytest_cgins.verify.size_search import LIMIT_BYTES, MANY_BYTES, SizeSearch
 
 _APART = 4  # sets in which one of several equal sizes moves
 _WINDOW = 2  # the first dimension of a weight that may be a window's
@@ -187,10 +187,7 @@ def long_scan(search: SizeSearch, draw: random.Random) -> InputSet | None:
             moves = {**others, size: _PIECE * pieces + draw.randint(1, _PIECE // 4)}
             begun = process_time()
             if search.is_legal(moves) and process_time() - begun < seconds:
-                made = search.first_legal([moves])
-                return made and replace(
-                    made, expected=made.expected.looser(LONG_LOOSER, rms_times=LONG_LOOSER)
-                )
+                return search.first_legal_long([moves])
     return None
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pytest_cgins.config.coupled import Offsets, Sorted
+from pytest_cgins.config.coupled import Sorted
 from pytest_cgins.core.dtypes import extent
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import OpCall, TensorMeta, Value
@@ -227,7 +227,7 @@ def _said_by_integers(
     """Of a user's op dimensions that integers look like offsets or lengths of, and theirs: alone none of them is legal in another size."""
     if call.op.startswith("torch."):
         return frozenset()
-    seen = [one for one in inferred(semantics, call, recorded) if isinstance(one, Offsets) or adds_up(one)]
+    seen = filter(adds_up, inferred(semantics, call, recorded))
     return frozenset(spot for one in seen for spot in (*one.size, (one.argument, 0)))
 
 

@@ -58,7 +58,7 @@ _LOOSER = 4.0
 shifted variance whose shift was one passed it by 1.3, once in 603 cases), and what a size breaks errs by far more."""
 _LOOSER_RMS = 2.0
 """Of all together: where one factor is all rows', as a norm is, a plain sum errs in each element alike."""
-LONG_LOOSER = 16.0
+_LONG_LOOSER = 16.0
 """Limits in long rows, as a multiple of the usual ones: a plain loop errs more the more it adds up, torch's tree hardly does."""
 
 
@@ -253,6 +253,13 @@ class SizeSearch:
                 if input_set is not None:
                     return input_set
         return None
+
+    def first_legal_long(self, plan: Sequence[Moves]) -> InputSet | None:
+        """The same of long rows, with their limits."""
+        made = self.first_legal(plan)
+        if made is None:
+            return None
+        return replace(made, expected=made.expected.looser(_LONG_LOOSER, rms_times=_LONG_LOOSER))
 
     def _is_repeated(self, moves: Moves) -> bool:
         """Whether an op of a user takes a size for which it is 1, or half of it, and repeats that along another."""

@@ -15,7 +15,6 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import torch
 
@@ -31,7 +30,6 @@ from pytest_cgins.verify.size_search import (
     ATTEMPTS,
     FEW_ROWS,
     LIMIT_BYTES,
-    LONG_LOOSER,
     MANY_BYTES,
     NAME,
     ProbedCall,
@@ -173,10 +171,7 @@ def _long(search: SizeSearch, main: int, draw: random.Random) -> InputSet | None
     if finds_one:  # the more rows there are, the seldomer all of their extremes lie before
         beyond = [{**dict.fromkeys(others, rows), main: _BEYOND_16_BITS} for rows in (3, 2)]
         plan = [*beyond, *plan]
-    input_set = search.first_legal([moves for moves in plan if search.nbytes(moves) <= MANY_BYTES])
-    if input_set is None:
-        return None
-    return replace(input_set, expected=input_set.expected.looser(LONG_LOOSER, rms_times=LONG_LOOSER))
+    return search.first_legal_long([moves for moves in plan if search.nbytes(moves) <= MANY_BYTES])
 
 
 def _remaining_dimensions(search: SizeSearch, other_sets: Sequence[InputSet]) -> InputSet | None:
