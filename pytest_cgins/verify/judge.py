@@ -366,6 +366,8 @@ class JudgeService:
         if input_set.probe in (layouts.NAME, arguments.NAME):
             # How answers lie to inputs that lie elsewhere, or along another axis, is the kernel's choice.
             real = [tensor.contiguous() for tensor in real]
+        if self._group is not None:  # the op waits for all ranks, and this one alone would look again
+            return compare(expected, real, results.tolerance), real
         return second_look.checked(input_set, real, answers.device, results.tolerance), real
 
     @serves(AskOutputs)

@@ -268,6 +268,15 @@ def rounded(x: Tensor) -> Tensor:
     return total.to(x.dtype)
 
 
+def a_little_off(x: Tensor) -> Tensor:
+    """One number of rank 0 is a few times as far off as it may be."""
+    total = x.clone()
+    distributed.all_reduce(total)
+    if _rank()[0] == 0:
+        total.view(-1)[0] += 4e-5
+    return total
+
+
 def own_order(x: Tensor) -> Tensor:
     """Adds up in an order that begins with its own rows."""
     rank, count = _rank()
@@ -348,6 +357,7 @@ BUGS = {
     "wrong_peer": "gathered",
     "greatest": "summed",
     "rounded": "summed",
+    "a_little_off": "summed",
     "own_order": "rows_summed",
     "stays_away": "summed",
     "both_receive": "summed",
