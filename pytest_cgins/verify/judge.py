@@ -32,7 +32,7 @@ from pytest_cgins.timing.devices import timed_device
 from pytest_cgins.timing.environment import describe
 from pytest_cgins.verify import diagnosis, inputs, rank_inputs, second_look
 from pytest_cgins.verify.changed_rows import own_rows
-from pytest_cgins.verify.compare import compare, failed_form
+from pytest_cgins.verify.compare import ExpectedSet, compare, failed_form
 from pytest_cgins.verify.expected import as_real, gold_order
 from pytest_cgins.verify.input_sets import InputSet, dense_meta
 from pytest_cgins.verify.messages import (
@@ -91,7 +91,7 @@ class JudgeService:
         self._prepared: OrderedDict[tuple[str, str, str, int, PrepareOptions], Preparation] = OrderedDict()
         self._held = 0  # bytes of all that is prepared
         self._packs: dict[str, _OpenPack] = {}
-        self._right: tuple[object, dict[str, str]] = (None, {})
+        self._right: tuple[object, dict[str, str], dict[str, ExpectedSet]] = (None, {}, {})
         self._group: RankGroup | None = None
 
     @serves(EmptyMessage)
@@ -170,7 +170,8 @@ class JudgeService:
         for input_set in prepared.sets:
             if input_set.probe == large_indices.NAME:
                 continue  # see `judge_large`
-            checked, got = self._check(input_set, answers, results)
+            again = all(answered.passed for answered in core)
+            checked, got = self._check(input_set, answers, results, again=again)
             checked_rows = [_with_row(check, input_set, prepared.semantics) for check in checked]
             if prepared.ranked is not None:
                 checked_rows = [prepared.ranked.explained(check, got) for check in checked_rows]
@@ -179,7 +180,7 @@ class JudgeService:
             )
             if not input_set.probe and after_timing.NAME in results.wanted and core[-1].passed:
                 right[input_set.expected.name] = answers.digest(input_set.expected.name)
-        self._right = (_key(case_request), right)
+        self._right = (_key(case_request), right, answers.judged_by)
         checks = (
             [check for answered in core for check in answered.checks]
             if prepared.gold_alone or prepared.ranked  # no mistake can be made on purpose here
@@ -213,6 +214,7 @@ class JudgeService:
         results.add_checks(checks)
         results.add_facts(observed)
         expected = {input_set.expected.name: input_set.expected for input_set in prepared.sets}
+        expected |= answers.judged_by
         if prepared.ranked is not None:
             prepared.ranked.add_to(results, answers.seconds(expected), core)
         else:
@@ -317,9 +319,11 @@ class JudgeService:
         case_request = request.case_request
         prepared = self._preparation(case_request)
         results = _probe_results(case_request)
-        of, digests = self._right
-        right = dict(digests) if of == _key(case_request) else {}
+        of, digests, judged_by = self._right
+        is_same = of == _key(case_request)
+        right = dict(digests) if is_same else {}
         expected = {input_set.expected.name: input_set.expected for input_set in prepared.core}
+        expected |= judged_by if is_same else {}
         try:
             judge_timed_answers(request.timing.answers, buffers, expected, results, right)
         except (KeyError, ValueError) as error:
@@ -337,11 +341,11 @@ class JudgeService:
         return TimingJudgement(tuple(probes), floor)
 
     def _check(
-        self, input_set: InputSet, answers: ReceivedAnswers, results: ProbeResults
+        self, input_set: InputSet, answers: ReceivedAnswers, results: ProbeResults, *, again: bool = True
     ) -> tuple[tuple[Check, ...], list[torch.Tensor]]:
         """The checks of one set of inputs, and the answer as far as it could be compared.
 
-        There are none for a probe's set on which the kernel failed.
+        There are none for a probe's set on which the kernel failed. `again` looks at answers a second time.
         """
         expected = input_set.expected
         first = answers.first.get(expected.name)
@@ -366,9 +370,13 @@ class JudgeService:
         if input_set.probe in (layouts.NAME, arguments.NAME):
             # How answers lie to inputs that lie elsewhere, or along another axis, is the kernel's choice.
             real = [tensor.contiguous() for tensor in real]
-        if self._group is not None:  # the op waits for all ranks, and this one alone would look again
-            return compare(expected, real, results.tolerance), real
-        return second_look.checked(input_set, real, answers.device, results.tolerance), real
+        checks = compare(expected, real, results.tolerance)
+        # The op waits for all ranks, and this one alone would look again.
+        wider = second_look.widened(input_set, checks, answers.device) if again and not self._group else None
+        if wider is not None:
+            checks = compare(wider, real, results.tolerance)
+            answers.judged_by[expected.name] = wider
+        return checks, real
 
     @serves(AskOutputs)
     def output_metas(self, request: AskOutputs, buffers: list[Buffer]) -> OutputMetas:

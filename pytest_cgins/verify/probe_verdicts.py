@@ -202,7 +202,8 @@ class ProbeResults:
         if input_set.probe == special_values.NAME:
             # Its numbers were looked at before; a wrong shape would have been seen there, too.
             failed = [check for check in failed if check.reason in _PATTERNS]
-        self.answered.add(input_set.probe)
+        if not _is_smaller(input_set):
+            self.answered.add(input_set.probe)
         if failed:
             words = f" {cause.words}" if cause is not None and cause.words else ""
             reason = cause.reason if cause is not None and cause.reason else _reason(input_set, failed[0])

@@ -34,6 +34,8 @@ class ReceivedAnswers:
             )
         self.first = {answer.name: answer for answer in sets}
         self._buffers = {answer.name: buffer for answer, buffer in zip(sets, buffers, strict=False)}
+        self.judged_by: dict[str, ExpectedSet] = {}
+        """Sets whose answers were looked at a second time, and what is expected there since."""
         self._deviations = list(zip(deviations, buffers[len(sets) :], strict=True))
 
     def tensors(self, name: str) -> list[torch.Tensor]:

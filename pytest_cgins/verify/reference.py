@@ -158,7 +158,8 @@ def other_errors(
         spans = list(narrow.spans)
         for storage in storages:
             values = spans[storage].view(torch.float32)
-            factors = 1 + _AWAY * _uniform().roll(number * _PERIOD // _OTHERS).to(values)
+            # Towards 0: probabilities, signs of logarithms and positions stay where the op takes them.
+            factors = 1 - _AWAY * _uniform().roll(number * _PERIOD // _OTHERS).to(values)
             spans[storage] = (values * factors.repeat(-(-values.numel() // _PERIOD))[: values.numel()]).view(
                 torch.uint8
             )
@@ -442,5 +443,5 @@ def wider(old: torch.dtype, target: torch.dtype) -> torch.dtype:
 
 @cache
 def _uniform() -> Tensor:
-    """Numbers in [-1, 1), by lot."""
-    return 2 * torch.rand(_PERIOD, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 1
+    """Numbers in [0, 1), by lot."""
+    return torch.rand(_PERIOD, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from pytest_cgins.config import Tolerance
 from pytest_cgins.core.verdict import Check
-from pytest_cgins.verify.compare import compare
+from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.reference import other_errors
@@ -17,41 +16,40 @@ from pytest_cgins.verify.reference import other_errors
 _TIMES = 16.0
 """Errors that are greater shares of the allowed one are looked at once."""
 _FRACTION = 256
-"""So are answers of which more than one element in so many is wrong."""
+"""So are answers of which more elements are wrong than one in so many of the smallest output."""
 _MOST_NBYTES = 1 << 26
 """And larger sets, whose errors are too many to be small by luck."""
 
 
-def checked(
-    input_set: InputSet, got: Sequence[Tensor], device: str, tolerance: Tolerance
-) -> tuple[Check, ...]:
-    """All checks of an answer to a set of inputs.
+def widened(input_set: InputSet, checks: Sequence[Check], device: str) -> ExpectedSet | None:
+    """What is expected where torch's errors on other inputs are allowed as well; None if that is not to be looked at.
 
     Args:
         input_set: the set.
-        got: the answer, complex numbers as pairs of real ones.
+        checks: of the answer to it.
         device: where torch answers: `cpu` or `cuda:0`.
-        tolerance: of the case.
     """
     expected = input_set.expected
-    checks = compare(expected, got, tolerance)
     failed = [check for check in checks if not check.passed]
     is_small = input_set.nbytes + expected.nbytes <= _MOST_NBYTES
-    is_whole = expected.arrangement is None and input_set.large is None
-    if not (failed and is_small and is_whole and all(map(_is_near, failed))):
-        return checks
+    # An op with nothing but its gold may be the very code that is gated, and is not run.
+    is_known = not any(output.gold_alone for output in expected.outputs)
+    is_whole = expected.arrangement is None and input_set.large is None and is_known
+    least = min((output.answer.numel() for output in expected.outputs), default=0)
+    few = max(1, least // _FRACTION)
+    if not (failed and is_small and is_whole and all(_is_near(check, few) for check in failed)):
+        return None
     try:
         errors = other_errors(input_set.call, input_set.layout, input_set.context, device, input_set.mutated)
+        outputs = [_with_errors(output, errors[output.index]) for output in expected.outputs]
     except Exception:  # noqa: BLE001 - a user's op may refuse other numbers in any way
-        return checks
-    pairs = zip(expected.outputs, errors, strict=True)
-    outputs = tuple(_with_errors(output, error) for output, error in pairs)
-    return compare(replace(expected, outputs=outputs), got, tolerance)
+        return None
+    return replace(expected, outputs=tuple(outputs))
 
 
-def _is_near(check: Check) -> bool:
-    few = check.wrong <= max(1, check.compared // _FRACTION)
-    return few and check.rule != "form" and check.share is not None and check.share <= _TIMES
+def _is_near(check: Check, few: int) -> bool:
+    is_little = check.rule != "form" and check.share is not None and check.share <= _TIMES
+    return is_little and check.wrong <= few
 
 
 def _with_errors(output: ExpectedOutput, errors: Tensor) -> ExpectedOutput:

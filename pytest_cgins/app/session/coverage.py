@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatch
 from os.path import relpath
 from pathlib import Path
 from typing import Any
@@ -142,15 +143,16 @@ def _declared(files: Iterable[Path]) -> str:
 
 def _is_ignored(file: Path, places: Iterable[Path], config: pytest.Config) -> bool:
     """Whether pytest would not have come by a file that is gone, for `--ignore`, `--ignore-glob` or `norecursedirs`."""
-    above, patterns = [file, *file.parents], config.getini("norecursedirs")
-
-    def is_ignored(path: Path) -> bool:
-        # pytest's own hook asks for these patterns where there is such a folder.
-        skipped = path != file and any(path.match(pattern) for pattern in patterns)
-        return skipped or bool(config.hook.pytest_ignore_collect(collection_path=path, config=config))
-
+    start, option = config.invocation_params.dir, config.getoption
+    above = [file, *file.parents]
+    if any(Path(start, word).resolve() in above for word in option("ignore") or ()):
+        return True
+    globs = [str(Path(start, word)) for word in option("ignore_glob") or ()]
+    if any(fnmatch(str(place), glob) for place in above for glob in globs):
+        return True
+    skipped = config.getini("norecursedirs")
     return all(
-        any(is_ignored(path) for path in above if place in path.parents)
+        any(folder.match(pattern) for folder in above[1:] if place in folder.parents for pattern in skipped)
         for place in (place.resolve() for place in places)
         if place in above
     )

@@ -25,7 +25,7 @@ from pytest_cgins.verify.size_search import ProbedCall
 
 NAME = "layouts"
 AS_IT_LIES = "smaller arguments"
-"""The set whose numbers are laid elsewhere, where it is not one that decides: who is wrong on it is wrong on numbers, not layouts."""
+"""The set that most others lay elsewhere, where it is not one that decides: who is wrong on it is wrong on numbers, not layouts."""
 MISALIGNED = "misaligned"
 _OUTER = "outer axes exchanged"
 _MOST = 4  # arguments that are moved
@@ -48,9 +48,6 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     )
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
     input_sets: list[InputSet] = []
-    if original is not probed_call.reference_set:
-        expected = replace(original.expected, name=AS_IT_LIES)
-        input_sets.append(replace(original, expected=expected, probe=NAME))
     for number, index in enumerate([*_movable(original)][:_MOST]):
         strided = draw.sample(_STRIDED, len(_STRIDED)) if number else [*_STRIDED, _OUTER]
         # A vector lies elsewhere in one of the layouts alone.
@@ -65,6 +62,9 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     input_sets += _written_to(original, semantics, probed_call.builder)
     if not probed_call.claims:
         input_sets += _repeated(original, semantics, probed_call.builder)
+    if input_sets and original is not probed_call.reference_set:
+        expected = replace(original.expected, name=AS_IT_LIES)
+        input_sets.insert(0, replace(original, expected=expected, probe=NAME))
     return input_sets, "" if input_sets else "no argument could lie elsewhere"
 
 
