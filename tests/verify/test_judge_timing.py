@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import pytest_cgins
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.tensors import pack, unpack
@@ -20,10 +22,15 @@ RELU = "torch.nn.functional.relu"
 
 
 class Timed:
-    """A case of relu, and what a timing worker could tell of it."""
+    """A case, of relu by default, and what a timing worker could tell of it."""
 
-    def __init__(self, folder: Path) -> None:
-        case = record(folder, lambda: torch.nn.functional.relu(torch.randn(40, 60)), RELU)
+    def __init__(
+        self,
+        folder: Path,
+        run: Callable[[], object] = lambda: torch.nn.functional.relu(torch.randn(40, 60)),
+        op: str = RELU,
+    ) -> None:
+        case = record(folder, run, op)
         self.service = JudgeService()
         self.params = {**parameters(case), "probes": [*TIMED, "integrity", "snooping"]}
         prepared, buffers = self.service.prepare(self.params, [])
@@ -99,6 +106,31 @@ def test_what_was_found_right_is_known_by_its_bytes(timed: Timed) -> None:
     assert probes["after_timing"].outcome == "held"
     probes, _ = timed.judge({("fresh", "last"): right["recorded"]})
     assert probes["after_timing"].outcome == "tripped"
+
+
+@pytest_cgins.mark
+def half_beside(x: torch.Tensor) -> torch.Tensor:
+    """0.5, as near as rounding to the size of `x` lets it be."""
+    return (x + 0.5) - x
+
+
+def test_what_was_right_at_a_second_look_is_right_when_it_comes_again(tmp_path: Path) -> None:
+    """Another element may be off the next time, as by atomics."""
+    beside = Timed(tmp_path, lambda: half_beside(torch.full((64,), 512.0)), f"{__name__}.half_beside")
+
+    def off(element: int, by: float = 7e-6) -> torch.Tensor:
+        answer = torch.full((64,), 0.5)
+        answer[element] += by
+        return answer
+
+    header, buffer = pack([off(0)])
+    entry = {"name": "recorded", "tensors": header, "devices": ["cpu"], "error": None}
+    reply, _ = beside.service.judge({"case_request": beside.params, "answers": {"sets": [entry]}}, [buffer])
+    checks = [one for one in reply["correctness"]["checks"] if one["inputs"] == "recorded"]
+    assert checks
+    assert all(one["passed"] for one in checks)
+    assert beside.judge({("recorded", "last"): off(1)})[0]["after_timing"].outcome == "held"
+    assert beside.judge({("recorded", "last"): off(1, 0.1)})[0]["after_timing"].outcome == "tripped"
 
 
 def test_a_time_below_the_floor_trips(timed: Timed) -> None:
