@@ -48,6 +48,11 @@ def countable(tensor: torch.Tensor) -> torch.Tensor:
     return _to(_view(tensor, torch.uint8), torch.int16) if tensor.dtype == E8M0 else tensor
 
 
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """A complex tensor as pairs of real numbers along a new last axis, exponents as their codes; others as they are."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else countable(tensor)
+
+
 def equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one dtype hold equal numbers, of float8 too."""
     return _equal(readable(tensor), readable(other))

@@ -40,7 +40,7 @@ from torch import Tensor
 
 from pytest_cgins.config import Declared, IndexOutput, Tolerance
 from pytest_cgins.config.coupled import yaml_of
-from pytest_cgins.core.bitwise import equal
+from pytest_cgins.core.bitwise import as_real, equal
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import RandomOp
 from pytest_cgins.core.layout import Layout, lay_out, rebuild
@@ -50,7 +50,6 @@ from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.verify import inputs, semantics
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.couplings import inferred, tensors_of
-from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.forgery_check import FORGERIES
 from pytest_cgins.verify.forgery_check import Forgery as PowerForgery
 from pytest_cgins.verify.input_sets import InputSet

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.bitwise import equal, readable
+from pytest_cgins.core.bitwise import as_real, equal, readable
 from pytest_cgins.core.layout import Layout, lay_out
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import Check, Reason
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
-from pytest_cgins.verify.expected import ExpectedOutput, as_real
+from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.mistakes import Mistake, as_before, mistakes
 from pytest_cgins.verify.op_calls import multiply, operators

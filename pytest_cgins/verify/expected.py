@@ -25,11 +25,6 @@ from pytest_cgins.verify.random_outputs import Draws
 from pytest_cgins.verify.ties import Indices
 
 
-def as_real(tensor: Tensor) -> Tensor:
-    """A complex tensor as pairs of real numbers along a new last axis, exponents as their codes; others as they are."""
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else countable(tensor)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldElements:
     """Recorded elements of one output, and the statistics of all of it."""

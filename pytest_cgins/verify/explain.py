@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.layout import dtype_name
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import gold_bound
-from pytest_cgins.verify.expected import ExpectedOutput, as_real
+from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.prepare import Preparation
 from pytest_cgins.verify.quantization import GridLimits

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Declared
+from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.core.layout import Layout, dtype_name, lay_out, rebuild
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta, Trace
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.couplings import tensors_of
-from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, arranged_gold, as_real, gold_order
+from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, arranged_gold, gold_order
 from pytest_cgins.verify.inputs import row_numbers
 from pytest_cgins.verify.messages import LargeTrial
 from pytest_cgins.verify.quantization import GRIDS, all_exact, grids

@@ -13,6 +13,7 @@ import torch
 
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.device import DEVICES, device_of, torch_device
@@ -33,7 +34,7 @@ from pytest_cgins.timing.environment import describe
 from pytest_cgins.verify import diagnosis, inputs, rank_inputs, second_look
 from pytest_cgins.verify.changed_rows import own_rows
 from pytest_cgins.verify.compare import ExpectedSet, compare, failed_form
-from pytest_cgins.verify.expected import as_real, gold_order
+from pytest_cgins.verify.expected import gold_order
 from pytest_cgins.verify.input_sets import InputSet, dense_meta
 from pytest_cgins.verify.messages import (
     AskOutputs,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import ProbeException, Repeatability, Tolerance
-from pytest_cgins.core.bitwise import all_same
+from pytest_cgins.core.bitwise import all_same, as_real
 from pytest_cgins.core.call_text import call_line
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.failure_kinds import DEVICE_FAULTS, cause_of
@@ -19,7 +19,6 @@ from pytest_cgins.core.verdict import Check, Probe, Reason
 from pytest_cgins.verify.changed_rows import changed_rows
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.diagnosis import Answered, Diagnosis
-from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.messages import RaisedError, SetAnswer
 from pytest_cgins.verify.probes import (

@@ -13,6 +13,7 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
+from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.core.layout import dtype_name, lay_out
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Trace
@@ -21,7 +22,6 @@ from pytest_cgins.packs.call import relocate
 from pytest_cgins.packs.ops import declared_of
 from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.verify import inputs
-from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
 from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.prepare import Preparation, recorded_inputs, refused
@@ -156,7 +156,7 @@ class _Trial:
         if not all(tensor.is_floating_point() and tensor.element_size() > 1 for tensor in right):
             return  # torch does not add up numbers of eight bits
         many = [tensor * count for tensor in right]
-        yield Mistake(f"it is {count} times the answer: a mean became a sum", many)
+        yield Mistake(f"it is {counted(count, 'time')} the answer: a mean became a sum", many)
         few = [tensor / count for tensor in right]
         yield Mistake(f"it is the answer over {count}: a sum became a mean", few)
         gathered = [self.group.gather(tensor) for tensor in alone]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.core.text import numbered
 from pytest_cgins.core.verdict import Check, Reason
 from pytest_cgins.verify.diagnosis import Answered
-from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.probe_verdicts import DeviatingAnswer, ProbeResults
 from pytest_cgins.verify.probes.ranks import NAME, REMEDIES
 from pytest_cgins.verify.rank_group import RankGroup

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.core.text import counted
 from pytest_cgins.verify.compare import ExpectedSet, compare
-from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.messages import Header, KernelAnswers
 from pytest_cgins.verify.probe_verdicts import DeviatingAnswer, ProbeResults
 from pytest_cgins.verify.probes import after_timing

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.core.device import device_of, torch_device
 from pytest_cgins.core.layout import Layout, dtype_name, rebuild
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta
@@ -166,13 +167,9 @@ def other_errors(
         moved = Layout(narrow.metas, spans)
         exact = op.run_on(widen(moved, torch.float64), device, torch.float64)
         pairs = zip(op.run_on(moved, device, torch.float32), exact, strict=True)
-        distances = [finite_distance(_real(one), _real(other).to(torch.float64)) for one, other in pairs]
+        distances = [finite_distance(as_real(one), as_real(other).to(torch.float64)) for one, other in pairs]
         greatest = [*map(torch.maximum, greatest, distances)] if number else distances
     return greatest
-
-
-def _real(tensor: Tensor) -> Tensor:
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def answer(

@@ -16,6 +16,7 @@ import torch
 from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Pages, Routing, Unique
 from pytest_cgins.core.bitwise import all_same
 from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import with_value
@@ -286,7 +287,9 @@ def longer_lists(search: SizeSearch) -> InputSet | None:
     if sum(tensor.nbytes for tensor in tensors) > MANY_BYTES:
         return None
     with suppress(Exception):  # an op of a user may refuse by any exception
-        return search.drawn(call, tensors, "longer", name=f"sizes of lists, {len(tensors)} tensors")
+        return search.drawn(
+            call, tensors, "longer", name=f"sizes of lists, {counted(len(tensors), 'tensor')}"
+        )
     return None
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.core.layout import rebuild
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.context import restore
@@ -32,7 +33,6 @@ from pytest_cgins.packs.store import open_pack
 from pytest_cgins.packs.values import decode
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
-from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.forgery_check import permuted
 from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
 from pytest_cgins.verify.prepare import Preparation, prepare

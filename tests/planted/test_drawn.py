@@ -17,10 +17,10 @@ import pytest
 
 import pytest_cgins
 from pytest_cgins.config import Tolerance, declared
+from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.verify.compare import compare
-from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.input_sets import InputSet
 from pytest_cgins.verify.prepare import PrepareOptions, prepare
 

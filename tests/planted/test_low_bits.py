@@ -17,12 +17,12 @@ import yaml
 import pytest_cgins
 from pytest_cgins import config
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.verify.compare import compare
-from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.prepare import Preparation, PrepareOptions, prepare
 
 SOURCES = Path(__file__).parent / "low_bits"

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pytest_cgins.app.whole_model.workload import Workload
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.verdict import Check
@@ -21,7 +22,7 @@ from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.statistics import summarize
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet, compare
-from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, as_real
+from pytest_cgins.verify.expected import ExpectedOutput, GoldElements
 from pytest_cgins.verify.reference import KeepWide
 
 INPUTS = "model's"

@@ -26,6 +26,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.tensors import Kept
+from pytest_cgins.core.text import counted
 from pytest_cgins.packs.call import bound
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import trust
@@ -132,7 +133,7 @@ def _as_plain_harnesses_do(copy: TimedCopy, content: Content, device: str) -> di
     copy.take(content)
     got = copy.outputs_of(copy.run())
     device_of(device).synchronize()
-    why = "" if len(got) == len(wanted) else f"{len(got)} tensors instead of {len(wanted)}"
+    why = "" if len(got) == len(wanted) else f"{counted(len(got), 'tensor')} instead of {len(wanted)}"
     for number, (one, other) in enumerate(zip(got, wanted, strict=False)):
         tolerance = FINE if other.dtype in (torch.float32, torch.float64) else COARSE
         wide = torch.complex128 if other.is_complex() else torch.float64

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.bitwise import movable
+from pytest_cgins.core.bitwise import as_real, movable
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.failure_kinds import stops_device
 from pytest_cgins.core.layout import lay_out, rebuild
@@ -38,7 +38,7 @@ from pytest_cgins.verify.changed_rows import bits_differ, own_rows
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.coupled import edge_count
 from pytest_cgins.verify.couplings import tensors_of
-from pytest_cgins.verify.expected import ExpectedOutput, as_real
+from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.input_sets import InputSet, RowTrial, dense_meta
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import op_word
