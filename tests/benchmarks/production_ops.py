@@ -1,8 +1,9 @@
 """The production kernels at sizes beyond the L2, beside a copy, torch and torch.compile: `python tests/benchmarks/production_ops.py`.
 
-Each row is timed in one process, all sides in turns, between CUDA events around enough calls for 2 ms: the median of
-`--rounds` turns. Memory-bound rows move at least 256 MiB; their share is of the bandwidth of a copy that is timed in the
-same turns. A kernel that the project has no module for is left out, and said.
+Each row is timed in one process, all sides in turns, between CUDA events around a CUDA graph of enough calls for 2 ms: the
+median of `--rounds` turns. A graph leaves out what Python takes to launch, as whole models do that are run as one.
+Memory-bound rows move at least 256 MiB; their share is of the bandwidth of a copy that is timed in the same turns. A kernel
+that the project has no module for is left out, and said.
 """
 
 from __future__ import annotations
@@ -59,27 +60,38 @@ class Work:
     flops: float = 0.0
 
 
-def _once(call: Call, calls: int) -> float:
+def _graph(call: Call, calls: int) -> Call:
+    """So many calls as one CUDA graph."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+        for _ in range(calls):
+            call()
+    return graph.replay
+
+
+def _once(call: Call) -> float:
     before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     before.record()
-    for _ in range(calls):
-        call()
+    call()
     after.record()
     after.synchronize()
-    return before.elapsed_time(after) / calls / 1e3
+    return before.elapsed_time(after) / 1e3
 
 
 def _timed(calls: dict[str, Call], rounds: int) -> dict[str, float]:
     """Median seconds of a call of each, taken in turns."""
-    counts = {}
+    counts, graphs = {}, {}
     for name, call in calls.items():
         for _ in range(3):
             call()
-        counts[name] = max(1, round(BATCH_S / _once(call, 3)))
+        single = _graph(call, 1)
+        _once(single)
+        counts[name] = max(1, round(BATCH_S / _once(single)))
+        graphs[name] = _graph(call, counts[name])
     found: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(rounds):
         for name in sorted(calls, reverse=number % 2 == 1):
-            found[name].append(_once(calls[name], counts[name]))
+            found[name].append(_once(graphs[name]) / counts[name])
     return {name: statistics.median(times) for name, times in found.items()}
 
 
@@ -153,21 +165,7 @@ def _memory(load: Callable[[str], Callable[..., Any]]) -> Iterator[Callable[[], 
         _randn(8192, classes),
         target,
     )
-    yield lambda: _backward_of_cross_entropy(load("cross_entropy_backward"), _randn(8192, classes), target)
     yield lambda: _backward_of_layer_norm(load("layer_norm_backward"), _randn(65536, 1024))
-
-
-def _backward_of_cross_entropy(ours: Callable[..., Any], logits: torch.Tensor, target: torch.Tensor) -> Work:
-    def autograd(function: Callable[..., Any]) -> Call:
-        given = logits.detach().requires_grad_()
-        loss = function(given, target)
-        return lambda: torch.autograd.grad(loss, given, retain_graph=True)
-
-    grad = torch.ones((), device="cuda", dtype=logits.dtype)
-    return Work(
-        "cross_entropy_backward", f"{logits.shape[0]}x{logits.shape[1]} bf16", lambda: ours(grad, logits, target),
-        autograd(F.cross_entropy), autograd(torch.compile(F.cross_entropy, dynamic=False)), nbytes=2 * _nbytes(logits),
-    )  # fmt: skip
 
 
 def _backward_of_layer_norm(ours: Callable[..., Any], x: torch.Tensor) -> Work:
@@ -225,22 +223,27 @@ def _arithmetic(load: Callable[[str], Callable[..., Any]]) -> Iterator[Callable[
     yield experts
 
 
-def measure(project: Path, rounds: int, *, compiled: bool) -> tuple[list[Row], list[str]]:
+def measure(project: Path, rounds: int, only: str, *, compiled: bool) -> tuple[list[Row], list[str]]:
     """The rows, and what was left out and why."""
     sys.path.insert(0, str(project))
     rows, left_out = [], []
 
     def load(name: str) -> Callable[..., Any]:
+        if only and name != only:
+            raise LookupError(name)
         function: Callable[..., Any] = getattr(importlib.import_module(f"kernels.{name}_triton"), name)
         return function
 
-    with torch.no_grad():
+    # One stream for all: a graph takes down what autograd launches on the stream of the forward pass.
+    with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
         for number, make in enumerate((*_memory(load), *_arithmetic(load)), 1):
             try:
                 with torch.enable_grad():
                     work = make()
                 rows.append(_row(work if compiled else replace(work, compiled=None), rounds))
                 print(rows[-1], file=sys.stderr, flush=True)
+            except LookupError:
+                continue
             except Exception as error:  # noqa: BLE001 - whatever a kernel or a compiler raises is a row that is left out
                 left_out.append(f"row {number}: {type(error).__name__}: {error}".splitlines()[0])
             torch._dynamo.reset()
@@ -311,12 +314,15 @@ def main() -> None:
         "--project", type=Path, default=EXAMPLE / "production", help="folder with kernels/ and models/"
     )
     parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--only", default="", metavar="KERNEL", help="the rows of this kernel")
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args()
     sys.path.insert(0, str(EXAMPLE))
-    rows, left_out = measure(arguments.project.resolve(), arguments.rounds, compiled=not arguments.no_compile)
+    rows, left_out = measure(
+        arguments.project.resolve(), arguments.rounds, arguments.only, compiled=not arguments.no_compile
+    )
     page = _page(rows, left_out, torch.cuda.get_device_name())
     print(page)
     if arguments.json:
