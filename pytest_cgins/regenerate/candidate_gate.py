@@ -175,7 +175,7 @@ class CandidateGate:
                 break
             evaluations.append(tried_here(evaluator.evaluate(case), needs_tools=False))
             statuses = [evaluation.verdict.status for evaluation in evaluations]
-            failures = sum(status.outcome == "fail" for status in statuses)
+            failures = sum(status.outcome != "pass" for status in statuses)
             # What cannot be built comes out no better in any other case.
             if failures >= ENOUGH_FAILURES or Status.BUILD_ERROR in statuses:
                 break

@@ -52,6 +52,15 @@ def test_other_value_in_a_backward_is_refused(op_call: OpCall) -> None:
         require_defaults(call, ["approximate"], "a kernel", tensors)
 
 
+def test_nothing_for_a_required_argument_may_be_left_out(op_call: OpCall) -> None:
+    """A kernel that has no bias serves the calls that pass None for one, and no others."""
+    op = "torch.ops.aten.native_layer_norm.default"
+    call, tensors = op_call(op, x, [x.shape[-1]], torch.ones(x.shape[-1]), None, 1e-5)
+    require_defaults(call, ["bias"], "a kernel", tensors)
+    with pytest.raises(ContractError, match=r"does not take 'weight'.*, and it has no default"):
+        require_defaults(call, ["weight"], "a kernel", tensors)
+
+
 def written_in_c(doc: str) -> Any:
     """What pybind11 makes: a function that only its docstring describes."""
 

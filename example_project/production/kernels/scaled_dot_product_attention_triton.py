@@ -6,12 +6,9 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 LOG2E = 1.4426950408889634
-# Of few rows: keys a tile, warps, stages; parts a row of keys is split into at most, and programs that fill the GPU.
-FEW = {"BLOCK_N": 64, "num_warps": 4, "STAGES": 3}
+BLOCK_N = 64
 MAX_SPLITS = 32
-WANTED_PROGRAMS = 1056
-# Of many rows, by features a head: rows and keys a tile, warps, stages.
-TILES = {64: (128, 64, 4, 3), 128: (128, 128, 8, 2), 256: (128, 32, 8, 2)}
+PROGRAMS = 264  # two a multiprocessor of an H200
 
 
 @triton.jit
@@ -168,7 +165,6 @@ def _few_rows(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     FINAL: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     pid = tl.program_id(0)
     pair = pid // splits
@@ -202,7 +198,7 @@ def _few_rows(
     acc = tl.zeros([BLOCK_M, BLOCK_DV], tl.float32)
     sums = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     peak = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    for start in tl.range(lo, hi, BLOCK_N, num_stages=STAGES):
+    for start in tl.range(lo, hi, BLOCK_N):
         first = start.to(tl.int64)
         n = start + local
         k_tile = tl.load(
@@ -346,6 +342,7 @@ def scaled_dot_product_attention(
     blocks = {
         "BLOCK_D": max(16, triton.next_power_of_2(E)),
         "BLOCK_DV": max(16, triton.next_power_of_2(EV)),
+        "BLOCK_N": BLOCK_N,
         "DV": EV,
     }
     if not causal and group * L <= 16:
@@ -354,7 +351,7 @@ def scaled_dot_product_attention(
         A = 8 if all(step % 8 == 0 for step in qs + ks + vs + outs) else 1
         qs, ks, vs, outs = ([step // A for step in steps] for steps in (qs, ks, vs, outs))
         pairs = B * HKV
-        splits = max(1, min(triton.cdiv(S, FEW["BLOCK_N"]), MAX_SPLITS, triton.cdiv(WANTED_PROGRAMS, pairs)))
+        splits = max(1, min(triton.cdiv(S, BLOCK_N), MAX_SPLITS, PROGRAMS // pairs))
         if pairs * splits >= 2**31 or B * H * L >= 2**31:
             raise ValueError("too many programs")
         part = stat = out
@@ -364,7 +361,7 @@ def scaled_dot_product_attention(
             stat = torch.empty((slots, 2), dtype=torch.float32, device=query.device)
         _few_rows[(pairs * splits,)](
             q, k, v, out, part, stat, L, S, HKV, group, splits, factor, sign, *qs, *ks, *vs, *outs,
-            A=A, D=E, BLOCK_M=16, FINAL=splits == 1, **FEW, **blocks,
+            A=A, D=E, BLOCK_M=16, FINAL=splits == 1, **blocks,
         )  # fmt: skip
         if splits > 1:
             _join[(B * H * L,)](
@@ -372,17 +369,16 @@ def scaled_dot_product_attention(
                 A=A, DV=EV, BLOCK_DV=blocks["BLOCK_DV"], BLOCK_S=MAX_SPLITS,
             )  # fmt: skip
         return out
-    widest = max(64, blocks["BLOCK_D"], blocks["BLOCK_DV"])
-    rows, keys, warps, stages = TILES[widest]
+    rows = 64
     count = triton.cdiv(L, rows)
     if count * B * H >= 2**31:
         raise ValueError("too many programs")
     units = (L * H, 1, H) if out.stride(1) < out.stride(2) else (H * L, L, 1)
     _many_rows[(count * B * H,)](
         _described(query, [rows, blocks["BLOCK_D"]]),
-        _described(key, [keys, blocks["BLOCK_D"]]),
-        _described(value, [keys, blocks["BLOCK_DV"]]),
+        _described(key, [BLOCK_N, blocks["BLOCK_D"]]),
+        _described(value, [BLOCK_N, blocks["BLOCK_DV"]]),
         out, *units, L, S, H, group, count, B * H, factor,
-        BLOCK_M=rows, BLOCK_N=keys, CAUSAL=causal, NEGATIVE=sign < 0, **blocks, num_warps=warps, num_stages=stages,
+        BLOCK_M=rows, CAUSAL=causal, NEGATIVE=sign < 0, num_stages=3 if max(E, EV) <= 128 else 2, **blocks,
     )  # fmt: skip
     return out

@@ -55,6 +55,8 @@ def require_defaults(
 ) -> None:
     """Check that parameters which a kernel does not take have the op's default in this call, or do not matter to it.
 
+    None for a parameter without a default is how a call says that there is nothing, as `bias=None` does.
+
     Raises:
         ContractError: one has another value.
     """
@@ -63,7 +65,7 @@ def require_defaults(
             continue
         value = decode(argument.value, tensors)
         has_default, default = default_of(call, argument.name, tensors)
-        if has_default and type(value) is type(default) and value == default:
+        if (has_default or value is None) and type(value) is type(default) and value == default:
             continue
         if backward.is_derived(call.op) and not backward.reads(call, argument.name, tensors):
             continue
