@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
@@ -17,10 +16,10 @@ from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.measurement import Comparison
-from pytest_cgins.core.session_report import Environment, Evaluation
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason, Status
-from pytest_cgins.gate.case_timing import Noise, NoiseOf
+from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import scratch
@@ -114,26 +113,14 @@ ENDS = (*_WRONG, *_BROKEN)
 """What one case says of a method for all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How variants are tried."""
-
-    seed: int
-    """Of the inputs."""
-    sandbox: Sandbox | None
-    """Around the variants; None trusts them."""
-    cases: str = ""
-    """Only cases with this in their names."""
-    noise: Callable[[Environment], NoiseOf] = lambda _: lambda _: Noise()
-    """What is known of the noise of devices."""
-
-
 def ablate(
     config: Config,
     implementation: tuple[str, str, str],
     variants: Sequence[tuple[str, str]],
-    settings: Settings,
     *,
+    seed: int,
+    sandbox: Sandbox | None,
+    text: str,
     say: Callable[[str], object] = lambda _: None,
 ) -> evidence_documents.AttributionEvidence:
     """What each method is worth.
@@ -143,7 +130,9 @@ def ablate(
         implementation: names of kernel and implementation, and device type.
         variants: methods, each with the champion's main source without it. All of their tests share the chance of a
             false alarm.
-        settings: how they are tried.
+        seed: of the inputs.
+        sandbox: around the variants; None trusts them.
+        text: only cases with this in their names.
         say: takes a line of progress.
 
     Raises:
@@ -153,21 +142,21 @@ def ablate(
     with scratch.folder() as folder, WorkerPool() as reference:
         copy = ProjectCopy(config, kernel, name, device, folder / "project", baseline=NONE)
         methods = []
-        for method, text in variants:
-            copy.put({**copy.incumbent(), copy.files[0]: text})
+        for method, source in variants:
+            copy.put({**copy.incumbent(), copy.files[0]: source})
             cases: list[Case] = []
             options = TimingOptions(
                 baseline=INCUMBENT,
-                noise=settings.noise,
+                noise=Calibrations().noise,
                 tests=lambda cases=cases: max(1, 2 * len(cases) * len(variants)),  # type: ignore[misc]
             )
             evaluator = Evaluator(
-                copy.with_implementation(alone=True), seed=settings.seed, timing_options=options,
-                sandbox=settings.sandbox, reference=reference, trusted_root=config.root,
+                copy.with_implementation(alone=True), seed=seed, timing_options=options,
+                sandbox=sandbox, reference=reference, trusted_root=config.root,
             )  # fmt: skip
             found: list[Evaluation] = []
             with closing(evaluator):
-                cases += [case for case in evaluator.cases() if settings.cases in case.name]
+                cases += [case for case in evaluator.cases() if text in case.name]
                 for number, case in enumerate(cases, 1):
                     say(f"without {method}: {case.name} ({number} of {len(cases)})")
                     found.append(evaluator.evaluate(case))
@@ -178,7 +167,7 @@ def ablate(
             version=evidence_documents.EVIDENCE_VERSION,
             kernel=kernel,
             implementation=label(name, device),
-            seed=settings.seed,
+            seed=seed,
             methods=tuple(methods),
         )
         # The copy is gone when somebody reads this: its files have the project's names.

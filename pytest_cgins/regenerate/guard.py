@@ -188,19 +188,14 @@ class _Names:
 
 def _imports(path: str, text: str) -> Iterator[tuple[str | None, list[str]]]:
     """What a Python file imports: the folder that a relative import starts in, else None, and the parts of the name."""
-    try:
-        tree = syntax.module(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = syntax.readable(text)
+    if tree is None:
         return
+    for level, module, name in syntax.imports(tree):
+        folder = "/".join(path.split("/")[:-level]) if level else None
+        yield folder, ".".join(filter(None, (module, name))).split(".")
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((None, alias.name.split(".")) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            parents = path.split("/")[: -node.level] if node.level else []
-            folder = "/".join(parents) if node.level else None
-            parts = node.module.split(".") if node.module else []
-            yield from ((folder, [*parts, alias.name]) for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
             texts = (argument.value for argument in node.args if isinstance(argument, ast.Constant))
             yield from ((None, text.lstrip(".").split(".")) for text in texts if isinstance(text, str))
 

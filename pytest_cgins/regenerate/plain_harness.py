@@ -34,7 +34,6 @@ from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 NAME = "plain.json"
-LIMIT_S = 300.0
 MOST = 1e6
 """What is told of a kernel that has stopped its own clock."""
 _JUDGED = frozenset({"refused", "build-error", "failed", "right", "not-accepted", "accepted", "tampered"})
@@ -98,42 +97,24 @@ class Told(Document):
         return self.torch_s / max(self.kernel_s, self.torch_s / MOST)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainScore:
-    """A variant's answers as both count them."""
-
-    answers: int
-    """With a source, on which both have said something."""
-    right: int
-    """By the plain harness."""
-    wrong_by_gate: int
-    """Of these."""
-    faster: int
-    """Of those right by the plain harness, those faster by it."""
-    not_faster_by_gate: int
-    """Of these: wrong, or not faster where the gate timed it."""
-    missed: int
-    """Right by the gate alone."""
-
-
 def read(folder: Path) -> tuple[PlainAnswer, ...]:
     """What a suite's folder has; () where nothing was looked at."""
     place = folder / NAME
     return documents.load(PlainAnswers, place.read_bytes()).answers if place.exists() else ()
 
 
-def score(answers: Sequence[PlainAnswer]) -> PlainScore:
-    """Count."""
+def score(answers: Sequence[PlainAnswer]) -> tuple[int, ...]:
+    """Count a variant's answers, as `suite_report.PLAIN_COLUMNS` has them.
+
+    Those with a source, on which both have said something; right by the plain harness; of these wrong by the gate; of
+    those right by the plain harness faster by it; of these wrong, or not faster where the gate timed it; right by the gate
+    alone.
+    """
     right = [one for one in answers if one.right]
     faster = [one for one in right if one.speed > 1]
-    return PlainScore(
-        answers=len(answers),
-        right=len(right),
-        wrong_by_gate=sum(not one.gate_right for one in right),
-        faster=len(faster),
-        not_faster_by_gate=sum(one.is_refuted for one in faster),
-        missed=sum(one.gate_right and not one.right for one in answers),
-    )
+    wrong, slower = (sum(not one.gate_right for one in right), sum(one.is_refuted for one in faster))
+    missed = sum(one.gate_right and not one.right for one in answers)
+    return len(answers), len(right), wrong, len(faster), slower, missed
 
 
 def look(folder: Path, config: Config, journal: Journal, sandbox: Sandbox | None) -> None:
@@ -213,14 +194,8 @@ def _run(evaluator: Evaluator, sandbox: Sandbox | None) -> tuple[list[float], st
     for case in evaluator.cases():
         try:
             with evaluator.made_ready(case) as ready, tempfile.TemporaryDirectory() as folder:
-                child = Child(
-                    Path(folder), case, ready.compiled, ready.pairs[0], import_root=evaluator.config.root,
-                    timeout_s=LIMIT_S, sandbox=fence,
-                )  # fmt: skip
-                begun = child.begin("plain")
-                begun.wait()
-                with evaluator.stage.alone_on(case.device):
-                    answered = begun.go()
+                child = Child(Path(folder), ready, import_root=evaluator.config.root, sandbox=fence)
+                answered = child.begin("plain").alone(evaluator.stage, case.device)
         except EndedError as end:
             if end.verdict.status.outcome != "fail":
                 raise InfrastructureError(end.verdict.message, remedy="run cgins doctor") from end

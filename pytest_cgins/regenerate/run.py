@@ -353,11 +353,7 @@ class Run:
         )
 
     def _work_on(
-        self,
-        target: Target,
-        copy: ProjectCopy,
-        gate: Gate,
-        hardware: Callable[[DeviceName], Hardware],
+        self, target: Target, copy: ProjectCopy, gate: Gate, hardware: Callable[[DeviceName], Hardware]
     ) -> TargetLoop:
         kept = self.journal.incumbent(target)
         incumbent = {path: kept[path] for path in copy.files}

@@ -172,11 +172,7 @@ def carry_out(
     shown = Progress(console)
     interrupts = Interrupts()
     conditions = Conditions.here(
-        sandbox,
-        environment=workers or {},
-        on_event=shown,
-        check=interrupts.check,
-        gives_up=gives_up,
+        sandbox, environment=workers or {}, on_event=shown, check=interrupts.check, gives_up=gives_up
     )
     run = Run(journal, config, settings, conditions)
     console.print(f"cgins: run {journal.record.id}, in {shown_path(journal.folder)}", soft_wrap=True)

@@ -11,7 +11,6 @@ from pytest_cgins.core.errors import BudgetError, CginsError, ProviderError
 from pytest_cgins.regenerate import run_status
 from pytest_cgins.regenerate.attempt import Result
 from pytest_cgins.regenerate.budget import Inquiry, Ledger
-from pytest_cgins.regenerate.conversation import Request
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.provider.base import Provider
 from pytest_cgins.regenerate.target_loop import Ahead, Requests, Steps, TargetLoop
@@ -132,7 +131,11 @@ class Scheduler:
         try:
             requests = step()
             begun = {inquiry.request.id: inquiry for inquiry in run.ahead}
-            asked = [begun.get(request.id) or self._inquiry(request) for request in requests]
+            asked = [
+                begun.get(one.id)
+                or Inquiry(one, self.journal.folder / one.id, self.ledger, self.journal.place)
+                for one in requests
+            ]
             if isinstance(requests, Ahead):
                 run.ahead = asked
             else:
@@ -141,9 +144,6 @@ class Scheduler:
             self._end(run, end.value)
         except CginsError as error:
             self._stop(run, error)
-
-    def _inquiry(self, request: Request) -> Inquiry:
-        return Inquiry(request, self.journal.folder / request.id, self.ledger, self.journal.place)
 
     def _end(self, run: _TargetRun, result: Result) -> None:
         try:

@@ -75,26 +75,15 @@ class SuiteResults(Document):
     """Those that have begun."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteReport:
-    """What was written, and what is printed of it."""
-
-    scores: tuple[Score, ...]
-    """All rows."""
-    solutions: tuple[Solution, ...]
-    """Of all variants."""
-    page: Path
-    """The page."""
-    plain: list[tuple[str, ...]]
-    """Cells of `PLAIN_COLUMNS`; [] where no plain harness was asked."""
-
-
-def made(folder: Path, suite: Suite) -> SuiteReport:
+def made(folder: Path, suite: Suite) -> tuple[SuiteResults, list[tuple[str, ...]]]:
     """Write both files from the journals of a suite's runs.
 
     Args:
         folder: of the suite.
         suite: its file.
+
+    Returns:
+        The results, and cells of `PLAIN_COLUMNS`, [] where no plain harness was asked.
 
     Raises:
         JournalError: a journal is damaged.
@@ -122,31 +111,17 @@ def made(folder: Path, suite: Suite) -> SuiteReport:
     plain = plain_harness.read(folder)
     compared = _compared(results.variants, plain)
     atomic.write_text(folder / PAGE, _page(results, compared, plain), durable=True)
-    return SuiteReport(
-        scores=tuple(score for part in parts for score in part.scores),
-        solutions=tuple(one for part in parts for one in part.solutions),
-        page=folder / PAGE,
-        plain=compared,
-    )
+    return results, compared
 
 
 def _compared(
     parts: Iterable[VariantResults], answers: Sequence[plain_harness.PlainAnswer]
 ) -> list[tuple[str, ...]]:
-    found = []
-    for part in parts:
-        if own := [one for one in answers if one.run == part.run]:
-            made = plain_harness.score(own)
-            counts = (
-                made.answers,
-                made.right,
-                made.wrong_by_gate,
-                made.faster,
-                made.not_faster_by_gate,
-                made.missed,
-            )
-            found.append((part.name, *map(str, counts)))
-    return found
+    return [
+        (part.name, *map(str, plain_harness.score(own)))
+        for part in parts
+        if (own := [one for one in answers if one.run == part.run])
+    ]
 
 
 def rows(found: Iterable[Score]) -> list[tuple[str, ...]]:

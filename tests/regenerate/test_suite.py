@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.regenerate.plain_harness import PlainAnswer, PlainScore, read_told, score
+from pytest_cgins.regenerate.plain_harness import PlainAnswer, read_told, score
 from pytest_cgins.regenerate.suite import FAST, Solution, curve, scores, solutions
 from tests.evaluations import make_evaluation
 from tests.regenerate import journals
@@ -152,7 +152,7 @@ def test_what_a_plain_harness_counts() -> None:
             (False, 0.0, True, 1.1),
         )
     ]  # fmt: skip
-    made = PlainScore(answers=5, right=4, wrong_by_gate=1, faster=4, not_faster_by_gate=2, missed=1)
+    made = (5, 4, 1, 4, 2, 1)
     assert score(found) == made
 
 

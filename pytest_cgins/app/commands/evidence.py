@@ -311,7 +311,6 @@ def _add_ablate(kinds: Subparsers) -> None:
 
 def run_ablate(arguments: argparse.Namespace) -> int:
     """Try each variant; exit status 1 if one could not be built or timed."""
-    from pytest_cgins.gate.calibration import Calibrations
     from pytest_cgins.regenerate import ablation, run_setup
     from pytest_cgins.regenerate.profiling import render, selection
 
@@ -326,14 +325,11 @@ def run_ablate(arguments: argparse.Namespace) -> int:
             remedy=f"name one: cgins evidence ablate {entry.name}/{selection.label(implementations[0].name, implementations[0].device)}",
         )
     variants = [(name, _source(name, file)) for name, file in arguments.without]
-    settings = ablation.Settings(
-        seed=seed_of(arguments),
-        sandbox=run_setup.sandbox_told(arguments.sandbox),
-        cases=arguments.case,
-        noise=Calibrations().noise,
-    )
     one = implementations[0]
-    made = ablation.ablate(config, (entry.name, one.name, one.device), variants, settings, say=say)
+    made = ablation.ablate(
+        config, (entry.name, one.name, one.device), variants, seed=seed_of(arguments),
+        sandbox=run_setup.sandbox_told(arguments.sandbox), text=arguments.case, say=say,
+    )  # fmt: skip
     publish(made, render.attribution(made), arguments, ATTRIBUTION)
     return int(any(method.state == "not-ablated" for method in made.methods))
 

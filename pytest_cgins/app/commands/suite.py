@@ -117,14 +117,16 @@ def run_suite(arguments: argparse.Namespace) -> int:
         codes.append(run_setup.exit_code(ran))
         if ran is None:
             break
-    report = suite_report.made(arguments.out, known)
-    print_table(_filled(suite_report.COLUMNS, suite_report.rows(report.scores)))
-    if report.plain:
-        print_table(_filled(suite_report.PLAIN_COLUMNS, report.plain))
-    print(f"cgins: {report.page}", file=sys.stderr)
+    results, plain = suite_report.made(arguments.out, known)
+    scores = [score for variant in results.variants for score in variant.scores]
+    print_table(_filled(suite_report.COLUMNS, suite_report.rows(scores)))
+    if plain:
+        print_table(_filled(suite_report.PLAIN_COLUMNS, plain))
+    print(f"cgins: {arguments.out / suite_report.PAGE}", file=sys.stderr)
     # That a problem was not solved is a result, not a failure.
     waits = {130, run_setup.EXIT_WAITING}.intersection(codes)
-    return max(waits) if waits else int(any(one.state == "stopped" for one in report.solutions))
+    stopped = any(one.state == "stopped" for part in results.variants for one in part.solutions)
+    return max(waits) if waits else int(stopped)
 
 
 def _filled(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.text import text_of
 
 LIBRARIES = ("c10", "torch_cpu", "torch", "torch_python")
 CUDA_LIBRARIES = ("c10", "c10_cuda", "torch_cpu", "torch_cuda", "torch", "torch_python")
@@ -62,9 +63,9 @@ def torch_package() -> TorchPackage:
         raise InfrastructureError("torch is not installed", remedy="pip install torch")
     root = Path(spec.origin).parent
     # version.py has version, git hash and CUDA; the CMake file has the C++ ABI where there is a choice.
-    config = _text(root / "share/cmake/Torch/TorchConfig.cmake")
-    extension = _text(root / "utils/cpp_extension.py")
-    parts = [_text(root / "version.py"), config, str(sysconfig.get_config_var("SOABI"))]
+    config = text_of(root / "share/cmake/Torch/TorchConfig.cmake")
+    extension = text_of(root / "utils/cpp_extension.py")
+    parts = [text_of(root / "version.py"), config, str(sysconfig.get_config_var("SOABI"))]
     standard = re.search(r"'-fPIC', '-std=(c\+\+\d+)'", extension)
     abi = re.search(r"-D_GLIBCXX_USE_CXX11_ABI=\d", config)
     return TorchPackage(
@@ -83,7 +84,3 @@ def _pybind_defines(root: Path) -> tuple[str, ...]:
         found = PYBIND_INTERNALS.search(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     values = zip(("COMPILER_TYPE", "STDLIB", "BUILD_ABI"), found.groups() if found else (), strict=False)
     return tuple(f'-DPYBIND11_{name}="{value.decode()}"' for name, value in values)
-
-
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8") if file.is_file() else ""

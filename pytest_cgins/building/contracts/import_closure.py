@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import re
 from collections.abc import Iterable, Iterator
@@ -68,15 +67,10 @@ class ImportReader:
             if self._alone:
                 return
             raise
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    yield from self._of_name(alias.name)
-            elif isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    name = ".".join(filter(None, (node.module, alias.name)))
-                    beside = str(file.parents[min(node.level, len(file.parents)) - 1])
-                    yield from self._in(name, [beside]) if node.level else self._of_name(name)
+        for level, module, taken in syntax.imports(tree):
+            name = ".".join(filter(None, (module, taken)))
+            beside = str(file.parents[min(level, len(file.parents)) - 1])
+            yield from self._in(name, [beside]) if level else self._of_name(name)
 
     def _of_name(self, name: str) -> list[Path]:
         """The file of each part of a dotted name that is a module; none of what is installed."""

@@ -63,16 +63,27 @@ def find(name: str, folders: Iterable[str], root: Path) -> ModuleSpec | None:
         folders: searched in this order.
         root: of the project.
     """
+    return first_of(
+        name,
+        (
+            finder(folder, root).find_spec(name)
+            if is_in(Path(folder), root)
+            else PathFinder.find_spec(name, [folder])
+            for folder in folders
+        ),
+    )
+
+
+def first_of(name: str, specs: Iterable[ModuleSpec | None]) -> ModuleSpec | None:
+    """The first module or package among the finds of several folders; else all folders without __init__.py as one."""
     portions: list[str] = []
-    for folder in folders:
-        own = is_in(Path(folder), root)
-        spec = finder(folder, root).find_spec(name) if own else PathFinder.find_spec(name, [folder])
+    for spec in specs:
         if spec is not None and spec.origin is not None:
             return spec
         portions += spec.submodule_search_locations or () if spec is not None else ()
     if not portions:
         return None
-    spec = ModuleSpec(name, None, is_package=True)  # a folder without __init__.py
+    spec = ModuleSpec(name, None, is_package=True)
     spec.submodule_search_locations = portions
     return spec
 

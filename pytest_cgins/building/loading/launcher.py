@@ -15,13 +15,7 @@ import torch
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.arguments import call_values, require_defaults, state_values
 from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput
-from pytest_cgins.building.loading.c_values import (
-    LIST_TYPES,
-    DLTensor,
-    Place,
-    convert,
-    dl_form,
-)
+from pytest_cgins.building.loading.c_values import LIST_TYPES, DLTensor, Place, convert, dl_form
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.dtypes import extent
 from pytest_cgins.core.errors import ContractError, LaunchError, SourceError

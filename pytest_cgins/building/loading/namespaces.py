@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pytest_cgins.building.loading.imports import RESERVED, TextLoader, finder, is_in
+from pytest_cgins.building.loading.imports import RESERVED, TextLoader, finder, first_of, is_in
 from pytest_cgins.core.case import Namespace
 
 
@@ -73,19 +73,11 @@ class _Project:
 
     def spec(self, fullname: str, folders: Sequence[str]) -> ModuleSpec | None:
         """Where one of its modules or packages is; None if it has none of that name."""
-        portions: list[str] = []
-        for folder in folders:
-            top = folder in self.namespace.folders
-            root = Path(folder if top else self.namespace.folders[0])
-            found = finder(folder, root, loader=_Loader).find_spec(fullname)
-            if found is not None and found.loader is not None:
-                return found
-            portions += found.submodule_search_locations or () if found is not None else ()
-        if not portions:
-            return None
-        spec = ModuleSpec(fullname, None, is_package=True)  # folders without __init__.py
-        spec.submodule_search_locations = portions
-        return spec
+        tops = self.namespace.folders
+        finders = (
+            finder(folder, Path(folder if folder in tops else tops[0]), loader=_Loader) for folder in folders
+        )
+        return first_of(fullname, (one.find_spec(fullname) for one in finders))
 
     def _is_own(self, top: str) -> bool:
         """Whether a name is one of its modules.

@@ -78,12 +78,7 @@ def _places() -> list[Path]:
 
 def _version(folder: Path) -> tuple[int, int] | None:
     for name, macro in (("cuda.h", "CUDA_VERSION"), ("cuda_runtime_api.h", "CUDART_VERSION")):
-        try:
-            with (folder / name).open(encoding="utf-8", errors="replace") as file:
-                found = re.search(rf"#define {macro}\s+(\d+)", file.read())
-        except OSError:
-            continue
-        if found:
+        if found := re.search(rf"#define {macro}\s+(\d+)", text_of(folder / name)):
             return int(found[1]) // 1000, int(found[1]) % 1000 // 10
     return None
 

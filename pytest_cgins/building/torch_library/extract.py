@@ -17,8 +17,6 @@ from pytest_cgins.building.contracts.source import read
 from pytest_cgins.core import syntax
 from pytest_cgins.core.errors import SourceError
 
-Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom
-
 
 def standing_alone(function: Callable[..., Any], where: str) -> tuple[str, str]:
     """Source of a module that defines a function alone, and the function's name in it.
@@ -35,9 +33,8 @@ def standing_alone(function: Callable[..., Any], where: str) -> tuple[str, str]:
     if file is None or "." in name:
         raise _refusal(where, f"{plain.__module__}.{name} is not at the top level of a Python file")
     text = read(Path(file))
-    tree = syntax.module(text)
-    known = _definitions(tree)
-    needed: list[Definition] = []
+    known = syntax.defined(syntax.module(text))
+    needed: list[ast.stmt] = []
     todo, seen = [name], set()
     while todo:
         wanted = todo.pop()
@@ -57,20 +54,7 @@ def standing_alone(function: Callable[..., Any], where: str) -> tuple[str, str]:
     return "\n\n\n".join([head, "from __future__ import annotations", *copied]) + "\n", name
 
 
-def _definitions(tree: ast.Module) -> dict[str, Definition]:
-    known: dict[str, Definition] = {}
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            known[node.name] = node
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            known |= {alias.asname or alias.name.split(".")[0]: node for alias in node.names}
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            known |= {target.id: node for target in targets if isinstance(target, ast.Name)}
-    return known
-
-
-def _names(definition: Definition) -> list[str]:
+def _names(definition: ast.stmt) -> list[str]:
     """Names of the module that a definition refers to, its own locals left out."""
     if isinstance(definition, ast.Import | ast.ImportFrom):
         return []
@@ -90,7 +74,7 @@ def _names(definition: Definition) -> list[str]:
     return [name for name in loaded if name not in stored]
 
 
-def _without_mark(definition: Definition) -> Definition:
+def _without_mark(definition: ast.stmt) -> ast.stmt:
     if isinstance(definition, ast.FunctionDef | ast.ClassDef):
         definition.decorator_list = [
             decorator for decorator in definition.decorator_list if "mark" not in ast.unparse(decorator)
@@ -98,16 +82,12 @@ def _without_mark(definition: Definition) -> Definition:
     return definition
 
 
-def _require_importable(definition: Definition, where: str, file: str) -> None:
-    if isinstance(definition, ast.ImportFrom):
-        modules = ["." * definition.level + (definition.module or "")]
-    elif isinstance(definition, ast.Import):
-        modules = [alias.name for alias in definition.names]
-    else:
+def _require_importable(definition: ast.stmt, where: str, file: str) -> None:
+    if not isinstance(definition, ast.Import | ast.ImportFrom):
         return
-    for module in modules:
-        if module.split(".")[0] not in {"torch", "math", *sys.stdlib_module_names}:
-            raise _refusal(where, f"{file}:{definition.lineno} imports {module!r}")
+    for level, module, _ in syntax.imports(definition):
+        if level or module.split(".")[0] not in {"torch", "math", *sys.stdlib_module_names}:
+            raise _refusal(where, f"{file}:{definition.lineno} imports {'.' * level + module!r}")
 
 
 def _refusal(where: str, what: str) -> SourceError:

@@ -262,7 +262,8 @@ def _write_python(
     shutil.copyfile(TEMPLATE.parent / "support.py", package / "_support.py")
     for name in ("build_kernels.py", "setup.py"):
         shutil.copyfile(TEMPLATE / name, folder / name)
-    (folder / "pyproject.toml").write_text(_pyproject(namespace), encoding="utf-8")
+    project = template("pyproject.toml", name=namespace.replace("_", "-"), namespace=namespace)
+    (folder / "pyproject.toml").write_text(project, encoding="utf-8")
     (folder / "README.md").write_text(_readme(namespace, exported, libraries), encoding="utf-8")
     described = {"generator": f"pytest-cgins {__version__}", "namespace": namespace, "libraries": libraries}
     (folder / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
@@ -273,11 +274,6 @@ BUILT_FOR = {
     "cpu": "Kernels for the CPU are compiled for that of the build machine; `CPU_FLAGS` says otherwise.",
     "cuda": "Kernels for CUDA are compiled for the GPUs of the build machine; `CUDA_ARCHS=sm_80,sm_90a` says otherwise.",
 }
-
-
-def _pyproject(namespace: str) -> str:
-    """`pyproject.toml`."""
-    return template("pyproject.toml", name=namespace.replace("_", "-"), namespace=namespace)
 
 
 def _readme(namespace: str, exported: Sequence[Exported], libraries: Sequence[dict[str, Any]]) -> str:

@@ -91,11 +91,8 @@ def whole_source(text: str, path: str) -> str:
         return f"{source[: ends[-1]]}\n" if ends and "{" in source else ""
     lines = source.split("\n")
     for end in range(len(lines), max(0, len(lines) - MOST_PROSE), -1):
-        try:
-            nodes = syntax.module("\n".join(lines[:end])).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        if any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in nodes):
-            return "\n".join(lines[: nodes[-1].end_lineno]) + "\n"
-        return ""
+        tree = syntax.readable("\n".join(lines[:end]))
+        if tree is not None:
+            is_source = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in tree.body)
+            return "\n".join(lines[: tree.body[-1].end_lineno]) + "\n" if is_source else ""
     return ""

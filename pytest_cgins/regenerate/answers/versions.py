@@ -119,9 +119,8 @@ def _part(path: str, why: str) -> AnswerError:
 
 def _functions(text: str) -> set[str] | None:
     """Public functions and classes at the top level; None if it does not parse."""
-    try:
-        tree = syntax.module(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = syntax.readable(text)
+    if tree is None:
         return None
     kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     return {node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")}

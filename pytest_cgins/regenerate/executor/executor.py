@@ -117,11 +117,7 @@ def check(choice: str) -> None:
 
 
 def executor_of(
-    choice: str,
-    config: Config,
-    settings: TrialSettings,
-    tell: Callable[[str], object],
-    reference: WorkerPool,
+    choice: str, config: Config, settings: TrialSettings, tell: Callable[[str], object], reference: WorkerPool
 ) -> Executor:
     """The executor that `--cgins-executor` names: `local`, `ray`, or `ray=ADDRESS`; "" is `local`.
 

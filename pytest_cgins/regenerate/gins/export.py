@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pytest_cgins.core.errors import RegenerateError
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, text_of
 from pytest_cgins.regenerate import run_setup
 from pytest_cgins.regenerate.attempt import Attempt, Target
 from pytest_cgins.regenerate.journal.files import read_files
@@ -74,7 +74,7 @@ def stems_of_ops(targets: tuple[Target, ...]) -> dict[str, str]:
 def log(journal: Journal, target: Target, attempt: Attempt) -> str:
     """All that there is about an attempt, in one text."""
     folder = journal.folder_of(target, attempt.number)
-    prompt = _text(folder / "generator" / "prompt.md")
+    prompt = text_of(folder / "generator" / "prompt.md")
     cut = len(prompt) - PROMPT_CHARACTERS
     start = (
         f"(the first {counted(cut, 'character is', 'characters are')} in {folder / 'generator' / 'prompt.md'})\n"
@@ -83,11 +83,11 @@ def log(journal: Journal, target: Target, attempt: Attempt) -> str:
     )
     parts = {
         "prompt": start + prompt[max(0, cut) :],
-        "answer": _text(folder / "generator" / "answer.md"),
+        "answer": text_of(folder / "generator" / "answer.md"),
         "outcome": f"{attempt.outcome} ({attempt.reason})\n{attempt.message}",
         "build": attempt.log,
         "verdicts": "\n".join(_verdicts(attempt)),
-        "advice": _text(folder / "helper" / "answer.md"),
+        "advice": text_of(folder / "helper" / "answer.md"),
     }
     return "\n".join(f"===== {name} =====\n{text.strip()}\n" for name, text in parts.items() if text.strip())
 
@@ -152,10 +152,3 @@ def _pairs(journal: Journal, ops: Mapping[str, str], out: Path) -> list[Path]:
 
 def _plain(text: str) -> str:
     return re.sub(r"\W+", "_", text).strip("_")
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return ""

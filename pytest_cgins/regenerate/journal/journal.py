@@ -195,13 +195,11 @@ class Journal:
         Raises:
             JournalError: another process has it.
         """
-        handle = os.open(self.folder / "run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        if not locks.flock(handle):
-            os.close(handle)
+        self._lock = locks.try_lock(self.folder / "run.lock")
+        if self._lock is None:
             raise JournalError(
                 f"run {self.record.id} is in use by another process", remedy="wait for it, or end it"
             )
-        self._lock = handle
         return self
 
     def close(self) -> None:

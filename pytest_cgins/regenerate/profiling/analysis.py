@@ -12,11 +12,11 @@ from pytest_cgins.regenerate.methods.definition import AXES, Axis
 from pytest_cgins.regenerate.profiling import metrics, rooflines
 from pytest_cgins.regenerate.profiling.evidence_documents import CaseProfile, ProfiledKernel
 from pytest_cgins.regenerate.profiling.metrics import TOP
+from pytest_cgins.regenerate.profiling.render import opcodes
 from pytest_cgins.regenerate.sections import NOTHING, Page, Section, known, section
 
 MOST_SHOWN = 8
 """Launches and functions that have rows; those that take most of the time."""
-SHOWN_OPCODES = 12
 _BOUND: dict[Axis | None, str] = {
     "memory": "Memory bounds it",
     "compute": "Compute bounds it",
@@ -154,9 +154,7 @@ def _functions(profile: CaseProfile) -> Section:
             "spilled bytes": lambda one: known(one.spill_nbytes_per_thread, str),
             "stack": lambda one: str(one.stack_nbytes_per_thread),
             "shared bytes": lambda one: str(one.static_shared_nbytes_per_block),
-            "opcodes": lambda one: " ".join(
-                f"{name}:{count}" for name, count in one.instructions[:SHOWN_OPCODES]
-            ),
+            "opcodes": lambda one: opcodes(one.instructions),
         },
         foreign=("function", "arch", "opcodes"),
         notes=(f"and {counted(more, 'more function')}",) if more > 0 else (),

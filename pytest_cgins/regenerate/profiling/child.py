@@ -15,16 +15,17 @@ from typing import Any, Literal
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
-from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.doctor import tools
+from pytest_cgins.gate.timing_stage import ReadyCase, TimingStage
 from pytest_cgins.run import environment
 from pytest_cgins.run.forking import PATH
-from pytest_cgins.run.kernel_run import Pair
 from pytest_cgins.run.kernel_timing import request_sets
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 WARM_CALLS = 3
 POLL_S = 0.02
+LIMIT_S = 300.0
+"""Of one process."""
 Mode = Literal["call", "range", "timeline", "plain"]
 Around = Callable[[Sequence[str]], Sequence[str]]
 
@@ -63,23 +64,22 @@ class StartedChild:
         answer: file that it will write.
         ready: file that it writes to when it has come so far.
         go: file that it waits for.
-        limit_s: limit of the whole.
     """
 
-    def __init__(
-        self, command: Sequence[str], *, answer: Path, ready: Path, go: Path, limit_s: float
-    ) -> None:
+    def __init__(self, command: Sequence[str], *, answer: Path, ready: Path, go: Path) -> None:
         self._answer, self._ready, self._go = answer, ready, go
         self._ran: list[tools.ProgramResult] = []
         self._thread = threading.Thread(
-            target=lambda: self._ran.append(tools.run(command, limit_s=limit_s)), daemon=True
+            target=lambda: self._ran.append(tools.run(command, limit_s=LIMIT_S)), daemon=True
         )
         self._thread.start()
 
-    def wait(self) -> None:
-        """Until it is ready, or has ended: a moment at which the device should be its own."""
+    def alone(self, stage: TimingStage, device: str) -> ChildResult:
+        """Once it is ready, or has ended, let it go on with the device to itself, and wait for its end."""
         while self._thread.is_alive() and not (self._ready.exists() and self._ready.stat().st_size):
             self._thread.join(POLL_S)
+        with stage.alone_on(device):
+            return self.go()
 
     def go(self) -> ChildResult:
         """Let it go on, and wait for its end."""
@@ -97,28 +97,16 @@ class Child:
 
     Args:
         folder: an existing folder of its own.
-        case: what is run.
-        compiled: its kernel.
-        pair: a set of inputs, and its tensors' bytes.
+        ready: what is run, on the first set of its inputs.
         import_root: folder that the op's module is imported from.
-        timeout_s: limit of one process.
         sandbox: put around the kernel's process and its profiler, which alone may write into the folder: what it
             reports is not the kernel's to write. None for none.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        case: Case,
-        compiled: CompiledKernel,
-        pair: Pair,
-        *,
-        import_root: Path,
-        timeout_s: float,
-        sandbox: Sandbox | None = None,
+        self, folder: Path, ready: ReadyCase, *, import_root: Path, sandbox: Sandbox | None = None
     ) -> None:
         self.folder = folder
-        self._timeout_s = timeout_s
         self._triton = folder / "triton"
         self._triton.mkdir()
         fence = None if sandbox is None else sandbox.for_tool(writable=folder)
@@ -127,12 +115,13 @@ class Child:
         # Numbers of ncu are written as the locale wants them.
         self._variables = {"LC_ALL": "C", "TMPDIR": str(temporary)}
         content = folder / "content"
-        content.write_bytes(pair[1].view())
+        inputs, buffer = ready.pairs[0]
+        content.write_bytes(buffer.view())
         self._request = {
-            "kernel": documents.dump_python(compiled),
-            "device": case.device,
+            "kernel": documents.dump_python(ready.compiled),
+            "device": ready.case.device,
             "import_root": str(import_root),
-            "set": documents.dump_python(request_sets([pair[0]])[0]),
+            "set": documents.dump_python(request_sets([inputs])[0]),
             "content": str(content),
             "warm": WARM_CALLS,
             # A cache of its own: what lies in it afterwards is this kernel's machine code.
@@ -163,4 +152,4 @@ class Child:
         words = [f"{name}={value}" for name, value in variables.items()]
         command = [shutil.which("env") or "/usr/bin/env", "-i", *words]
         command += self._wrap(around([sys.executable, "-u", "-c", boot]))
-        return StartedChild(command, answer=answer, ready=ready, go=go, limit_s=self._timeout_s)
+        return StartedChild(command, answer=answer, ready=ready, go=go)

@@ -127,7 +127,6 @@ def build_lines(compiled: CompiledKernel) -> tuple[str, ...]:
     return (f"built in {seconds:.2f} s: {words[:MOST_CHARACTERS]}", *(unique or ["no warnings"]))
 
 
-CALL_LIMIT_S = 300.0
 MOST_MODIFIED = 60
 """So many opcodes with modifiers are kept of a function."""
 NEEDS_GPU = (
@@ -249,14 +248,9 @@ class Disassembler:
                 tempfile.TemporaryDirectory(prefix="cgins-sass-") as name,
                 evaluator.made_ready(case) as ready,
             ):
-                child = Child(
-                    Path(name), case, ready.compiled, ready.pairs[0], import_root=self._config.root, timeout_s=CALL_LIMIT_S,
-                    sandbox=self._sandbox,
-                )  # fmt: skip
-                begun = child.begin("call")
-                begun.wait()
-                with evaluator.stage.alone_on(case.device):  # who times there must not be disturbed
-                    told = begun.go()
+                child = Child(Path(name), ready, import_root=self._config.root, sandbox=self._sandbox)
+                # Who times there must not be disturbed.
+                told = child.begin("call").alone(evaluator.stage, case.device)
                 if not child.cubins:
                     why = told.trouble or "the module left none where Triton does"
                     return replace(empty, key=ready.compiled.key, degraded=(f"machine code: {why}",))

@@ -25,7 +25,6 @@ from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 COUNTER = re.compile(r"(?!device__|profiler__)\w+__")
-TIMEOUT_S = 300.0
 REPORT = "profile"
 NO_NCU = f"counters: ncu is not installed → {INSTALL_NCU}"
 NO_GPU = (
@@ -95,10 +94,8 @@ class Profiler:
             ):
                 found = _Findings()
                 if device == "cuda":
-                    child = Child(
-                        Path(folder), case, ready.compiled, ready.pairs[0], import_root=self.evaluator.config.root,
-                        timeout_s=TIMEOUT_S, sandbox=self._sandbox,
-                    )  # fmt: skip
+                    root = self.evaluator.config.root
+                    child = Child(Path(folder), ready, import_root=root, sandbox=self._sandbox)
                     self._on_the_device(child, case, found)
                     found.cubins = child.cubins
                 else:
@@ -114,10 +111,7 @@ class Profiler:
         under_torch = child.begin("timeline")
         under_ncu = self._begin_counters(child, EXTRAS[0])
         self.say("under torch's profiler")
-        under_torch.wait()
-        with self.evaluator.stage.alone_on(case.device):
-            told = under_torch.go()
-        self._timeline(told, found)
+        self._timeline(under_torch.alone(self.evaluator.stage, case.device), found)
         self._counters(child, case, under_ncu, found)
 
     def _begin_counters(self, child: Child, extra: tuple[str, ...]) -> StartedChild | None:
@@ -149,9 +143,7 @@ class Profiler:
             return
         for extra in EXTRAS:
             self.say(f"under ncu, {counted(len(extra), 'counter')} besides its sections'")
-            begun.wait()
-            with self.evaluator.stage.alone_on(case.device):
-                told = begun.go()
+            told = begun.alone(self.evaluator.stage, case.device)
             written = (child.folder / REPORT).with_suffix(tool.SUFFIX)
             launches, trouble = program.read(written) if written.is_file() else ((), "")
             if launches or "ERR_NVGPUCTRPERM" in told.ran.output or extra == EXTRAS[-1]:

@@ -66,8 +66,8 @@ def sass(made: evidence_documents.SassEvidence) -> list[Table | str]:
     for row in made.rows:
         for function in row.functions:
             total = sum(count for _, count in function.opcodes)
-            name, opcodes = _short(function.function), _opcodes(function.opcodes)
-            table.add_row(row.implementation, name, function.arch, str(total), opcodes)
+            name, code = _short(function.function), opcodes(function.opcodes)
+            table.add_row(row.implementation, name, function.arch, str(total), code)
         lines += _signatures(row)
         lines += [f"{row.implementation}: {line}" for line in _degraded(row.degraded)]
     return [table, *lines]
@@ -143,8 +143,9 @@ def _ratio(one: evidence_documents.Ratio | None) -> str:
     return NO_FIGURE if one is None else f"{one.ratio:.3f} [{one.low:.3f}, {one.high:.3f}]"
 
 
-def _opcodes(found: Iterable[tuple[str, int]]) -> str:
-    return " ".join(f"{name}:{count}" for name, count in list(found)[:SHOWN_OPCODES])
+def opcodes(found: Sequence[tuple[str, int]]) -> str:
+    """The most frequent ones, with their counts."""
+    return " ".join(f"{name}:{count}" for name, count in found[:SHOWN_OPCODES])
 
 
 def _time(ns: float | None) -> str:

@@ -17,6 +17,7 @@ from pytest_cgins.doctor.findings import Finding
 from pytest_cgins.regenerate.profiling.evidence_documents import EVIDENCE_VERSION, TidyEvidence, TidyFinding
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
+Fence = Callable[[Sequence[str]], Sequence[str]]
 CHECKS = (
     "-*,bugprone-*,clang-analyzer-*,performance-*,misc-redundant-expression,"
     "-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions,-bugprone-reserved-identifier,"
@@ -68,12 +69,20 @@ def evidence(
             degraded.append(f"clang-tidy: {implementation.name} was not looked at: {why}")
             continue
         with tempfile.TemporaryDirectory() as folder:
-            ready = [*arguments, *_prototype(source, Path(folder))]
+            if source.contract == "launcher":
+                prototype = Path(folder) / plans.PROTOTYPE
+                generated, _ = plans.launcher_files(source)
+                prototype.write_text(generated[plans.PROTOTYPE], encoding="utf-8")
+                arguments += ["-include", str(prototype)]
+            fence: Fence = list
+            if sandbox is not None:
+                # A program of a virtual environment has its files beside it.
+                visible = (config.root, Path(folder), Path(program.where).resolve().parents[1])
+                fence = sandbox.around(visible=visible, hidden=config.traces).wrap
             for file in source.files:
                 if Path(file).suffix in SUFFIXES:
                     files.append(_relative(file, config.root))
-                    fence = _fence(sandbox, config, program.where, Path(folder))
-                    some, trouble = _run(program.where, file, ready, config.root, fence)
+                    some, trouble = _run(program.where, file, arguments, config.root, fence)
                     findings += some
                     degraded += trouble
     return TidyEvidence(
@@ -119,30 +128,8 @@ def _arguments(source: KernelSource) -> tuple[list[str], str]:
     return [*cuda, "-Wno-unknown-cuda-version", *common], ""
 
 
-def _prototype(source: KernelSource, folder: Path) -> list[str]:
-    if source.contract != "launcher":
-        return []
-    files, _ = plans.launcher_files(source)
-    (folder / plans.PROTOTYPE).write_text(files[plans.PROTOTYPE], encoding="utf-8")
-    return ["-include", str(folder / plans.PROTOTYPE)]
-
-
-def _fence(
-    sandbox: Sandbox | None, config: Config, program: str, prototype: Path
-) -> Callable[[Sequence[str]], Sequence[str]]:
-    if sandbox is None:
-        return lambda words: words
-    # A program of a virtual environment has its files beside it.
-    visible = (config.root, prototype, Path(program).resolve().parents[1])
-    return sandbox.around(visible=visible, hidden=config.traces).wrap
-
-
 def _run(
-    program: str,
-    file: str,
-    arguments: Sequence[str],
-    root: Path,
-    fence: Callable[[Sequence[str]], Sequence[str]],
+    program: str, file: str, arguments: Sequence[str], root: Path, fence: Fence
 ) -> tuple[list[TidyFinding], list[str]]:
     words = [program, "--quiet", f"--checks={CHECKS}", "--header-filter=.*", file, "--", *arguments]
     ran = tools.run(fence(words), limit_s=LIMIT_S)

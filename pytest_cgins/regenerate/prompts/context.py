@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -168,16 +167,11 @@ def _modules(file: Path, root: Path) -> tuple[Path, ...]:
 
 
 def _imported(text: str) -> list[str]:
-    try:
-        tree = syntax.module(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+    tree = syntax.readable(text)
     names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    for level, module, name in syntax.imports(tree) if tree is not None else ():
+        if module and not level:
+            names += [module, f"{module}.{name}"] if name else [module]
     return [name for name in names if all(part.isidentifier() for part in name.split("."))]
 
 

@@ -13,6 +13,7 @@ from pytest_cgins.building.contracts import torch_schema
 from pytest_cgins.core import syntax
 from pytest_cgins.core.case import Contract
 from pytest_cgins.core.device import DeviceName, device_of
+from pytest_cgins.core.text import text_of
 from pytest_cgins.regenerate.prompts import templating
 from pytest_cgins.regenerate.prompts.context import Context, relative
 
@@ -65,12 +66,12 @@ def find(root: Path, op: str) -> tuple[Path, str] | None:
 
 
 def _definition(file: Path, names: list[str]) -> str:
-    try:
-        text = file.read_text(encoding="utf-8")
-        tree = syntax.module(text)
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+    text = text_of(file)
+    tree = syntax.readable(text)
+    if tree is None:
         return ""
-    named = _top_level(tree)
+    imported = ast.Import | ast.ImportFrom
+    named = {name: node for name, node in syntax.defined(tree).items() if not isinstance(node, imported)}
     if names[0] not in named:
         return ""
     wanted = {names[0]: None}
@@ -88,19 +89,6 @@ def _definition(file: Path, names: list[str]) -> str:
 def _first(node: ast.stmt) -> int:
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
-
-
-def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Functions, classes and constants of a module by name."""
-    named: dict[str, ast.stmt] = {}
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            named[node.name] = node
-        elif isinstance(node, ast.Assign):
-            named.update({target.id: node for target in node.targets if isinstance(target, ast.Name)})
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            named[node.target.id] = node
-    return named
 
 
 Language = Literal["cpp", "cuda", "device", "triton", "cute", "cute-dsl", "python"]

@@ -78,9 +78,7 @@ def prompt_text(request: Request, run: str = "", *, command: str = "") -> str:
     """What is written for whoever answers; `run` and `command` as of `Exchange`."""
     again = f" {run}" if run else ""
     top = _TOP.format(
-        digest=replay.digest_of(request),
-        answer=ANSWER,
-        command=command or f"cgins runs resume{again}",
+        digest=replay.digest_of(request), answer=ANSWER, command=command or f"cgins runs resume{again}"
     )
     many = len(request.messages) > 1
     parts = [

@@ -91,6 +91,13 @@ class Policy(ABC):
         model = self._means.models[turn % len(self._means.models)]
         return Ask(**{"model": model, "temperature": self._means.temperature, **fields})
 
+    def _abreast(self, turn: int, count: int, **fields: Any) -> tuple[Ask, ...]:
+        """So many answers to one prompt at once; all but the first are to take another way."""
+        return tuple(
+            self._ask(turn + branch, branch=branch, variant=OTHER_WAY if branch else "", **fields)
+            for branch in range(count)
+        )
+
     def used_up(self) -> str:
         """The reason that all policies share."""
         return f"{counted(self._attempts, 'answer is', 'answers are')} used up"

@@ -75,9 +75,8 @@ def _moved(profile: CaseProfile, measured: Measurement | None) -> dict[str, floa
     return {"bytes_over_minimum": moved / needed}
 
 
-_MOST_KERNELS = 6
-_MOST_FUNCTIONS = 6
-_MOST_REMARKS = 6
+_MOST_TOLD = 6
+"""Kernels, functions and remarks that a prompt is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +143,7 @@ def gathered(
             *_lines(profile, gaps, reached),
             *(
                 f"clang-tidy: {one.file}:{one.line}: {one.message} [{one.check}]"
-                for one in tidied[:_MOST_REMARKS]
+                for one in tidied[:_MOST_TOLD]
             ),
         ),
         degraded=profile.degraded,
@@ -161,14 +160,14 @@ def _lines(profile: CaseProfile, gaps: Gaps, peak: str) -> list[str]:
     lines = [f"case {profile.case}", f"gaps (0 at the peak, 1 at nothing): {axes}; {peak}"]
     lines += [
         f"launch {kernel.name}: grid {kernel.grid}, block {kernel.block}, {kernel.time_share:.0%} of the time"
-        for kernel in profile.kernels[:_MOST_KERNELS]
+        for kernel in profile.kernels[:_MOST_TOLD]
     ]
     lines += [f"{one.axis}: {one.title}: {one.value:.4g} {one.unit}".rstrip() for one in profile.top]
     lines += [
         f"timeline: {one.name}: {one.count} × {one.ns_per_call / max(1, one.count) / 1e3:.2f} µs"
-        for one in profile.timeline[:_MOST_KERNELS]
+        for one in profile.timeline[:_MOST_TOLD]
     ]
-    for one in profile.functions[:_MOST_FUNCTIONS]:
+    for one in profile.functions[:_MOST_TOLD]:
         spills = one.spill_nbytes_per_thread
         told = "" if spills is None else f", {spills} B spilled"
         lines.append(f"ptxas: {one.function}: {counted(one.registers_per_thread, 'register')} a thread{told}")

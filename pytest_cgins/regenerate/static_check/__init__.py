@@ -7,7 +7,6 @@ hides, and where honest kernels and cheats look alike, it lets both pass.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -91,17 +90,7 @@ def check_beside(
 
 def _imports_of(files: Mapping[str, str]) -> frozenset[str]:
     """Modules that Python sources import, by their whole names; relative ones keep their dots."""
-    names: set[str] = set()
-    for path, text in files.items():
-        if not path.endswith(".py"):
-            continue
-        try:
-            tree = syntax.module(text)
-        except (SyntaxError, ValueError, RecursionError):
-            continue  # an incumbent that is broken allows nothing
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                names.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                names.add("." * node.level + (node.module or ""))
-    return frozenset(names)
+    trees = (syntax.readable(text) for path, text in files.items() if path.endswith(".py"))
+    # An incumbent that is broken allows nothing.
+    imported = (each for tree in trees if tree is not None for each in syntax.imports(tree))
+    return frozenset("." * level + module for level, module, _ in imported)

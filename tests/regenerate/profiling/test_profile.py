@@ -76,9 +76,7 @@ def test_a_kernel_runs_in_a_process_of_its_own(
     fence = Sandbox(devices=False).around(visible=(root, default_cache()), hidden=())
     case = case_of(evaluator, implementation)
     with evaluator.made_ready(case) as ready:
-        child = Child(
-            tmp_path, case, ready.compiled, ready.pairs[0], import_root=root, timeout_s=120, sandbox=fence if fenced else None
-        )  # fmt: skip
+        child = Child(tmp_path, ready, import_root=root, sandbox=fence if fenced else None)
         told = child.begin("call").go()
     assert trouble in f"{told.trouble}\n" if trouble else told.trouble == "", told
     assert ("warm_seconds" in told.answer) == (not trouble)
@@ -107,14 +105,7 @@ def profiled(
     found = profile._Findings()
     (folder / "child").mkdir()
     with evaluator.made_ready(case) as ready:
-        child = Child(
-            folder / "child",
-            case,
-            ready.compiled,
-            ready.pairs[0],
-            import_root=evaluator.config.root,
-            timeout_s=60.0,
-        )
+        child = Child(folder / "child", ready, import_root=evaluator.config.root)
         profiler._counters(child, case, profiler._begin_counters(child, profile.EXTRAS[0]), found)
         return found, profiler._profile(case, ready.compiled, found)
 

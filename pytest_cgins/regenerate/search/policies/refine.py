@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt
-from pytest_cgins.regenerate.search.policy import OTHER_WAY, Policy, most_promising
+from pytest_cgins.regenerate.search.policy import Policy, most_promising
 from pytest_cgins.regenerate.search.tree import Tree
 
 DEPTH = 10
@@ -53,18 +53,15 @@ class Refine(Policy):
         if mends:
             start = step[-1].number if fixes else most_promising(_begun(step)).number
         count = 1 if mends else min(self._means.side_by_side, self._attempts - len(tree))
-        return tuple(
-            self._ask(
-                len(tree) + branch,
-                parent=start,
-                kind=kind,
-                round=number,
-                branch=branch,
-                variant=OTHER_WAY if branch else "",
-                shows_evidence=number > SETTLED,
-                shown=tuple(candidate.number for candidate in reversed(step[-3:])),
-            )
-            for branch in range(count)
+        shown = tuple(candidate.number for candidate in reversed(step[-3:]))
+        return self._abreast(
+            len(tree),
+            count,
+            parent=start,
+            kind=kind,
+            round=number,
+            shows_evidence=number > SETTLED,
+            shown=shown,
         )
 
     def _stagnates(self, tree: Tree) -> bool:
@@ -113,17 +110,8 @@ class Repair(Policy):
         if count >= self._attempts or any(attempt.outcome == "accepted" for attempt in tree):
             return ()
         if not count:
-            return tuple(
-                self._ask(
-                    branch,
-                    parent=INCUMBENT,
-                    kind="fix",
-                    round=1,
-                    branch=branch,
-                    variant=OTHER_WAY if branch else "",
-                )
-                for branch in range(min(self._means.side_by_side, self._attempts))
-            )
+            beside = min(self._means.side_by_side, self._attempts)
+            return self._abreast(0, beside, parent=INCUMBENT, kind="fix", round=1)
         begun = [attempt for attempt in tree if tree.ask(attempt.number).round == 1]
         parent = most_promising(begun).number if tree.rounds == 1 else count
         return (self._ask(count, parent=parent, kind="fix", round=tree.rounds + 1),)
