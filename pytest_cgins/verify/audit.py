@@ -87,7 +87,6 @@ class Filter(Document):
     """One of robust-kbench's filters on one trace."""
 
     name: FilterName
-    """The filter."""
     value: float | None
     """What is compared with 0.01: greatest magnitude, greatest standard deviation, least over the axes of
     the greatest standard deviation along one, greatest movement. None if it does not apply."""
@@ -100,7 +99,6 @@ class Accepted(Document):
     """A forged answer that the gate would take for the right one, on all sets of inputs."""
 
     forgery: Forgery
-    """How it was forged."""
     where: str = ""
     """The axis or the argument that it is about; "" for the others."""
 
@@ -124,11 +122,8 @@ class TraceAudit(Document):
     """What one trace can tell."""
 
     trace: str
-    """The trace's id."""
     op: str
-    """Qualified name of its op."""
     signature: str
-    """The trace's signature."""
     filters: tuple[Filter, ...]
     """All five, at their own threshold."""
     accepted: tuple[Accepted, ...]
@@ -168,16 +163,7 @@ def audit(
     options: PrepareOptions = PrepareOptions(),  # noqa: B008 - it is frozen
     kernel: str = "",
 ) -> TraceAudit:
-    """Apply the filters and the power check to one trace.
-
-    Args:
-        trace: the trace.
-        source: of its blobs.
-        device: `cpu` or `cuda:0`.
-        seed: the first of five consecutive ones.
-        tolerance: at which forged answers are judged.
-        options: what the kernel's entry in cgins.yaml says of the op.
-        kernel: its name.
+    """Apply the filters, on five seeds from one on, and the power check to one trace.
 
     Raises:
         PackError: if the pack's inputs cannot be read.
@@ -200,9 +186,7 @@ def audit(
         notes=(*prepared.notes, *(() if auditor.compares else (EMPTY,))),
         kernel=kernel,
         proposed=tuple(auditor.proposed()),
-        coupled=tuple(map(yaml_of, inferred(prepared.semantics, trace.call, prepared.sets[0].tensors())))
-        if trace.gold is not None
-        else (),
+        coupled=tuple(auditor.coupled()) if trace.gold is not None else (),
     )
 
 
@@ -215,8 +199,8 @@ class _Auditor:
         self._prepared = prepared
         self._device = device
         self._tolerance = tolerance
+        self._semantics = prepared.builder.semantics
         trace, first = prepared.trace, prepared.core[0]
-        self._semantics = prepared.semantics
         self.compares = any(output.answer.numel() for one in prepared.core for output in one.expected.outputs)
         self._has_fresh = any(input_set.expected.name == "fresh" for input_set in prepared.core)
         recorded = first.tensors()
@@ -271,15 +255,18 @@ class _Auditor:
 
     def _run(self, layout: Layout) -> list[Tensor]:
         """Torch's answer to a draw, in the form in which answers are compared."""
-        prepared = self._prepared
-        mutated = prepared.core[0].mutated
-        outputs = answer(prepared.call, layout, prepared.context, self._device, mutated=mutated)
+        outputs = self._prepared.core[0].answer(rebuild(layout.metas, layout.spans, "cpu"))
         return [as_real(tensor).contiguous() for tensor in outputs]
 
     def _role(self, index: int) -> semantics.Role:
         return self._semantics.role(index, self._draws[0].metas[index])
 
     # ---- outputs that hold positions ------------------------------------------------------------
+
+    def coupled(self) -> Iterator[str]:
+        """What recorded arguments look like that may belong together."""
+        recorded = self._prepared.sets[0].tensors()
+        return map(yaml_of, inferred(self._semantics, self._prepared.trace.call, recorded))
 
     def proposed(self) -> Iterator[str]:
         """What fits the recorded inputs and every draw."""

@@ -39,11 +39,8 @@ class ChangedRows:
     """Rows of a set whose bits a kernel gave otherwise in the set before."""
 
     inputs: InputSet
-    """The set."""
     changed: int
-    """Rows that changed."""
     compared: int
-    """Rows that were compared."""
     greatest: float
     """How far they changed at most; infinite where one became NaN."""
 
@@ -54,11 +51,7 @@ class ChangedRows:
 
 
 def changed_rows(answered: Sequence[tuple[InputSet, Sequence[Tensor]]]) -> Iterator[ChangedRows]:
-    """The sets on which a kernel gave rows other bits than before.
-
-    Args:
-        answered: the sets of this probe that it answered, in order, and `own_rows` of each answer.
-    """
+    """The sets of this probe, in order and with `own_rows` of each answer, on which a kernel gave rows other bits than before."""
     answers = [(input_set, input_set.rows, got) for input_set, got in answered if input_set.rows is not None]
     named = {each[0].expected.name: each for each in answers}
     first = next((each for each in answers if not each[1].base), None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Literal
 
 import torch
@@ -48,7 +48,7 @@ class ExpectedSet:
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
-        return sum(output.nbytes for output in self.outputs) + sum(a.nbytes for a in self.arguments.values())
+        return _nbytes((self.outputs, tuple(self.arguments.values())))
 
     def looser(self, times: float, *, rms_times: float = 1.0) -> ExpectedSet:
         """A copy with so many times the limits of single elements and of all together."""
@@ -61,6 +61,15 @@ class ExpectedSet:
         pairs = zip(got, (output.answer for output in self.outputs), strict=True)
         alike = all(one.shape == own.shape and one.dtype == own.dtype for one, own in pairs)
         return self.arrangement(got) if alike else got
+
+
+def _nbytes(held: object) -> int:
+    """Bytes of all tensors in nested dataclasses and tuples."""
+    if isinstance(held, Tensor):
+        return held.nbytes
+    if is_dataclass(held):
+        held = tuple(getattr(held, field.name) for field in fields(held))
+    return sum(map(_nbytes, held)) if isinstance(held, tuple) else 0
 
 
 def compare(expected: ExpectedSet, got: Sequence[Tensor], tolerance: Tolerance) -> tuple[Check, ...]:

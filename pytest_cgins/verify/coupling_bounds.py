@@ -28,11 +28,9 @@ class Bound:
     """A coupling in one call."""
 
     coupling: Coupling
-    """What is said of the argument."""
     index: int
     """The argument among the tensors."""
     recorded: Tensor
-    """What was recorded of it."""
     size: int
     """The size that it is about; 0 for none."""
     page: int

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.bitwise import as_real, equal, readable
-from pytest_cgins.core.layout import Layout, lay_out
+from pytest_cgins.core.layout import Layout
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import Check, Reason
 from pytest_cgins.verify import tolerance as rules
@@ -30,8 +30,7 @@ from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.mistakes import Mistake, as_before, mistakes
-from pytest_cgins.verify.op_calls import multiply, operators
-from pytest_cgins.verify.reference import widened
+from pytest_cgins.verify.op_calls import multiply
 from pytest_cgins.verify.rounding import BF16_BITS, TF32_BITS, Arithmetic, Products, fewer_bits, rounded
 from pytest_cgins.verify.semantics import Semantics
 
@@ -51,11 +50,9 @@ class Answered:
     """One set of inputs, and a kernel's answer to it."""
 
     inputs: InputSet
-    """The set."""
     got: Sequence[Tensor]
     """The answer, complex tensors as pairs; () if it could not be compared."""
     checks: Sequence[Check]
-    """Checks of the answer."""
 
     @property
     def passed(self) -> bool:
@@ -68,19 +65,16 @@ class Diagnosis:
     """A mistake that gives a kernel's wrong answers."""
 
     words: str
-    """A sentence."""
     remedy: str = ""
     """What to do; "" where the sentence says it."""
     reason: Reason | None = None
     """A reason of its own, which takes the place of the mismatch."""
 
 
-def explain(
-    answered: Sequence[Answered], builder: InputSetBuilder, semantics: Semantics, tolerance: Tolerance
-) -> list[Check]:
+def explain(answered: Sequence[Answered], builder: InputSetBuilder, tolerance: Tolerance) -> list[Check]:
     """All checks, the failed ones with the mistake that explains all of them, if there is one."""
     checks = [check for one in answered for check in one.checks]
-    cause = diagnose(answered, builder, semantics, tolerance)
+    cause = diagnose(answered, builder, tolerance)
     if cause is None:
         return checks
     words = f"{cause.words}\n→ {cause.remedy}" if cause.remedy else cause.words
@@ -93,7 +87,7 @@ def explain(
 
 
 def diagnose(
-    answered: Sequence[Answered], builder: InputSetBuilder, semantics: Semantics, tolerance: Tolerance
+    answered: Sequence[Answered], builder: InputSetBuilder, tolerance: Tolerance
 ) -> Diagnosis | None:
     """What explains a wrong answer; None if nothing does, or several things do."""
     failed = [answer for answer in answered if not answer.passed]
@@ -106,7 +100,7 @@ def diagnose(
     observation = _of_itself(failed)
     if observation:
         return Diagnosis(words=observation)
-    fits = sorted(_fits(answered, failed, builder, semantics), key=lambda fit: fit[0])
+    fits = sorted(_fits(answered, failed, builder), key=lambda fit: fit[0])
     if fits:
         distance, best = fits[0]
         rivals = [other for other, fit in fits if fit.subject != best.subject]
@@ -124,26 +118,14 @@ def diagnose(
 
 
 def explain_probe(
-    answered: Answered,
-    builder: InputSetBuilder,
-    semantics: Semantics,
-    tolerance: Tolerance,
-    reference: InputSet,
+    answered: Answered, builder: InputSetBuilder, tolerance: Tolerance, reference: InputSet
 ) -> Diagnosis | None:
-    """What explains a wrong answer to a probe's set by a kernel that is right on the sets that decide.
-
-    Args:
-        answered: the answer.
-        builder: of the trace.
-        semantics: of its call.
-        tolerance: of the case.
-        reference: one of the sets that decide.
-    """
+    """What explains a wrong answer to a probe's set by a kernel that is right on the sets that decide, as the reference is one."""
     if answered.inputs.origin is None:
-        cause = diagnose([answered], builder, semantics, tolerance)
-        return cause or _of_repeated_numbers(answered.inputs, semantics, reference)
+        cause = diagnose([answered], builder, tolerance)
+        return cause or _of_repeated_numbers(answered.inputs, builder.semantics, reference)
     for mistake in as_before(answered.inputs, answered.inputs.origin):
-        if answered.got and _would_pass(answered, mistake, builder.device, answered.inputs.origin):
+        if answered.got and _would_pass(answered, mistake, answered.inputs.origin):
             words = f"It is the right answer to the same call {mistake.words}."
             return Diagnosis(words=words, reason=Reason.ARGUMENT_IGNORED)
     return Diagnosis(words="", reason=next(check.reason for check in answered.checks if not check.passed))
@@ -191,19 +173,18 @@ class _Imprecision:
 
 
 def _fits(
-    answered: Sequence[Answered], failed: Sequence[Answered], builder: InputSetBuilder, semantics: Semantics
+    answered: Sequence[Answered], failed: Sequence[Answered], builder: InputSetBuilder
 ) -> Iterator[tuple[float, Mistake | _Imprecision]]:
     """What may be the kernel's mistake, and how far its answers are from those with it, as a share of how far from the right ones."""
-    device = builder.device
-    for mistake in mistakes(failed[0].inputs, semantics, device):
+    for mistake in mistakes(failed[0].inputs, builder.semantics):
         # One set tells most of them apart from the kernel's.
-        distance = _greatest_distance(failed, partial(_with_mistake, mistake=mistake, device=device))
-        if distance <= 1 / NEARER and all(_would_pass(answer, mistake, device) for answer in answered):
+        distance = _greatest_distance(failed, partial(_with_mistake, mistake=mistake))
+        if distance <= 1 / NEARER and all(_would_pass(answer, mistake) for answer in answered):
             yield distance, mistake
     if any(check.rule == "form" and not check.passed for answer in failed for check in answer.checks):
         return  # fewer bits make no NaN
     for how in _imprecisions(failed[0].inputs, builder):
-        distance = _greatest_distance(failed, partial(_with_imprecision, how=how, device=device))
+        distance = _greatest_distance(failed, partial(_with_imprecision, how=how))
         if distance <= 1 / NEARER:
             yield distance, how
 
@@ -236,13 +217,11 @@ def _attempt(run: Callable[[], tuple[Tensor, ...]], input_set: InputSet) -> Outp
     return outputs if alike else None
 
 
-def _with_mistake(
-    input_set: InputSet, mistake: Mistake, device: str, dtype: torch.dtype = torch.float64
-) -> Outputs:
+def _with_mistake(input_set: InputSet, mistake: Mistake, dtype: torch.dtype = torch.float64) -> Outputs:
     def run() -> tuple[Tensor, ...]:
         tensors = input_set.tensors()
         call: OpCall = mistake.change(input_set.call, tensors)
-        return widened(call, lay_out(tensors), input_set.context, device, input_set.mutated, dtype=dtype)
+        return replace(input_set, call=call).widened(tensors, dtype)
 
     return _attempt(run, input_set)
 
@@ -276,19 +255,15 @@ def _unit_at(p: Tensor, output: ExpectedOutput) -> Tensor:
     return output.scale.unit.clamp_min(least) + torch.where(growth > 2, ulp, torch.zeros_like(ulp))
 
 
-def _would_pass(answered: Answered, mistake: Mistake, device: str, origin: InputSet | None = None) -> bool:
+def _would_pass(answered: Answered, mistake: Mistake, origin: InputSet | None = None) -> bool:
     """Whether a kernel's answer is right for the call with the mistake.
 
-    Args:
-        answered: the answer.
-        mistake: made on purpose.
-        device: it is made on.
-        origin: the set whose numbers the mistake has, as far as what is allowed goes: beside larger ones they all count as 0.
+    What is allowed is that of the origin, the set whose numbers the mistake has: beside larger ones they all count as 0.
     """
-    outputs = _with_mistake(answered.inputs, mistake, device)
+    outputs = _with_mistake(answered.inputs, mistake)
     if outputs is None:
         return False
-    single = _with_mistake(answered.inputs, mistake, device, torch.float32) or outputs
+    single = _with_mistake(answered.inputs, mistake, torch.float32) or outputs
     expected = []
     own_outputs = answered.inputs.expected.outputs
     limits = own_outputs if origin is None else origin.expected.outputs
@@ -319,7 +294,7 @@ _EIGHT = "8 significant bits, as bf16 has"
 def _imprecisions(input_set: InputSet, builder: InputSetBuilder) -> Iterator[_Imprecision]:
     """The imprecisions that a kernel for this call may have although they are not allowed."""
     try:
-        products = multiply(operators(input_set.call, input_set.layout, input_set.context, builder.device))
+        products = multiply(input_set.operators())
     except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
         return
     single = any(meta.dtype == "float32" for meta in input_set.layout.metas)
@@ -341,16 +316,17 @@ def _imprecisions(input_set: InputSet, builder: InputSetBuilder) -> Iterator[_Im
             )
 
 
-def _with_imprecision(input_set: InputSet, how: _Imprecision, device: str) -> Outputs:
+def _with_imprecision(input_set: InputSet, how: _Imprecision) -> Outputs:
     def run() -> tuple[Tensor, ...]:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         layout = input_set.layout if how.change is None else how.change(input_set.layout)
+        tensors = replace(input_set, layout=layout).tensors()
         with ExitStack() as stack:
             # Attention is made of products that can be seen.
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             products = stack.enter_context(Products(how.arithmetic)) if how.arithmetic is not None else None
-            outputs = widened(input_set.call, layout, input_set.context, device, input_set.mutated)
+            outputs = input_set.widened(tensors)
         if products is not None and not products.made:
             raise NotImplementedError("there is no product that could be made so")
         return outputs
@@ -374,7 +350,7 @@ def _passes_with_tf32(answered: Sequence[Answered], builder: InputSetBuilder, to
     for answer in answered:
         input_set = answer.inputs
         try:
-            if not multiply(operators(input_set.call, input_set.layout, input_set.context, builder.device)):
+            if not multiply(input_set.operators()):
                 return False
             tensors = input_set.tensors()
             gold = [output.gold for output in input_set.expected.outputs]

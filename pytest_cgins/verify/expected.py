@@ -39,11 +39,6 @@ class GoldElements:
     """Sizes of the whole output."""
 
     @property
-    def nbytes(self) -> int:
-        """Memory held, in bytes."""
-        return self.values.nbytes + (0 if self.positions is None else self.positions.nbytes)
-
-    @property
     def whole(self) -> Tensor:
         """All elements in the output's shape; in the places of those that were not kept are others that were."""
         numel = math.prod(self.shape)
@@ -91,9 +86,7 @@ class ExpectedOutput:
     """One output tensor on one set of inputs."""
 
     index: int
-    """Number of the output."""
     shape: tuple[int, ...]
-    """Sizes."""
     stride: tuple[int, ...]
     """Dense strides of the gold (of torch's answer, without gold), in elements."""
     own_stride: tuple[int, ...]
@@ -148,12 +141,6 @@ class ExpectedOutput:
         if positions is None:
             return self.gold.values
         return movable(whole).index_copy(0, positions, movable(self.gold.values)).view(whole.dtype)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held, in bytes."""
-        parts = (self.answer, self.scale, *self.doubtful, self.gold, self.draws, self.indices, self.grid)
-        return sum(part.nbytes for part in parts if part is not None)
 
 
 def gold_elements(trace: Trace, source: BlobSource, device: str) -> list[GoldElements | None]:

@@ -38,13 +38,10 @@ class Allowance(Document):
     """
 
     inputs: str
-    """Name of the set."""
     output: int
-    """Number of the output."""
     rule: str
     """What answers are compared with: `gold`, or `reference` in fp64."""
     dtype: str
-    """The output's."""
     exact: str = ""
     """Why every element must equal the expected one; "" if it may be off."""
     allowed_ulp: float = 0.0
@@ -84,11 +81,6 @@ class Allowance(Document):
 
 def explain(preparation: Preparation, device: str, tolerance: Tolerance) -> Iterator[Allowance]:
     """What is allowed on each set of inputs that decides, output by output.
-
-    Args:
-        preparation: of the case; its probes' sets are passed over.
-        device: that it was prepared for.
-        tolerance: the kernel's.
 
     Raises:
         Exception: whatever the op raises as it runs once more.

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.bitwise import equal, movable, readable
-from pytest_cgins.core.trace import OpCall
 from pytest_cgins.core.verdict import ForgeryCheck
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.compare import ExpectedSet, accepts
@@ -137,26 +136,15 @@ def edge_set(
     make: Callable[[Sequence[Tensor]], InputSet],
     draw: Callable[[inputs.Milder], list[Tensor]],
     semantics: Semantics,
-    call: OpCall,
 ) -> tuple[InputSet, list[str]]:
-    """The edge inputs, with rows that tell, and what is to be said of them.
-
-    Args:
-        make: torch's answers to tensors.
-        draw: edge rows, some of them milder.
-        semantics: of the call.
-        call: the recorded call.
-
-    Raises:
-        Exception: whatever the op raises on its inputs.
-    """
+    """The edge inputs, with rows that tell, and what is to be said of them; whatever the op raises is raised."""
     milder: dict[int, int] = {}
     tried: list[tuple[int, InputSet, Blind, inputs.Milder]] = []
     for _ in range(_ATTEMPTS):
         input_set = make(draw(milder))
-        blind = _blind_rows(input_set.expected, _numbered(input_set, semantics, call))
+        blind = _blind_rows(input_set.expected, _numbered(input_set, semantics))
         tried.append((len(blind), input_set, blind, milder))
-        harsh = _harshest(input_set, semantics, call, milder) if blind else None
+        harsh = _harshest(input_set, semantics, milder) if blind else None
         if harsh is None:
             break
         milder = {**milder, harsh: milder.get(harsh, 0) + 1}
@@ -199,15 +187,13 @@ def _dtype(input_set: InputSet, semantics: Semantics) -> torch.dtype:
     return data[0][1].dtype if data else torch.float32
 
 
-def _harshest(
-    input_set: InputSet, semantics: Semantics, call: OpCall, milder: Mapping[int, int]
-) -> int | None:
+def _harshest(input_set: InputSet, semantics: Semantics, milder: Mapping[int, int]) -> int | None:
     """The edge row on which torch itself errs most, of those that can still be milder; None if none can."""
     patterns = inputs.edge_patterns(semantics, _dtype(input_set, semantics), milder)
     harsh = {number: max(abs(shift), scale) for number, (shift, scale) in enumerate(patterns)}
     harsh = {number: size for number, size in harsh.items() if size > _MILD}
     errors: dict[int, float] = {}
-    for output, numbers in _numbered(input_set, semantics, call):
+    for output, numbers in _numbered(input_set, semantics):
         if output.scale is not None and numbers is not None and output.answer.numel():
             off = (output.answer.reshape(-1).to(torch.float64) - output.scale.reference).abs()
             greatest = _per_row(off.nan_to_num(nan=0.0, posinf=0.0), numbers, "amax")
@@ -216,13 +202,11 @@ def _harshest(
     return max(harsh, key=lambda number: (errors.get(number, 0.0), harsh[number]), default=None)
 
 
-def _numbered(
-    input_set: InputSet, semantics: Semantics, call: OpCall
-) -> Iterator[tuple[ExpectedOutput, Tensor | None]]:
+def _numbered(input_set: InputSet, semantics: Semantics) -> Iterator[tuple[ExpectedOutput, Tensor | None]]:
     """Outputs, and which edge row each of their elements is made of."""
     tensors = input_set.tensors()
     for output in input_set.expected.outputs:
-        yield output, inputs.edge_numbers(semantics, call, tensors, output.answer)
+        yield output, inputs.edge_numbers(semantics, input_set.call, tensors, output.answer)
 
 
 def _blind(output: ExpectedOutput, expected: ExpectedSet, numbers: Tensor | None) -> dict[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -18,10 +19,11 @@ from pytest_cgins.verify.couplings import tensors_of
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, arranged_gold, gold_order
 from pytest_cgins.verify.inputs import row_numbers
 from pytest_cgins.verify.messages import LargeTrial
+from pytest_cgins.verify.op_calls import operators
 from pytest_cgins.verify.quantization import GRIDS, all_exact, grids
 from pytest_cgins.verify.random_outputs import Domain, draw
-from pytest_cgins.verify.reference import Answers, answer, answers
-from pytest_cgins.verify.semantics import semantics_for
+from pytest_cgins.verify.reference import Answers, answer, answers, widened
+from pytest_cgins.verify.semantics import Semantics, semantics_for
 from pytest_cgins.verify.ties import arrangement, indices_of, window_of
 
 NARROW = ("int8", "uint8")
@@ -54,6 +56,8 @@ class RowTrial:
 class InputSet:
     """One set of inputs and what is expected on it."""
 
+    device: str
+    """Where torch answers: `cpu` or `cuda:0`."""
     layout: Layout
     """The argument tensors, on the CPU."""
     outputs: tuple[TensorMeta, ...]
@@ -65,7 +69,6 @@ class InputSet:
     call: OpCall
     """The call, with device arguments set to the case's device."""
     context: Context
-    """The context of the call."""
     probe: str = ""
     """The probe that it is there for; "" if it decides whether the kernel is right."""
     origin: InputSet | None = None
@@ -78,6 +81,26 @@ class InputSet:
     def tensors(self) -> list[Tensor]:
         """The arguments on fresh memory of the CPU."""
         return rebuild(self.layout.metas, self.layout.spans, "cpu")
+
+    def answer(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Torch's own to the call on other numbers; whatever the op raises is raised."""
+        return answer(self.call, lay_out(tensors), self.context, self.device, mutated=self.mutated)
+
+    def widened(self, tensors: Sequence[Tensor], dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
+        """The same of numbers in a wider dtype."""
+        return widened(self.call, lay_out(tensors), self.context, self.device, self.mutated, dtype=dtype)
+
+    def operators(self) -> frozenset[str]:
+        """What the call dispatches: see `op_calls.operators`."""
+        return operators(self.call, self.layout, self.context, self.device)
+
+    def looser(self, times: float, *, rms_times: float = 1.0) -> InputSet:
+        """A copy with so many times the limits of single elements and of all together."""
+        return replace(self, expected=self.expected.looser(times, rms_times=rms_times))
+
+    def named(self, name: str, probe: str) -> InputSet:
+        """A copy with another name, of a probe."""
+        return replace(self, expected=replace(self.expected, name=name), probe=probe)
 
     @property
     def nbytes(self) -> int:
@@ -101,12 +124,11 @@ def reference_set(core: Sequence[InputSet]) -> InputSet:
     return next((input_set for input_set in core if input_set.expected.name == "fresh"), core[0])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InputSetBuilder:
     """Makes the input sets of one trace on one device."""
 
     trace: Trace
-    """The trace."""
     call: OpCall
     """The trace's call, with device arguments set to the device."""
     device: str
@@ -121,6 +143,11 @@ class InputSetBuilder:
     """What the user says of the op."""
     coarseness: Mapping[int, float] = field(default_factory=dict)
     """`Scale.coarseness` of outputs on the recorded inputs, for sets of other sizes and strides."""
+
+    @cached_property
+    def semantics(self) -> Semantics:
+        """Semantics of the call."""
+        return semantics_for(self.call, self.declared)
 
     @property
     def mutated(self) -> list[int] | None:
@@ -210,6 +237,7 @@ class InputSetBuilder:
         )
         returned = len(metas) - len(torch_answers.mutated)
         return InputSet(
+            device=self.device,
             layout=layout,
             outputs=tuple(metas[:returned]),
             mutated=torch_answers.mutated,
@@ -243,6 +271,7 @@ class InputSetBuilder:
         scales = [output.scale and rules.of_gold(output.answer, tf32=self.tf32) for output in outputs]
         alone = [replace(one, gold_alone=True, scale=own) for one, own in zip(outputs, scales, strict=True)]
         return InputSet(
+            device=self.device,
             layout=layout,
             outputs=tuple(laid_out[: len(laid_out) - len(answers.mutated)]),
             mutated=answers.mutated,

@@ -387,6 +387,11 @@ def _in_domain(values: Tensor, recorded: Tensor) -> Tensor:
     return values.abs().frac() if high <= 1 else values.abs()
 
 
+def block_first_row(mask: Tensor) -> None:
+    """Have the first row of a mask let nothing through."""
+    mask[(0,) * (mask.ndim - 1)] = False if mask.dtype == torch.bool else -torch.inf
+
+
 def is_mask(tensor: Tensor) -> bool:
     """Whether a floating tensor of rank ≥ 2 holds nothing but 0, 1, -inf and the dtype's least value."""
     if tensor.ndim < 2 or not tensor.is_floating_point() or not tensor.numel():

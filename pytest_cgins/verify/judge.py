@@ -136,22 +136,14 @@ class JudgeService:
             return PreparedCase(drift=drift, sets=()), []
         own_calls = _own_calls(case_request, prepared)
         sets, contents = [], []
-        for input_set in prepared.sets:
-            header, content = pack(input_set.tensors())
+        for each in prepared.sets:
+            header, content = pack(each.tensors())
             contents.append(content)
-            sets.append(
-                PackedInputs(
-                    name=input_set.expected.name,
-                    call=input_set.call,
-                    tensors=header,
-                    outputs=tuple(input_set.outputs),
-                    context=input_set.context,
-                    mutated=tuple(input_set.mutated),
-                    probe=input_set.probe,
-                    large=input_set.large,
-                    op_calls=own_calls,
-                )
-            )
+            packed = PackedInputs(
+                name=each.expected.name, call=each.call, tensors=header, outputs=each.outputs, context=each.context,
+                mutated=each.mutated, probe=each.probe, large=each.large, op_calls=own_calls,
+            )  # fmt: skip
+            sets.append(packed)
         _give_back(case_request)
         return PreparedCase(drift=None, sets=tuple(sets)), contents
 
@@ -161,6 +153,7 @@ class JudgeService:
         case_request, tolerance = request.case_request, request.case_request.tolerance
         case, observed = case_request.case, request.answers.observed
         prepared = self._preparation(case_request)
+        builder, reference = prepared.builder, prepared.reference_set
         answers = ReceivedAnswers(request.answers, buffers, case.device)
         results = _probe_results(case_request)
         results.own_calls = _own_calls(case_request, prepared)
@@ -171,38 +164,30 @@ class JudgeService:
         for input_set in prepared.sets:
             if input_set.probe == large_indices.NAME:
                 continue  # see `judge_large`
-            again = all(answered.passed for answered in core)
+            again = all(one.passed for one in core)
             checked, got = self._check(input_set, answers, results, again=again)
-            checked_rows = [_with_row(check, input_set, prepared.semantics) for check in checked]
+            checked_rows = [_with_row(check, input_set, builder.semantics) for check in checked]
             if prepared.ranked is not None:
                 checked_rows = [prepared.ranked.explained(check, got) for check in checked_rows]
-            (probes if input_set.probe else core).append(
-                diagnosis.Answered(inputs=input_set, got=got, checks=checked_rows)
-            )
+            answered = diagnosis.Answered(inputs=input_set, got=got, checks=checked_rows)
+            (probes if input_set.probe else core).append(answered)
             if not input_set.probe and after_timing.NAME in results.wanted and core[-1].passed:
                 right[input_set.expected.name] = answers.digest(input_set.expected.name)
         self._right = (_key(case_request), right, answers.judged_by)
         checks = (
             [check for answered in core for check in answered.checks]
             if prepared.gold_alone or prepared.ranked  # no mistake can be made on purpose here
-            else diagnosis.explain(core, prepared.builder, prepared.semantics, tolerance)
+            else diagnosis.explain(core, builder, tolerance)
         )
         if all(answered.passed for answered in core):
             for answered in probes:
                 cause = None
                 if not answered.passed and answered.inputs.probe in (sizes.NAME, arguments.NAME):
-                    cause = diagnosis.explain_probe(
-                        answered, prepared.builder, prepared.semantics, tolerance, prepared.reference_set
-                    )
-                results.add_answer(answered, cause, prepared.reference_set.expected)
+                    cause = diagnosis.explain_probe(answered, builder, tolerance, reference)
+                results.add_answer(answered, cause, reference.expected)
             results.add_other_seed([*core, *probes])
-            changed = results.add_rows(
-                [
-                    (each.inputs, each.got)
-                    for each in probes
-                    if each.inputs.rows and each.passed and each.checks
-                ]
-            )
+            right_rows = [each for each in probes if each.inputs.rows and each.passed and each.checks]
+            changed = results.add_rows([(each.inputs, each.got) for each in right_rows])
         else:
             changed = []
             why = "not run: the kernel has already failed"
@@ -210,12 +195,10 @@ class JudgeService:
         results.not_run.setdefault(
             large_indices.NAME, "not run: it has a process of its own, once the kernel is right"
         )
-        results.not_run |= prepared.not_run
-        results.not_run |= dict.fromkeys(TIMED, case_request.untimed)
+        results.not_run |= {**prepared.not_run, **dict.fromkeys(TIMED, case_request.untimed)}
         results.add_checks(checks)
         results.add_facts(observed)
-        expected = {input_set.expected.name: input_set.expected for input_set in prepared.sets}
-        expected |= answers.judged_by
+        expected = {one.expected.name: one.expected for one in prepared.sets} | answers.judged_by
         if prepared.ranked is not None:
             prepared.ranked.add_to(results, answers.seconds(expected), core)
         else:
@@ -288,23 +271,17 @@ class JudgeService:
         """How far answers to the same sets lie from each other."""
         count = len(request.first.sets)
         answers = zip(request.second.sets, buffers[count:], strict=True)
-        second = {
-            answer.name: (answer, buffer) for answer, buffer in answers
-        }  # each run has an order of its own
+        second = {one.name: (one, buffer) for one, buffer in answers}  # each run has an order of its own
         elements = differing = 0
         greatest = 0.0
         for ours, buffer in zip(request.first.sets, buffers[:count], strict=True):
             theirs, other = second[ours.name]
-            tensors = zip(
-                unpack(ours.tensors, buffer, "cpu"), unpack(theirs.tensors, other, "cpu"), strict=True
-            )
-            for one, another in tensors:
+            pair = unpack(ours.tensors, buffer, "cpu"), unpack(theirs.tensors, other, "cpu")
+            for one, another in zip(*pair, strict=True):
                 distance = _distance(as_real(one), as_real(another))
                 elements += distance.numel()
                 differing += int(distance.count_nonzero())
-                greatest = max(
-                    [greatest, *distance.max().reshape(-1).tolist()] if len(distance) else [greatest]
-                )
+                greatest = max(greatest, float(distance.max()) if len(distance) else 0.0)
         return Drift(elements=elements, differing=differing, greatest=greatest)
 
     @serves(JudgeTiming)
@@ -373,7 +350,7 @@ class JudgeService:
             real = [tensor.contiguous() for tensor in real]
         checks = compare(expected, real, results.tolerance)
         # The op waits for all ranks, and this one alone would look again.
-        wider = second_look.widened(input_set, checks, answers.device) if again and not self._group else None
+        wider = second_look.widened(input_set, checks) if again and not self._group else None
         if wider is not None:
             checks = compare(wider, real, results.tolerance)
             answers.judged_by[expected.name] = wider

@@ -121,13 +121,11 @@ class PackedInputs(Document):
     name: str
     """For a worker that runs kernels, a word that tells nothing."""
     call: OpCall
-    """The call."""
     tensors: Header
     """Layout of the set's argument tensors."""
     outputs: tuple[TensorMeta, ...]
     """What a launcher's outputs are allocated by."""
     context: Context = field(default_factory=Context)
-    """What the call runs under."""
     mutated: tuple[int, ...] = ()
     """Indices of the tensors that the op itself changes."""
     probe: str = ""
@@ -150,7 +148,6 @@ class KernelRequest(Document):
     """A kernel, and what it is run on."""
 
     kernel: CompiledKernel
-    """What to load."""
     device: str
     """`cpu` or `cuda:0`."""
     sets: tuple[PackedInputs, ...] = ()
@@ -158,7 +155,6 @@ class KernelRequest(Document):
     import_root: str = ""
     """Folder that the op's module is imported from."""
     probes: tuple[str, ...] = ()
-    """Probes that are switched on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +170,6 @@ class CheckOperator(KernelRequest):
     """Look at how a kernel that is a torch operator is registered; its sets differ in their numbers alone."""
 
     check: OperatorCheck
-    """What to look at."""
     followed: tuple[int, ...] = ()
     """Tensors that required gradients when the call was recorded."""
 
@@ -196,7 +191,6 @@ class RaisedError(Document):
     kind: _Text
     """Class of the exception."""
     message: _Text
-    """The error's text."""
     remedy: _Text = ""
     """What to do about an error of ours."""
     trace: _Text = ""
@@ -212,11 +206,9 @@ class Answer(Document):
     """An answer of a kernel to a set of inputs. With an error there are no tensors."""
 
     name: str
-    """The set."""
     tensors: Header
     """Outputs, and after them the mutated inputs."""
     error: RaisedError | None = None
-    """What it raised instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,11 +230,8 @@ class DeviantAnswer(Answer):
     """A later answer that is not the first one: see `verify.probes.rerun.Deviation`."""
 
     probe: str
-    """Who saw it."""
     reused: bool = False
-    """See `Deviation`."""
     about: _Text = ""
-    """See `Deviation`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,13 +241,9 @@ class KernelAnswers(Document):
     sets: tuple[SetAnswer, ...]
     """Answers to the sets, in the order in which these were sent."""
     deviations: tuple[DeviantAnswer, ...] = ()
-    """Answers that differ from them."""
     observed: Facts = field(default_factory=dict)
-    """What probes saw."""
     tuned: Tuned = ()
-    """What autotuners chose."""
     jit: JitCompilations | None = None
-    """What was compiled for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,9 +253,7 @@ class JoinRanks(Document):
     rank: int
     """Number of the process that is asked."""
     count: int
-    """How many there are."""
     device: str
-    """Its device."""
     folder: str
     """Where they find each other."""
     limit_s: float
@@ -285,7 +268,6 @@ class PrepareOptions:
     """What a kernel's entry in cgins.yaml asks of the preparation of a trace; kernels with equal ones share it."""
 
     probes: tuple[str, ...] = ()
-    """Probes that are switched on."""
     claims: tuple[Claim, ...] = ()
     """What the kernel is said to take beyond what was recorded."""
     declared: Declared = field(default_factory=Declared)
@@ -311,15 +293,12 @@ class CaseRequest(PrepareOptions, Document):
     """What the reference worker must know to prepare and to judge a case."""
 
     case: Case
-    """The case."""
     tolerance: Tolerance
-    """The kernel's."""
     seed: int
     """Seed of the fresh inputs."""
     import_root: str = ""
     """Folder that the op's module is imported from."""
     probes: tuple[str, ...] = ALWAYS
-    """Probes that are switched on."""
     exceptions: tuple[ProbeException, ...] = ()
     """What the kernel is excused from."""
     repeatability: Repeatability = field(default_factory=Repeatability)
@@ -352,7 +331,6 @@ class Drift(Document):
     """How far answers lie from each other."""
 
     elements: int
-    """How many there are."""
     differing: int
     """How many of them differ in a bit, other than one NaN from another."""
     greatest: float

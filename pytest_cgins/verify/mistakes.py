@@ -49,16 +49,11 @@ class Mistake:
         return self.argument or self.words
 
 
-def mistakes(input_set: InputSet, semantics: Semantics, device: str) -> Iterator[Mistake]:
-    """All that can be made with a call.
-
-    Args:
-        input_set: one set of its inputs.
-        semantics: of the call.
-        device: where torch will answer: an index that is too great ends the process on a GPU.
-    """
+def mistakes(input_set: InputSet, semantics: Semantics) -> Iterator[Mistake]:
+    """All that can be made with a call, whose inputs are those of a set."""
     metas = input_set.layout.metas
-    indexed = any("int" in meta.dtype for meta in metas) and device_of(device).is_accelerator
+    # An index that is too great ends the process on a GPU.
+    indexed = any("int" in meta.dtype for meta in metas) and device_of(input_set.device).is_accelerator
     for argument in input_set.call.arguments:
         if not indexed or argument.value.kind == "float":
             yield from _scalars(argument, whole=input_set.call.op.startswith("torch."))

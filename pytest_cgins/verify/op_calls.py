@@ -49,15 +49,7 @@ def multiplies(call: OpCall, inputs: Layout, context: Context, device: str) -> b
 
 
 def rounds(call: OpCall, inputs: Layout, context: Context, device: str, *, known: bool) -> bool:
-    """Whether an op rounds, which of torch's own its name tells, and multiplies no matrices.
-
-    Args:
-        call: the call.
-        inputs: its argument tensors.
-        context: of the call.
-        device: `cpu` or `cuda:0`.
-        known: whether its outputs tell that it does.
-    """
+    """Whether an op rounds, which of torch's own its name tells if its outputs do not, and multiplies no matrices."""
     if not known and call.op.startswith("torch.") and not any(word in call.op for word in _ROUNDING):
         return False
     names = operators(call, inputs, context, device)

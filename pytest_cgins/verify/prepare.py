@@ -55,15 +55,12 @@ class Preparation:
     """One trace on one device with one seed; any number of kernels can be judged by it."""
 
     trace: Trace
-    """The trace."""
     sets: tuple[InputSet, ...]
     """`recorded` first, then `fresh` and `edge`, then those of probes."""
     notes: tuple[str, ...]
     """What a reader must know: a rule that does not apply, a reference that is not fp64."""
     builder: InputSetBuilder
     """Made the sets, and makes torch's answers to others."""
-    semantics: Semantics
-    """Semantics of the call."""
     at_origin: Callable[[], tuple[ExpectedOutput, ...]]
     """What is expected of the recorded inputs on the type of device that recorded them."""
     not_run: Mapping[str, str] = field(default_factory=dict)
@@ -125,11 +122,9 @@ class Preparation:
     def memory_taken(self, name: str, device: str) -> int:
         """Bytes that torch's own op takes on a set of inputs; 0 if there is no such set."""
         input_set = next((input_set for input_set in self.sets if input_set.expected.name == name), None)
-        return (
-            memory_taken(input_set.call, input_set.layout, input_set.context, device)
-            if input_set is not None and not self.gold_alone
-            else 0
-        )
+        if input_set is None or self.gold_alone:
+            return 0
+        return memory_taken(input_set.call, input_set.layout, input_set.context, device)
 
     def power(self, tolerance: Tolerance) -> tuple[ForgeryCheck, ...]:
         """What the case can tell from the right answer."""
@@ -192,12 +187,11 @@ def prepare(  # noqa: PLR0917
             sets.append(builder.make("recorded", recorded, gold_elements(trace, source, device)))
         except REFUSALS as error:
             raise refused(trace, device, error) from error
-    if couplings := proven(builder, semantics, recorded):
+    if couplings := proven(builder, recorded):
         options = replace(options, declared=options.declared | Declared(coupled=couplings))
         builder = replace(builder, declared=options.declared)
-        semantics = semantics_for(trace.call, options.declared)
         notes += [f"torch's answers prove that {one.argument} holds {one.kind}" for one in couplings]
-    drawn_sets, told = _drawn_sets(builder, semantics, recorded, key, options, sets)
+    drawn_sets, told = _CoreSets(builder, recorded, key, options.stopping, next(iter(sets), None)).make()
     sets += drawn_sets
     notes += told
     notes += dict.fromkeys(note for input_set in sets if (note := input_set.expected.note))
@@ -205,7 +199,6 @@ def prepare(  # noqa: PLR0917
     builder = replace(builder, coarseness=_coarseness(sets))
     probed = ProbedCall(
         builder=builder,
-        semantics=semantics,
         recorded=recorded,
         reference_set=reference_set(sets),
         key=key,
@@ -223,7 +216,6 @@ def prepare(  # noqa: PLR0917
         notes=tuple(notes),
         not_run=not_run,
         builder=builder,
-        semantics=semantics,
         at_origin=lambda: _at_origin(trace, source),
         reference=options.reference,
     )
@@ -283,149 +275,135 @@ def _by_gold_alone(trace: Trace, source: BlobSource, device: str, options: Prepa
             options.probes, "there is no reference to tell the right answers to other inputs"
         ),
         builder=builder,
-        semantics=semantics,
         at_origin=tuple,
         gold_alone=True,
     )
 
 
-def _drawn_sets(  # noqa: PLR0917
-    builder: InputSetBuilder,
-    semantics: Semantics,
-    recorded: Sequence[Tensor],
-    key: str,
-    options: PrepareOptions,
-    before: Sequence[InputSet],
-) -> tuple[list[InputSet], list[str]]:
-    """The sets of fresh and of edge inputs beside the recorded one, if there is one, and what is to be said of them."""
-    sets: list[InputSet] = []
-    notes: list[str] = []
-    for name in ("fresh", "edge"):
-        if name in options.stopping:
-            notes.append(f"no {name} inputs: {probe_inputs.STOPPED}")
-            continue
-        first = next(iter([*before, *sets]), None)
-        try:
-            drawn, told = _draw(name, builder, semantics, recorded, key, first=first)
-        except REFUSALS as error:
-            if first is None or _lacks_memory(error):
-                raise refused(builder.trace, builder.device, error) from error
-            if stops_device(error):
-                raise ReferenceStopped(name) from error
-            told = [f"no {name} inputs: torch refuses them ({first_line(error)})"]
-        else:
-            sets += drawn
-        notes += told
-    edges, told = _coupled_edges(builder, semantics, recorded, key, options)
-    ties = _ties(builder, semantics, recorded, key, [*before, *sets]) if not options.stopping else []
-    return [*sets, *edges, *ties], [*notes, *told]
+@dataclass(frozen=True, slots=True)
+class _CoreSets:
+    """Makes the sets that decide, beside the recorded one."""
 
+    builder: InputSetBuilder
+    recorded: Sequence[Tensor]
+    key: str
+    """Seed of the session and name of the trace."""
+    stopping: Sequence[str]
+    """See `PrepareOptions`."""
+    first: InputSet | None
+    """The recorded set, if there is one."""
 
-def _ties(
-    builder: InputSetBuilder,
-    semantics: Semantics,
-    recorded: Sequence[Tensor],
-    key: str,
-    core: Sequence[InputSet],
-) -> list[InputSet]:
-    """The set on which all that rounds meets ties, if the op is exact there; of products kernels may not be."""
-    quantises = any(output.answer.dtype in GRIDS for one in core[:1] for output in one.expected.outputs)
-    if core and not builder.random and not semantics.indices(builder.call):
-        with suppress(*REFUSALS):
-            if rounds(builder.call, core[0].layout, core[0].context, builder.device, known=quantises):
-                tensors = inputs.halves(builder.call, recorded, f"{key}/ties", builder.declared)
-                return [builder.make("exact ties", tensors, exact=True)]
-    return []
+    def make(self) -> tuple[list[InputSet], list[str]]:
+        """The sets of fresh, of edge and of coupled inputs, and what is to be said of them."""
+        sets: list[InputSet] = []
+        notes: list[str] = []
+        for name in ("fresh", "edge"):
+            if name in self.stopping:
+                notes.append(f"no {name} inputs: {probe_inputs.STOPPED}")
+                continue
+            first = self.first or next(iter(sets), None)
+            try:
+                drawn, told = self._draw(name, first)
+            except REFUSALS as error:
+                if first is None or _lacks_memory(error):
+                    raise refused(self.builder.trace, self.builder.device, error) from error
+                if stops_device(error):
+                    raise ReferenceStopped(name) from error
+                told = [f"no {name} inputs: torch refuses them ({first_line(error)})"]
+            else:
+                sets += drawn
+            notes += told
+        edges, told = self._coupled_edges()
+        ties = self._ties(self.first or next(iter(sets), None)) if not self.stopping else []
+        return [*sets, *edges, *ties], [*notes, *told]
 
+    @property
+    def _is_legal(self) -> bool:
+        """Whether the recorded integers are a call's."""
+        return self.builder.trace.gold is not None
 
-def _coupled_edges(
-    builder: InputSetBuilder,
-    semantics: Semantics,
-    recorded: Sequence[Tensor],
-    key: str,
-    options: PrepareOptions,
-) -> tuple[list[InputSet], list[str]]:
-    """The sets in which arguments that belong together go to their edges, and what is to be said of them.
+    def _draw(self, name: str, first: InputSet | None) -> tuple[list[InputSet], list[str]]:
+        """The set of fresh or of edge inputs, if there is one, and what is to be said of it.
 
-    Those on which a wrong answer would pass are drawn once more.
-    """
-    call, sets, notes = builder.trace.call, dict[str, InputSet](), list[str]()
-    count, legal = coupled.edge_count(semantics, call, recorded), builder.trace.gold is not None
-    if "coupled" in options.stopping and count:
-        return [], [f"no edges of coupled arguments: {probe_inputs.STOPPED}"]
-    for number in range(count):
-        try:
-            for lots in (key, f"{key}/again"):
-                like, tensors = inputs.coupled_edge(
-                    call, recorded, lots, builder.declared, number, legal=legal
+        Raises:
+            Exception: whatever the op raises on them.
+        """
+        call, declared = self.builder.trace.call, self.builder.declared
+        if name == "edge" and first is not None and first.returns_integers:
+            # Rows of equal numbers have no one right index of their greatest.
+            return [], ["no edge inputs: the op returns integers, and ties may be broken either way"]
+        if name == "edge" and chooses(call):
+            why = "the gradient goes to chosen elements, and ties may be broken either way"
+            return [], [f"no edge inputs: {why}"]
+        drawn_by = inputs.fresh if name == "fresh" else inputs.edge
+        draw = partial(drawn_by, call, self.recorded, legal=self._is_legal)
+        if name == "fresh" and first is not None and not call.op.startswith("torch."):
+            draw = partial(draw, positions=first.returns_integers)
+        tensors = draw(self.key, declared)
+        if first is not None and all(map(equal, tensors, self.recorded)):
+            why = "all arguments are integers, indices or masks and stay as recorded"
+            return [], [f"no {name} inputs: {why}"]
+        if name == "fresh":
+            return self._fresh(tensors, lambda again: draw(again, declared))
+        make, semantics = partial(self.builder.make, name), self.builder.semantics
+        input_set, told = forgery_check.edge_set(make, partial(draw, self.key, declared), semantics)
+        return [input_set], told
+
+    def _fresh(
+        self, drawn: list[Tensor], redraw: Callable[[str], list[Tensor]]
+    ) -> tuple[list[InputSet], list[str]]:
+        """The set of fresh inputs; few elements are drawn again while torch's answer to them is one that can be forged."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            tensors, signed = sign_trial.spread(self.builder, drawn, self.key)
+            input_set = self.builder.make("fresh", tensors)
+            if attempt == _ATTEMPTS or not forgery_check.forged_by_chance(input_set.expected):
+                break
+            drawn = redraw(f"{self.key}/{attempt}")
+        return [input_set], [sign_trial.note(signed)] if signed else []
+
+    def _coupled_edges(self) -> tuple[list[InputSet], list[str]]:
+        """The sets in which arguments that belong together go to their edges, and what is to be said of them.
+
+        Those on which a wrong answer would pass are drawn once more.
+        """
+        builder, sets, notes = self.builder, dict[str, InputSet](), list[str]()
+        call = builder.trace.call
+        count = coupled.edge_count(builder.semantics, call, self.recorded)
+        if "coupled" in self.stopping and count:
+            return [], [f"no edges of coupled arguments: {probe_inputs.STOPPED}"]
+        for number in range(count):
+            try:
+                for lots in (self.key, f"{self.key}/again"):
+                    like, tensors = inputs.coupled_edge(
+                        call, self.recorded, lots, builder.declared, number, legal=self._is_legal
+                    )
+                    if like in ("", *sets):
+                        break
+                    input_set = builder.make(like, tensors)
+                    blind = forgery_check.blind_to(input_set.expected)
+                    if not blind or lots != self.key:
+                        sets[like] = input_set
+                        notes += [f"{like}: {blind}, so these inputs prove nothing"] if blind else []
+                        break
+            except REFUSALS as error:
+                if stops_device(error):
+                    raise ReferenceStopped("coupled") from error
+                notes.append(
+                    f"no inputs with edge {number} of coupled arguments: torch refuses them ({first_line(error)})"
                 )
-                if like in ("", *sets):
-                    break
-                input_set = builder.make(like, tensors)
-                blind = forgery_check.blind_to(input_set.expected)
-                if not blind or lots != key:
-                    sets[like] = input_set
-                    notes += [f"{like}: {blind}, so these inputs prove nothing"] if blind else []
-                    break
-        except REFUSALS as error:
-            if stops_device(error):
-                raise ReferenceStopped("coupled") from error
-            notes.append(
-                f"no inputs with edge {number} of coupled arguments: torch refuses them ({first_line(error)})"
-            )
-    return list(sets.values()), notes
+        return list(sets.values()), notes
 
-
-def _draw(
-    name: str,
-    builder: InputSetBuilder,
-    semantics: Semantics,
-    recorded: Sequence[Tensor],
-    key: str,
-    *,
-    first: InputSet | None,
-) -> tuple[list[InputSet], list[str]]:
-    """The set of fresh or of edge inputs, if there is one, and what is to be said of it.
-
-    Raises:
-        Exception: whatever the op raises on them.
-    """
-    call, declared = builder.trace.call, builder.declared
-    if name == "edge" and first is not None and first.returns_integers:
-        # Rows of equal numbers have no one right index of their greatest.
-        return [], ["no edge inputs: the op returns integers, and ties may be broken either way"]
-    if name == "edge" and chooses(call):
-        return [], ["no edge inputs: the gradient goes to chosen elements, and ties may be broken either way"]
-    drawn_by = inputs.fresh if name == "fresh" else inputs.edge
-    draw = partial(drawn_by, call, recorded, legal=builder.trace.gold is not None)
-    if name == "fresh" and first is not None and not call.op.startswith("torch."):
-        draw = partial(draw, positions=first.returns_integers)
-    tensors = draw(key, declared)
-    if first is not None and all(map(equal, tensors, recorded)):
-        return [], [f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"]
-    if name == "fresh":
-        return _fresh(builder, semantics, tensors, lambda again: draw(again, declared), key)
-    input_set, told = forgery_check.edge_set(
-        partial(builder.make, name), partial(draw, key, declared), semantics, call
-    )
-    return [input_set], told
-
-
-def _fresh(
-    builder: InputSetBuilder,
-    semantics: Semantics,
-    drawn: list[Tensor],
-    redraw: Callable[[str], list[Tensor]],
-    key: str,
-) -> tuple[list[InputSet], list[str]]:
-    """The set of fresh inputs; few elements are drawn again while torch's answer to them is one that can be forged."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        tensors, signed = sign_trial.spread(builder, semantics, drawn, key)
-        input_set = builder.make("fresh", tensors)
-        if attempt == _ATTEMPTS or not forgery_check.forged_by_chance(input_set.expected):
-            break
-        drawn = redraw(f"{key}/{attempt}")
-    return [input_set], [sign_trial.note(signed)] if signed else []
+    def _ties(self, first: InputSet | None) -> list[InputSet]:
+        """The set on which all that rounds meets ties, if the op is exact there; of products kernels may not be."""
+        builder = self.builder
+        if first is None or builder.random or builder.semantics.indices(builder.call):
+            return []
+        quantises = any(output.answer.dtype in GRIDS for output in first.expected.outputs)
+        with suppress(*REFUSALS):
+            if rounds(builder.call, first.layout, first.context, builder.device, known=quantises):
+                tensors = inputs.halves(builder.call, self.recorded, f"{self.key}/ties", builder.declared)
+                return [builder.make("exact ties", tensors, exact=True)]
+        return []
 
 
 def _drawn(trace: Trace, semantics: Semantics) -> dict[int, Domain]:

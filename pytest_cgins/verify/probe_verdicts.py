@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -74,9 +75,7 @@ class DeviatingAnswer:
     """An answer that deviates from the first one to the same inputs."""
 
     probe: str
-    """Who saw it."""
     expected: ExpectedSet
-    """What is expected on these inputs."""
     first: Sequence[Tensor]
     """The answer that was given at first; () if there was none."""
     given: Sequence[Tensor]
@@ -181,13 +180,7 @@ class ProbeResults:
         self.trip(input_set.probe, message, _reason(input_set))
 
     def add_answer(self, answered: Answered, cause: Diagnosis | None, half: ExpectedSet) -> None:
-        """The checks of the answer to a probe's set, by a kernel that is right on the sets that decide.
-
-        Args:
-            answered: the set, and the answer.
-            cause: what explains a wrong answer.
-            half: what was expected of the same numbers in the case's own precision.
-        """
+        """The checks of the answer to a probe's set, by a kernel that is right on the sets that decide; `half` is of its numbers in the case's own precision."""
         input_set = answered.inputs
         if not answered.checks:
             return
@@ -240,12 +233,8 @@ class ProbeResults:
             trial, on = change.inputs.rows, inputs_phrase(change.inputs.expected.name)
             assert trial is not None
             finite = not change.inputs.expected.name.endswith(invariance.INFINITE)
-            strict = (
-                finite
-                and trial.torch_keeps_bits
-                and self.repeatability.kind == "exact"
-                and change.greatest > 0
-            )
+            exact = self.repeatability.kind == "exact" and change.greatest > 0
+            strict = finite and trial.torch_keeps_bits and exact
             claimed = invariance.CLAIM in self.claims
             if trial.base and (strict or claimed):
                 held = "torch's keep theirs" if trial.torch_keeps_bits else "its entry claims batch_invariant"
@@ -468,15 +457,8 @@ def _differing(second: DeviatingAnswer) -> str:
 
 
 def _close(second: DeviatingAnswer, allowed: Repeatability) -> bool:
-    return len(second.first) == len(second.given) and all(
-        old.shape == new.shape
-        and old.dtype == new.dtype
-        and torch.allclose(
-            as_real(new).to(torch.float64),
-            as_real(old).to(torch.float64),
-            rtol=allowed.rtol,
-            atol=allowed.atol,
-            equal_nan=True,
-        )
-        for old, new in zip(second.first, second.given, strict=True)
-    )
+    if [(one.shape, one.dtype) for one in second.first] != [(one.shape, one.dtype) for one in second.given]:
+        return False
+    near = partial(torch.allclose, rtol=allowed.rtol, atol=allowed.atol, equal_nan=True)
+    wide = ([as_real(one).to(torch.float64) for one in answer] for answer in (second.given, second.first))
+    return all(map(near, *wide))

@@ -68,11 +68,9 @@ class _Op:
         return False
 
 
-def proven(
-    builder: InputSetBuilder, semantics: Semantics, recorded: Sequence[Tensor]
-) -> tuple[Coupling, ...]:
+def proven(builder: InputSetBuilder, recorded: Sequence[Tensor]) -> tuple[Coupling, ...]:
     """Couplings of a user's op beside those that are declared or known, proven by its answers."""
-    call = builder.call
+    call, semantics = builder.call, builder.semantics
     if call.op.startswith("torch.") or is_derived(call.op) or builder.random or builder.trace.gold is None:
         return ()
     free = free_integers(call, semantics, recorded)
@@ -80,18 +78,18 @@ def proven(
         return ()
     op, found = _Op(builder, recorded), list[Coupling]()
     with suppress(Exception):  # as in takes
-        found += _segments(op, semantics, free)
+        found += _segments(op, free)
     for index in free:
         for kind in (_pointing, _counting):
             if semantics.names[index] not in {one.argument for one in found}:
                 with suppress(Exception):  # as in takes
-                    found += kind(op, semantics, index)
-    return tuple(one for one in found if _has_edges(op, semantics, one))
+                    found += kind(op, index)
+    return tuple(one for one in found if _has_edges(op, one))
 
 
-def _has_edges(op: _Op, semantics: Semantics, coupling: Coupling) -> bool:
+def _has_edges(op: _Op, coupling: Coupling) -> bool:
     """Whether the op answers with numbers to all that is drawn of a coupling: a query that is too many has no keys."""
-    call, said = op.builder.call, semantics.declared | Declared(coupled=(coupling,))
+    call, said = op.builder.call, op.builder.declared | Declared(coupled=(coupling,))
     known = semantics_for(call, said)
     with suppress(Exception):  # as in takes
         for number in (None, *range(coupled.edge_count(known, call, op.recorded))):
@@ -160,7 +158,7 @@ def _divisions(recorded: Sequence[Tensor], free: Sequence[int]) -> list[_Divisio
     return divisions
 
 
-def _segments(op: _Op, semantics: Semantics, free: Sequence[int]) -> list[Coupling]:
+def _segments(op: _Op, free: Sequence[int]) -> list[Coupling]:
     """Offsets and lengths, of which all divide rows into as many segments."""
     divisions = _divisions(op.recorded, free)
     if not divisions or len({len(one.lengths) for one in divisions}) > 1:
@@ -186,7 +184,7 @@ def _segments(op: _Op, semantics: Semantics, free: Sequence[int]) -> list[Coupli
                 for n in free
                 if n not in beside and op.recorded[n].ndim == 1
             }
-            return [_coupling(op, semantics, one, beside) for one in some]
+            return [_coupling(op, one, beside) for one in some]
     return []
 
 
@@ -237,10 +235,8 @@ def _limit(op: _Op, division: _Division) -> tuple[str, float]:
     return min((one for one in limits if one[1] >= longest), key=lambda one: one[1], default=("", math.inf))
 
 
-def _coupling(
-    op: _Op, semantics: Semantics, division: _Division, beside: Mapping[int, tuple[int, ...]]
-) -> Coupling:
-    names, (limit, _), own = semantics.names, _limit(op, division), division.lengths
+def _coupling(op: _Op, division: _Division, beside: Mapping[int, tuple[int, ...]]) -> Coupling:
+    names, (limit, _), own = op.builder.semantics.names, _limit(op, division), division.lengths
     # Of queries that may be last ones there are as many keys.
     longer = [
         ((names[n], None),)
@@ -261,7 +257,7 @@ def _coupling(
 # ---- positions ----------------------------------------------------------------------------------
 
 
-def _pointing(op: _Op, semantics: Semantics, index: int) -> list[Coupling]:
+def _pointing(op: _Op, index: int) -> list[Coupling]:
     """Indices of rows of other arguments: with both numbered otherwise the answer is the same."""
     before = op.run({})
     numbers, mutated = op.recorded[index].to(torch.int64), op.builder.mutated or ()
@@ -281,7 +277,8 @@ def _pointing(op: _Op, semantics: Semantics, index: int) -> list[Coupling]:
             for number, one in enumerate(before)
         ]
         if op.takes(changed | changed_index, expected) and not op.takes(changed_index, before):
-            name, size = semantics.names[index], ((semantics.names[rows[0]], 0),)
+            names = op.builder.semantics.names
+            name, size = names[index], ((names[rows[0]], 0),)
             return [Unique(argument=name, size=size) if writes else Pages(argument=name, size=size)]
     return []
 
@@ -296,7 +293,7 @@ def _tables(recorded: Sequence[Tensor], index: int, greatest: int) -> Iterator[l
         yield from ([n] for n in alike if len(alike) > 1 and recorded[n].is_floating_point())
 
 
-def _counting(op: _Op, semantics: Semantics, index: int) -> list[Coupling]:
+def _counting(op: _Op, index: int) -> list[Coupling]:
     """Lengths of which each tells how much of a row of others counts: what lies behind does not, and the last does."""
     numbers, spots = op.recorded[index], dict[tuple[int, int], list[int]]()
     for n, one in enumerate(op.recorded):
@@ -312,8 +309,8 @@ def _counting(op: _Op, semantics: Semantics, index: int) -> list[Coupling]:
         reads = not op.takes(drawn | last, before) and not op.takes({}, before)
         if reads and op.takes(drawn | behind, before):
             least = min(1, int(numbers.min()))
-            name, size_of = semantics.names[index], ((semantics.names[rows[0]], dim),)
-            return [Lengths(argument=name, size=size_of, least=least)]
+            names = op.builder.semantics.names
+            return [Lengths(argument=names[index], size=((names[rows[0]], dim),), least=least)]
     return []
 
 

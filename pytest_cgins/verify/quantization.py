@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_cgins.core.bitwise import E8M0, countable, readable
+from pytest_cgins.core.bitwise import E8M0, countable, movable, readable
 from pytest_cgins.core.layout import Layout
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Context, OpCall
@@ -106,11 +106,9 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
     def kept(self, returned: Tensor) -> Tensor:
         """Numbers that were packed, along an axis behind the others."""
         _, parts = self._parts.get(id(returned), (returned, ()))
-        return (
-            torch.stack([part for _, part in sorted(parts, key=itemgetter(0))], -1)
-            if len(parts) > 1
-            else returned
-        )
+        if len(parts) < 2:
+            return returned
+        return torch.stack([part for _, part in sorted(parts, key=itemgetter(0))], -1)
 
     def _packed(self, func: Any, plain: str, args: tuple[Any, ...], named: dict[str, Any]) -> _Parts:
         """What an operator makes of integers whose numbers are known; nothing if that is not packing."""
@@ -137,12 +135,10 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
 
     def _as_integers(self, parts: _Parts) -> Tensor:
         """One tensor in place of the integers."""
-        whole = (
-            parts[0][1]
-            if parts[0][0] == 0 and len(parts) == 1
-            else sum(part * 2.0**bits for bits, part in parts)
-        )
-        assert isinstance(whole, Tensor)
+        (first, whole), *others = parts
+        whole = whole if first == 0 and not others else whole * 2.0**first
+        for bits, part in others:
+            whole = whole + part * 2.0**bits
         self._parts[id(whole)] = (whole, parts)
         return whole
 
@@ -152,9 +148,9 @@ class KeepExact(KeepWide):  # type: ignore[no-untyped-call]
     def _has_exact(self, value: Any) -> bool:
         if isinstance(value, dict):
             value = tuple(value.values())
-        return (
-            any(map(self._has_exact, value)) if isinstance(value, tuple | list) else id(value) in self._exact
-        )
+        if isinstance(value, tuple | list):
+            return any(map(self._has_exact, value))
+        return id(value) in self._exact
 
     def _replaced(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -174,7 +170,6 @@ class Packed:
     """Several numbers in each byte."""
 
     count: int
-    """How many."""
     signed: bool
     """Whether they are in two's complement."""
 
@@ -188,9 +183,8 @@ class Packed:
 
     def spread(self, positions: Tensor) -> Tensor:
         """Row-major numbers of all numbers in the bytes with these."""
-        return (positions[:, None] * self.count + torch.arange(self.count, device=positions.device)).reshape(
-            -1
-        )
+        beside = torch.arange(self.count, device=positions.device)
+        return (positions[:, None] * self.count + beside).reshape(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +192,6 @@ class GridFault:
     """Why an answer is wrong."""
 
     message: str
-    """How many elements are off and by how much."""
     wrong: Tensor
     """Where, flat over the compared elements."""
 
@@ -248,11 +241,6 @@ class Grid:
     packed: Packed | None = None
     """How the numbers lie in the output's elements; None if each is one."""
 
-    @property
-    def nbytes(self) -> int:
-        """Memory held, in bytes."""
-        return self.exact.nbytes + self.own.nbytes + self.error.nbytes + self.typical.nbytes
-
     def looser(self, times: float, rms_times: float = 1.0) -> Grid:
         """A copy with so many times the errors of single elements, and of all together."""
         return replace(self, error=self.error * times, typical=self.typical * rms_times)
@@ -267,11 +255,10 @@ class Grid:
         """
         if self.packed is not None:
             spread = None if positions is None else self.packed.spread(positions)
-            numbers = replace(self, packed=None).fault(
-                self.packed.unpack(answer), spread, (*shape, self.packed.count)
-            )
+            alone = replace(self, packed=None)
+            numbers = alone.fault(self.packed.unpack(answer), spread, (*shape, self.packed.count))
             return numbers and replace(numbers, wrong=numbers.wrong.reshape(-1, self.packed.count).any(-1))
-        here = self if positions is None else self._at(positions)
+        here = self if positions is None else self.at(positions)
         got, right, torchs = steps(answer), here._step(0.0), steps(here.own)
         low, high = here._step(-here.error), here._step(here.error)
         # Forms of NaN and infinity were compared before; of integers nobody but torch tells what they become.
@@ -304,9 +291,7 @@ class Grid:
 
     def limits(self, positions: Tensor | None) -> GridLimits:
         """What is allowed; of the elements with these row-major numbers, if they are not all."""
-        if self.packed is not None and positions is not None:
-            positions = self.packed.spread(positions)
-        here = self if positions is None else self._at(positions)
+        here = self if positions is None else self.at(positions)
         return here._limits(here._telling())
 
     def _telling(self) -> Tensor:
@@ -329,9 +314,13 @@ class Grid:
     def _median(self, values: Tensor, telling: Tensor) -> float:
         return float(values[telling].median()) if bool(telling.any()) else 0.0
 
-    def _at(self, positions: Tensor) -> Grid:
-        names = ("exact", "own", "error", "typical")
-        return replace(self, **{name: getattr(self, name)[positions] for name in names})
+    def at(self, positions: Tensor) -> Grid:
+        """Of the elements with these row-major numbers alone."""
+        if self.packed is not None:
+            positions = self.packed.spread(positions)
+        own = movable(self.own)[positions].view(self.own.dtype)
+        exact, error, typical = (one[positions] for one in (self.exact, self.error, self.typical))
+        return replace(self, exact=exact, own=own, error=error, typical=typical)
 
     def _rounded(self, shift: Tensor | float) -> Tensor:
         return _rounded_into(self.exact, shift, self.rounding, self.dtype)
@@ -389,17 +378,13 @@ def grids(  # noqa: PLR0917
         return {}
     halves = {meta.dtype for meta in inputs.metas} & {"float16", "bfloat16"}
     half = torch.float16 if halves == {"float16"} else torch.bfloat16
-    tried = {
-        index: _grid(
-            countable(known.answer[index]),
-            _Exact.of(unrounded, index),
-            half,
-            rows_of(known.answer[index]),
-            exact=exact,
-        )
-        for index in candidates
-    }
-    return {index: grid for index, grid in tried.items() if grid is not None}
+    found: dict[int, Grid] = {}
+    for index in candidates:
+        own, rows = countable(known.answer[index]), rows_of(known.answer[index])
+        grid = _grid(own, unrounded, index, half, rows, exact=exact)
+        if grid is not None:
+            found[index] = grid
+    return found
 
 
 def _with_wide_buffers(inputs: Layout, mutated: Sequence[int]) -> Layout:
@@ -414,41 +399,20 @@ def _with_wide_buffers(inputs: Layout, mutated: Sequence[int]) -> Layout:
     return Layout(tuple(metas), spans)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Exact:
-    """One output without its last rounding."""
+def _scale(unrounded: Answers, index: int, half: torch.dtype, rows: Tensor | None) -> rules.Scale:
+    """The derived rule's unit for an output before its last rounding.
 
-    own: Tensor
-    """In the case's dtype."""
-    single: Tensor
-    """In fp32."""
-    reference: Tensor
-    """In fp64."""
-    perturbed: Tensor | None
-    """In fp64, on inputs that were rounded to fp32 once more."""
-
-    @classmethod
-    def of(cls, exact: Answers, index: int) -> _Exact:
-        perturbed = None if exact.perturbed is None else exact.perturbed[index]
-        return cls(
-            own=exact.answer[index],
-            single=exact.answer32[index],
-            reference=exact.reference[index],
-            perturbed=perturbed,
-        )
-
-    def scale(self, half: torch.dtype, rows: Tensor | None) -> rules.Scale:
-        """The derived rule's unit for the value before its last rounding.
-
-        In fp32, if torch's own value is as near as fp32 allows; else with the limits of the half precision in which
-        the op rounds on its way.
-        """
-        wide = wider(self.own.dtype, torch.float32)
-        unit = partial(rules.derive, self.reference, perturbed=self.perturbed, rows=rows)
-        fp32 = unit(self.single.to(wide), self.single)
-        if rules.assess(self.own.reshape(-1), rules.against_reference(fp32)).passed:
-            return fp32
-        return replace(unit(self.own.to(wide), self.single), constants=rules.constants(half))
+    In fp32, if torch's own value is as near as fp32 allows; else with the limits of the half precision in which
+    the op rounds on its way.
+    """
+    own, single = unrounded.answer[index], unrounded.answer32[index]
+    perturbed = None if unrounded.perturbed is None else unrounded.perturbed[index]
+    unit = partial(rules.derive, unrounded.reference[index], perturbed=perturbed, rows=rows)
+    wide = wider(own.dtype, torch.float32)
+    fp32 = unit(single.to(wide), single)
+    if rules.assess(own.reshape(-1), rules.against_reference(fp32)).passed:
+        return fp32
+    return replace(unit(own.to(wide), single), constants=rules.constants(half))
 
 
 def all_exact(single: Tensor, reference: Tensor) -> bool:
@@ -457,23 +421,19 @@ def all_exact(single: Tensor, reference: Tensor) -> bool:
 
 
 def _grid(
-    answer: Tensor, v_of: _Exact, half: torch.dtype, rows: Tensor | None, *, exact: bool
+    answer: Tensor, unrounded: Answers, index: int, half: torch.dtype, rows: Tensor | None, *, exact: bool
 ) -> Grid | None:
-    value, packed = v_of.own, None
-    if (
-        value.ndim == answer.ndim + 1
-        and value.numel()
-        and 8 % value.shape[-1] == 0
-        and answer.element_size() == 1
-    ):
+    value, packed = unrounded.answer[index], None
+    is_wider = value.ndim == answer.ndim + 1 and value.numel() > 0
+    if is_wider and 8 % value.shape[-1] == 0 and answer.element_size() == 1:
         packed = Packed(value.shape[-1], bool((value < -0.5).any()))
         answer = packed.unpack(answer.contiguous()).reshape(*answer.shape, packed.count)
         rows = None if rows is None else rows.repeat_interleave(packed.count)
-    alike = value.shape == answer.shape == v_of.reference.shape
+    alike = value.shape == answer.shape == unrounded.reference[index].shape
     if not value.is_floating_point() or value.dtype in GRIDS or not alike:
         return None
     flat, v = answer.contiguous().reshape(-1), value.reshape(-1).to(torch.float64)
-    scale = v_of.scale(half, rows)
+    scale = _scale(unrounded, index, half, rows)
     error, typical = scale.unit * scale.peak_limit, scale.unit * scale.rms_limit
     if exact:
         error, typical = torch.zeros_like(v), torch.zeros_like(v)
@@ -499,13 +459,8 @@ def _roundings(dtype: torch.dtype) -> tuple[Callable[[Tensor], Tensor], ...]:
     """What may come before a cast to the dtype: a cast to float8 rounds by itself, one to integers cuts off."""
     if dtype.is_floating_point:
         return (torch.clone,)
-    return (
-        torch.round,
-        torch.trunc,
-        torch.floor,
-        torch.ceil,
-        *((_exponent,) if dtype == torch.int16 else ()),
-    )
+    plain = (torch.round, torch.trunc, torch.floor, torch.ceil)
+    return (*plain, _exponent) if dtype == torch.int16 else plain
 
 
 def _exponent(values: Tensor) -> Tensor:

@@ -52,17 +52,8 @@ class Draws:
         """Whether two draws are never the same by chance."""
         return int((self.values[0] != self.values[1]).sum()) >= _NEVER_ALIKE
 
-    @property
-    def nbytes(self) -> int:
-        """Memory held, in bytes."""
-        return self.values.nbytes
-
     def fault(self, answer: Tensor) -> str:
-        """Why an output cannot be one of these draws, a sentence; "" if it can.
-
-        Args:
-            answer: the kernel's output, of the right shape and dtype.
-        """
+        """Why a kernel's output, of the right shape and dtype, cannot be one of these draws, a sentence; "" if it can."""
         flat = answer.reshape(-1)
         return self._range(flat) or self._support(_sampled(flat), answer.dtype) or self._statistics(flat)
 
@@ -115,13 +106,7 @@ class Draws:
 
 
 def draw(run: Callable[[Context], Tensor], context: Context, domain: Domain) -> Draws:
-    """Torch's draws of one output.
-
-    Args:
-        run: gives the output, drawn with the context's seed.
-        context: of the call.
-        domain: least and greatest legal value.
-    """
+    """Torch's draws of one output, which `run` gives with the seed of a context."""
     draws = [run(replace(context, rng_seed=seed)) for seed in range(1, DRAWS + 1)]
     values = torch.stack([_sampled(one.reshape(-1)) for one in draws])
     width = draws[0].shape[-1] if draws[0].ndim else 1

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.core.bitwise import as_real
-from pytest_cgins.core.layout import dtype_name, lay_out
+from pytest_cgins.core.layout import dtype_name
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Trace
 from pytest_cgins.core.verdict import Reason
@@ -27,7 +27,6 @@ from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.prepare import Preparation, recorded_inputs, refused
 from pytest_cgins.verify.rank_group import RankGroup
 from pytest_cgins.verify.rank_mistakes import Mistake, RankedAnswers, gives, unlike_first
-from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import check_names, semantics_for
 
 SETS = ("fresh", "second")
@@ -42,14 +41,6 @@ def prepare(  # noqa: PLR0917
     trace: Trace, source: BlobSource, device: str, seed: int, options: PrepareOptions, group: RankGroup
 ) -> Preparation:
     """Make this rank's sets of inputs; all ranks do so together.
-
-    Args:
-        trace: of a call in one process.
-        source: of its blobs.
-        device: `cpu` or `cuda:0`.
-        seed: of the session.
-        options: what the kernel's entry asks for.
-        group: of the reference.
 
     Raises:
         ReplayError: torch does not run the op on these inputs.
@@ -75,7 +66,7 @@ def prepare(  # noqa: PLR0917
         drawn.append([same[index] if index in shared else tensor for index, tensor in enumerate(own)])
     try:
         sets = [builder.make(name, tensors) for name, tensors in zip(SETS, drawn, strict=True)]
-        ranked = _answers(sets, [_zeroed(drawn[0], shared), *drawn], group, device)
+        ranked = _answers(sets, [_zeroed(drawn[0], shared), *drawn], group)
     except REFUSALS as error:
         raise refused(trace, device, error) from error
     notes = [
@@ -83,8 +74,8 @@ def prepare(  # noqa: PLR0917
         *dict.fromkeys(note for one in sets if (note := one.expected.note)),
     ]
     return Preparation(
-        trace=alone, sets=tuple(sets), notes=tuple(notes), builder=builder, semantics=semantics,
-        at_origin=tuple, reference=options.reference, ranked=ranked,
+        trace=alone, sets=tuple(sets), notes=tuple(notes), builder=builder, at_origin=tuple,
+        reference=options.reference, ranked=ranked,
     )  # fmt: skip
 
 
@@ -96,9 +87,7 @@ def _zeroed(tensors: Sequence[Tensor], shared: set[int]) -> list[Tensor]:
     ]
 
 
-def _answers(
-    sets: Sequence[InputSet], drawn: Sequence[Sequence[Tensor]], group: RankGroup, device: str
-) -> RankedAnswers:
+def _answers(sets: Sequence[InputSet], drawn: Sequence[Sequence[Tensor]], group: RankGroup) -> RankedAnswers:
     """Answers of mistakes to each set; `drawn` has zeros, and the numbers of each set."""
     mistakes: dict[str, tuple[Mistake, ...]] = {}
     alike: dict[str, tuple[bool, ...]] = {}
@@ -108,7 +97,7 @@ def _answers(
         of_ranks = [group.gather(output) for output in right]
         alike[name] = tuple(not unlike_first(everyone) for everyone in of_ranks)
         if one.nbytes <= _MOST_NBYTES:
-            trial = _Trial(one, group, device, numbers[number], right)
+            trial = _Trial(one, group, numbers[number], right)
             made = [*trial.of_numbers(numbers[number - 1], nothing), *trial.of_peers(of_ranks)]
             mistakes[name] = tuple(mistake for mistake in made if not gives(mistake, right))
     return RankedAnswers(group, mistakes, alike)
@@ -120,7 +109,6 @@ class _Trial:
 
     one: InputSet
     group: RankGroup
-    device: str
     own: Sequence[Tensor]
     right: Sequence[Tensor]
 
@@ -177,9 +165,7 @@ class _Trial:
         return runs[self.group.rank]
 
     def _run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        one = self.one
-        given = answer(one.call, lay_out(tensors), one.context, self.device, mutated=one.mutated)
-        return [as_real(tensor) for tensor in given]
+        return [as_real(tensor) for tensor in self.one.answer(tensors)]
 
 
 def _turned(tensor: Tensor, count: int, turn: int) -> Tensor:

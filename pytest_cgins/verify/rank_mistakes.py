@@ -26,9 +26,7 @@ class Mistake:
     """An answer that a common mistake gives on this rank."""
 
     words: str
-    """What was done instead."""
     answer: Sequence[Tensor]
-    """What it gives."""
     reason: Reason = Reason.REFERENCE_MISMATCH
     """What it is called."""
 
@@ -38,7 +36,6 @@ class RankedAnswers:
     """What else is known of the answers of one rank."""
 
     group: RankGroup
-    """All ranks."""
     mistakes: dict[str, tuple[Mistake, ...]]
     """By set."""
     alike: dict[str, tuple[bool, ...]]

@@ -76,15 +76,7 @@ def judge_timed_answers(
     results: ProbeResults,
     right: dict[str, str],
 ) -> None:
-    """Trip `after_timing` on answers of timed calls that are wrong.
-
-    Args:
-        answers: that were given.
-        buffers: one an answer.
-        expected: the deciding sets by name.
-        results: of the probes.
-        right: digests of right answers by set; what is found right is added.
-    """
+    """Trip `after_timing` on answers of timed calls that are wrong; digests of what is found `right` are added, by set."""
     for timed, buffer in zip(answers, buffers, strict=True):
         name = timed.name
         if timed.error:

@@ -82,15 +82,12 @@ def _split_of_users(search: SizeSearch) -> Iterator[InputSet]:
     for size in (size for size in search.places.sizes if size >= LEAST):
         new = prime_above(search.small.get(size, size))
         for choice in _choices(search, size):
-            input_set = None if _is_window(search, choice) else _moved_alone(search, search.call, choice, new)
+            roles = {search.semantics.role(index, search.places.metas[index]) for index, _ in choice}
+            if roles == {"weight"} and all(dim >= _WINDOW for _, dim in choice):
+                continue  # the filters of a convolution
+            input_set = _moved_alone(search, search.call, choice, new)
             if input_set is not None and _is_meant(search, input_set, choice):
                 yield input_set
-
-
-def _is_window(search: SizeSearch, choice: Sequence[Spot]) -> bool:
-    """Whether these are sizes within the filters of a convolution."""
-    roles = {search.semantics.role(index, search.places.metas[index]) for index, _ in choice}
-    return roles == {"weight"} and all(dim >= _WINDOW for _, dim in choice)
 
 
 def _is_meant(search: SizeSearch, input_set: InputSet, choice: Sequence[Spot]) -> bool:
@@ -98,13 +95,13 @@ def _is_meant(search: SizeSearch, input_set: InputSet, choice: Sequence[Spot]) -
     sizes = [search.places.shape(index, search.small)[dim] for index, dim in choice]
     less = {spot: size // 2 for spot, size in zip(choice, sizes, strict=True)}
     with suppress(Exception):  # an op of a user may refuse by any exception
-        before = search.answer(input_set, input_set.tensors())
+        before = input_set.answer(input_set.tensors())
         for (index, dim), old in zip(choice, sizes, strict=True):
             tensors = input_set.tensors()
             tensors[index] = tensors[index].contiguous()  # an expanded one cannot be written to
             more = tensors[index].narrow(dim, old, tensors[index].shape[dim] - old)
             more.copy_(tensors[index].narrow(dim, 1, more.shape[dim]).clone())
-            if all_same(before, search.answer(input_set, tensors)):
+            if all_same(before, input_set.answer(tensors)):
                 return False
         return search.is_legal(search.small, less)
     return False
@@ -258,8 +255,7 @@ def _in_blocks(
         else:  # zero points beyond the recorded ones repeat the first: a copy would change nothing
             last.bitwise_xor_(1)
     with suppress(Exception):  # as in _is_meant
-        before = search.answer(made, made.tensors())
-        return None if all_same(before, search.answer(made, tensors)) else made
+        return None if all_same(made.answer(made.tensors()), made.answer(tensors)) else made
     return None
 
 

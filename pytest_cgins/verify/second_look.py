@@ -21,15 +21,9 @@ _MOST_NBYTES = 1 << 26
 """And larger sets, whose errors are too many to be small by luck."""
 
 
-def widened(input_set: InputSet, checks: Sequence[Check], device: str) -> ExpectedSet | None:
-    """What is expected where torch's errors on other inputs are allowed as well; None if that is not to be looked at.
-
-    Args:
-        input_set: the set.
-        checks: of the answer to it.
-        device: where torch answers: `cpu` or `cuda:0`.
-    """
-    expected = input_set.expected
+def widened(input_set: InputSet, checks: Sequence[Check]) -> ExpectedSet | None:
+    """What is expected where torch's errors on other inputs are allowed as well; None if checks do not ask for that look."""
+    expected, device = input_set.expected, input_set.device
     failed = [check for check in checks if not check.passed]
     is_small = input_set.nbytes + expected.nbytes <= _MOST_NBYTES
     # An op with nothing but its gold may be the very code that is gated, and is not run.

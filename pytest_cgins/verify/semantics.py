@@ -296,12 +296,7 @@ class Semantics:
         return tuple(index for index, name in self.names.items() if name in names)
 
     def random(self, call: OpCall, *, draws: bool) -> dict[int, tuple[float, float]]:
-        """Outputs that are random, with their least and greatest value: declared ones, or known ones of torch's.
-
-        Args:
-            call: the call.
-            draws: whether it took numbers from torch's generator when it was recorded.
-        """
+        """Outputs that are random, with their least and greatest value: declared ones, or known ones of torch's if the call `draws`."""
         declared = {number: _ends(low, high) for number, low, high in self.declared.outputs}
         if declared or not draws or not call.op.startswith("torch.") or is_derived(call.op):
             return declared

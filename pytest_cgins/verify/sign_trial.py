@@ -23,22 +23,13 @@ from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.input_sets import InputSetBuilder
 from pytest_cgins.verify.inputs import is_mask
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import ENTRIES, Semantics, op_word
+from pytest_cgins.verify.semantics import ENTRIES, op_word
 
 
-def spread(
-    builder: InputSetBuilder, semantics: Semantics, tensors: Sequence[Tensor], key: str
-) -> tuple[list[Tensor], list[str]]:
-    """The tensors, some of them with signs drawn by lot, and the names of these.
-
-    Args:
-        builder: of the trace.
-        semantics: of its call.
-        tensors: the fresh ones, on the CPU; left as they are.
-        key: seed of the session and name of the trace.
-    """
+def spread(builder: InputSetBuilder, tensors: Sequence[Tensor], key: str) -> tuple[list[Tensor], list[str]]:
+    """The fresh tensors, some of them with signs drawn by lot, and the names of these. Those given are left as they are."""
     tensors, names = list(tensors), list[str]()
-    chosen = _of_one_sign(builder, semantics, tensors)
+    chosen = _of_one_sign(builder, tensors)
     outputs = _answer(builder, tensors) if chosen else None
     if outputs is None:
         return tensors, names
@@ -54,7 +45,7 @@ def spread(
         tried[index].mul_(torch.sign(lot).reshape(tried[index].shape).to(tried[index].dtype))
         if (again := _answer(builder, tried)) is not None and _numbers(again) == numbers:
             tensors = tried
-            names.append(semantics.names[index])
+            names.append(builder.semantics.names[index])
     return tensors, names
 
 
@@ -66,14 +57,10 @@ def note(names: Sequence[str]) -> str:
     )
 
 
-def _of_one_sign(builder: InputSetBuilder, semantics: Semantics, tensors: Sequence[Tensor]) -> list[int]:
+def _of_one_sign(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> list[int]:
     """Arguments whose sign is kept for want of knowledge; of aliasing ones none."""
-    if (
-        semantics.real
-        or semantics.facts is not None
-        or op_word(builder.call) in ENTRIES
-        or is_derived(builder.call.op)
-    ):
+    semantics, known = builder.semantics, op_word(builder.call) in ENTRIES or is_derived(builder.call.op)
+    if known or semantics.real or semantics.facts is not None:
         return []
     metas = lay_out(tensors, copy=False).metas
     storages = [meta.storage for meta in metas]
@@ -97,14 +84,9 @@ def _of_one_sign(builder: InputSetBuilder, semantics: Semantics, tensors: Sequen
 
 def _answer(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> Sequence[Tensor] | None:
     """Torch's outputs; None if it refuses the inputs."""
+    context, mutated = builder.trace.context, builder.mutated or ()
     try:
-        return answer(
-            builder.call,
-            lay_out(tensors),
-            builder.trace.context,
-            builder.device,
-            mutated=builder.mutated or (),
-        )
+        return answer(builder.call, lay_out(tensors), context, builder.device, mutated=mutated)
     except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
         return None
 

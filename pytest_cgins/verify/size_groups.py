@@ -77,7 +77,10 @@ class Places:
     def __init__(self, call: OpCall, semantics: Semantics, recorded: Sequence[torch.Tensor]) -> None:
         self.metas = lay_out(recorded, copy=False).metas
         self._semantics, self._recorded = semantics, recorded
-        self._fixed = semantics.fixed | _said_by_integers(semantics, call, recorded)
+        seen = [] if call.op.startswith("torch.") else filter(adds_up, inferred(semantics, call, recorded))
+        # Of a user's op what looks like offsets or lengths, and whose they are: alone none is legal in another size.
+        said = (spot for one in seen for spot in (*one.size, (one.argument, 0)))
+        self._fixed = semantics.fixed.union(said)
         storages = {meta.storage for meta in self.metas}
         # An argument that is changed in place must lie where the other sees it.
         self.are_tied = call.op.endswith("_") and len(storages) < len(self.metas)
@@ -219,16 +222,6 @@ def _moved(value: Value, moves: Moves) -> Value:
     if value.kind in ("tuple", "list", "size"):
         return replace(value, items=tuple(_moved(item, moves) for item in value.items))
     return value
-
-
-def _said_by_integers(
-    semantics: Semantics, call: OpCall, recorded: Sequence[torch.Tensor]
-) -> frozenset[tuple[str, int | None]]:
-    """Of a user's op dimensions that integers look like offsets or lengths of, and theirs: alone none of them is legal in another size."""
-    if call.op.startswith("torch."):
-        return frozenset()
-    seen = filter(adds_up, inferred(semantics, call, recorded))
-    return frozenset(spot for one in seen for spot in (*one.size, (one.argument, 0)))
 
 
 def _offsets(

@@ -27,15 +27,8 @@ from pytest_cgins.verify.expected import gold_order
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.proven_couplings import are_offsets, free_integers
 from pytest_cgins.verify.reference import answer
-from pytest_cgins.verify.semantics import Semantics, is_position
-from pytest_cgins.verify.size_groups import (
-    LEAST,
-    Moves,
-    Places,
-    Spot,
-    in_blocks,
-    resized,
-)
+from pytest_cgins.verify.semantics import is_position
+from pytest_cgins.verify.size_groups import LEAST, Moves, Places, Spot, in_blocks, resized
 
 NAME = "sizes"
 LIMIT_BYTES = 256 << 10
@@ -67,7 +60,6 @@ class ProbedCall:
     """A recorded call from which probes make further sets of inputs."""
 
     builder: InputSetBuilder
-    semantics: Semantics
     recorded: Sequence[torch.Tensor]
     """Recorded argument tensors, on the CPU."""
     reference_set: InputSet
@@ -124,11 +116,8 @@ class SizeSearch:
 
     def __init__(self, probed_call: ProbedCall, key: str) -> None:
         self._maker, self._key, self._gives_positions = probed_call.builder, key, probed_call.gives_positions
-        self.semantics, self.recorded, self.call = (
-            probed_call.semantics,
-            probed_call.recorded,
-            self._maker.call,
-        )
+        self.semantics, self.call = self._maker.semantics, self._maker.call
+        self.recorded = probed_call.recorded
         self.is_torchs_own = self.call.op.startswith("torch.") and not is_derived(self.call.op)
         """Whether torch itself says what is legal: an op of a user takes more than it is meant for."""
         self.mutated = self._maker.mutated or ()
@@ -141,11 +130,6 @@ class SizeSearch:
         self.refusal = "none"
         self.small = self.shrunk()
         """What makes the arguments small enough, by halves: all other moves begin there."""
-
-    def answer(self, input_set: InputSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Torch's own to the call of a set on other numbers."""
-        device = self._maker.device
-        return answer(input_set.call, lay_out(tensors), input_set.context, device, mutated=input_set.mutated)
 
     def _on_cpu(
         self, call: OpCall, tensors: Sequence[torch.Tensor], mutated: Sequence[int] = ()
@@ -257,9 +241,7 @@ class SizeSearch:
     def first_legal_long(self, plan: Sequence[Moves]) -> InputSet | None:
         """The same of long rows, with their limits."""
         made = self.first_legal(plan)
-        if made is None:
-            return None
-        return replace(made, expected=made.expected.looser(_LONG_LOOSER, rms_times=_LONG_LOOSER))
+        return made and made.looser(_LONG_LOOSER, rms_times=_LONG_LOOSER)
 
     def _is_repeated(self, moves: Moves) -> bool:
         """Whether an op of a user takes a size for which it is 1, or half of it, and repeats that along another."""
@@ -332,26 +314,14 @@ class SizeSearch:
         alone: bool = False,
         name: str = "",
     ) -> InputSet:
-        """The set of a call with fresh numbers in tensors like these.
-
-        Args:
-            call: the call.
-            tensors: its arguments.
-            key: of what is drawn.
-            empty: whether there are no rows.
-            alone: see `taken`.
-            name: of the set; by default what moved.
+        """The set of a call with fresh numbers in tensors like these, whose name says what moved unless it is given.
 
         Raises:
             Exception: whatever the op raises.
         """
+        key, declared = f"{self._key}/{key}", self.semantics.declared
         fresh_tensors = inputs.fresh(
-            call,
-            tensors,
-            f"{self._key}/{key}",
-            self.semantics.declared,
-            legal=False,
-            positions=self._gives_positions,
+            call, tensors, key, declared, legal=False, positions=self._gives_positions
         )
         inputs.put_largest_last(self.semantics, call, fresh_tensors)
         if device_of(self._maker.device).is_accelerator:

@@ -53,11 +53,6 @@ class Indices:
     window: Window | None
     """Where the op looks, if that is not the whole row."""
 
-    @property
-    def nbytes(self) -> int:
-        """Memory held, in bytes."""
-        return self.values.nbytes + self.order.nbytes
-
     def fault(self, answer: Tensor, expected: Tensor) -> IndexFault | None:
         """The first thing wrong with positions; None if they are right.
 
@@ -127,14 +122,7 @@ class Indices:
 def indices_of(
     declared: IndexOutput, op: str, argument: Tensor | None, answer: Tensor, window: Window | None = None
 ) -> Indices:
-    """What an output of positions is compared with.
-
-    Args:
-        declared: which argument they point into.
-        op: whose output it is.
-        argument: this argument.
-        answer: the op's own positions.
-        window: where the op looks, if that is not the whole row.
+    """What an output of positions in an argument is compared with.
 
     Raises:
         ConfigError: positions of this shape cannot point along these dimensions.
@@ -289,12 +277,7 @@ def candidates(number: int, arguments: Mapping[str, Tensor], answer: Tensor) -> 
 
 
 def chooses_extremes(target: Indices, answers: Sequence[Tensor]) -> bool:
-    """Whether positions are such as an op chooses: its other output holds the values there, or they are in order.
-
-    Args:
-        target: what the positions may point into.
-        answers: all outputs of the op.
-    """
+    """Whether positions are such as an op chooses: its other output holds the values there, or they are in order."""
     own = target.rows(answers[target.declared.number])
     values = target.values.gather(1, own)
     for other in answers:
@@ -312,13 +295,7 @@ Arrangement = Callable[[Sequence[Tensor]], list[Tensor]]
 
 
 def arrangement(call: OpCall, argument: Tensor | None, own: Sequence[Tensor]) -> Arrangement | None:
-    """How answers to a call are brought into one form; None where they are compared as they are.
-
-    Args:
-        call: the call, of any op.
-        argument: its first argument, if that is a tensor.
-        own: torch's answer.
-    """
+    """How answers to a call, whose first argument is this tensor, are brought into one form; None where they are compared as they are."""
     if not call.op.startswith("torch.") or "@" in call.op or argument is None or not argument.ndim:
         return None
     name = op_word(call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated
 
 from annotated_types import Ge, Le, MaxLen
@@ -39,9 +39,7 @@ class OpenTiming(KernelRequest):
     base: CompiledKernel | None = None
     """The kernel at the base revision, if that is an arm."""
     torch: bool = True
-    """Whether torch is an arm."""
     compile: bool = False
-    """Whether torch.compile is an arm."""
     cache: str = "cold"
     """`warm`: tensors may stay in it."""
     longer: float = 1.0
@@ -69,9 +67,7 @@ class Opened(Prepared, Document):
     base_tuned: Tuned = ()
     """What the base's chose, or were given."""
     jit: JitCompilations | None = None
-    """What the kernel had compiled."""
     base_jit: JitCompilations | None = None
-    """What the base had compiled."""
 
     def __post_init__(self) -> None:
         arms = tuple(arm for arm in ARM_LETTERS if arm in self.arms)
@@ -102,13 +98,7 @@ class TimedBlock(Document):
 
     def checked(self) -> Block:
         """The block; ValueError if its parts do not fit each other. A worker that has a false clock tells such ones, too."""
-        return Block(
-            order=self.order,
-            ns_per_call=self.ns_per_call,
-            mean_ns_per_call=self.mean_ns_per_call,
-            sm_mhz=self.sm_mhz,
-            throttled=self.throttled,
-        )
+        return Block(**{field.name: getattr(self, field.name) for field in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +114,7 @@ class RepeatCalls(Document):
     """Call an arm in a row, for whoever times it from outside."""
 
     arm: ArmName
-    """The arm."""
     calls: int
-    """How often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +132,6 @@ class FinishedTiming(Document):
     answers: tuple[TimedAnswer, ...]
     """Answers of the last calls, and of some afterwards."""
     observed: Facts
-    """What probes saw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +143,6 @@ class JudgeTiming(Document):
     cold: bool
     """Whether inputs came from memory."""
     median_ns_per_call: float
-    """Median time of the kernel."""
     launch_ns: float
     """What the launch of a kernel that does nothing takes."""
     timing: FinishedTiming

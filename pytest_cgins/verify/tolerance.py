@@ -135,11 +135,6 @@ class Scale:
         """What rms z may be over `count` sampled elements."""
         return max(self.constants.rms * self.rms, self.peak_limit / math.sqrt(max(1, count)))
 
-    @property
-    def nbytes(self) -> int:
-        """Memory held, in bytes."""
-        return self.reference.nbytes + self.unit.nbytes
-
 
 def rms(values: Tensor) -> float:
     """Root mean square of a float64 tensor; 0 if it is empty."""

@@ -36,11 +36,8 @@ class ReadOp:
     """A call of an op, of which is asked what it reads: in fp64 on the CPU."""
 
     call: OpCall
-    """The op."""
     inputs: Layout
-    """Its arguments."""
     context: Context
-    """In which it was recorded."""
     mutated: Sequence[int]
     """Indices of the arguments that it changes, which count among the outputs."""
     seen: Callable[[Tensor], Tensor]

@@ -16,7 +16,6 @@ from pytest_cgins.packs.call import relocate, with_value
 from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.forgery_check import blind_to
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
-from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import is_eps, is_position, semantics_for
 from pytest_cgins.verify.tolerance import all_finite
 
@@ -133,7 +132,7 @@ class ValueSearch:
         """Torch's own with changes."""
         call, tensors = self._changed(changes)
         context = self._base.context if seed is None else replace(self._base.context, rng_seed=seed)
-        return answer(relocate(call, "cpu"), lay_out(tensors), context, "cpu", mutated=self._base.mutated)
+        return replace(self._base, call=relocate(call, "cpu"), context=context, device="cpu").answer(tensors)
 
     def _made(self, changes: Sequence[Change]) -> InputSet:
         call, tensors = self._changed(changes)

@@ -9,6 +9,7 @@ import torch
 
 from pytest_cgins.core.trace import Origin
 from pytest_cgins.verify import tolerance as rules
+from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput, gold_drift
 from tests.verify.helpers import DERIVED, expected_output, normal
 
@@ -52,4 +53,6 @@ def test_exact_gold_asks_nothing_of_the_recording_device() -> None:
 def test_memory_is_that_of_all_answers() -> None:
     """Of integers that are right as well, too: what is held is cut by this number."""
     made = expected_output(torch.arange(4))
-    assert replace(made, doubtful=(torch.arange(4), torch.arange(4))).nbytes == 3 * made.nbytes == 96
+    doubtful = replace(made, doubtful=(torch.arange(4), torch.arange(4)))
+    sets = [ExpectedSet(name="fresh", outputs=(one,), arguments={}) for one in (doubtful, made)]
+    assert sets[0].nbytes == 3 * sets[1].nbytes == 96

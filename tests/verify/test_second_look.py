@@ -30,14 +30,14 @@ def input_set(x: torch.Tensor, y: torch.Tensor) -> InputSet:
     call, tensors = call_of(OP, less_itself, x, y)
     expected = ExpectedSet(name="fresh", outputs=(expected_output(y.double(), x.dtype),), arguments={})
     return InputSet(
-        layout=lay_out(tensors), outputs=(), mutated=(), expected=expected, call=call,
+        device="cpu", layout=lay_out(tensors), outputs=(), mutated=(), expected=expected, call=call,
         context=Context(default_dtype="float32"),
     )  # fmt: skip
 
 
 def is_right(one: InputSet, *got: torch.Tensor) -> bool:
     checks = compare(one.expected, got, DERIVED)
-    wider = widened(one, checks, "cpu")
+    wider = widened(one, checks)
     return all(check.passed for check in (checks if wider is None else compare(wider, got, DERIVED)))
 
 
@@ -130,8 +130,8 @@ def test_an_op_of_which_the_gold_alone_is_known_is_not_run() -> None:
     got = torch.full((64,), 0.5)
     got[0] += 7e-6
     checks = compare(one.expected, [got], DERIVED)
-    assert widened(one, checks, "cpu") is not None
-    assert widened(alone, checks, "cpu") is None
+    assert widened(one, checks) is not None
+    assert widened(alone, checks) is None
 
 
 def test_numbers_stay_where_the_op_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:

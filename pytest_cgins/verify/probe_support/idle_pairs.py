@@ -31,13 +31,7 @@ Pair = Sequence[int]
 def observe(
     call: Callable[[], None], taken: Callable[[], int], ended: Callable[[], bool]
 ) -> list[tuple[int, int]]:
-    """Pairs of a call and an idle spell, until it is certain that calls take memory, or unlikely.
-
-    Args:
-        call: runs the kernel.
-        taken: the count.
-        ended: whether no further call can be made.
-    """
+    """Pairs of a call and an idle spell, until it is certain that calls take memory, or unlikely."""
     order = random.Random(0)  # noqa: S311
     pairs: list[tuple[int, int]] = []
     end = time.monotonic() + BUDGET_S

@@ -57,11 +57,8 @@ def in_use(device: str, *, with_own: bool = False) -> dict[str, int]:
     """Bytes in use now, by who counts them; who cannot be asked is left out.
 
     `malloc` (blocks that were not freed), `mapped` (the process's address space but for malloc's), and for a GPU `torch` (its
-    allocator), `pool` (cudaMallocAsync), `driver` (the whole GPU, other processes included, but for what torch holds here).
-
-    Args:
-        device: `cpu` or `cuda:0`.
-        with_own: `own`, too, `held_beside_torch`: it is asked on suspicion only, since it takes longer than the others.
+    allocator), `pool` (cudaMallocAsync), `driver` (the whole GPU, other processes included, but for what torch holds here); on suspicion
+    `own`, too, `held_beside_torch`, which takes longer than the others.
     """
     if device_of(device).is_cuda:
         found = _device_in_use(torch.device(device))

@@ -36,10 +36,6 @@ class Watch:
     """Watches a kernel while it is loaded, bound and run; what it saw is told as plain JSON by probe.
 
     Everything that looks at the kernel is taken hold of before its code is loaded.
-
-    Args:
-        wanted: names of the probes that are switched on.
-        request: what is run.
     """
 
     def __init__(self, wanted: frozenset[str], request: KernelRequest) -> None:

@@ -20,13 +20,11 @@ class Deviation:
     """An answer that is not, bit for bit, the one that was given before."""
 
     probe: str
-    """The probe that saw it."""
     name: str
     """Set of inputs that it answers."""
     tensors: Sequence[torch.Tensor]
     """The answer; () if there is none."""
     error: RaisedError | None = None
-    """What the kernel raised instead."""
     reused: bool = False
     """For `late_work`: the answer to a later set lies on the same memory. For `fresh_memory`: see there."""
     about: str = ""

@@ -31,7 +31,6 @@ class PreparedCall:
     """A call of the kernel on inputs of its own."""
 
     inputs: Sequence[torch.Tensor]
-    """Tensors of the call."""
     written: Sequence[torch.Tensor]
     """Memory that it is to write and that is there before it is made: outputs and scratch that were allocated for it, inputs
     that the op changes."""
@@ -40,15 +39,7 @@ class PreparedCall:
 
 
 class SetTrial:
-    """What probes that run a kernel again may do with a set. It is bound as this is made; nothing of the kernel runs before `first`.
-
-    Args:
-        kernel: the loaded kernel.
-        packed: the set.
-        content: its tensors' bytes.
-        device: `cpu` or `cuda:0`.
-        watch: what is told of every run.
-    """
+    """What probes that run a kernel again may do with a set. It is bound as this is made; nothing of the kernel runs before `first`."""
 
     def __init__(
         self, kernel: LoadedKernel, packed: PackedInputs, content: Buffer, device: str, watch: Watch
@@ -60,10 +51,7 @@ class SetTrial:
         self.unlike: list[str] = []
         """What outputs are that are not plain tensors."""
         self._kernel, self._packed, self._content, self._watch = kernel, packed, content, watch
-        self._call = packed.call
-        self._metas = packed.outputs
-        self._context = packed.context
-        self._mutated = packed.mutated
+        self._context, self._mutated = packed.context, packed.mutated
         self._inputs = self._unpack()
         self._given = [*map(twin, self._inputs)]
         self._places = [*map(place, self._given)]
@@ -89,9 +77,9 @@ class SetTrial:
     @property
     def mutates_integers(self) -> bool:
         """Whether some of these are integers: positions and counters leave their range if nobody puts them back."""
-        dtypes = (self._inputs[index].dtype for index in self._mutated)
+        changed = (self._inputs[index] for index in self._mutated)
         return any(
-            not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool) for dtype in dtypes
+            not (one.is_floating_point() or one.is_complex() or one.dtype == torch.bool) for one in changed
         )
 
     def first(self) -> None:
@@ -212,7 +200,7 @@ class SetTrial:
 
     def _bind(self, inputs: list[torch.Tensor]) -> BoundCall:
         with restore(self._context, self.device):
-            return self._kernel.bind(self._call, inputs, self._metas, self._device.torch_name)
+            return self._kernel.bind(self._packed.call, inputs, self._packed.outputs, self._device.torch_name)
 
     def _run(self, bound: BoundCall, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """The tensors that the kernel returned, and after them the inputs that the op changes: as objects, the kernel's."""

@@ -54,14 +54,12 @@ class ObservedAnswer:
     """An answer to a set of inputs, during or after timing."""
 
     name: str
-    """The set."""
     when: When
     """Between the timed calls, during the last ones, after all of them, in a graph that was refused for its answer, before
     all of them, as it is after them, or in another process."""
     tensors: Sequence[torch.Tensor]
     """The answer; () if there is none."""
     error: RaisedError | None = None
-    """What the kernel raised instead."""
 
 
 class Repeats:

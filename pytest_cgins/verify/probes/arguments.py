@@ -65,22 +65,13 @@ _IGNORED = -100
 
 
 def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
-    """The sets, or none and why.
-
-    Args:
-        probed_call: the call.
-        key: of this draw.
-    """
-    builder, semantics, reference_set, small = (
-        probed_call.builder,
-        probed_call.semantics,
-        probed_call.reference_set,
-        probed_call.small,
-    )
+    """The sets, or none and why."""
+    builder, reference_set, small = probed_call.builder, probed_call.reference_set, probed_call.small
+    semantics, key = builder.semantics, f"{key}/{NAME}"
     call, changed = _with_other_scalars(reference_set.call, semantics)
     tensors = reference_set.tensors()
     changed += _change_lone_numbers(semantics, tensors)
-    generator = torch.Generator().manual_seed(seed_of(f"{key}/{NAME}") % 2**63)
+    generator = torch.Generator().manual_seed(seed_of(key) % 2**63)
     for index in _masks(semantics, reference_set):
         if _block_some(tensors[index], generator):
             changed.append(semantics.names[index])
@@ -95,28 +86,29 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     if changed:
         other = builder.make(f"other {', '.join(changed)}", tensors, probe=NAME, call=call)
         input_sets.append(replace(other, origin=reference_set))
-    input_sets += _empty_rows(builder, semantics, reference_set)
+    input_sets += _empty_rows(builder, reference_set)
     if builder.random and (context := reference_set.context).rng_seed is not None:
-        other = replace(reference_set, context=replace(context, rng_seed=context.rng_seed + 1))
-        expected = replace(reference_set.expected, name=OTHER_SEED)
-        input_sets.append(replace(other, expected=expected, probe=NAME, origin=reference_set))
+        context = replace(context, rng_seed=context.rng_seed + 1)
+        input_sets.append(
+            replace(reference_set.named(OTHER_SEED, NAME), context=context, origin=reference_set)
+        )
     if small.nbytes <= _LIMIT_BYTES:
-        input_sets += _option_sets(probed_call, f"{key}/{NAME}")
+        input_sets += _option_sets(probed_call, key)
         # Along another axis there are often a thousand rows where there were three.
         if not probed_call.interpreted and probed_call.extra_dimension is not None:
-            input_sets += _axis_sets(builder, semantics, probed_call.extra_dimension)
-        input_sets += _scaled(builder, semantics, small, f"{key}/{NAME}")
-        input_sets += _far_integers(builder, small, f"{key}/{NAME}")
+            input_sets += _axis_sets(builder, probed_call.extra_dimension)
+        input_sets += _scaled(builder, small, key)
+        input_sets += _far_integers(builder, small, key)
     return input_sets, "" if input_sets else "the call has no scalar and no mask that could be another"
 
 
-def _empty_rows(builder: InputSetBuilder, semantics: Semantics, reference_set: InputSet) -> list[InputSet]:
+def _empty_rows(builder: InputSetBuilder, reference_set: InputSet) -> list[InputSet]:
     """The call with a mask that lets nothing through in one row, where torch answers 0 to that row."""
-    tensors, names = reference_set.tensors(), []
+    tensors, semantics, names = reference_set.tensors(), builder.semantics, []
     for index in _masks(semantics, reference_set):
         mask = tensors[index]
         if mask.ndim > 1 and mask.shape[-2] > 1:
-            mask[(0,) * (mask.ndim - 1)] = False if mask.dtype == torch.bool else -torch.inf
+            inputs.block_first_row(mask)
             names.append(semantics.names[index])
     if not names:
         return []
@@ -130,12 +122,12 @@ def _empty_rows(builder: InputSetBuilder, semantics: Semantics, reference_set: I
     return [replace(made, origin=reference_set)] if finite and zeros(made) > zeros(reference_set) else []
 
 
-def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key: str) -> Iterator[InputSet]:
+def _scaled(builder: InputSetBuilder, small: InputSet, key: str) -> Iterator[InputSet]:
     """fp32 numbers near the ends of what other formats hold: the first argument times a large and a small power of two.
 
     Of torch's own ops that keep their digits there, of which a sine does not; of a user's, small ones.
     """
-    name, metas = op_word(builder.call), small.layout.metas
+    name, metas, semantics = op_word(builder.call), small.layout.metas, builder.semantics
     its_own, derived = builder.call.op.startswith("torch."), is_derived(builder.call.op)
     known = not its_own or name in (ENTRIES.keys() | _KEEP_DIGITS) - _PERIODIC
     # Numbers that are all alike to an op make ties.
@@ -151,9 +143,7 @@ def _scaled(builder: InputSetBuilder, semantics: Semantics, small: InputSet, key
             shown = f"other {semantics.names.get(index, index)} by 2^{exponent}"
             input_set = builder.make(shown, tensors, probe=NAME, call=small.call)
             if all(all_finite(output.answer) for output in input_set.expected.outputs):
-                yield replace(
-                    input_set, origin=small, expected=input_set.expected.looser(_LOOSER, rms_times=_LOOSER)
-                )
+                yield replace(input_set.looser(_LOOSER, rms_times=_LOOSER), origin=small)
 
 
 def _far_integers(builder: InputSetBuilder, small: InputSet, key: str) -> Iterator[InputSet]:
@@ -265,17 +255,13 @@ def _option_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
     """Each plain argument with another value by itself, then as many at once as torch takes, and all of these but one.
 
     Of a random op, values with which it is none: what is drawn shows no option, and these are compared as of other ops.
-
-    Args:
-        probed_call: the call, whose small arguments are taken.
-        key: of the probe.
     """
     original = probed_call.small
     if original.call.op.endswith("_"):
         return []
     draw = random.Random(seed_of(key))  # noqa: S311
     search = ValueSearch(replace(probed_call.builder, random={}), original, draw, probed_call.others)
-    fixed = {argument for argument, _ in probed_call.semantics.declared.fixed}
+    fixed = {argument for argument, _ in probed_call.builder.declared.fixed}
     arguments = [
         argument
         for argument in original.call.arguments
@@ -300,30 +286,17 @@ def _option_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
     return [*input_sets, *search.but_one(together)]
 
 
-def _axis_sets(builder: InputSetBuilder, semantics: Semantics, extra_dimension: InputSet) -> list[InputSet]:
-    """The call in a dimension more along its middle axis, along the outer two, and normalized over two axes, if torch takes it.
-
-    Args:
-        builder: of the trace.
-        semantics: of its call.
-        extra_dimension: the set in a dimension more.
-    """
+def _axis_sets(builder: InputSetBuilder, extra_dimension: InputSet) -> list[InputSet]:
+    """The call in a dimension more along its middle axis, along the outer two, and normalized over two axes, if torch takes it."""
     search = ValueSearch(builder, extra_dimension, random.Random(0), ())  # noqa: S311 - nothing is drawn
     before = search.answer([])
-    fixed = {argument for argument, _ in semantics.declared.fixed}
+    fixed = {argument for argument, _ in builder.declared.fixed}
     input_sets = [
         search.legal(changes, before)
         for changes in _other_axes(extra_dimension)
         if not fixed & {argument.name for argument, _ in changes}
     ]
-    return [
-        replace(
-            input_set,
-            expected=replace(input_set.expected, name=f"{input_set.expected.name} in a dimension more"),
-        )
-        for input_set in input_sets
-        if input_set is not None
-    ]
+    return [one.named(f"{one.expected.name} in a dimension more", NAME) for one in input_sets if one]
 
 
 def _other_axes(extra_dimension: InputSet) -> Iterator[list[Change]]:

@@ -126,11 +126,8 @@ class Autotuners:
                     return
                 with _choosing(tuner, config):
                     tensors, error = attempt(trial.again)
-                if (
-                    error is not None
-                    and error.kind == "LaunchError"
-                    and any(name in error.message for name in _CANNOT_RUN)
-                ):
+                refused = error is not None and error.kind == "LaunchError"
+                if error is not None and refused and any(name in error.message for name in _CANNOT_RUN):
                     continue
                 if error is not None or not all_same(tensors, trial.answer):
                     yield Deviation(NAME, trial.name, tensors, error, about=about)

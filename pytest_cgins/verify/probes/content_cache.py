@@ -76,11 +76,7 @@ class _Raised(Exception):
 
 
 class Contents:
-    """The floating-point numbers of a call's tensors, and any number of other orders of them.
-
-    Args:
-        tensors: the tensors of a call, some of which may share memory.
-    """
+    """The floating-point numbers of a call's tensors, and any number of other orders of them."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._random = random.SystemRandom()  # another run on the same numbers must not see the same orders

@@ -311,14 +311,9 @@ def _spaces(own: dict[str, list[_Space]]) -> Iterator[_Space]:
         if name in _LIBRARIES or name.partition(".")[0] == _PACKAGE
     }
     yield _Space(
-        "sys.modules",
-        sys.modules,
-        sys.modules.get,
-        tuple(modules),
-        tuple(modules.values()),
-        frozenset(),
-        lambda: False,
-    )
+        "sys.modules", sys.modules, sys.modules.get, tuple(modules), tuple(modules.values()),
+        frozenset(), lambda: False,
+    )  # fmt: skip
     for name, module in list(sys.modules.items()):
         if name == _PACKAGE or name.startswith(f"{_PACKAGE}."):
             if name not in own or own[name][0].owner is not module or hasattr(module, "__path__"):

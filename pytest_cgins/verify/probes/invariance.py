@@ -40,7 +40,6 @@ from pytest_cgins.verify.coupled import edge_count
 from pytest_cgins.verify.couplings import tensors_of
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.input_sets import InputSet, RowTrial, dense_meta
-from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import op_word
 from pytest_cgins.verify.size_groups import resized
 from pytest_cgins.verify.size_search import FEW_ROWS, ProbedCall, SizeSearch
@@ -94,7 +93,6 @@ class Batch:
     """The largest batch, of which all others are parts."""
 
     probed_call: ProbedCall
-    """The call."""
     tensors: Sequence[Tensor]
     """Its arguments."""
     batched: Sequence[int]
@@ -106,16 +104,10 @@ class Batch:
     as_recorded: bool
     """Whether there are to be as many rows as were recorded."""
 
-    @property
-    def device(self) -> str:
-        """Where it runs."""
-        return self.probed_call.builder.device
-
     def all_rows(self, probe: str = NAME, *, axes: Sequence[int] = (0,)) -> InputSet:
         """The set of the largest batch; its outputs' rows are along the first axis along which there are any."""
         name = counted(self.size, "row")
-        made = self.probed_call.builder.make(name, self.tensors, probe=probe, call=self.call)
-        made = replace(made, expected=made.expected.looser(_LOOSER))
+        made = self.probed_call.builder.make(name, self.tensors, probe=probe, call=self.call).looser(_LOOSER)
         tried = [_of_all(made, axis, self.size) for axis in axes]
         return next((each for each in tried if each.rows and each.rows.outputs), tried[0])
 
@@ -126,13 +118,12 @@ class Batch:
             tensor.index_select(0, chosen) if index in self.batched else tensor
             for index, tensor in enumerate(self.tensors)
         ]
-        return resized(
-            picked, metas, [tuple(tensor.shape) for tensor in picked], {}, self.probed_call.semantics
-        )
+        shapes = [tuple(tensor.shape) for tensor in picked]
+        return resized(picked, metas, shapes, {}, self.probed_call.builder.semantics)
 
     def beside(self, rows: Sequence[int], foreign: Sequence[int], content: str) -> list[Tensor] | None:
         """The same with something else in the rows at some positions; None where no argument could hold it."""
-        tensors, semantics = self.part(rows), self.probed_call.semantics
+        tensors, semantics = self.part(rows), self.probed_call.builder.semantics
         metas = lay_out(tensors, copy=False).metas
         data = [
             tensors[index]
@@ -166,12 +157,10 @@ def _row_sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     smaller: list[InputSet] = []
     for how, rows in _plan(batch.size, draw, same=probed_call.recorded_sizes_only):
         name = f"{counted(len(rows), 'row')}{how}"
-        held = held_rows(whole, name, batch.part(rows), tuple(rows), batch.device)
+        held = held_rows(whole, name, batch.part(rows), tuple(rows))
         if held is None:
-            return (
-                [],
-                "torch's own rows depend on each other, or no output has a row for each row of the inputs",
-            )
+            why = "torch's own rows depend on each other, or no output has a row for each row of the inputs"
+            return [], why
         smaller.append(held)
     few = [each for each in smaller if each.rows and 2 < len(each.rows.sources) < batch.size][-1:]
     beside = [each for base in (whole, *few) for each in _beside_others(batch, base, draw)]
@@ -197,7 +186,7 @@ def batch_of(
         most_of_rows: bytes of the arguments that have the rows.
         as_wide: try all of them with rows as they were recorded before smaller ones.
     """
-    builder, semantics = probed_call.builder, probed_call.semantics
+    builder, semantics = probed_call.builder, probed_call.builder.semantics
     search = SizeSearch(probed_call, key)
     places = search.places
     outputs = probed_call.reference_set.expected.outputs
@@ -227,13 +216,9 @@ def batch_of(
             continue
         call = places.call(builder.call, moves)
         resized_tensors = resized(probed_call.recorded, places.metas, shapes, moves, semantics)
+        declared, positions = semantics.declared, probed_call.gives_positions
         drawn = inputs.fresh(
-            call,
-            resized_tensors,
-            f"{key}/{NAME}",
-            semantics.declared,
-            legal=False,
-            positions=probed_call.gives_positions,
+            call, resized_tensors, f"{key}/{NAME}", declared, legal=False, positions=positions
         )
         batch = Batch(
             probed_call=probed_call,
@@ -261,7 +246,7 @@ def _plan(size: int, draw: random.Random, *, same: bool) -> Iterator[tuple[str, 
 def _beside_others(batch: Batch, base: InputSet, draw: random.Random) -> Iterator[InputSet]:
     """Sets in which half of a set's rows hold NaN, infinity or huge numbers, as far as torch keeps the others."""
     rows = base.rows.sources if base.rows is not None else ()
-    semantics = batch.probed_call.semantics
+    semantics = batch.probed_call.builder.semantics
     positions = any("int" in meta.dtype for meta in base.outputs)
     chooses = positions or (semantics.chooses and not semantics.entry.nan_wins)
     for content in (INFINITE if chooses else NOT_FINITE, HUGE):
@@ -271,7 +256,7 @@ def _beside_others(batch: Batch, base: InputSet, draw: random.Random) -> Iterato
             return
         sources = tuple(-1 if position in foreign else position for position in range(len(rows)))
         name = f"{counted(len(rows), 'row')} beside {content}"
-        held, _ = _attempt(partial(held_rows, base, name, tensors, sources, batch.device))
+        held, _ = _attempt(partial(held_rows, base, name, tensors, sources))
         if held is not None and held.rows is not None:
             yield replace(held, rows=replace(held.rows, base=base.expected.name))
 
@@ -297,7 +282,7 @@ def _masked(
     probed_call: ProbedCall, small: InputSet, key: str
 ) -> Iterator[tuple[str, list[Tensor], int | None]]:
     """The call with a third of the columns of its masks excluded in all rows."""
-    tensors, semantics = small.tensors(), probed_call.semantics
+    tensors, semantics = small.tensors(), probed_call.builder.semantics
     draw = random.Random(seed_of(f"{key}/{NAME}/masks"))  # noqa: S311
     names = []
     for index, meta in enumerate(small.layout.metas):
@@ -318,7 +303,7 @@ def _at_edges(probed_call: ProbedCall, key: str) -> Iterator[tuple[str, list[Ten
     if sum(tensor.nbytes for tensor in recorded) > MOST_BYTES:
         return
     labels = set[str]()
-    for number in range(edge_count(probed_call.semantics, builder.call, recorded)):
+    for number in range(edge_count(builder.semantics, builder.call, recorded)):
         name = f"{key}/{NAME}"
         made, _ = _attempt(
             partial(inputs.coupled_edge, builder.call, recorded, name, builder.declared, number)
@@ -337,7 +322,7 @@ def _unread(
     op = ReadOp(
         call=call, inputs=layout, context=builder.trace.context, mutated=builder.mutated or (), seen=seen
     )
-    roles = {index: probed_call.semantics.role(index, meta) for index, meta in enumerate(layout.metas)}
+    roles = {index: builder.semantics.role(index, meta) for index, meta in enumerate(layout.metas)}
     flat = {index: rows for index, rows in op.flat().items() if roles[index] != "keep"}
     # A model's weights are finite, used or not. Tiles of attention hold keys that are not to be seen, and multiply them by 0:
     # torch's kernels do so themselves.
@@ -354,10 +339,10 @@ def _unread(
     whole = builder.make(name, tensors, probe=NAME, call=call)
     shape = whole.expected.outputs[0].shape
     axis = -2 if len(shape) > 1 else -1
-    base = _of_all(replace(whole, expected=whole.expected.looser(_LOOSER)), axis, shape[axis])
+    base = _of_all(whole.looser(_LOOSER), axis, shape[axis])
     sources = tuple(row if half is None or row < half else -1 for row in range(shape[axis]))
     held = [
-        _beside_unread(base, f"{label}{{}} of {content}", rows, _UNREAD[content], sources, builder.device)
+        _beside_unread(base, f"{label}{{}} of {content}", rows, _UNREAD[content], sources)
         for content, rows in unread.items()
         if rows
     ]
@@ -365,13 +350,8 @@ def _unread(
     return [base, *trials] if trials else []
 
 
-def _beside_unread(  # noqa: PLR0917
-    base: InputSet,
-    name: str,
-    rows: Rows,
-    fills: Sequence[Sequence[float]],
-    sources: tuple[int, ...],
-    device: str,
+def _beside_unread(
+    base: InputSet, name: str, rows: Rows, fills: Sequence[Sequence[float]], sources: tuple[int, ...]
 ) -> InputSet | None:
     """The set with the first content of its unread rows with which torch's own answer stays."""
     count = sum(int(unread.sum()) for unread in rows.values())
@@ -382,7 +362,7 @@ def _beside_unread(  # noqa: PLR0917
             continue
         for index, unread in rows.items():
             fill(tensors[index], unread, content)
-        held = held_rows(base, name.format(counted(count, "unread row")), tensors, sources, device)
+        held = held_rows(base, name.format(counted(count, "unread row")), tensors, sources)
         if held is not None:
             return held
     return None
@@ -392,11 +372,10 @@ def _beside_unread(  # noqa: PLR0917
 
 
 def held_rows(
-    whole: InputSet, name: str, tensors: Sequence[Tensor], sources: tuple[int, ...], device: str
+    whole: InputSet, name: str, tensors: Sequence[Tensor], sources: tuple[int, ...]
 ) -> InputSet | None:
     """A set whose rows are those of another one; None if torch's answers to them are others."""
-    layout = lay_out(tensors)
-    given = answer(whole.call, layout, whole.context, device, mutated=whole.mutated)
+    layout, given = lay_out(tensors), whole.answer(tensors)
     real = [as_real(tensor) for tensor in given]
     assert whole.rows is not None
     rows = whole.rows
@@ -415,7 +394,7 @@ def held_rows(
         expected.looser(_LOOSER, rms_times=_LOOSER),
         name=name,
         outputs=outputs,
-        arguments=tensors_of(whole.call, rebuild(layout.metas, layout.spans, device)),
+        arguments=tensors_of(whole.call, rebuild(layout.metas, layout.spans, whole.device)),
     )
     made = replace(
         whole, layout=layout, outputs=tuple(metas[:returned]), expected=expected, probe=NAME, rows=trial
@@ -467,34 +446,24 @@ def _chosen(expected: ExpectedSet, trial: RowTrial) -> ExpectedSet:
 
 
 def _chosen_rows(output: ExpectedOutput, trial: RowTrial) -> ExpectedOutput:
-    if trial.sources == tuple(range(output.answer.shape[trial.axis])):
+    shape, axis = output.answer.shape, trial.axis
+    if trial.sources == tuple(range(shape[axis])):
         return output
     chosen = torch.tensor([max(0, row) for row in trial.sources], device=output.answer.device)
 
     def of(tensor: Tensor) -> Tensor:
-        whole = movable(tensor.reshape(output.answer.shape))
-        return whole.index_select(trial.axis, chosen).view(tensor.dtype)
+        return movable(tensor.reshape(shape)).index_select(axis, chosen).view(tensor.dtype)
 
-    picked, scale = of(output.answer), output.scale
+    picked, scale, grid = of(output.answer), output.scale, output.grid
     if scale is not None:
         scale = replace(scale, reference=of(scale.reference).reshape(-1), unit=of(scale.unit).reshape(-1))
-    grid = output.grid
     if grid is not None:
-        count = 1 if grid.packed is None else grid.packed.count
-
-        def of_grid(tensor: Tensor) -> Tensor:
-            shaped = movable(tensor.reshape(*output.answer.shape, count))
-            axis = trial.axis if trial.axis >= 0 else trial.axis - 1
-            return shaped.index_select(axis, chosen).view(tensor.dtype).reshape(-1)
-
-        grid = replace(
-            grid,
-            exact=of_grid(grid.exact),
-            own=of_grid(grid.own),
-            error=of_grid(grid.error),
-            typical=of_grid(grid.typical),
-        )
-    doubtful = tuple(map(of, output.doubtful))
+        grid = grid.at(of(torch.arange(output.answer.numel(), device=chosen.device)).reshape(-1))
     return replace(
-        output, answer=picked, scale=scale, doubtful=doubtful, grid=grid, shape=tuple(picked.shape)
+        output,
+        answer=picked,
+        scale=scale,
+        doubtful=tuple(map(of, output.doubtful)),
+        grid=grid,
+        shape=tuple(picked.shape),
     )

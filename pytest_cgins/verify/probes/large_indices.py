@@ -80,9 +80,7 @@ class _SmallCall:
     """The call whose rows large ones are made of."""
 
     batch: Batch
-    """Its arguments."""
     inputs: InputSet
-    """Its set."""
 
     @property
     def steps(self) -> dict[str, tuple[int, int]]:
@@ -93,18 +91,13 @@ class _SmallCall:
             if argument.value.kind == "tensor"
         }
         metas = self.inputs.layout.metas
-        steps = {
-            names.get(index, f"tensor {index}"): (
-                max(1, metas[index].stride[0]),
-                ITEMSIZE[metas[index].dtype],
-            )
-            for index in self.batch.batched
-        }
-        outputs = {
-            f"output {index}": (max(1, meta.numel // self.batch.size), ITEMSIZE[meta.dtype])
-            for index, meta in enumerate(self.inputs.outputs)
-        }
-        return steps | outputs
+        steps: dict[str, tuple[int, int]] = {}
+        for index in self.batch.batched:
+            name, meta = names.get(index, f"tensor {index}"), metas[index]
+            steps[name] = max(1, meta.stride[0]), ITEMSIZE[meta.dtype]
+        for index, meta in enumerate(self.inputs.outputs):
+            steps[f"output {index}"] = max(1, meta.numel // self.batch.size), ITEMSIZE[meta.dtype]
+        return steps
 
     @property
     def row_elements(self) -> int:
@@ -130,7 +123,7 @@ class _SmallCall:
             sizes=sizes,
             units=units,
         )
-        return replace(self.inputs, expected=replace(self.inputs.expected, name=name), rows=rows, large=trial)
+        return replace(self.inputs.named(name, NAME), rows=rows, large=trial)
 
     def apart(self, *, on_gpu: bool) -> Iterator[InputSet]:
         """The call whose rows lie a little apart, and the one in which they lie far apart."""
@@ -169,9 +162,8 @@ def _small_call(probed_call: ProbedCall, key: str, *, on_gpu: bool, as_wide: boo
     """The call whose rows large ones are made of; or why there is none."""
     most, most_of_rows = MOST[on_gpu]
     sizes = [size for size in ROWS if size <= FEW_ROWS or not probed_call.interpreted]
-    batch, why = batch_of(
-        probed_call, f"{key}/{NAME}", sizes, most, most_of_rows=most_of_rows, as_wide=as_wide
-    )
+    key = f"{key}/{NAME}"
+    batch, why = batch_of(probed_call, key, sizes, most, most_of_rows=most_of_rows, as_wide=as_wide)
     if batch is None:
         return why
     small = batch.all_rows(NAME, axes=(0, -1))
@@ -181,7 +173,7 @@ def _small_call(probed_call: ProbedCall, key: str, *, on_gpu: bool, as_wide: boo
     if any(0 < meta.stride[0] < _row_extent(meta) for meta in metas):
         return "the rows of an argument do not lie one after the other"
     twice = (*range(batch.size), *range(batch.size))
-    held = held_rows(small, "twice", batch.part(twice), twice, batch.device)
+    held = held_rows(small, "twice", batch.part(twice), twice)
     if held is None:
         return "torch's own rows depend on each other, or no output has a row for each of the inputs"
     if not all(
@@ -218,7 +210,6 @@ class LargeAnswer:
     """What a kernel gave for one set."""
 
     inputs: InputSet
-    """The set."""
     error: RaisedError | None
     """What it raised instead, or died of."""
     failed: Check | None

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 import torch
@@ -37,68 +38,58 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     What nobody claims to take, too: a dimension more, whose rows have no one stride once it is laid out, and one row
     that is repeated at a stride of 0. What a kernel is said to take it must take as it was recorded, and not as small
     as we like it.
-
-    Args:
-        probed_call: the call.
-        key: of this draw.
     """
-    semantics, original = (
-        probed_call.semantics,
-        probed_call.reference_set if probed_call.claims else probed_call.small,
-    )
+    builder, claims = probed_call.builder, probed_call.claims
+    original = probed_call.reference_set if claims else probed_call.small
+    laid_out = partial(_laid_out, builder.semantics)
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
     input_sets: list[InputSet] = []
     for number, index in enumerate([*_movable(original)][:_MOST]):
         strided = draw.sample(_STRIDED, len(_STRIDED)) if number else [*_STRIDED, _OUTER]
         # A vector lies elsewhere in one of the layouts alone.
-        input_sets += islice(_laid_out(original, semantics, index, strided), 1 if number else None)
-        input_sets += _laid_out(original, semantics, index, [MISALIGNED])
-    extra_dimension = None if probed_call.claims else probed_call.extra_dimension
-    if extra_dimension is not None:
-        for index in [*_movable(extra_dimension)][:1]:
-            input_sets += _laid_out(
-                extra_dimension, semantics, index, (_STRIDED[0], _OUTER), " in a dimension more"
-            )
-    input_sets += _written_to(original, semantics, probed_call.builder)
-    if not probed_call.claims:
-        input_sets += _repeated(original, semantics, probed_call.builder)
+        input_sets += islice(laid_out(original, index, strided), 1 if number else None)
+        input_sets += laid_out(original, index, [MISALIGNED])
+    if not claims and (wider := probed_call.extra_dimension) is not None:
+        for index in [*_movable(wider)][:1]:
+            input_sets += laid_out(wider, index, (_STRIDED[0], _OUTER), " in a dimension more")
+    input_sets += _written_to(original, builder)
+    if not claims:
+        input_sets += _repeated(original, builder)
     if input_sets and original is not probed_call.reference_set:
-        expected = replace(original.expected, name=AS_IT_LIES)
-        input_sets.insert(0, replace(original, expected=expected, probe=NAME))
+        input_sets.insert(0, original.named(AS_IT_LIES, NAME))
     return input_sets, "" if input_sets else "no argument could lie elsewhere"
 
 
-def _repeated(original: InputSet, semantics: Semantics, builder: InputSetBuilder) -> list[InputSet]:
+def _repeated(original: InputSet, builder: InputSetBuilder) -> Iterator[InputSet]:
     """The set whose first argument is one row many times, at a stride of 0, of ops that take each row by itself."""
+    semantics = builder.semantics
     index = next(_movable(original), None)
     if index is None or op_word(original.call) not in ENTRIES or builder.random:
-        return []
+        return
     shape = original.layout.metas[index].shape
     if len(shape) < 2 or 0 not in semantics.lanes(original.call, index, shape):
-        return []
+        return
     tensors = original.tensors()
     tensors[index] = tensors[index][:1].clone().expand(shape)
     name = f"{semantics.names.get(index, index)} repeated"
-    try:
-        return [builder.make(name, tensors, probe=NAME, call=original.call)]
-    except Exception:  # noqa: BLE001 - as in _written_to
-        return []
+    with suppress(Exception):  # as in _written_to
+        yield builder.make(name, tensors, probe=NAME, call=original.call)
 
 
-def _written_to(original: InputSet, semantics: Semantics, builder: InputSetBuilder) -> Iterator[InputSet]:
+def _written_to(original: InputSet, builder: InputSetBuilder) -> Iterator[InputSet]:
     """The sets in which one argument that is changed in place has gaps between its rows."""
     for index in original.mutated[:2]:
         tensors, meta = original.tensors(), original.layout.metas[index]
         alone = sum(one.storage == meta.storage for one in original.layout.metas) == 1
         if alone and meta.numel and len(meta.shape) > 1 and tensors[index].is_contiguous():
             tensors[index] = _gaps_between_rows(tensors[index])
-            name = f"{semantics.names.get(index, index)} padded between rows"
+            name = f"{builder.semantics.names.get(index, index)} padded between rows"
             with suppress(Exception):  # an op of a user may refuse by any exception
                 yield builder.make(name, tensors, probe=NAME, call=original.call)
 
 
 def _laid_out(
-    original: InputSet, semantics: Semantics, index: int, places: Sequence[str], suffix: str = ""
+    semantics: Semantics, original: InputSet, index: int, places: Sequence[str], suffix: str = ""
 ) -> Iterator[InputSet]:
     """Sets in which one argument lies elsewhere, as far as it then does."""
     for where in places:
@@ -107,8 +98,7 @@ def _laid_out(
         tensors[index] = _PLACES[where](tensors[index])
         if (tensors[index].stride(), tensors[index].storage_offset()) != before:
             name = f"{semantics.names.get(index, index)} {where}{suffix}"
-            expected = replace(original.expected, name=name)
-            yield replace(original, layout=lay_out(tensors), expected=expected, probe=NAME)
+            yield replace(original.named(name, NAME), layout=lay_out(tensors))
 
 
 def claim_of(input_set: InputSet) -> str:

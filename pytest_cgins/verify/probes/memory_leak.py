@@ -53,12 +53,7 @@ SHARED = "driver"
 
 
 class Leak:
-    """Repeats one trial's call; afterwards `facts` says what memory did.
-
-    Args:
-        trial: a set of inputs on which the kernel ran.
-        around: what each call is wrapped in.
-    """
+    """Repeats one trial's call; afterwards `facts` says what memory did."""
 
     def __init__(
         self, trial: SetTrial, around: Callable[[], AbstractContextManager[None]] = nullcontext

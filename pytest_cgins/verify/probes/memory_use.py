@@ -32,12 +32,7 @@ FIRST_NBYTES = 2**30
 
 
 class Meter:
-    """Measures what calls take; one a request.
-
-    Args:
-        device: `cpu` or `cuda:0`.
-        on: whether the probe is switched on.
-    """
+    """Measures what calls take; one a request."""
 
     def __init__(self, device: str, *, on: bool) -> None:
         self._device = device

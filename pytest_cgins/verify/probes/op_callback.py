@@ -69,12 +69,7 @@ class Counter:
 
 
 def judge(runs: Sequence[Calls], own: Calls) -> str:
-    """What is wrong; "" if nothing is.
-
-    Args:
-        runs: what the kernel ran, once a run.
-        own: what torch runs for the op.
-    """
+    """What is wrong with a kernel's runs, beside what torch runs for the op; "" if nothing is."""
     essential = _essential(own)
     for calls in runs:
         entered = [str(name)[:100] for name in calls if str(name).startswith(TORCH)]

@@ -64,12 +64,8 @@ class Compilations:
             self._hears_cute = True
             cute.compile_and_cache = self._telling(cute.compile_and_cache)
         knobs: Any = sys.modules.get("triton.knobs")
-        compilation = getattr(knobs, "compilation", None)
-        if (
-            compilation is not None
-            and hasattr(compilation, "listener")
-            and compilation.listener != self._hear
-        ):
+        compilation: Any = getattr(knobs, "compilation", None)
+        if hasattr(compilation, "listener") and compilation.listener != self._hear:
             self._next = compilation.listener
             compilation.listener = self._hear
 
@@ -125,15 +121,7 @@ class Compilations:
         def compile_and_tell(*args: Any, **options: Any) -> Any:
             started = time.perf_counter()
             compiled = compile_(*args, **options)
-            function = options.get("funcBody")
-            self._heard.append(
-                Compilation(
-                    function=str(getattr(function, "__name__", "a kernel"))[:_SHOWN],
-                    module=str(getattr(function, "__module__", "")),
-                    seconds=time.perf_counter() - started,
-                    cached=False,
-                )
-            )
+            self._note(options.get("funcBody"), time.perf_counter() - started)
             return compiled
 
         return compile_and_tell
@@ -142,24 +130,19 @@ class Compilations:
         if self._next is not None:
             self._next(**told)
         function, cached = getattr(told.get("src"), "fn", None), bool(told.get("cache_hit"))
-        self._heard.append(
-            Compilation(
-                function=str(getattr(function, "__name__", "a kernel"))[:_SHOWN],
-                module=str(getattr(function, "__module__", "")),
-                seconds=_seconds(told, cached=cached),
-                cached=cached,
-                compiler=function,
-            )
-        )
+        self._note(function, _seconds(told, cached=cached), cached=cached, compiler=function)
+
+    def _note(self, function: object, seconds: float, *, cached: bool = False, compiler: Any = None) -> None:
+        name, module = getattr(function, "__name__", "a kernel"), getattr(function, "__module__", "")
+        self._heard.append(Compilation(str(name)[:_SHOWN], str(module), seconds, cached, compiler))
 
 
 def observe(trial: SetTrial, compilations: Compilations) -> Iterator[str]:
     """Functions that calls like the first one compile: one a call that compiles something."""
     for _ in range(CALLS):
         before = compilations.mark()
-        attempt(
-            lambda: trial.prepared().run()
-        )  # torch's compiler leaves calls alone that operators are watched in
+        # Torch's compiler leaves calls alone that operators are watched in.
+        attempt(lambda: trial.prepared().run())
         yield from compilations.since(before)[:1]
 
 

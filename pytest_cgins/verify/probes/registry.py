@@ -82,14 +82,7 @@ the processes would not agree on, or call the op in one of them."""
 def switched_on(
     level: str, excused: Iterable[str] = (), *, sanitize: Iterable[str] = (), ranked: bool = False
 ) -> tuple[str, ...]:
-    """Names of the probes that are looked for.
-
-    Args:
-        level: `full`, `fast` or `off`.
-        excused: those that a kernel is excused from.
-        sanitize: tools of compute-sanitizer.
-        ranked: whether several processes call the kernel together.
-    """
+    """Names of the probes that are looked for at the level `full`, `fast` or `off`."""
     levels = {
         "full": [name for name in PROBES if name not in SANITIZED],
         "fast": [name for name in PROBES if name not in SANITIZED and PROBE_SPECS[name].fast],
@@ -115,11 +108,5 @@ _WHEN: dict[str, str] = {
 
 
 def wrong_when(when: When, inputs: str, wrong: str) -> str:
-    """What to say of an answer that is wrong, or that is not there.
-
-    Args:
-        when: one of `When`.
-        inputs: name of the set.
-        wrong: message of the check that failed, or what the kernel raised.
-    """
+    """What to say of an answer that is wrong, by the message of the check that failed, or that is not there, by what was raised."""
     return f"right when it was verified, wrong in {_WHEN[when]} ({inputs_phrase(inputs)}): {wrong}"

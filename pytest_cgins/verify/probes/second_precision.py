@@ -25,11 +25,8 @@ HALVES = ("float16", "bfloat16")
 
 def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     """The numbers of a set in half precision as fp32, or none and why."""
-    builder, facts, reference_set = (
-        probed_call.builder,
-        probed_call.semantics.facts,
-        probed_call.reference_set,
-    )
+    builder, reference_set = probed_call.builder, probed_call.reference_set
+    facts = builder.semantics.facts
     dtypes = {meta.dtype for meta in reference_set.layout.metas if "float" in meta.dtype}
     if not dtypes & {*HALVES}:
         return [], "the case is not in half precision"
@@ -38,9 +35,7 @@ def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     if facts is not None and "float32" not in facts.floats:
         return [], "the op does not take fp32"
     wide = widen(reference_set.layout, torch.float32)
-    arguments = (
-        replace(argument, value=_in_fp32(argument.value)) for argument in reference_set.call.arguments
-    )
+    arguments = (replace(one, value=_in_fp32(one.value)) for one in reference_set.call.arguments)
     call = replace(reference_set.call, arguments=tuple(arguments))
     return [builder.make(INPUTS, rebuild(wide.metas, wide.spans, "cpu"), probe=NAME, call=call)], ""
 

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from pytest_cgins.core.dtypes import ITEMSIZE
-from pytest_cgins.core.trace import TensorMeta
 from pytest_cgins.packs.modules import is_module_call
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify import related_sizes
@@ -219,7 +218,7 @@ def _most_rows(search: SizeSearch, batch: Sequence[int], size: int, limit: int) 
     rows = [math.prod(search.places.shape(index, search.small)[1:]) for index in batch]
     # Outputs are counted as well: an embedding's are hundreds of times as large as its indices.
     a_row = sum(numel * ITEMSIZE[meta.dtype] for numel, meta in zip(rows, metas, strict=True)) * (
-        1 + _nbytes(given) / max(1, _nbytes(metas))
+        1 + sum(one.nbytes for one in given) / max(1, sum(one.nbytes for one in metas))
     )
     most_of = max((one.numel for one in given), default=0) / max(1, *(one.numel for one in metas))
     enough = math.ceil(MANY_ELEMENTS / max(1.0, max(rows) * max(1.0, most_of)))
@@ -237,10 +236,6 @@ def _moved(search: SizeSearch, input_set: InputSet) -> Iterator[Spot]:
         if meta.shape and meta.shape[0] == 0 != shape[0]:
             continue
         yield from ((index, dim) for dim, size in enumerate(shape) if meta.shape[dim] != size)
-
-
-def _nbytes(metas: Sequence[TensorMeta]) -> int:
-    return sum(meta.nbytes for meta in metas)
 
 
 def _is_doubtful(input_set: InputSet) -> bool:

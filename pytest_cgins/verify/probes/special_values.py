@@ -15,11 +15,9 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.core.bitwise import readable
-from pytest_cgins.core.layout import lay_out
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.verify import inputs, low_bits, op_calls
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
-from pytest_cgins.verify.reference import answer, widened
 from pytest_cgins.verify.semantics import DISTINCT, Semantics, op_word
 from pytest_cgins.verify.size_search import ProbedCall
 
@@ -39,30 +37,28 @@ _FIRST, _MIDDLE, _LAST = 0.0, 0.5, 1.0  # of a row: an online softmax begins wit
 
 def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     """The set, or none and why."""
-    builder, semantics, reference_set = probed_call.builder, probed_call.semantics, probed_call.reference_set
+    builder, reference_set = probed_call.builder, probed_call.reference_set
+    semantics = builder.semantics
     if is_derived(builder.call.op):
         return [], "what a gradient of NaN is depends on the formula"
     if reference_set.call.op.startswith("torch.") and op_word(reference_set.call) in DISTINCT:
-        return _nearly_all_masked(builder, semantics, reference_set)
+        return _nearly_all_masked(builder, reference_set)
     positions = any("int" in meta.dtype for meta in reference_set.outputs)
     if positions or (semantics.chooses and not semantics.entry.nan_wins):
         return [], "the op chooses among elements, and NaN is neither greater nor less than any"
-    names = op_calls.operators(
-        reference_set.call, reference_set.layout, reference_set.context, builder.device
-    )
+    names = reference_set.operators()
     if op_calls.spread(names):
         return [], "NaN spreads as the algorithm has it: transformed tiles and direct sums differ"
-    plain = reference_set.tensors()
-    rows = _Rows.from_tensors(builder, semantics, plain)
-    of_scales = _scale_of_nan(builder, semantics, reference_set)
+    rows = _Rows.of(semantics, reference_set)
+    of_scales = _scale_of_nan(builder, reference_set)
     if rows is None:
         return of_scales, "" if of_scales else "no argument holds numbers that may be replaced"
     # Three products of halves make one of fp32, and infinity minus infinity is NaN there.
     # So do three products of one of complex numbers, whose infinities C leaves to the formula.
     is_complex = any("complex" in meta.dtype for meta in reference_set.layout.metas)
     its_own = reference_set.call.op.startswith("torch.") and not is_complex and not op_calls.multiply(names)
-    chosen = _unambiguous(builder, reference_set, rows) if its_own else []
-    masked = _fully_masked(builder, semantics, reference_set)
+    chosen = _unambiguous(reference_set, rows) if its_own else []
+    masked = _fully_masked(semantics, reference_set)
     # What comes of NaN in a row that lets nothing through nobody says: the first row of a mask is not the last.
     row = rows.count - 1 if masked else rows.count // 2
     # x86 makes the negative one of 0 * inf.
@@ -70,31 +66,25 @@ def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     tensors = reference_set.tensors()
     rows.put(tensors, nans)
     # A query of NaN has no greatest score, and torch's own kernels take it for one that sees no key.
-    if not op_calls.attend(names) and _makes_nan(builder, reference_set, tensors):
-        if not its_own and _spreads(builder, reference_set, rows, nans):
+    if not op_calls.attend(names) and _makes_nan(reference_set, tensors):
+        if not its_own and _spreads(reference_set, rows, nans):
             return of_scales, "" if of_scales else "NaN spreads to numbers that do not depend on it"
         chosen = [*nans, *chosen]
     if not chosen and not masked:
-        return (
-            of_scales,
-            "" if of_scales else "torch itself makes a number of NaN, or has no one answer to it",
-        )
+        why = "torch itself makes a number of NaN, or has no one answer to it"
+        return of_scales, "" if of_scales else why
     tensors = reference_set.tensors()
     rows.put(tensors, chosen)
     for index in masked:
-        _block(tensors[index])
+        inputs.block_first_row(tensors[index])
     made = builder.make(INPUTS, tensors, probe=NAME, patterns_only=True)
-    made = (
-        made
-        if reference_set.call.op.startswith("torch.")
-        else _zeros_may_stay(builder, made, reference_set, rows, chosen)
-    )
-    return [made, *_side_by_side(builder, semantics, reference_set, rows, its_own=its_own), *of_scales], ""
+    if not reference_set.call.op.startswith("torch."):
+        made = _zeros_may_stay(made, reference_set, rows, chosen)
+    beside = _side_by_side(builder, reference_set, rows) if its_own else ()
+    return [made, *beside, *of_scales], ""
 
 
-def _zeros_may_stay(
-    builder: InputSetBuilder, made: InputSet, plain: InputSet, rows: _Rows, specials: Sequence[Special]
-) -> InputSet:
+def _zeros_may_stay(made: InputSet, plain: InputSet, rows: _Rows, specials: Sequence[Special]) -> InputSet:
     """The set, where what a user's op gives as 0 beside NaN may be 0 or NaN: it may leave out what a mask excludes.
 
     Not where a NaN alone makes one of itself: a relu does not.
@@ -103,9 +93,8 @@ def _zeros_may_stay(
     for special in specials:
         tensors = plain.tensors()
         rows.put(tensors, [special])
-        outputs = answer(plain.call, lay_out(tensors), plain.context, builder.device, mutated=plain.mutated)
-        places = rows.touched(tensors).to(builder.device)
-        for known, output in zip(of_itself, outputs, strict=True):
+        places = rows.touched(tensors).to(plain.device)
+        for known, output in zip(of_itself, plain.answer(tensors), strict=True):
             if output.shape == places.shape == known.shape:
                 known.logical_or_(readable(output).isnan() & places)
     outputs_of = zip(made.expected.outputs, plain.expected.outputs, of_itself, strict=True)
@@ -120,46 +109,37 @@ def _zeros_may_stay(
     return replace(made, expected=replace(made.expected, outputs=tuple(kept)))
 
 
-def _side_by_side(
-    builder: InputSetBuilder, semantics: Semantics, plain: InputSet, rows: _Rows, *, its_own: bool
-) -> Iterator[InputSet]:
+def _side_by_side(builder: InputSetBuilder, plain: InputSet, rows: _Rows) -> Iterator[InputSet]:
     """The set with the same infinities in both operands, of ops of torch that make no NaN of them."""
-    tensors = plain.tensors()
-    metas = plain.layout.metas
-    first, *others = (index for index, _ in inputs.data(semantics, tensors))
+    metas, facts = plain.layout.metas, builder.semantics.facts
+    first, *others = (index for index, _ in inputs.data(builder.semantics, plain.tensors()))
     beside = [index for index in others if metas[index].shape == metas[first].shape]
-    if its_own and beside and semantics.facts is not None and semantics.facts.sort == "binary":
+    if beside and facts is not None and facts.sort == "binary":
         for value, row in ((math.inf, 0), (-math.inf, rows.count - 1)):
             tensors = plain.tensors()
             rows.put(tensors, [(value, row, _MIDDLE)], beside[:1])
-            if not _makes_nan(builder, plain, tensors):
+            if not _makes_nan(plain, tensors):
                 yield builder.make(f"{value} in both", tensors, probe=NAME, patterns_only=True)
 
 
-def _scale_of_nan(builder: InputSetBuilder, semantics: Semantics, reference_set: InputSet) -> list[InputSet]:
+def _scale_of_nan(builder: InputSetBuilder, reference_set: InputSet) -> list[InputSet]:
     """The set in which the last exponent of each argument of scales has the code of NaN, where torch makes NaN of it."""
-    tensors = reference_set.tensors()
-    exponents = [
-        tensor for index, tensor in enumerate(tensors) if low_bits.has_nan_code(semantics, index, tensor)
-    ]
+    tensors, semantics = reference_set.tensors(), builder.semantics
+    exponents = [one for index, one in enumerate(tensors) if low_bits.has_nan_code(semantics, index, one)]
     for tensor in exponents:
         low_bits.put_nan(tensor)
-    if not exponents or not _makes_nan(builder, reference_set, tensors):
+    if not exponents or not _makes_nan(reference_set, tensors):
         return []
-    call, context, changed = reference_set.call, reference_set.context, reference_set.mutated
-    own = answer(call, lay_out(tensors), context, builder.device, mutated=changed)
-    wide = widened(call, lay_out(tensors), context, builder.device, changed)
+    own, wide = reference_set.answer(tensors), reference_set.widened(tensors)
     if any(bool((torch.isnan(one) & ~torch.isnan(more)).any()) for one, more in zip(own, wide, strict=True)):
         return []  # it is no code to the op, which takes it for a power of two that fp32 does not have
     return [builder.make(SCALES, tensors, probe=NAME, patterns_only=True)]
 
 
-def _nearly_all_masked(
-    builder: InputSetBuilder, semantics: Semantics, reference_set: InputSet
-) -> tuple[list[InputSet], str]:
+def _nearly_all_masked(builder: InputSetBuilder, reference_set: InputSet) -> tuple[list[InputSet], str]:
     """The set with two numbers and infinities in a row, as logits that were masked: each place is chosen once, all the same."""
     tensors = reference_set.tensors()
-    chosen = next((one for _, one in inputs.data(semantics, tensors) if one.numel()), None)
+    chosen = next((one for _, one in inputs.data(builder.semantics, tensors) if one.numel()), None)
     if chosen is None or not chosen.is_floating_point():
         return [], "no argument holds numbers that may be replaced"
     for row, infinity in ((-1, math.inf), (0, -math.inf)):
@@ -179,14 +159,12 @@ class _Rows:
         self.count = int(lanes.max()) + 1
 
     @classmethod
-    def from_tensors(
-        cls, builder: InputSetBuilder, semantics: Semantics, tensors: Sequence[Tensor]
-    ) -> _Rows | None:
-        found = [(index, one) for index, one in inputs.data(semantics, tensors) if one.numel()]
-        if not found:
-            return None
-        index, tensor = found[0]
-        return cls(index, inputs.lanes_of(semantics, builder.call, index, tensor).expand(tensor.shape))
+    def of(cls, semantics: Semantics, plain: InputSet) -> _Rows | None:
+        for index, tensor in inputs.data(semantics, plain.tensors()):
+            if tensor.numel():
+                lanes = inputs.lanes_of(semantics, plain.call, index, tensor)
+                return cls(index, lanes.expand(tensor.shape))
+        return None
 
     def put(self, tensors: Sequence[Tensor], specials: Sequence[Special], beside: Sequence[int] = ()) -> None:
         for value, row, share in specials:
@@ -200,7 +178,7 @@ class _Rows:
         return ~torch.isfinite(readable(tensors[self._index]))
 
 
-def _unambiguous(builder: InputSetBuilder, reference_set: InputSet, rows: _Rows) -> list[Special]:
+def _unambiguous(reference_set: InputSet, rows: _Rows) -> list[Special]:
     """Infinities of which torch makes no NaN, together or alone."""
     if rows.count < 2:
         return []
@@ -208,18 +186,18 @@ def _unambiguous(builder: InputSetBuilder, reference_set: InputSet, rows: _Rows)
     for tried in ([positive, negative] if rows.count > 2 else [positive], [positive], [negative]):
         tensors = reference_set.tensors()
         rows.put(tensors, tried)
-        if not _makes_nan(builder, reference_set, tensors):
+        if not _makes_nan(reference_set, tensors):
             return tried
     return []
 
 
-def _fully_masked(builder: InputSetBuilder, semantics: Semantics, reference_set: InputSet) -> list[int]:
+def _fully_masked(semantics: Semantics, reference_set: InputSet) -> list[int]:
     """Masks of which torch takes a row that lets nothing through."""
     masks = list(_masks(semantics, reference_set))
     tensors = reference_set.tensors()
     for index in masks:
-        _block(tensors[index])
-    return masks if masks and not _makes_nan(builder, reference_set, tensors) else []
+        inputs.block_first_row(tensors[index])
+    return masks if masks and not _makes_nan(reference_set, tensors) else []
 
 
 def _masks(semantics: Semantics, reference_set: InputSet) -> Iterator[int]:
@@ -229,11 +207,7 @@ def _masks(semantics: Semantics, reference_set: InputSet) -> Iterator[int]:
             yield index
 
 
-def _block(mask: Tensor) -> None:
-    mask[(0,) * (mask.ndim - 1)] = False if mask.dtype == torch.bool else -torch.inf
-
-
-def _spreads(builder: InputSetBuilder, reference_set: InputSet, rows: _Rows, nans: Sequence[Special]) -> bool:
+def _spreads(reference_set: InputSet, rows: _Rows, nans: Sequence[Special]) -> bool:
     """Whether some numbers of torch become NaN that stay what they are with others in place of NaN: see `_zeros_may_stay` for 0.
 
     As behind it in a sum over all rows, of which differences are taken.
@@ -242,37 +216,21 @@ def _spreads(builder: InputSetBuilder, reference_set: InputSet, rows: _Rows, nan
     for value in (None, *_IN_PLACE, math.nan):
         tensors = reference_set.tensors()
         rows.put(tensors, [] if value is None else [(value, row, share) for _, row, share in nans])
-        call, context, changed = reference_set.call, reference_set.context, reference_set.mutated
-        outputs.append(widened(call, lay_out(tensors), context, builder.device, changed))
+        outputs.append(reference_set.widened(tensors))
     usual, *others, of_nan = outputs
-    return any(
-        bool(
-            (
-                torch.isnan(of_nan[n])
-                & (one.abs() > _ROUNDINGS)
-                & _agree(one, [other[n] for other in others])
-            ).any()
-        )
-        for n, one in enumerate(usual)
-        if one.is_floating_point()
-    )
+    for n, one in enumerate(usual):
+        if one.is_floating_point():
+            spread = torch.isnan(of_nan[n]) & (one.abs() > _ROUNDINGS)
+            for other in others:
+                spread &= (one - other[n]).abs() <= _ROUNDINGS * (1 + one.abs())
+            if bool(spread.any()):
+                return True
+    return False
 
 
-def _agree(one: Tensor, others: Sequence[Tensor]) -> Tensor:
-    """Which numbers are the same in all, but for roundings."""
-    near = [(one - other).abs() <= _ROUNDINGS * (1 + one.abs()) for other in others]
-    return torch.stack(near).all(0)
-
-
-def _makes_nan(builder: InputSetBuilder, reference_set: InputSet, tensors: Sequence[Tensor]) -> bool:
+def _makes_nan(reference_set: InputSet, tensors: Sequence[Tensor]) -> bool:
     try:
-        outputs = answer(
-            reference_set.call,
-            lay_out(tensors),
-            reference_set.context,
-            builder.device,
-            mutated=reference_set.mutated,
-        )
+        outputs = reference_set.answer(tensors)
     except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
         return True
     return any(bool(torch.isnan(one).any()) for one in outputs if one.is_floating_point())
