@@ -140,7 +140,7 @@ def ablate(
     """
     kernel, name, device = implementation
     with scratch.folder() as folder, WorkerPool() as reference:
-        copy = ProjectCopy(config, kernel, name, device, folder / "project", baseline=NONE)
+        copy = ProjectCopy(config, implementation, folder / "project", baseline=NONE)
         methods = []
         for method, source in variants:
             copy.put({**copy.incumbent(), copy.files[0]: source})

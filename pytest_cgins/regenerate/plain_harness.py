@@ -153,7 +153,7 @@ def _looked_at(
                 overlay = journal.overlay(target)
                 place = stack.enter_context(scratch.folder()) / "copy"
                 own = reloaded(config, overlay)
-                copy = ProjectCopy(own, *target.key, place, baseline=NONE, overlay=overlay)
+                copy = ProjectCopy(own, target.key, place, baseline=NONE, overlay=overlay)
                 reference = stack.enter_context(WorkerPool())
             copy.put(sources)
             evaluator = Evaluator(

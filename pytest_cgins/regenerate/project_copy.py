@@ -42,9 +42,7 @@ class ProjectCopy:
 
     Args:
         config: the loaded file of the project.
-        kernel: name of the kernel.
-        implementation: name of the implementation.
-        device: its device type.
+        key: names of kernel and implementation, and device type, as of `Config.implementations`.
         folder: an empty or absent folder, which is the copy's from now on.
         baseline: base revision of the project, as `--cgins-baseline` takes it.
         overlay: files that the copy has besides, by path from the project's top, such as a `cgins.yaml` with an entry
@@ -58,16 +56,14 @@ class ProjectCopy:
     def __init__(
         self,
         config: Config,
-        kernel: str,
-        implementation: str,
-        device: str,
+        key: tuple[str, str, str],
         folder: Path,
         *,
         baseline: str,
         overlay: Mapping[str, str] | None = None,
     ) -> None:
         self._own = config
-        self._key = (kernel, implementation, device)
+        self._key = key
         self.top = folder
         self._environment = git.isolated(_IDENTITY)
         self.project = top_of(config)

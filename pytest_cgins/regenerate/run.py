@@ -104,7 +104,10 @@ def begin(
     )
     try:
         _provided(journal, llm)
-        _lay_out(journal, config, evaluations, overlays or {})
+        found = tuple(sorted(evaluations, key=lambda one: one.verdict.status.outcome != "fail"))
+        for target in journal.record.targets:
+            if not target.improves:
+                _lay_out(journal, config, target, found, (overlays or {}).get(target.name, {}))
         journal.begun()
     except BaseException:
         journal.drop()
@@ -125,18 +128,6 @@ def _provided(journal: Journal, llm: LlmSettings) -> LlmSettings:
 
 
 def _lay_out(
-    journal: Journal,
-    config: Config,
-    evaluations: Iterable[Evaluation],
-    overlays: Mapping[str, Mapping[str, str]],
-) -> None:
-    found = tuple(sorted(evaluations, key=lambda one: one.verdict.status.outcome != "fail"))
-    for target in journal.record.targets:
-        if not target.improves:
-            _lay_out_one(journal, config, target, found, overlays.get(target.name, {}))
-
-
-def _lay_out_one(
     journal: Journal, config: Config, target: Target, found: Iterable[Evaluation], overlay: Mapping[str, str]
 ) -> None:
     with scratch.folder() as folder:
@@ -276,7 +267,7 @@ class Run:
             attempts = self.journal.attempts(first)
             accepted = next(attempt for attempt in reversed(attempts) if attempt.outcome == "accepted")
             overlay = {**self.journal.overlay(first), **self.journal.sources(first, accepted.number)}
-            _lay_out_one(self.journal, self.config, faster, accepted.trials[-1].evaluations, overlay)
+            _lay_out(self.journal, self.config, faster, accepted.trials[-1].evaluations, overlay)
         return faster
 
     def _in_order(self, results: Mapping[str, Result]) -> Iterator[Result]:
@@ -409,13 +400,7 @@ def _copy(
         RegenerateError: it cannot be, whatever it is.
     """
     copy = ProjectCopy(
-        reloaded(config, overlay),
-        target.kernel,
-        target.implementation,
-        target.device,
-        folder / "copy",
-        baseline=baseline,
-        overlay=overlay,
+        reloaded(config, overlay), target.key, folder / "copy", baseline=baseline, overlay=overlay
     )
     contents = {path: text.encode() for path, text in copy.incumbent().items()}
     check_changeable(copy.files, contents, goal=target.goal, config=copy.relative(config.file))

@@ -84,7 +84,7 @@ def make_gate(project: Config, reference: WorkerPool, tmp_path: Path) -> Iterato
         (entry,) = project.kernels
         target = targets.target_of(entry, entry.implementations[0], "optimise")
         copy = ProjectCopy(
-            project, "relu", "cpp", "cpu", tmp_path / f"gate-{len(made)}" / "copy", baseline=baseline
+            project, ("relu", "cpp", "cpu"), tmp_path / f"gate-{len(made)}" / "copy", baseline=baseline
         )
         known = TrialSettings(seed=3, sandbox=None, cache=tmp_path / "cache", **settings)  # type: ignore[arg-type]
         pool = CandidatePool(BuildQueue(cache=tmp_path / "cache"), threads=threads)

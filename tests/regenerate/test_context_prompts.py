@@ -24,7 +24,7 @@ MEANS = Means(models=("",))
 def prompts_of(tmp_path: Path) -> ContextPrompts:
     project = committed(tmp_path / "project")
     copy = ProjectCopy(
-        load(project / "cgins.yaml"), "scale", "cpp", "cpu", tmp_path / "copy", baseline="merge-base"
+        load(project / "cgins.yaml"), ("scale", "cpp", "cpu"), tmp_path / "copy", baseline="merge-base"
     )
     target = journals.target("scale", op="torch.relu", goal="optimise")
     return ContextPrompts(target, copy, copy.incumbent(), lambda: CPU, ())

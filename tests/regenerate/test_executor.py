@@ -215,7 +215,7 @@ def test_all_that_a_search_asks_is_asked_of_nodes(recorded: Path, tmp_path: Path
     (tmp_path / "reports").mkdir()
     (entry,) = project.kernels
     target = target_of(entry, entry.implementations[0], "optimise")
-    copy = ProjectCopy(project, "relu", "cpp", "cpu", tmp_path / "copy", baseline="none")
+    copy = ProjectCopy(project, ("relu", "cpp", "cpu"), tmp_path / "copy", baseline="none")
     settings = TrialSettings(seed=3, sandbox=None, cache=tmp_path / "cache")
     executor = OnNodes(project, settings, print)
     try:

@@ -20,7 +20,7 @@ def copy_of(
     project: Path, folder: Path, *, implementation: str = "cpp", baseline: str = "merge-base"
 ) -> ProjectCopy:
     config = load(project / "cgins.yaml")
-    return ProjectCopy(config, "scale", implementation, "cpu", folder / "copy", baseline=baseline)
+    return ProjectCopy(config, ("scale", implementation, "cpu"), folder / "copy", baseline=baseline)
 
 
 def test_it_has_what_builds_and_imports_read(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_below_the_top_of_a_repository(tmp_path: Path) -> None:
     files = {"ci/cgins.yaml": yaml, "ci/kernels/scale.py": FILES["kernels/scale.py"], SOURCE: FILES[SOURCE]}
     project = committed(tmp_path / "project", files)
     config = load(project / "ci/cgins.yaml")
-    copy = ProjectCopy(config, "scale", "cpp", "cpu", tmp_path / "copy", baseline="merge-base")
+    copy = ProjectCopy(config, ("scale", "cpp", "cpu"), tmp_path / "copy", baseline="merge-base")
     assert copy.files == (SOURCE,)
     assert copy.config.root == copy.top / "ci"
     assert copy.relative(config.file) == "ci/cgins.yaml"
@@ -158,7 +158,7 @@ def test_a_module_that_is_imported_from_elsewhere(tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(str(project))
     config = load(project / "ci/cgins.yaml")
     with pytest.raises(RegenerateError, match=r"is not imported from the folder of cgins\.yaml"):
-        ProjectCopy(config, "scale", "python", "cpu", tmp_path / "copy", baseline="none")
+        ProjectCopy(config, ("scale", "python", "cpu"), tmp_path / "copy", baseline="none")
 
 
 def test_an_overlay_is_part_of_the_incumbent(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_an_overlay_is_part_of_the_incumbent(tmp_path: Path) -> None:
     project = committed(tmp_path / "project")
     config = load(project / "cgins.yaml")
     copy = ProjectCopy(
-        config, "scale", "cpp", "cpu", tmp_path / "copy", baseline="none", overlay={"cgins.yaml": "added\n"}
+        config, ("scale", "cpp", "cpu"), tmp_path / "copy", baseline="none", overlay={"cgins.yaml": "added\n"}
     )
     copy.put({SOURCE: "x"})
     assert (copy.top / "cgins.yaml").read_text() == "added\n"

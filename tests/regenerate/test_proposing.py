@@ -41,7 +41,7 @@ def propose(project: Path, tmp_path: Path) -> Propose:
         more = {"stage": "acceptance", "environments": report.environments, "seed": 77}
         trial = journals.trial(*report.evaluations, **more)
         journals.attempt(run, target, outcome="accepted", sources={PATH: NEW}, trials=(trial,))
-        copy = ProjectCopy(config, "scale", "cpp", "cpu", tmp_path / "copy", baseline="none")
+        copy = ProjectCopy(config, ("scale", "cpp", "cpu"), tmp_path / "copy", baseline="none")
         result = journals.settle(run, target, "accepted", {PATH: NEW})
         run.proposal(target).rmdir()
         found = from_journal.proposed(run, config, copy, result)

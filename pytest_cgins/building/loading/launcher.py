@@ -268,29 +268,26 @@ class Packer:
             ContractError: the value is not of the argument's type.
         """
         with declared_as(argument, value, self.name):
-            self._add(argument, value)
-
-    def _add(self, argument: SchemaArgument, value: Any) -> None:
-        if value is None and not argument.optional and argument.type != "Generator":
-            raise TypeError("None")
-        if argument.type == "Tensor":
-            if argument.list:
-                self.add_tensors(value, optional=argument.item_optional)
+            if value is None and not argument.optional and argument.type != "Generator":
+                raise TypeError("None")
+            if argument.type == "Tensor":
+                if argument.list:
+                    self.add_tensors(value, optional=argument.item_optional)
+                else:
+                    self.add_tensor(value)
+            elif argument.type == "Generator":
+                seed = torch.initial_seed() if value is None else value.initial_seed()
+                self.is_varying = True
+                self.arguments.append(ctypes.c_uint64(seed))
+            elif argument.type == "str":
+                text = None if value is None else value.encode()
+                self.arguments += [ctypes.c_char_p(text), ctypes.c_int64(len(text or b""))]
+            elif argument.list:
+                self._add_list(argument, value)
+            elif argument.optional or argument.type in ("Scalar", "ScalarType"):
+                self.arguments.append(self._pointer(None if value is None else convert(argument.type, value)))
             else:
-                self.add_tensor(value)
-        elif argument.type == "Generator":
-            seed = torch.initial_seed() if value is None else value.initial_seed()
-            self.is_varying = True
-            self.arguments.append(ctypes.c_uint64(seed))
-        elif argument.type == "str":
-            text = None if value is None else value.encode()
-            self.arguments += [ctypes.c_char_p(text), ctypes.c_int64(len(text or b""))]
-        elif argument.list:
-            self._add_list(argument, value)
-        elif argument.optional or argument.type in ("Scalar", "ScalarType"):
-            self.arguments.append(self._pointer(None if value is None else convert(argument.type, value)))
-        else:
-            self.arguments.append(convert(argument.type, value))
+                self.arguments.append(convert(argument.type, value))
 
     def _add_list(self, argument: SchemaArgument, value: Any) -> None:
         if value is None:

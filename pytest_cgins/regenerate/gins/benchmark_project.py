@@ -98,7 +98,10 @@ def settle(config: Config, ran: RunResult) -> tuple[str, ...]:
         sources = read_files(journal.folder / result.target.name / "final")
         written = _write(new_kernel.reloaded(config, overlay), result.target, sources)
         lines += [f"wrote {run_status.shown_path(path)}" for path in written]
-        _enter(config.file, overlay, result.target)
+        # Into cgins.yaml; everything else in it stays as it is.
+        text, (changed,) = config.file.read_bytes().decode(), overlay.values()
+        entered = new_kernel.entered(text, config.file, changed, result.target.kernel)
+        atomic.write_text(config.file, entered, durable=True)
     lines += [
         _left_out(journal, result)
         for result in ran.results
@@ -167,12 +170,6 @@ def _write(config: Config, target: Target, sources: Mapping[str, str]) -> list[P
         place.write_text(text, encoding="utf-8", newline="")
         written.append(place)
     return written
-
-
-def _enter(file: Path, overlay: Mapping[str, str], target: Target) -> None:
-    """Write the kernel's entry into cgins.yaml, and leave everything else as it is."""
-    text, (changed,) = file.read_bytes().decode(), overlay.values()
-    atomic.write_text(file, new_kernel.entered(text, file, changed, target.kernel), durable=True)
 
 
 def _left_out(journal: Journal, result: Result) -> str:

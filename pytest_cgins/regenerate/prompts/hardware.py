@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,43 +91,19 @@ class Hardware:
     """Compilers and libraries: `g++ 12.2.0`."""
 
 
-def read(
-    device: str,
-    *,
-    peak_bytes_per_s: float = 0.0,
-    peak_flops_per_s: Mapping[str, float] | None = None,
-    driver: str = "",
-    cores: int = 0,
-    versions: tuple[str, ...] = (),
-    proc: Path = _PROC,
-    sys_folder: Path = _SYS,
-    library: str = LIBRARY,
-) -> Hardware:
+def read(device: str, *, proc: Path = _PROC, sys_folder: Path = _SYS, library: str = LIBRARY) -> Hardware:
     """Ask a device what it is.
 
     Args:
         device: `cpu`, `cuda` or `cuda:1`.
-        peak_bytes_per_s: measured (`timing.measured_peaks`), 0 if it was not.
-        peak_flops_per_s: measured, by dtype.
-        driver: version of the driver, where somebody knows it (`Environment.driver`).
-        cores: that a kernel may use (`Environment.host_cores`), 0: those of the process.
-        versions: of compilers and libraries.
         proc: where the kernel tells of CPUs.
         sys_folder: where it tells of their caches.
         library: CUDA's driver.
     """
     kind = device_of(device)
-    facts = _cuda(device, library, proc) if kind.is_cuda else _cpu(cores, proc, sys_folder)
-    if driver and kind.is_cuda:
-        facts["driver"] = driver
-    facts["peak_flops_per_s"] = dict(sorted((peak_flops_per_s or {}).items()))
+    facts = _cuda(device, library, proc) if kind.is_cuda else _cpu(proc, sys_folder)
     known = {field.name for field in fields(Hardware)} & facts.keys()
-    return Hardware(
-        device=kind.name,
-        peak_bytes_per_s=peak_bytes_per_s,
-        versions=versions,
-        **{name: facts[name] for name in known},
-    )
+    return Hardware(device=kind.name, **{name: facts[name] for name in known})
 
 
 # ---- CUDA
@@ -159,14 +135,14 @@ def _cuda(device: str, library: str, proc: Path) -> dict[str, Any]:
 # ---- CPU
 
 
-def _cpu(cores: int, proc: Path, sys_folder: Path) -> dict[str, Any]:
+def _cpu(proc: Path, sys_folder: Path) -> dict[str, Any]:
     info = text_of(proc / "cpuinfo")
     name = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", info, re.MULTILINE)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", info, re.MULTILINE)
     present = set(flags[1].split()) if flags else set()
     return {
         "name": one_line(name[1], 80) if name else "",
-        "cores": cores or len(os.sched_getaffinity(0)),
+        "cores": len(os.sched_getaffinity(0)),
         "vector_flags": tuple(flag for flag in _VECTOR_FLAGS if flag in present),
         "caches": _caches(sys_folder / "devices/system/cpu/cpu0/cache"),
     }
@@ -200,14 +176,18 @@ def described(config: Config, reference: WorkerPool, environment: Mapping[str, s
             peaks = evaluator.devices.peaks(device_of(device).case_name)
         except EndedError:
             return read(device)
-    return read(
-        device,
-        peak_bytes_per_s=peaks.copy_bytes_per_s if peaks else 0.0,
-        peak_flops_per_s=peaks.matmul_flops_per_s if peaks else {},
-        driver=found.driver if found else "",
-        cores=found.host_cores if found else 0,
-        versions=_versions(found, device_of(device)) if found else (),
-    )
+    own, kind = read(device), device_of(device)
+    if found is not None:
+        told = (
+            {"driver": found.driver or own.driver}
+            if kind.is_cuda
+            else {"cores": found.host_cores or own.cores}
+        )
+        own = replace(own, versions=_versions(found, kind), **told)
+    if peaks:
+        flops = dict(sorted(peaks.matmul_flops_per_s.items()))
+        own = replace(own, peak_bytes_per_s=peaks.copy_bytes_per_s, peak_flops_per_s=flops)
+    return own
 
 
 def _versions(found: Environment, device: Device) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pytest_cgins.regenerate.methods import select
 from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.methods.definition import Axis, Family, Language
-from pytest_cgins.regenerate.methods.registry import Registry, shipped
+from pytest_cgins.regenerate.methods.registry import shipped
 from pytest_cgins.regenerate.methods.select import Offer, Situation
 from pytest_cgins.regenerate.prompts import workload
 from pytest_cgins.regenerate.prompts.context import Context
@@ -38,8 +38,6 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
 class Offers:
     """What a round offers."""
 
-    registry: Registry
-    """All methods."""
     situation: Situation
     """What is known of the kernel."""
     budget: AxisBudget
@@ -67,8 +65,7 @@ class Offers:
         except CginsError:
             return ()
         violations = select.validate(
-            choice, self.offered, registry=self.registry, situation=self.situation, budget=self.budget,
-            memory=self.memory,
+            choice, self.offered, registry=shipped(), situation=self.situation, budget=self.budget, memory=self.memory
         )  # fmt: skip
         return tuple(violation.message for violation in violations)
 
@@ -101,19 +98,12 @@ def offered_text(
 
 
 def offers(
-    context: Context,
-    registry: Registry,
-    memory: MethodMemory,
-    *,
-    gaps: Gaps,
-    metrics: dict[str, float],
-    applied: tuple[str, ...],
+    context: Context, memory: MethodMemory, *, gaps: Gaps, metrics: dict[str, float], applied: tuple[str, ...]
 ) -> Offers | None:
     """What is offered for a kernel; None for a language that no method is for.
 
     Args:
         context: of its prompt.
-        registry: all methods.
         memory: of earlier rounds and runs.
         gaps: how far it is from the peaks.
         metrics: figures that methods' triggers name.
@@ -124,17 +114,15 @@ def offers(
         return None
     known = replace(known, metrics=metrics, applied=applied)
     budget = axis_budget(gaps)
-    offered = select.select(registry, known, budget, memory)
+    offered = select.select(shipped(), known, budget, memory)
     if workload.language_of(context) == "cute-dsl":
         offered = tuple(map(_without_cpp, offered))
-    return Offers(
-        registry=registry, situation=known, budget=budget, memory=memory, offered=offered, gaps=gaps
-    )  # fmt: skip
+    return Offers(situation=known, budget=budget, memory=memory, offered=offered, gaps=gaps)
 
 
 def first_ones(context: Context, memory: MethodMemory) -> str:
     """For a kernel that is not there yet: what the most promising methods of first priority are, a line each."""
-    offered = offers(context, shipped(), memory, gaps=Gaps(), metrics={}, applied=())
+    offered = offers(context, memory, gaps=Gaps(), metrics={}, applied=())
     first = [offer.method for offer in offered.offered if offer.method.priority == 1] if offered else []
     return "\n".join(f"- {method.title}. {method.what}" for method in first[:_MOST_FIRST])
 
@@ -164,11 +152,11 @@ def _without_cpp(offer: Offer) -> Offer:
     return replace(offer, method=replace(offer.method, how=how))
 
 
-def named(registry: Registry, method: str) -> str:
+def named(method: str) -> str:
     """A method with what it is, so that it can be recognised in a kernel; the name alone if it is unknown."""
-    if method not in registry:
+    if method not in shipped():
         return method
-    known = registry.get(method)
+    known = shipped().get(method)
     return f"{method} ({known.title.rstrip('.')}: {known.what})"
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.regenerate.attempt import INCUMBENT, Advice, Ask, Attempt, Target
 from pytest_cgins.regenerate.conversation import Message
-from pytest_cgins.regenerate.methods import registry
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.methods.definition import AXES, Axis
@@ -174,7 +173,7 @@ class ContextPrompts:
         offered = self._offers(context, ask, tree, evidence) if ask.kind in _OFFERED else None
         return assembly.candidate(
             context,
-            replace(ask, method=methods.named(registry.shipped(), ask.method)),
+            replace(ask, method=methods.named(ask.method)),
             tree[ask.parent],
             shown=shown,
             evidence=evidence.text() if evidence else "",
@@ -205,7 +204,6 @@ class ContextPrompts:
     ) -> methods.Offers | None:
         return methods.offers(
             context,
-            registry.shipped(),
             self.memory(),
             gaps=evidence.gaps if evidence else Gaps(),
             metrics=evidence.figures if evidence else {},

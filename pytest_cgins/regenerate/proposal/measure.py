@@ -89,10 +89,7 @@ def measured(plan: Plan, folder: Path) -> Measured:
     from pytest_cgins.regenerate.project_copy import ProjectCopy
 
     config, target = _config(plan), plan.target
-    copy = ProjectCopy(
-        config, target.kernel, target.implementation, target.device, folder,
-        baseline=plan.commit, overlay=plan.overlay,
-    )  # fmt: skip
+    copy = ProjectCopy(config, target.key, folder, baseline=plan.commit, overlay=plan.overlay)
 
     def guarded() -> Guarded:
         return guard.guarded(config, copy.project, copy.files, copy.base_commit)

@@ -124,8 +124,5 @@ def _token(found: re.Match[str], line: int) -> Token:
 def _directive(mark: Token, *tokens: Token) -> Directive:
     name = tokens[0].text if tokens and tokens[0].kind == "name" else ""
     rest = tokens[1:] if name else tokens
-    return Directive(name=name, tokens=rest, rest=_spelled(rest), line=mark.line)
-
-
-def _spelled(tokens: tuple[Token, ...]) -> str:
-    return "".join(f'"{token.text}"' if token.kind == "text" else token.text for token in tokens)
+    text = "".join(f'"{token.text}"' if token.kind == "text" else token.text for token in rest)
+    return Directive(name=name, tokens=rest, rest=text, line=mark.line)

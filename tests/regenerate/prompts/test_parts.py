@@ -109,7 +109,7 @@ def _described(it):
 
 def test_unknown_hardware_stays_unknown(tmp_path):
     """Where nobody tells anything, it says unknown."""
-    cpu = hardware.read("cpu", cores=3, proc=tmp_path, sys_folder=tmp_path)
+    cpu = replace(hardware.read("cpu", proc=tmp_path, sys_folder=tmp_path), cores=3)
     assert (cpu.name, cpu.vector_flags, cpu.caches) == ("", (), ())
     text = _described(cpu)
     assert "unknown model, 3 cores" in text
@@ -127,7 +127,7 @@ def test_a_cpu_is_read_from_its_files(tmp_path):
     cache.mkdir(parents=True)
     for name, text in (("level", "2\n"), ("type", "Unified\n"), ("size", "2048K\n")):
         (cache / name).write_text(text)
-    told = hardware.read("cpu", proc=tmp_path, sys_folder=tmp_path, peak_bytes_per_s=2e10)
+    told = replace(hardware.read("cpu", proc=tmp_path, sys_folder=tmp_path), peak_bytes_per_s=2e10)
     assert told.name == "Big CPU"
     assert told.vector_flags == ("avx2", "fma", "avx512f") or set(told.vector_flags) == {
         "fma",

@@ -8,7 +8,6 @@ from typing import get_args
 import pytest
 
 from pytest_cgins.regenerate.attempt import Ask, Attempt
-from pytest_cgins.regenerate.methods import registry
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.methods.definition import AXES
@@ -27,7 +26,7 @@ ALL_GAPS = Gaps(compute=0.5, memory=0.5, latency=0.5)
 
 
 def offers(context):
-    return methods.offers(context, registry.shipped(), MethodMemory(), gaps=ALL_GAPS, metrics={}, applied=())
+    return methods.offers(context, MethodMemory(), gaps=ALL_GAPS, metrics={}, applied=())
 
 
 def ask(parent, number, kind="optimise", **given):
@@ -95,12 +94,12 @@ def test_figures_go_before_the_turn():
     """Where figures lead to another axis than the one whose turn it is, the prompt says to begin there, and only that."""
     context = context_of("softmax", "triton", "optimise")
     told = methods.offers(
-        context, registry.shipped(), MethodMemory(), gaps=Gaps(compute=0.6, memory=0.4, latency=0.5),
+        context, MethodMemory(), gaps=Gaps(compute=0.6, memory=0.4, latency=0.5),
         metrics={}, applied=(),
     ).text("memory")  # fmt: skip
     assert "Begin with latency: there is most to win, as the figures say." in told
     assert told.index("### Latency") < told.index("### Memory")
-    unknown = methods.offers(context, registry.shipped(), MethodMemory(), gaps=Gaps(), metrics={}, applied=())
+    unknown = methods.offers(context, MethodMemory(), gaps=Gaps(), metrics={}, applied=())
     assert "Begin with latency: the axes are taken in turn" in unknown.text("latency")
     assert "Begin with" not in unknown.text()
 
