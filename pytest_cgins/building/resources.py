@@ -185,7 +185,7 @@ def _mixes(library: Path, arch: str) -> tuple[dict[str, tuple[sass.Mix, ...]] | 
     if tool is None:
         return None, (f"no opcodes: {sass.TOOL} is not installed ({sass.REMEDY})",)
     try:
-        return sass.disassemble(tool, library, arch), ()
+        return sass.count(sass.listing(tool, library), arch), ()
     except InfrastructureError as error:
         return None, (f"no opcodes: {error.what}",)
 

@@ -35,20 +35,6 @@ def disassembler() -> Path | None:
     return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
-def disassemble(tool: Path, library: Path, arch: str) -> dict[str, tuple[Mix, ...]]:
-    """How often each opcode is in each function, by mangled name; several for static functions of several files.
-
-    Args:
-        tool: cuobjdump.
-        library: shared library or cubin.
-        arch: architecture whose code is counted.
-
-    Raises:
-        InfrastructureError: the tool failed.
-    """
-    return count(listing(tool, library), arch)
-
-
 def listing(tool: Path, library: Path) -> str:
     """What cuobjdump prints of a shared library's or cubin's machine code, for all architectures in it.
 
@@ -80,7 +66,10 @@ def _printed(tool: Path, option: str, library: Path) -> str:
 
 
 def count(text: str, arch: str) -> dict[str, tuple[Mix, ...]]:
-    """Opcodes in cuobjdump's listing, by function; of several functions with one name, in its order."""
+    """How often each opcode is in cuobjdump's listing of an architecture's code, by mangled name of the function.
+
+    Static functions of several files may have one name: they are in the listing's order.
+    """
     return {
         name: tuple(mix(Counter(modified(line).partition(".")[0] for line in lines)) for lines in found)
         for name, found in instructions(text, arch).items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TextIO
@@ -19,6 +20,11 @@ def columns(stream: TextIO) -> int:
     A name or a remedy that is broken into lines can be neither searched for nor copied.
     """
     return shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
+
+
+def now() -> str:
+    """UTC, ISO 8601, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def first_line(error: Exception) -> str:

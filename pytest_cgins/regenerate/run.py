@@ -17,6 +17,7 @@ from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
 from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.text import now
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.recording import profile
@@ -27,7 +28,7 @@ from pytest_cgins.regenerate.candidate_gate import TrialConditions, TrialSetting
 from pytest_cgins.regenerate.executor.base import Executor
 from pytest_cgins.regenerate.executor.executor import executor_of
 from pytest_cgins.regenerate.executor.gates import Gate
-from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
+from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id
 from pytest_cgins.regenerate.judgement import GuardedFiles, moved_error
 from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.methods.classes import Tried

@@ -76,7 +76,7 @@ def test_a_tool_that_fails_says_so(tmp_path: Path) -> None:
     """What it printed and the remedy are in the error."""
     tool = executable(tmp_path / "cuobjdump", "#!/bin/sh\necho 'cuobjdump fatal: no cubin' >&2\nexit 3\n")
     with pytest.raises(InfrastructureError, match="ended with 3: cuobjdump fatal: no cubin") as caught:
-        sass.disassemble(tool, tmp_path / "kernel.so", "sm_80")
+        sass.listing(tool, tmp_path / "kernel.so")
     assert caught.value.remedy == sass.REMEDY
 
 

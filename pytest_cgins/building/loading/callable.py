@@ -117,12 +117,6 @@ class ElsewhereKernel:
             f"{torch.cuda.get_device_name()} is sm_{capability[0]}{capability[1]}"
         )
 
-    def bind(
-        self,
-        call: OpCall,  # noqa: ARG002
-        tensors: Sequence[torch.Tensor],  # noqa: ARG002
-        outputs: Sequence[TensorMeta],  # noqa: ARG002
-        device: str,  # noqa: ARG002
-    ) -> BoundCall:
+    def bind(self, *_: object, **__: object) -> BoundCall:
         """See `LoadedKernel.bind`: always refused."""
         raise ContractError(self._why)

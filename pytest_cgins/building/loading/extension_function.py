@@ -65,16 +65,13 @@ def modules_of(compiled: CompiledKernel) -> list[ModuleType]:
 
 def _refuse_second(library: str, namespaces: frozenset[str], entry: str) -> None:
     """A second registration of an operator would end the process, not raise."""
-    for other, operators in _operators.items():
-        taken = next((name for name in operators if name.partition("::")[0] in namespaces), "")
-        if taken and other != library:
-            raise LaunchError(
-                f"{library}: {taken} is registered in this process already, by another library",
-                remedy="give each implementation a namespace of its own, or let entry name a function",
-            )
+    others = (name for other, operators in _operators.items() if other != library for name in operators)
+    taken = next((name for name in others if name.partition("::")[0] in namespaces), "")
     if "::" in entry and library not in _operators and torch._C._jit_get_schemas_for_operator(entry):
+        taken = taken or entry
+    if taken:
         raise LaunchError(
-            f"{library}: {entry} is registered in this process already, by another library",
+            f"{library}: {taken} is registered in this process already, by another library",
             remedy="give each implementation a namespace of its own, or let entry name a function",
         )
 

@@ -37,7 +37,7 @@ from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import JournalError
 from pytest_cgins.core.options import Policy
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, now
 from pytest_cgins.regenerate.attempt import Advice, Attempt, Guarded, Result, Target
 from pytest_cgins.regenerate.conversation import Answer, Request
 from pytest_cgins.regenerate.journal.files import draft_of, read_files, sweep, write_files, write_text
@@ -423,11 +423,6 @@ class Journal:
             JournalError: it is damaged.
         """
         return load(cls, file) if file.exists() else None
-
-
-def now() -> str:
-    """UTC, ISO 8601, to the second."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def new_id() -> str:

@@ -88,10 +88,6 @@ class Signature(Document):
     patterns: tuple[str, ...]
     """Regular expressions; each is matched from the start of an instruction, `HMMA.16816.F32 R4, R8, R2, R4`."""
 
-    def holds_for(self, arch: int) -> bool:
-        """Whether it speaks of an architecture."""
-        return self.least <= arch <= self.most
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method(Document):

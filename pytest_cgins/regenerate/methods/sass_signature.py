@@ -86,7 +86,7 @@ def signature_for(method: Method, arch: str) -> Signature | None:
     named = _ARCH.fullmatch(arch)
     if named is None:
         return None
-    return next((signature for signature in method.signatures if signature.holds_for(int(named[1]))), None)
+    return next((one for one in method.signatures if one.least <= int(named[1]) <= one.most), None)
 
 
 def instructions(listing: Iterable[str], arch: str) -> Iterator[Line]:

@@ -15,8 +15,8 @@ from pytest_cgins.config import Config, load
 from pytest_cgins.core import git
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ProposalError
+from pytest_cgins.core.text import now
 from pytest_cgins.regenerate import guard, scratch
-from pytest_cgins.regenerate.journal.journal import now
 from pytest_cgins.regenerate.proposal import gate
 from pytest_cgins.regenerate.proposal import tree as proposal_tree
 from pytest_cgins.regenerate.proposal.from_journal import NOT_SANITIZED, UNCOMMITTED, evidence

@@ -11,11 +11,10 @@ from pytest_cgins import __version__
 from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.core.session_report import Evaluation, SessionReport
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.text import counted, now
 from pytest_cgins.regenerate import guard
 from pytest_cgins.regenerate.attempt import Attempt, Goal, Guarded, Target
 from pytest_cgins.regenerate.conversation import Answer
-from pytest_cgins.regenerate.journal.journal import now
 from pytest_cgins.regenerate.proposal import patch as proposal_patch
 from pytest_cgins.regenerate.proposal import paths as proposal_paths
 from pytest_cgins.regenerate.proposal import proposal

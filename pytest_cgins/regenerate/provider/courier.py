@@ -22,11 +22,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.text import now
 from pytest_cgins.regenerate.conversation import Answer, Usage
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider import reply as replies
@@ -78,7 +78,7 @@ def settle(order: Order, alone: threading.Event) -> None:
             asking = Asking(
                 order, request, key, alone=alone, before=lost, tell=lambda line: _tell(path, line)
             )
-            files.mark_sent(path, request.model, _now())
+            files.mark_sent(path, request.model, now())
             outcome = asking.run()
         except Exception as error:  # noqa: BLE001
             outcome = _unforeseen(error, key, asking)
@@ -128,11 +128,7 @@ def _keep(folder: Path, outcome: Answer | Failure) -> None:
 
 def _tell(folder: Path, line: str) -> None:
     with suppress(OSError), (folder / files.TRIES).open("a", encoding="utf-8", errors="replace") as file:
-        file.write(f"{_now()} {line}\n")  # for people only
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+        file.write(f"{now()} {line}\n")  # for people only
 
 
 def _lines(handle: int, parent: int) -> Iterator[bytes]:
