@@ -161,7 +161,7 @@ class Evaluator:
         self.pool = WorkerPool(
             env=workers,
             isolation=isolation,
-            wrap=fence.wrap if fence else None,
+            sandbox=fence,
             interpreter=elsewhere.interpreter,
         )
         self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s, sandbox=fence)

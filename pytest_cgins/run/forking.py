@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -182,7 +182,15 @@ class ForkServer:
             logger.debug("no worker of %s is forked: %s", self.module, self.unfit)
 
     def fork(
-        self, mark: str, connection: int, stdout: int, stderr: int, folder: int, *, shielded: bool
+        self,
+        mark: str,
+        connection: int,
+        stdout: int,
+        stderr: int,
+        folder: int,
+        *,
+        shielded: bool,
+        fence: Sequence[str] | None = None,
     ) -> Forked | None:
         """Fork a worker that has these descriptors, this mark, and a directory to be in.
 
@@ -193,16 +201,19 @@ class ForkServer:
             stderr: its own.
             folder: what is to be its current directory.
             shielded: let no other process of this user look into it, from its first instruction on.
+            fence: words of the sandbox that it is to be in; None for none. Then it is the launcher that is handled.
 
         Returns:
             The worker; None if there is none, and one is to be started in another way.
         """
         if self.unfit != "" or self.is_retired or not self.is_alive():
             return None
+        request = json.dumps({"mark": mark, "shielded": shielded, "fence": fence}).encode()
+        if len(request) > REQUEST_BYTES:
+            return None
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         answer: dict[str, Any] = {}
         with theirs, suppress(OSError):
-            request = json.dumps({"mark": mark, "shielded": shielded}).encode()
             socket.send_fds(self._requests, [request], [connection, stdout, stderr, theirs.fileno(), folder])
         if _is_readable(line, _FORK_S):
             answer = _read(line)

@@ -32,7 +32,8 @@ from pytest_cgins.run.environment import WORKER_MARK, shield, unshield
 
 REAP = b"reap"
 """What the parent says of a worker that it has seen end."""
-REQUEST_BYTES = 4096
+REQUEST_BYTES = 1 << 16
+"""Of a request or an answer; paths of a sandbox take some kilobytes."""
 
 _PR_SET_PDEATHSIG = 1
 _LEAVING_S = 1.0
@@ -226,10 +227,11 @@ class _Server:
                 line.close()
                 os.close(ready)
                 request = json.loads(data)
-                self._become(request["mark"], ends, ready_end, shielded=request["shielded"])
+                fence: list[str] | None = request["fence"]
+                self._become(request["mark"], ends, ready_end, fence, shielded=request["shielded"])
                 return {
                     "fd": ends.connection,
-                    "parent": server,
+                    "parent": server if fence is None else 0,
                     "death_signal": True,
                     "shielded": request["shielded"],
                 }
@@ -251,8 +253,9 @@ class _Server:
         os.waitpid(pid, 0)
         return {"error": "the forked process ended"}
 
-    def _become(self, mark: str, ends: _Ends, ready: int, *, shielded: bool) -> None:
-        """Drop everything of the server's, in the forked process."""
+    def _become(self, mark: str, ends: _Ends, ready: int, fence: list[str] | None, *, shielded: bool) -> None:
+        """Drop everything of the server's, in the forked process, and enter the sandbox, if there is one."""
+        server = os.getppid()
         try:
             os.setsid()
             for fd, standard in ((ends.stdout, 1), (ends.stderr, 2)):
@@ -262,13 +265,19 @@ class _Server:
             os.fchdir(ends.folder)
             os.close(ends.folder)
             _mark(mark)
+            if fence is not None:
+                os.write(ready, b"1")
+                os.close(ready)
+                unshield()  # who nobody may look into has no say in its own namespaces
+                _enter(fence, server)
             _renew()
             if self._threads:
                 _wake_threads()
             if not shielded:
                 unshield()
-            os.write(ready, b"1")
-            os.close(ready)
+            if fence is None:
+                os.write(ready, b"1")
+                os.close(ready)
         except BaseException:  # noqa: BLE001
             traceback.print_exc()
             _leave()
@@ -282,6 +291,16 @@ class _Server:
             if worker.line is not None:
                 worker.line.close()
         self._workers.clear()
+
+
+def _enter(fence: list[str], server: int) -> None:
+    """Return in the sandbox's worker, which has nothing of this imported."""
+    known = set(sys.modules)
+    from pytest_cgins.run.sandbox.enter import become
+
+    become(fence, server)
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
 
 
 def _leave() -> NoReturn:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pytest_cgins.run.forking import OWN, Forked, ForkServer, Interpreter, server_for, told
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 Wrap = Callable[[Sequence[str]], Sequence[str]]
 """Makes of a worker's command one that starts it inside of another program. That program must hand on open
@@ -102,6 +103,7 @@ class Launch:
         mark: str,
         environment: Mapping[str, str],
         wrap: Wrap | None,
+        sandbox: Sandbox | None,
         shielded: bool,
         fork: str,
         interpreter: Interpreter = OWN,
@@ -113,6 +115,7 @@ class Launch:
             mark: the environment's `WORKER_MARK`.
             environment: all variables.
             wrap: puts another program around it; then nothing is forked.
+            sandbox: what it runs in.
             shielded: let no other process of this user look into it.
             fork: module whose imports a server is to have that forks it; "" if none may.
             interpreter: runs it.
@@ -120,13 +123,15 @@ class Launch:
         self._ends = ends
         self._mark = mark
         self._environment = environment
-        self._wrap = wrap
+        self._wrap = sandbox.wrap if sandbox is not None and wrap is None else wrap
+        self._words = sandbox.forked() if sandbox is not None and wrap is None and fork else None
         self._shielded = shielded
         self._interpreter = interpreter
         self._server: ForkServer | None = None
         self._folder = -1
-        if fork and wrap is None:
-            self._server = server_for(fork, environment, interpreter)
+        if fork and (self._words is not None or self._wrap is None):
+            known = environment if sandbox is None else sandbox.environment(environment)
+            self._server = server_for(fork, known, interpreter)
         if self._server is not None:
             try:
                 self._folder = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -170,6 +175,7 @@ class Launch:
             ends.stderr,
             self._folder,
             shielded=self._shielded,
+            fence=self._words,
         )
 
     def _execute(self) -> Executed:

@@ -19,6 +19,7 @@ from pytest_cgins.run.forking import OWN, Interpreter
 from pytest_cgins.run.launch import Wrap
 from pytest_cgins.run.limits import Limits
 from pytest_cgins.run.process import START_TIMEOUT_S, Reply, WorkerProcess, service_error
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.worker import describe, make_service, method_of
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class WorkerPool:
         env: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         wrap: Wrap | None = None,
+        sandbox: Sandbox | None = None,
         isolation: Isolation = "process",
         interpreter: Interpreter = OWN,
         start_timeout_s: float = START_TIMEOUT_S,
@@ -72,6 +74,7 @@ class WorkerPool:
             env: added to every worker's environment.
             limits: what each worker may take of the machine.
             wrap: puts another program around workers that run kernels; see `launch.Wrap`.
+            sandbox: what those run in.
             interpreter: runs the workers that run kernels.
             isolation: with `none`, what runs kernels is called in this process; trusted roles keep their own.
             start_timeout_s: limit of a worker's imports.
@@ -80,11 +83,13 @@ class WorkerPool:
         self._env = env
         self._limits = limits
         self._wrap = wrap
+        self._sandbox = sandbox
         self._isolation = isolation
         self._interpreter = interpreter
         self._start_timeout_s = start_timeout_s
         # Most of what a judge imports is torch, which is there; two processes that import it take 1.4 s of CPU more.
-        self._shares_imports = wrap is None and isolation == "process" and "verification" in services
+        alone = wrap is not None or sandbox is not None
+        self._shares_imports = not alone and isolation == "process" and "verification" in services
         self._workers: dict[str, WorkerProcess | LocalWorker] = {}
         self._kernels: dict[str, str] = {}
         self._starts = threading.RLock()
@@ -124,8 +129,8 @@ class WorkerPool:
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether another program is around workers that run kernels."""
-        return self._wrap is not None
+        """Whether workers that run kernels are in a sandbox, or another program is around them."""
+        return self._wrap is not None or self._sandbox is not None
 
     @property
     def is_local(self) -> bool:
@@ -226,6 +231,7 @@ class WorkerPool:
             env=self._env,
             limits=self._limits,
             wrap=None if trusted else self._wrap,
+            sandbox=None if trusted else self._sandbox,
             shielded=trusted,
             fork=service_name not in MEASURING or role.endswith((BASE_ONLY, UNGATED)),
             imports=self._services["verification"].partition(":")[0]

@@ -33,6 +33,7 @@ from pytest_cgins.run.output import Output, Printed
 from pytest_cgins.run.process_tree import ProcessTree
 from pytest_cgins.run.protocol import DONE, DONE_LIMIT_BYTES, START, Channel
 from pytest_cgins.run.request_clock import RequestClock, RequestTime, inner_pid
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 from pytest_cgins.run.watch import Exceeded, Watch
 
 logger = logging.getLogger(__name__)
@@ -121,6 +122,7 @@ class WorkerProcess:
         env: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         wrap: Wrap | None = None,
+        sandbox: Sandbox | None = None,
         shielded: bool = False,
         fork: bool = True,
         imports: str = "",
@@ -134,7 +136,8 @@ class WorkerProcess:
             name: for messages.
             env: variables to add to the inherited environment, of which secrets are left out.
             limits: what it may take of the machine.
-            wrap: puts another program around it, a sandbox or a checker.
+            wrap: puts another program around it, such as a checker.
+            sandbox: what it runs in.
             shielded: let no other process of this user look into it; it sees to it that this one goes on.
             fork: let it be forked by a process that has its imports behind it, see `forkserver`; what is put around
                 it, and what times, is started as a program.
@@ -153,6 +156,7 @@ class WorkerProcess:
                 mark=mark,
                 environment=worker_environment(mark, env),
                 wrap=wrap,
+                sandbox=sandbox,
                 shielded=shielded,
                 fork=(imports or service.partition(":")[0]) if fork else "",
                 interpreter=interpreter,
@@ -165,7 +169,7 @@ class WorkerProcess:
                 mark=mark,
                 first={"service": service, "keep_running": os.getpid() if shielded else 0},
                 limits=limits or Limits(),
-                wrapped=wrap is not None,
+                wrapped=wrap is not None or sandbox is not None,
                 start_timeout_s=start_timeout_s,
             )
             if launch.is_ready:

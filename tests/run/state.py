@@ -7,6 +7,7 @@ import gc
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -25,7 +26,19 @@ _PR_GET_CHILD_SUBREAPER = 37
 class State(toys.Toy):
     def look(self, params: Any, buffers: list[Any]) -> Answer:
         status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        kept = ("Umask", "SigBlk", "SigIgn", "SigCgt", "NoNewPrivs", "Cpus_allowed", "Threads", "CapEff")
+        kept = (
+            "Umask",
+            "SigBlk",
+            "SigIgn",
+            "SigCgt",
+            "NoNewPrivs",
+            "Cpus_allowed",
+            "Threads",
+            "Seccomp",
+            "Uid",
+            "Groups",
+        )
+        kept += ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
         frames, frame = [], sys._getframe()
         while frame:
             frames.append(f"{frame.f_globals['__name__']}.{frame.f_code.co_name}")
@@ -44,6 +57,11 @@ class State(toys.Toy):
             "path": sys.path,
             "argv": sys.argv,
             "variables": sorted(os.environ),
+            "first variables": sorted(re.findall(r"(?:^|\0)(\w+)=", Path("/proc/self/environ").read_text())),
+            "limits": Path("/proc/self/limits").read_text(),
+            "mounts": [
+                line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text().splitlines()
+            ],
             "collector": [gc.isenabled(), gc.get_freeze_count() > 0, gc.get_threshold()],
             "threads": [thread.name for thread in threading.enumerate()],
             "handlers": [str(signal.getsignal(number)) for number in sorted(signal.valid_signals())],

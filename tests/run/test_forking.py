@@ -20,6 +20,7 @@ from pytest_cgins.run import forking
 from pytest_cgins.run.forking import FORK_VARIABLE, MOST_SERVERS, ForkServer
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import WorkerProcess
+from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 from .living import LIMIT_S, ask, is_running, wait_until_gone
 
@@ -126,15 +127,32 @@ def test_the_current_directory_is_the_parent_s(
 
 
 @pytest.mark.exam
-def test_a_fork_is_what_a_program_is(toy_path: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules, names, stack, descriptors, threads, signals and rights do not tell how a worker was started."""
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_fork_is_what_a_program_is(
+    toy_path: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    fenced: bool,
+) -> None:
+    """Modules, names, stack, descriptors, threads, signals, rights and mounts do not tell how a worker was started."""
+    monkeypatch.setenv("A_TOKEN", "of somebody")
+    folders = tuple(map(Path, toy_path["PYTHONPATH"].split(os.pathsep)))
+    sandbox = Sandbox(way="namespaces", visible=folders, devices=False) if fenced else None
+    if sandbox is not None and sandbox.available():
+        pytest.skip(sandbox.available())
     found = []
     for value in ("1", "0"):
         monkeypatch.setenv(FORK_VARIABLE, value)
-        with WorkerPool(services={"x": "state:State"}, env=toy_path) as pool:
+        caplog.clear()
+        with (
+            caplog.at_level(logging.DEBUG, logger=forking.__name__),
+            WorkerPool(services={"x": "state:State"}, env=toy_path, sandbox=sandbox) as pool,
+        ):
             found.append(ask(pool, "look", "x"))
-            assert is_forked(ask(pool, "pid", "x")) is (value == "1")
+            assert any("to fork workers" in message for message in caplog.messages) is (value == "1")
     assert found[0] == found[1]
+    assert "A_TOKEN" not in found[0]["first variables"]
 
 
 @pytest.mark.exam

@@ -1,8 +1,8 @@
 """The launcher: makes the sandbox, has the worker run in it, and ends as the worker ended.
 
-    python -I -S enter.py WORD… -- COMMAND…      (the words: see words.py)
+    python -I -S enter.py WORD… -- COMMAND…      (the words: see command_line.py)
 
-Three processes: this one, outside, whose pid the parent knows and whose death ends all; the sandbox's first
+A server that forks workers calls `become` instead, and no program is started. Three processes: this one, outside, whose pid the parent knows and whose death ends all; the sandbox's first
 process (`init`); and the worker.
 """
 
@@ -32,22 +32,37 @@ def main() -> NoReturn:
     init.guarded(_launch, fence)
 
 
+def become(words: list[str], parent: int) -> None:
+    """Enter a sandbox in a process that was forked for it, and return in its worker.
+
+    Args:
+        words: without a way, which is that of namespaces, and without a command.
+        parent: with which all is to end.
+    """
+    try:
+        _enter(Fence([*words, "--"]), parent)
+    except BaseException as error:  # noqa: BLE001
+        init.give_up(error)
+
+
 def _launch(fence: Fence) -> None:
     parent = fence.numbers["parent"] or os.getppid()
     if os.getppid() != parent:
         os._exit(init.TROUBLE)
+    _enter(fence, parent)
+    init.execute(fence.command)
+
+
+def _enter(fence: Fence, parent: int) -> None:
+    """Return in the worker."""
     result, status = os.pipe()
     own_users = False if fence.bwrap else enter_namespaces()
     first = os.fork()
-    if first == 0:
-        os.close(result)
-        init.guarded(_first, fence, status, own_users)
-    os.close(status)
-    init.close_all_but(result, silent=True)
-    _supervise(first, result, parent)
-
-
-def _first(fence: Fence, status: int, own_users: bool) -> None:
+    if first:
+        os.close(status)
+        init.close_all_but(result, silent=True)
+        _supervise(first, result, parent)
+    os.close(result)
     if fence.bwrap:
         os.set_inheritable(status, True)
         words = [f"status={status}", *fence.words, "--", *fence.command]
@@ -57,7 +72,7 @@ def _first(fence: Fence, status: int, own_users: bool) -> None:
     system.call("unshare", system.CLONE_NEWNS)  # only now: the launcher keeps the host's files
     mounts.build(fence, own_users=own_users)
     os.chdir(folder if os.path.isdir(folder) else "/")  # noqa: PTH112
-    init.run(fence, status)
+    init.start(fence, status)
 
 
 def enter_namespaces() -> bool:
@@ -92,7 +107,7 @@ def enter_namespaces() -> bool:
     return True
 
 
-def _supervise(first: int, result: int, parent: int) -> None:
+def _supervise(first: int, result: int, parent: int) -> NoReturn:
     """Wait for the end, and end the same way."""
     poll = select.poll()
     poll.register(result, select.POLLIN)
@@ -109,3 +124,4 @@ def _supervise(first: int, result: int, parent: int) -> None:
     if name != signal.SIGKILL:
         signal.signal(name, signal.SIG_DFL)
     os.kill(os.getpid(), name)
+    os._exit(init.TROUBLE)  # not reached: none of these can be ignored here

@@ -35,12 +35,19 @@ _FAILED = "pytest-cgins: the sandbox could not be set up: "
 
 def run(fence: Fence, status: int) -> NoReturn:
     """Run the command in this namespace, and write how it ended to the descriptor `status`."""
+    start(fence, status)
+    execute(fence.command)
+
+
+def start(fence: Fence, status: int) -> None:
+    """Fork the worker, and return in it, fenced in; what called this watches it, and writes how it ended to `status`."""
     system.call("prctl", system.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     _end_if_alone(status)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     worker = os.fork()
     if worker == 0:
-        guarded(_work, fence, status)
+        _fence_in(fence, status)
+        return
     system.give_up_privileges()
     system.call("prctl", system.PR_SET_DUMPABLE, 0, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -53,9 +60,22 @@ def guarded(function: Callable[..., None], *arguments: object) -> NoReturn:
     try:
         function(*arguments)
     except BaseException as error:  # noqa: BLE001
-        what = error.strerror if isinstance(error, OSError) and error.filename is None else error
-        os.write(2, f"{_FAILED}{what}\n".encode(errors="replace"))
+        give_up(error)
     os._exit(TROUBLE)
+
+
+def give_up(error: BaseException) -> NoReturn:
+    """Say in one line why there is no sandbox, and end."""
+    what = error.strerror if isinstance(error, OSError) and error.filename is None else error
+    os.write(2, f"{_FAILED}{what}\n".encode(errors="replace"))
+    os._exit(TROUBLE)
+
+
+def execute(command: list[str]) -> NoReturn:
+    """Become a program, as one is started from a shell."""
+    for name in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(name, signal.SIG_DFL)
+    os.execvp(command[0], command)  # noqa: S606
 
 
 def close_all_but(descriptor: int, *, silent: bool) -> None:
@@ -75,11 +95,9 @@ def _end_if_alone(status: int) -> None:
         os._exit(TROUBLE)
 
 
-def _work(fence: Fence, status: int) -> None:
-    """Become the worker."""
+def _fence_in(fence: Fence, status: int) -> None:
+    """Be the worker."""
     os.close(status)
-    for name in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
-        signal.signal(name, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     home = os.environ.get("HOME", "")
     for folder in fence.paths["scratch"]:
@@ -89,7 +107,6 @@ def _work(fence: Fence, status: int) -> None:
     system.give_up_privileges()
     landlock.install([*fence.paths["scratch"], *fence.paths["write"], _SHARED_MEMORY])
     seccomp.install(connecting="tool" in fence.numbers)
-    os.execvp(fence.command[0], fence.command)  # noqa: S606
 
 
 def enclose_in_scratch(*others: str) -> None:

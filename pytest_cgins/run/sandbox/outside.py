@@ -8,8 +8,10 @@ import pwd
 import re
 import stat
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from os.path import exists, isdir, isfile, islink, realpath
 from pathlib import Path
 
@@ -39,6 +41,7 @@ _HOME_SECRETS = (
 )  # fmt: skip
 _PROJECT_SECRETS = (".git", ".env")
 _RUNNER_SECRETS = (".credentials", ".credentials_rsaparams", ".runner", ".env")
+_AGAIN_S = 60.0
 _BASE_DEVICES = ("null", "zero", "full", "random", "urandom")
 _GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "nvidia-caps-imex-channels/*", "dxg")
 
@@ -104,12 +107,18 @@ def secrets(homes: Iterable[Path], roots: Iterable[Path]) -> list[Path]:
     """Known places of secrets: the user's, the system's, and those beside what is shown, `roots`."""
     found = [*map(Path, _SYSTEM_SECRETS), *(home / name for home in homes for name in _HOME_SECRETS)]
     if os.geteuid() == 0:
-        found += closed_to_others(Path("/etc"))
+        found += _closed_in_etc(int(time.monotonic() // _AGAIN_S))
     for folder in {folder for root in roots for folder in (root, *root.parents)}:
         found += [folder / name for name in _PROJECT_SECRETS]
         found += [folder / name for name in _RUNNER_SECRETS if exists(folder / ".runner")]
         found += _common_git(folder / ".git")
     return found
+
+
+@lru_cache(maxsize=1)
+def _closed_in_etc(_: int) -> list[Path]:
+    """Looked up again from time to time alone: thousands of files for each worker."""
+    return closed_to_others(Path("/etc"))
 
 
 def closed_to_others(folder: Path) -> list[Path]:

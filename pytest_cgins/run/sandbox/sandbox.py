@@ -8,12 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from pytest_cgins.core.errors import SandboxUnavailable
+from pytest_cgins.run.environment import WORKER_MARK
 from pytest_cgins.run.sandbox import bubblewrap, outside
 from pytest_cgins.run.sandbox.host import namespace_remedy
 from pytest_cgins.run.sandbox.seccomp import MACHINES
@@ -94,21 +95,50 @@ class Sandbox:
         Raises:
             SandboxUnavailable: no way works here.
         """
+        way = self._require_way()
+        words = [f"way={shutil.which('bwrap') or 'bwrap'}"] if way == "bubblewrap" else []
+        unset = [word for name in _unset() for word in ("-u", name)]
+        variables = [f"{name}={value}" for name, value in outside.variables(self.scratch).items()]
+        launcher = [sys.executable, "-I", "-S", "-c", _BOOT]
+        return [
+            "/usr/bin/env",
+            *unset,
+            *variables,
+            *launcher,
+            f"parent={parent}",
+            *words,
+            *self._words(),
+        ]
+
+    def forked(self) -> list[str] | None:
+        """What `enter.become` makes this sandbox of; None where it takes another program to make it.
+
+        Raises:
+            SandboxUnavailable: no way works here.
+        """
+        return self._words() if self._require_way() == "namespaces" else None
+
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """What of these variables is known in the sandbox, and those that it sets itself."""
+        unset = set(_unset())
+        kept = {name: value for name, value in variables.items() if name not in unset}
+        return {**kept, **outside.variables(self.scratch)}
+
+    def _require_way(self) -> Way:
         way = self.way or _found_way()
         if not way:
             self.require()
+        assert way is not None
+        return way
+
+    def _words(self) -> list[str]:
         if self.devices:
             _make_device_nodes()
-        words = [f"parent={parent}"]
-        words += [f"way={shutil.which('bwrap') or 'bwrap'}"] if way == "bubblewrap" else []
+        words = []
         for name, paths in outside.paths(self.scratch, self.visible, self.hidden, self.writable).items():
             words += [f"{name}={path}" for path in paths]
         words += [f"device={path}" for path in outside.devices(self.devices)]
-        words += [f"{name}={number}" for name, number in self._numbers().items()]
-        unset = [word for name in outside.unset(os.environ) for word in ("-u", name)]
-        variables = [f"{name}={value}" for name, value in outside.variables(self.scratch).items()]
-        launcher = [sys.executable, "-I", "-S", "-c", _BOOT]
-        return ["/usr/bin/env", *unset, *variables, *launcher, *words]
+        return [*words, *(f"{name}={number}" for name, number in self._numbers().items())]
 
     def around(self, *, visible: Iterable[Path], hidden: Iterable[Path]) -> Sandbox:
         """A copy of this sandbox that shows and hides more."""
@@ -152,6 +182,11 @@ class Sandbox:
             "room": limits.scratch_bytes,
             **({"tool": 1} if self.is_for_tool else {}),
         }
+
+
+def _unset() -> list[str]:
+    """Names of this process's variables that nobody in a sandbox gets; the mark is that of a worker, not of a service."""
+    return [name for name in outside.unset(os.environ) if name != WORKER_MARK]
 
 
 def ways() -> dict[Way, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import SandboxUnavailable, WorkerCrashed
+from pytest_cgins.run.forking import FORK_VARIABLE
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox import outside
 from pytest_cgins.run.sandbox import sandbox as sandbox_module
@@ -19,10 +20,13 @@ from .conftest import LIMIT_S, python, run
 TOYS = Path(__file__).parents[1]
 
 
-@pytest.fixture
-def pool(sandbox: Sandbox) -> Iterator[WorkerPool]:
-    wrap = sandbox.around(visible=[TOYS], hidden=[]).wrap
-    with WorkerPool(services={"toy": "toys:Toy"}, env={"PYTHONPATH": str(TOYS)}, wrap=wrap) as pool:
+@pytest.fixture(params=["1", "0"], ids=["forked", "program"])
+def pool(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[WorkerPool]:
+    monkeypatch.setenv(FORK_VARIABLE, request.param)
+    fence = sandbox.around(visible=[TOYS], hidden=[])
+    with WorkerPool(services={"toy": "toys:Toy"}, env={"PYTHONPATH": str(TOYS)}, sandbox=fence) as pool:
         yield pool
 
 
