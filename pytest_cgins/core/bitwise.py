@@ -63,6 +63,14 @@ def all_same(tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) ->
     return len(tensors) == len(others) and all(map(same, tensors, others))
 
 
+def distances(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """|one − other| of tensors of one shape in fp64: 0 where both are the same or NaN, infinite where only one is a number."""
+    wide = torch.complex128 if one.is_complex() or other.is_complex() else torch.float64
+    one, other = _to(one, wide), _to(other, device=one.device, dtype=wide)
+    alike = (one == other) | (one.isnan() & other.isnan())
+    return (one - other).abs().nan_to_num(torch.inf, torch.inf).masked_fill(alike, 0.0)
+
+
 def same_memory(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether the whole memory on which two tensors lie holds the same bytes, gaps included.
 

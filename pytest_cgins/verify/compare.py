@@ -50,10 +50,6 @@ class ExpectedSet:
         """Memory held, in bytes."""
         return _nbytes((self.outputs, tuple(self.arguments.values())))
 
-    def looser(self, times: float, *, rms_times: float = 1.0) -> ExpectedSet:
-        """A copy with so many times the limits of single elements and of all together."""
-        return replace(self, outputs=tuple(output.looser(times, rms_times) for output in self.outputs))
-
     def arranged(self, got: Sequence[Tensor]) -> Sequence[Tensor]:
         """An answer in the form in which it is compared; as it is where its form is wrong."""
         if self.arrangement is None or len(got) != len(self.outputs):

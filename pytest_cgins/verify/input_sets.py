@@ -96,7 +96,8 @@ class InputSet:
 
     def looser(self, times: float, *, rms_times: float = 1.0) -> InputSet:
         """A copy with so many times the limits of single elements and of all together."""
-        return replace(self, expected=self.expected.looser(times, rms_times=rms_times))
+        outputs = tuple(output.looser(times, rms_times) for output in self.expected.outputs)
+        return replace(self, expected=replace(self.expected, outputs=outputs))
 
     def named(self, name: str, probe: str) -> InputSet:
         """A copy with another name, of a probe."""

@@ -13,7 +13,7 @@ import torch
 
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.config import Tolerance
-from pytest_cgins.core.bitwise import as_real
+from pytest_cgins.core.bitwise import as_real, distances
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.device import DEVICES, device_of, torch_device
@@ -411,12 +411,10 @@ def _distance(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """|first − second| over the greatest magnitude of the first, flat; infinite where only one is finite."""
     if first.shape != second.shape or first.dtype != second.dtype:
         return torch.full((max(first.numel(), second.numel()),), torch.inf)
-    wide = [tensor.reshape(-1).to(torch.float64) for tensor in (first, second)]
-    finite = wide[0][wide[0].isfinite()].abs()
+    wide = first.reshape(-1).to(torch.float64)
+    finite = wide[wide.isfinite()].abs()
     scale = float(finite.max()) if finite.numel() else 0.0
-    alike = (wide[0] == wide[1]) | (wide[0].isnan() & wide[1].isnan())
-    distance = (wide[0] - wide[1]).abs() / (scale or 1.0)
-    return torch.where(alike, 0.0, distance.nan_to_num(torch.inf, torch.inf))
+    return distances(wide, second.reshape(-1)) / (scale or 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import ProbeException, Repeatability, Tolerance
-from pytest_cgins.core.bitwise import all_same, as_real
+from pytest_cgins.core.bitwise import all_same, as_real, distances
 from pytest_cgins.core.call_text import call_line
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.failure_kinds import DEVICE_FAULTS, cause_of
@@ -446,13 +446,10 @@ def _differing(second: DeviatingAnswer) -> str:
             continue
         if old.shape != new.shape or old.dtype != new.dtype:
             return f"output {index} has shape {tuple(new.shape)} instead of {tuple(old.shape)}"
-        a, b = (as_real(tensor).to(torch.float64) for tensor in (old, new))
-        wrong = ~((a == b) | (a.isnan() & b.isnan()))
-        greatest = (a - b).abs()[wrong].nan_to_num(nan=torch.inf)
-        by = " in the sign of a zero or a NaN"
-        if greatest.numel():
-            by = f", by up to {float(greatest.max()):.3g}"
-        return f"{int(wrong.sum())} of {counted(wrong.numel(), 'element')} of output {index}{by}"
+        apart = distances(as_real(old), as_real(new))
+        count, greatest = int(apart.count_nonzero()), float(apart.max())
+        by = f", by up to {greatest:.3g}" if count else " in the sign of a zero or a NaN"
+        return f"{count} of {counted(apart.numel(), 'element')} of output {index}{by}"
     return "no element"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_cgins.core.bitwise import all_same, same, same_memory, snapshot
+from pytest_cgins.core.bitwise import all_same, distances, same, same_memory, snapshot
 
 ROWS = torch.arange(24.0).reshape(4, 6)
 
@@ -52,3 +52,21 @@ def test_a_kernel_that_replaces_torchs_functions_is_not_asked(monkeypatch: pytes
     """The functions were taken before any kernel was loaded."""
     monkeypatch.setattr(torch, "equal", lambda *_: True)
     assert not same(ROWS, ROWS + 1)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        (torch.nan, -torch.nan, 0.0),
+        (torch.inf, torch.inf, 0.0),
+        (0.0, -0.0, 0.0),
+        (1.5, -2.5, 4.0),
+        (torch.nan, 1.0, torch.inf),
+        (torch.inf, 1.0, torch.inf),
+        (torch.inf, -torch.inf, torch.inf),
+        (1j, 1.0, 2.0**0.5),
+    ],
+)
+def test_what_only_one_has_is_infinitely_far(one: complex, other: complex, apart: float) -> None:
+    """NaN beside NaN, and one infinity, are as good as the same number."""
+    assert float(distances(torch.tensor([one]), torch.tensor([other]))) == pytest.approx(apart)

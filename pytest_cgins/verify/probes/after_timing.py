@@ -30,7 +30,7 @@ from functools import partial
 
 import torch
 
-from pytest_cgins.core.bitwise import all_same, snapshot
+from pytest_cgins.core.bitwise import all_same, distances, snapshot
 from pytest_cgins.verify.messages import RaisedError
 from pytest_cgins.verify.probe_support.rerun import attempt
 from pytest_cgins.verify.probe_support.timed_copy import TimedCopy
@@ -117,17 +117,8 @@ def _distance(answer: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> 
     """How far apart two answers are at most; infinite where one has no number, or another form."""
     if [one.shape for one in answer] != [one.shape for one in first]:
         return float("inf")
-    return max((_apart(*pair) for pair in zip(answer, first, strict=True)), default=0.0)
-
-
-def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The greatest difference of two elements; 0 where both are NaN, or the same infinity."""
-    if not one.numel():
-        return 0.0
-    wide = torch.complex128 if one.is_complex() or other.is_complex() else torch.float64
-    one, other = one.to(wide), other.to(device=one.device, dtype=wide)
-    alike = (one == other) | (one.isnan() & other.isnan())
-    return float((one - other).abs().nan_to_num(float("inf")).masked_fill(alike, 0.0).max())
+    pairs = (pair for pair in zip(answer, first, strict=True) if pair[0].numel())
+    return max((float(distances(*pair).max()) for pair in pairs), default=0.0)
 
 
 def last(copies: Iterable[TimedCopy]) -> Iterator[ObservedAnswer]:

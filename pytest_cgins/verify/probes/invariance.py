@@ -390,12 +390,8 @@ def held_rows(
         _laid_out(output, given[output.index], metas[output.index], own=output.index < returned)
         for output in expected.outputs
     )
-    expected = replace(
-        expected.looser(_LOOSER, rms_times=_LOOSER),
-        name=name,
-        outputs=outputs,
-        arguments=tensors_of(whole.call, rebuild(layout.metas, layout.spans, whole.device)),
-    )
+    arguments = tensors_of(whole.call, rebuild(layout.metas, layout.spans, whole.device))
+    expected = replace(expected, name=name, outputs=outputs, arguments=arguments)
     made = replace(
         whole, layout=layout, outputs=tuple(metas[:returned]), expected=expected, probe=NAME, rows=trial
     )
