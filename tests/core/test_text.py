@@ -29,7 +29,7 @@ NO_NUMBERS = {
     "_or_unknown(it.threads_per_block)": "the same",
     "_or_unknown(it.threads_per_sm)": "the same",
     "place": "a file",
-    "semantics.names.get(index, index)": "an argument",
+    "builder.semantics.names.get(index, index)": "an argument",
     "whose": "a rank's",
     "wanted": "a path",
     "kind": "wrong or slow",
