@@ -232,7 +232,6 @@ def _with_implementation(text: str, file: Path, kernel: str, implementation: str
 
 
 def _inserted(text: str, line: int, lines: list[str], indent: str) -> str:
-    """Lines after a 0-based line."""
     end = "\r\n" if "\r\n" in text else "\n"
     old = text.splitlines()
     new = [*old[: line + 1], *(indent + one for one in lines), *old[line + 1 :]]

@@ -378,7 +378,6 @@ class ProjectCopy:
         return self.top / real.relative_to(self.project) if real.is_relative_to(self.project) else file
 
     def _git(self, *words: str, extra: Mapping[str, str] | None = None) -> str:
-        """Run git in the copy."""
         own = {"GIT_DIR": str(self.top / ".git"), **(extra or {})}
         return _git(self.top, *words, environment={**self._environment, **own})
 
@@ -395,12 +394,8 @@ def _module_file(config: Config, one: Implementation) -> Path | None:
     try:
         return source.find_target(module, function, config.root)
     except SourceError:  # a kernel that is broken or not there yet: the gate tells
-        return next((file for file in one.sources if _names(file, module)), None)
-
-
-def _names(file: Path, module: str) -> bool:
-    """Whether a file is where a module of that name would be."""
-    return file.exists() and file.as_posix().endswith(f"/{module.replace('.', '/')}.py")
+        end = f"/{module.replace('.', '/')}.py"
+        return next((file for file in one.sources if file.exists() and file.as_posix().endswith(end)), None)
 
 
 def head(folder: Path) -> str:

@@ -25,7 +25,6 @@ from pytest_cgins.regenerate import exchange_folder, guard, run_status, scratch,
 from pytest_cgins.regenerate.attempt import Guarded, Result, Target
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.candidate_gate import TrialConditions, TrialSettings
-from pytest_cgins.regenerate.executor.base import Executor
 from pytest_cgins.regenerate.executor.executor import executor_of
 from pytest_cgins.regenerate.executor.gates import Gate
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id
@@ -203,7 +202,9 @@ class Run:
                     results[target.name] = self._without_work(target, error)
                     return None
                 copies[target.name] = copy
-                gate = gates[target.name] = self._gate(target, copy, executor)
+                before = {one.case.name: one.verdict.status for one in self.journal.before(target)}
+                gate = executor.gate(target, copy, before, self.journal.folder / target.name)
+                gates[target.name] = gate
                 stack.callback(gate.close)
                 works.append(self._work_on(target, copy, gate, hardware))
                 return works[-1]
@@ -325,10 +326,6 @@ class Run:
         )
         return (*own, *goalposts)
 
-    def _gate(self, target: Target, copy: ProjectCopy, executor: Executor) -> Gate:
-        before = {one.case.name: one.verdict.status for one in self.journal.before(target)}
-        return executor.gate(target, copy, before, self.journal.folder / target.name)
-
     @property
     def _settings(self) -> TrialSettings:
         record, conditions = self.journal.record, self.conditions
@@ -382,10 +379,7 @@ class Run:
             models=llm.models.generator,
             temperature=llm.temperature.generator,
             seed=record.seed,
-            side_by_side=llm.budget.side_by_side,
-            rounds=llm.budget.rounds,
-            branches=llm.budget.branches,
-            generations=llm.budget.generations,
+            budget=llm.budget,
         )
         if target.goal != "optimise":
             return policies.policy("repair", means, llm.budget.repair_attempts)

@@ -101,15 +101,12 @@ def _markdown(one: Section) -> str:
     text = f"\n### {one.title}\n"
     if one.rows:
         head = "".join(f"<th>{html.escape(column)}</th>" for column in one.columns)
+        written = [_code if column in one.foreign else html.escape for column in one.columns]
         rows = "".join(
-            row(*(_cell(one, *pair) for pair in zip(one.columns, cells, strict=True))) for cells in one.rows
+            row(*(write(cell) for write, cell in zip(written, cells, strict=True))) for cells in one.rows
         )
         text += f"\n<table>\n<tr>{head}</tr>\n{rows}</table>\n"
     return text + "".join(f"\n<p>{_code(note)}</p>\n" for note in one.notes)
-
-
-def _cell(one: Section, column: str, text: str) -> str:
-    return _code(text) if column in one.foreign else html.escape(text)
 
 
 def _code(text: str) -> str:

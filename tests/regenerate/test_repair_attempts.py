@@ -40,7 +40,7 @@ def repaired(
     model = oracle.Model(says, stops_after)
     result = oracle.searched(
         folder, oracle.Oracle(), model, "repair", target=TARGET, attempts=Budget().repair_attempts,
-        models=Models(helper=("helper",)), means=Means(models=("g", "h"), side_by_side=side_by_side),
+        models=Models(helper=("helper",)), means=Means(models=("g", "h"), budget=Budget(side_by_side=side_by_side)),
     )  # fmt: skip
     return result, model.asked
 

@@ -21,7 +21,8 @@ from pytest_cgins.packs.signature import call_of
 from pytest_cgins.packs.values import decode
 
 if TYPE_CHECKING:
-    from pytest_cgins.building.loading.callable import BoundCall, LoadedKernel, Plan
+    from pytest_cgins.building.loading.callable import BoundCall, LoadedKernel
+    from pytest_cgins.building.loading.returned import Plan
 
 NEW = "its form was not met in the first run"
 FIRST = "first call of a form, which tells what the op gives"

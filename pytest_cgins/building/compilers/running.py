@@ -239,7 +239,6 @@ def use(compilers: Compilers) -> None:
 
 
 def _members(sessions: Collection[int]) -> set[int]:
-    """Processes of some sessions."""
     found = set()
     for name in os.listdir("/proc"):  # noqa: PTH208 (thousands of paths would be made for nothing)
         if name.isdigit():

@@ -17,11 +17,11 @@ from pytest_cgins.building.contracts import arguments
 from pytest_cgins.building.loading import namespaces
 from pytest_cgins.building.loading.exceptions import kind_of, told
 from pytest_cgins.building.loading.imports import import_from
-from pytest_cgins.building.loading.returned import tensors_of
+from pytest_cgins.building.loading.returned import Plan, tensors_of
 from pytest_cgins.core.case import KernelSource
 from pytest_cgins.core.errors import CginsError, ContractError, InfrastructureError, LaunchError, SourceError
 from pytest_cgins.core.text import nearest
-from pytest_cgins.core.trace import OpCall, TensorMeta
+from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs import backward
 from pytest_cgins.packs.modules import is_module_call, keeping_state, rebuild
 from pytest_cgins.packs.values import decode, has_adapted
@@ -146,13 +146,8 @@ class PythonKernel:
         self._interpreted = interpreted
         self.name = name
 
-    def bind(
-        self,
-        call: OpCall,
-        tensors: Sequence[torch.Tensor],
-        outputs: Sequence[TensorMeta],  # noqa: ARG002 - the function allocates its own
-        device: str,  # noqa: ARG002 - follows from the tensors
-    ) -> BoundFunction:
+    # Outputs are the function's own, and the device is that of the tensors.
+    def bind(self, call: OpCall, tensors: Sequence[torch.Tensor], *_: object, **__: object) -> BoundFunction:
         """See `callable.LoadedKernel.bind`. By name where the names agree, else in the op's order."""
         if self._interpreted and any(tensor.dtype == torch.bfloat16 for tensor in tensors):
             # It also multiplies them as fp16 in tl.dot.
@@ -226,13 +221,8 @@ class ExtensionKernel:
         self._function = function
         self.name = name
 
-    def bind(
-        self,
-        call: OpCall,
-        tensors: Sequence[torch.Tensor],
-        outputs: Sequence[TensorMeta],  # noqa: ARG002 - the function allocates its own
-        device: str,  # noqa: ARG002 - follows from the tensors
-    ) -> BoundFunction:
+    # Outputs are the function's own, and the device is that of the tensors.
+    def bind(self, call: OpCall, tensors: Sequence[torch.Tensor], *_: object, **__: object) -> BoundFunction:
         """See `callable.LoadedKernel.bind`."""
         values, state = arguments.call_values(call, tensors), arguments.state_values(call, tensors)
         signatures = arguments.signatures(self._function)
@@ -263,9 +253,7 @@ class BoundFunction:
         """See `callable.BoundCall.run`."""
         return tensors_of(self.bare(), self._name)
 
-    def plan(
-        self, tensors: Sequence[torch.Tensor]
-    ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]] | None:
+    def plan(self, tensors: Sequence[torch.Tensor]) -> Plan | None:
         """See `callable.BoundCall.plan`."""
         function, positional, keyword = self._given
         name = self._name
@@ -307,16 +295,8 @@ class BoundFunction:
 
 
 _CONSTANTS = (
-    int,
-    float,
-    complex,
-    str,
-    type(None),
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-)
+    int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format,
+)  # fmt: skip
 
 
 def _is_constant(value: object) -> bool:

@@ -12,11 +12,10 @@ from pytest_cgins.building.contracts.functions import ExtensionKernel, PythonKer
 from pytest_cgins.building.loading import extension_function
 from pytest_cgins.building.loading.device_kernel import DeviceKernel
 from pytest_cgins.building.loading.launcher import Launcher
+from pytest_cgins.building.loading.returned import Plan
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.errors import ContractError
 from pytest_cgins.core.trace import OpCall, TensorMeta
-
-Plan = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 
 
 class BoundCall(Protocol):

@@ -16,6 +16,7 @@ from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.arguments import call_values, require_defaults, state_values
 from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput
 from pytest_cgins.building.loading.c_values import LIST_TYPES, DLTensor, Place, convert, dl_form
+from pytest_cgins.building.loading.returned import Plan
 from pytest_cgins.core.case import CompiledKernel
 from pytest_cgins.core.dtypes import extent
 from pytest_cgins.core.errors import ContractError, LaunchError, SourceError
@@ -136,10 +137,7 @@ class BoundMemory:
         """See `callable.BoundCall.memory`."""
         return self._packer.memory
 
-    def plan(
-        self,
-        tensors: Sequence[torch.Tensor],  # noqa: ARG002 - for those that have one
-    ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]] | None:
+    def plan(self, tensors: Sequence[torch.Tensor]) -> Plan | None:  # noqa: ARG002 - for those that have one
         """See `callable.BoundCall.plan`: none here."""
         return None
 
@@ -159,9 +157,7 @@ class BoundLaunch(BoundMemory):
         self._launcher.launch_on(self._device, self._arguments)
         return self._results
 
-    def plan(
-        self, tensors: Sequence[torch.Tensor]
-    ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]] | None:
+    def plan(self, tensors: Sequence[torch.Tensor]) -> Plan | None:
         """See `callable.BoundCall.plan`: the same arguments with other addresses."""
         packer, launcher, device = self._packer, self._launcher, self._device
         places = {id(tensor): index for index, tensor in enumerate(tensors)}

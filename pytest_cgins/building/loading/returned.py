@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABCMeta
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,9 @@ import torch
 from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.packs import adapters
 from pytest_cgins.packs.values import MAX_DEPTH
+
+Plan = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+"""What runs a kernel for other calls of one form; see `callable.BoundCall.plan`."""
 
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 _no_overrides = torch._C.DisableTorchFunction

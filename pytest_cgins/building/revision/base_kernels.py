@@ -231,7 +231,11 @@ class BaseKernels:
             return BaseKernel(state="none", note=self._sources.note)
         if not self.may_differ():
             return self._where_nothing_differs(compiled, built=bool(self._own[name].build))
-        if compiled.source.load and self._is_same_operator(compiled):
+        if (
+            compiled.source.load
+            and self._sources.has_all(compiled.source.files)
+            and not self._imports_differ()
+        ):
             return BaseKernel(state="unchanged")
         source = self._sources.source(*name)
         if isinstance(source, Absent):
@@ -263,12 +267,10 @@ class BaseKernels:
             return BaseKernel(state="apart", note=self._beside(obstacle))
         return BaseKernel(state="changed", compiled=built)
 
-    def _is_same_operator(self, compiled: CompiledKernel) -> bool:
-        """Whether git has what is loaded, and nothing of the project that it could read differs."""
+    def _imports_differ(self) -> bool:
+        """Whether anything of the project differs that what is loaded could read."""
         changed = (file for file in self._sources.changed if file != self._config.file)
-        return self._sources.has_all(compiled.source.files) and not any(
-            file.suffix in READ_BY_PYTHON for file in changed
-        )
+        return any(file.suffix in READ_BY_PYTHON for file in changed)
 
     def _where_nothing_differs(self, compiled: CompiledKernel, *, built: bool) -> BaseKernel:
         # What a project's own command builds of the same files is the same.
@@ -289,8 +291,7 @@ class BaseKernels:
             return False
         top = self._sources.top()
         own = any(top is not None and Path(file).is_relative_to(top) for file in source.files)
-        changed = (file for file in self._sources.changed if file != self._config.file)
-        return not (own and any(file.suffix in READ_BY_PYTHON for file in changed))
+        return not (own and self._imports_differ())
 
     def _refused(self, why: str) -> BaseKernel:
         return BaseKernel(state="refused", note=self._beside(why))

@@ -105,6 +105,11 @@ class BaseSources:
                 raise
             return None, f"no base revision: {error.what} ({error.remedy})"
 
+    @property
+    def _written(self) -> revisions.Checkout:
+        assert self._checkout is not None
+        return self._checkout
+
     def top(self) -> Path | None:
         """Top folder of the base revision's files, which are written now; None where there are none.
 
@@ -126,8 +131,7 @@ class BaseSources:
             base = self._loaded()
             if isinstance(base, Absent):
                 return base
-            assert self._checkout is not None
-            label = self._checkout.revision.label
+            label = self._written.revision.label
             found = base.implementations.get((kernel, implementation, device))
             if found is None:
                 return Absent("new", f"the kernel is not at {label}")
@@ -142,8 +146,7 @@ class BaseSources:
     @cached_property
     def _commands(self) -> Commands:
         """The project's own commands, which build the base revision's libraries in its own folder."""
-        assert self._checkout is not None
-        return Commands(self._checkout.root, default_cache())
+        return Commands(self._written.root, default_cache())
 
     def import_folders(self, inherited: str) -> tuple[str, ...]:
         """PYTHONPATH of a process in which all of the project is the base's: its cgins.yaml's folder first; () without files.
@@ -153,9 +156,8 @@ class BaseSources:
         """
         if self.top() is None:
             return ()
-        assert self._checkout is not None
         kept = [folder for folder in inherited.split(os.pathsep) if folder]
-        top = self._checkout.revision.repository
+        top = self._written.revision.repository
         return (
             *self._folders,
             *(folder for folder in kept if not is_in(Path(os.path.realpath(folder)), top)),
@@ -175,11 +177,10 @@ class BaseSources:
         )
 
     def _find(self, base: Config, entry: KernelEntry, one: Implementation) -> KernelSource:
-        assert self._checkout is not None
         python = one.contract == "python"
         found = find(base, entry, one, path=[*self._folders[1:], *self._path] if python else None)
         try:
-            self._checkout.require_content(found.files)
+            self._written.require_content(found.files)
         except RevisionError as error:
             raise InfrastructureError(error.what, remedy=error.remedy) from error
         return replace(found, namespace=self._namespace) if python and not self._alone else found
@@ -209,8 +210,7 @@ class BaseSources:
 
     def _drop_traces(self, base: Config) -> None:
         """Remove trace packs, which tell a kernel the right answers: workers are shown the other files."""
-        assert self._checkout is not None
-        top, tree = self._checkout.revision.repository, self._checkout.top
+        top, tree = self._written.revision.repository, self._written.top
         packs = [*base.traces, *(tree / path for path in _below(self._config.traces, top))]
         for pack in packs:
             if is_in(pack, tree) and pack != tree:
@@ -227,23 +227,20 @@ class BaseSources:
     @cached_property
     def _folders(self) -> tuple[str, ...]:
         """Where modules of the base revision are: beside its cgins.yaml, and in `sys.path` by its counterparts."""
-        assert self._checkout is not None
-        top, tree = self._checkout.revision.repository, self._checkout.top
+        top, tree = self._written.revision.repository, self._written.top
         mapped = [tree / folder.relative_to(top) for folder in _search_path() if is_in(folder, top)]
         present = (folder for folder in mapped if folder.is_dir())
-        return tuple(dict.fromkeys(map(str, (self._checkout.root, *present))))
+        return tuple(dict.fromkeys(map(str, (self._written.root, *present))))
 
     @cached_property
     def _path(self) -> tuple[str, ...]:
         """`sys.path` without the working tree's folders."""
-        assert self._checkout is not None
-        top = self._checkout.revision.repository
+        top = self._written.revision.repository
         return tuple(str(folder) for folder in _search_path() if not is_in(folder, top))
 
     @cached_property
     def _namespace(self) -> Namespace:
-        assert self._checkout is not None
-        revision = self._checkout.revision
+        revision = self._written.revision
         return _make_namespace(f"base_{revision.commit[:10]}", self._folders, revision.repository)
 
     def own_namespace(self) -> Namespace:

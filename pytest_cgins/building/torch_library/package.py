@@ -277,7 +277,6 @@ BUILT_FOR = {
 
 
 def _readme(namespace: str, exported: Sequence[Exported], libraries: Sequence[dict[str, Any]]) -> str:
-    """`README.md`."""
     rows = "\n".join(
         f"| `{one.operator.name}({signature(one.operator)})` | `{one.call.op}` | {', '.join(one.devices)} | "
         f"{_gradients(one, exported)} |"

@@ -124,7 +124,6 @@ def _refuse_open(pieces: fences.Pieces, *, is_cut: bool) -> None:
 
 
 def _gather(pieces: fences.Pieces, own: Mapping[str, str], *, is_cut: bool) -> _Proposed:
-    """All that the pieces propose."""
     proposed, prose, paths = _Proposed(), pieces.prose, tuple(own)
     for block in pieces.blocks:
         _gather_block(block, own, proposed)
@@ -324,7 +323,6 @@ def check_characters(path: str, text: str, before: str) -> None:
 
 
 def _too_large(what: str, size: int, most: int) -> AnswerError:
-    """The refusal of what is too large."""
     return AnswerError(
         f"{what} has {counted(size, 'byte')}; at most {most} are taken",
         code="too-large",

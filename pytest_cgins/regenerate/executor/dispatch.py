@@ -198,7 +198,6 @@ class Dispatcher:
         )
 
     def _fail(self, error: Exception) -> None:
-        """All that waits fails."""
         with self._changed:
             waiting, self._queue = self._queue, deque()
         for entry in waiting:

@@ -195,7 +195,7 @@ def evidence(
         rows = [disassembler.built(entry, one, ahead) for one in cuda if one.contract != "python"]
     called = tuple(one for one in cuda if one.contract == "python")
     if called and not has_driver():
-        rows += [disassembler.unbuilt(one, NEEDS_GPU) for one in called]
+        rows += [unbuilt(one.name, one.device, NEEDS_GPU) for one in called]
     elif called:
         evaluator = Evaluator(configuration.load(config_file), seed=0, timing=False, probes="off")
         with closing(evaluator):
@@ -204,6 +204,12 @@ def evidence(
     return evidence_documents.SassEvidence(
         version=evidence_documents.EVIDENCE_VERSION, kernel=entry.name, rows=tuple(rows)
     )
+
+
+def unbuilt(implementation: str, device: str, *degraded: str) -> evidence_documents.SassRow:
+    """A row without machine code, and why."""
+    label = selection.label(implementation, device)
+    return evidence_documents.SassRow(implementation=label, key="", functions=(), degraded=degraded)
 
 
 class Disassembler:
@@ -220,15 +226,9 @@ class Disassembler:
         self._sandbox = fence_for(config, sandbox)
         self._archs = tuple(archs)
 
-    def unbuilt(self, one: Implementation, *degraded: str) -> evidence_documents.SassRow:
-        """A row without machine code, and why."""
-        return evidence_documents.SassRow(
-            implementation=selection.label(one.name, one.device), key="", functions=(), degraded=degraded
-        )
-
     def built(self, entry: KernelEntry, one: Implementation, ahead: BuildQueue) -> evidence_documents.SassRow:
         """An implementation that a compiler of ours builds; needs no GPU. What fails is told in `degraded`."""
-        empty = self.unbuilt(one)
+        empty = unbuilt(one.name, one.device)
         try:
             source = find(self._config, entry, one)
             compiled = ahead.result(replace(source, archs=self._archs) if self._archs else source)
@@ -240,9 +240,7 @@ class Disassembler:
 
     def compiled_when_called(self, evaluator: Evaluator, case: Case) -> evidence_documents.SassRow:
         """A Python kernel, called once on a case in a process of its own; Triton leaves its machine code in a folder."""
-        empty = evidence_documents.SassRow(
-            implementation=selection.label(case.implementation, case.device), key="", functions=()
-        )
+        empty = unbuilt(case.implementation, case.device)
         try:
             with (
                 tempfile.TemporaryDirectory(prefix="cgins-sass-") as name,

@@ -177,14 +177,8 @@ class Ncu:
             extra: counters besides those of the sections; see `metrics.EXTRAS`.
         """
         words = [self.path, "--export", str(report), "--force-overwrite", "--profile-from-start", "off"]
-        words += [
-            "--target-processes",
-            "application-only",
-            "--clock-control",
-            "none",
-            "--cache-control",
-            "all",
-        ]
+        words += ["--target-processes", "application-only"]
+        words += ["--clock-control", "none", "--cache-control", "all"]
         for section in self.sections:
             words += ["--section", section]
         return [*words, *(["--metrics", ",".join(extra)] if extra else []), *command]

@@ -71,7 +71,9 @@ def main(request: str) -> None:
                 enclose_in_scratch(*asked["encloses"])
             device_of(asked["device"]).make_current()
             if asked["mode"] == "timeline":
-                _begin_profiler()
+                # CUPTI takes seconds to load, and the device must be ours alone only afterwards.
+                with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
+                    pass
             ready.write("ready")
             ready.flush()
             while not Path(asked["go"]).exists():
@@ -155,12 +157,6 @@ def _mean_s(run: Callable[[], object], device: str) -> float:
         run()
         seconds.append(timed.seconds_between(begin, timed.mark()))
     return statistics.mean(seconds[WARM:])
-
-
-def _begin_profiler() -> None:
-    """Have torch's profiler load CUPTI, which takes seconds, before the device must be ours alone."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
-        pass
 
 
 def _timeline(run: Callable[[], object], device: str) -> list[dict[str, Any]]:

@@ -25,14 +25,8 @@ from pytest_cgins.report.tables import EMPTY, NOTHING, Table, figure, figures, t
 
 OWN_WORDS = "Notes, messages and what a search found are the run's own words: nobody has checked them."
 _FIGURES = (
-    "kernel time",
-    "time vs base",
-    "95%",
-    "speed vs torch",
-    "quartiles",
-    "error / allowed",
-    "share of peak",
-)
+    "kernel time", "time vs base", "95%", "speed vs torch", "quartiles", "error / allowed", "share of peak",
+)  # fmt: skip
 _COLUMNS = ("case", "before", "after", "time before", *_FIGURES, "probes")
 _GOALS: dict[Goal, str] = {
     "repair": "A kernel that the gate refused, repaired.",

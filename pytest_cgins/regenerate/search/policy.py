@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from pytest_cgins.config.llm import UNPAID, Budget
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.tree import Tree
@@ -27,14 +28,8 @@ class Means:
     """Of the generator where a policy sets none."""
     seed: int = 0
     """Of whatever a policy draws."""
-    side_by_side: int = 1
-    """Answers of a repair, of `refine` and of `mcts` that are asked for at once where they begin."""
-    rounds: int = 3
-    """Of `branch`."""
-    branches: int = 4
-    """Candidates of a round of `branch`."""
-    generations: int = 10
-    """Of `evolve`."""
+    budget: Budget = UNPAID
+    """How many answers at once, rounds, branches and generations there may be."""
 
 
 _WAY = (

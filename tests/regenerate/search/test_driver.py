@@ -150,7 +150,7 @@ def test_a_search_that_is_cut_off_ends_as_one_that_is_not(
     asked: dict[str, Any] = {
         "models": VERIFIED,
         "provider": provider,
-        "means": replace(MEANS, side_by_side=2),
+        "means": replace(MEANS, budget=Budget(side_by_side=2)),
     }
     whole = searched(tmp_path / "whole", Oracle(), Model(says), name, **asked)
     gate = Oracle()
@@ -189,7 +189,7 @@ def test_a_server_is_asked_ahead(name: str, tmp_path: Path) -> None:
         assert (result.state, len(result.attempts)) == ("accepted", 12)
         return counts
 
-    means = replace(MEANS, side_by_side=6)
+    means = replace(MEANS, budget=Budget(side_by_side=6))
     assert asked_before_a_trial("replay") == [6] * 6 + [12] * 6
     assert asked_before_a_trial("compatible") == [12] * 12
 
@@ -206,7 +206,7 @@ def test_what_cannot_be_asked_ahead_is_asked_in_its_turn(tmp_path: Path) -> None
             return super().ask(request, place)
 
     model = Failing(lambda _, number: answer(source(1000 - 10 * number, note=str(number))))
-    means = replace(MEANS, side_by_side=9)
+    means = replace(MEANS, budget=Budget(side_by_side=9))
     result = searched(tmp_path, Oracle(), model, "mcts", provider="compatible", means=means)
     assert (result.state, len(result.attempts), len(failed)) == ("accepted", 12, 3)
 

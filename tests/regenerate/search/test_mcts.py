@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_cgins.config.llm import Budget
 from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.search.policies import mcts, policy
 from pytest_cgins.regenerate.search.tree import Tree
@@ -42,12 +43,12 @@ def test_the_best_is_told_once(parent: int, told: tuple[int, ...], monkeypatch: 
 def test_candidates_side_by_side_hang_at_different_nodes() -> None:
     """Each counts as wrong until it is known, so that the next one looks elsewhere; failures that a prompt tells of are real."""
     tree = Tree(chain()[:4])
-    asks = policy("mcts", replace(MEANS, side_by_side=4), 100).next(tree)
+    asks = policy("mcts", replace(MEANS, budget=Budget(side_by_side=4)), 100).next(tree)
     assert [ask.branch for ask in asks] == [0, 1, 2, 3]
     assert len({ask.parent for ask in asks}) > 1
     assert {ask.round for ask in asks} == {tree.rounds + 1}
     assert all(number <= len(tree) for ask in asks for number in ask.shown)
-    assert len(policy("mcts", replace(MEANS, side_by_side=4), 6).next(tree)) == 2
+    assert len(policy("mcts", replace(MEANS, budget=Budget(side_by_side=4)), 6).next(tree)) == 2
 
 
 def test_ten_visits_without_gain_end_it_and_nine_do_not() -> None:

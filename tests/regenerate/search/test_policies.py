@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_cgins.config.llm import Budget
 from pytest_cgins.core.options import POLICIES
 from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.search.policies import branch, evolve, mcts, policy, refine, single_shot
@@ -90,7 +91,7 @@ def test_refine_begins_a_step_with_answers_side_by_side() -> None:
         made = wrong(number, ask)
         return made if number == 2 else replace(made, outcome="build-error")
 
-    three = replace(MEANS, side_by_side=3)
+    three = replace(MEANS, budget=Budget(side_by_side=3))
     tree, sizes = grown("refine", becomes, means=three, attempts=20)
     asks = [tree.ask(one.number) for one in tree]
     assert sizes[:8] == [3, 1, 1, 1, 1, 1, 3, 1]
@@ -152,7 +153,7 @@ def test_branch_goes_on_from_the_frontier_where_the_champion_stagnates() -> None
 def test_evolve_has_generations_of_several_models_and_temperatures() -> None:
     """Ten generations of six, parents from the archive, which holds the best only; verifiers leave four to be tried."""
     tree, sizes = grown("evolve", steadily_faster)
-    assert sizes == [evolve.PROPOSED] * MEANS.generations
+    assert sizes == [evolve.PROPOSED] * MEANS.budget.generations
     one = [tree.ask(number) for number in range(1, 7)]
     assert {ask.model for ask in one} == {"a", "b"}
     assert [ask.temperature for ask in one] == [0.5, 0.75, 1.0] * 2

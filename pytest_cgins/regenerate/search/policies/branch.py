@@ -37,7 +37,9 @@ class Branch(Policy):
         if missing:
             return missing
         searched = sum(_has_right(tree, number) for number in range(1, tree.rounds + 1))
-        if self._retries(tree) > RETRIES or (searched >= self._means.rounds and self._retries(tree) == 0):
+        if self._retries(tree) > RETRIES or (
+            searched >= self._means.budget.rounds and self._retries(tree) == 0
+        ):
             return ()
         return self._branches(tree)
 
@@ -45,12 +47,12 @@ class Branch(Policy):
         """Rounds, or rounds in which nothing was right."""
         if self._retries(tree) > RETRIES:
             return f"every branch was wrong {counted(RETRIES + 1, 'time')} in a row"
-        return f"{counted(self._means.rounds, 'round is', 'rounds are')} done"
+        return f"{counted(self._means.budget.rounds, 'round is', 'rounds are')} done"
 
     def _branches(self, tree: Tree) -> tuple[Ask, ...]:
         start = self._start(tree)
         last = [candidate for candidate in tree.of_round(tree.rounds) if not candidate.is_right]
-        count = min(self._means.branches, self._attempts - len(tree))
+        count = min(self._means.budget.branches, self._attempts - len(tree))
         return tuple(
             self._ask(
                 branch,

@@ -30,7 +30,7 @@ class Evolve(Policy):
     def next(self, tree: Tree) -> tuple[Ask, ...]:
         """The next generation."""
         generation = tree.rounds + 1
-        if generation > self._means.generations or len(tree) >= self._attempts:
+        if generation > self._means.budget.generations or len(tree) >= self._attempts:
             return ()
         archive = archive_of(tree)
         # The same for the same tree.
@@ -61,8 +61,8 @@ class Evolve(Policy):
 
     def ended(self, tree: Tree) -> str:
         """Which limit was met."""
-        if tree.rounds >= self._means.generations:
-            return f"{counted(self._means.generations, 'generation is', 'generations are')} done"
+        if tree.rounds >= self._means.budget.generations:
+            return f"{counted(self._means.budget.generations, 'generation is', 'generations are')} done"
         return self.used_up()
 
 

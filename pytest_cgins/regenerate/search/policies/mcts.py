@@ -40,7 +40,7 @@ class Mcts(Policy):
         """More children of the chosen nodes."""
         asks: list[Ask] = []
         grown = tree
-        for branch in range(min(self._means.side_by_side, self._attempts - len(tree))):
+        for branch in range(min(self._means.budget.side_by_side, self._attempts - len(tree))):
             if _is_pruned(grown, ROOT):
                 break
             asks.append(self._child(tree, chosen(grown), branch))

@@ -52,7 +52,7 @@ class Refine(Policy):
         kind = "optimise" if not step else "fix" if mends else "regenerate"
         if mends:
             start = step[-1].number if fixes else most_promising(_begun(step)).number
-        count = 1 if mends else min(self._means.side_by_side, self._attempts - len(tree))
+        count = 1 if mends else min(self._means.budget.side_by_side, self._attempts - len(tree))
         shown = tuple(candidate.number for candidate in reversed(step[-3:]))
         return self._abreast(
             len(tree),
@@ -110,7 +110,7 @@ class Repair(Policy):
         if count >= self._attempts or any(attempt.outcome == "accepted" for attempt in tree):
             return ()
         if not count:
-            beside = min(self._means.side_by_side, self._attempts)
+            beside = min(self._means.budget.side_by_side, self._attempts)
             return self._abreast(0, beside, parent=INCUMBENT, kind="fix", round=1)
         begun = [attempt for attempt in tree if tree.ask(attempt.number).round == 1]
         parent = most_promising(begun).number if tree.rounds == 1 else count
