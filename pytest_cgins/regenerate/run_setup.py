@@ -240,9 +240,7 @@ def exit_code(ran: RunResult | None) -> int:
     """
     if ran is None:
         return 130
-    states = {
-        result.state for result in ran.results if not (result.target.improves and result.state == "failed")
-    }
+    states = {one.state for one in ran.results if not (one.target.improves and one.state == "failed")}
     if "waiting" in states:
         return EXIT_WAITING
     return 0 if states <= {"accepted"} else 1

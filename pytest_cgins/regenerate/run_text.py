@@ -5,7 +5,6 @@ What models, compilers and kernels have said is in it, so nothing goes to the te
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections import Counter
@@ -85,13 +84,12 @@ def _head(journal: Journal, state: run_status.State) -> Iterator[str]:
         f"{role}: {', '.join(names)}" for role, names in sorted(record.models.items()) if any(names)
     )
     commit = f" at {record.base_commit[:12]}" if record.base_commit else ""
-    config = Path(os.path.normpath(journal.folder.absolute() / record.config))
     timing = "timed" if record.timing else "not timed"
     fence = "in a sandbox" if record.sandbox else "WITHOUT a sandbox"
     yield f"run {_words(record.id)}: {state}"
     yield _field("began", f"{record.created_at}, {when(record.created_at)}, by pytest-cgins {record.cgins}")
     yield _field("command", record.command or "not known")
-    yield _field("project", f"{run_status.shown_path(config)}{commit}")
+    yield _field("project", f"{run_status.shown_path(journal.folder / record.config)}{commit}")
     yield _field("asked", f"{record.provider}{f' ({models})' if models else ''}")
     yield _field("candidates", f"seed {record.seed}, baseline {record.baseline}, {timing}, {fence}")
     yield _field("took", f"{_tokens(run_status.spent_on(journal))}, {_duration(journal.earlier_s())}")
@@ -109,9 +107,7 @@ def _next(journal: Journal, state: run_status.State) -> Iterator[str]:
     elif state == "stopped":
         yield f"next: {_words(again)}"
     elif record.made_project:
-        folder = run_status.shown_path(
-            Path(os.path.normpath(journal.folder.absolute() / record.config)).parent
-        )
+        folder = run_status.shown_path((journal.folder / record.config).parent)
         yield f"next: pytest --cgins {_words(shlex.quote(folder))}"
     else:
         known = dict.fromkeys(map(journal.proposal, record.targets))

@@ -157,10 +157,7 @@ def _inquiry(asked: Request, folder: Path, ledger: Ledger) -> Inquiry:
 
 def _listed(traces: Sequence[Trace]) -> list[str]:
     lines = [
-        ", ".join(
-            f"{argument.name}={calls.plain(argument.value, trace.tensors)}"
-            for argument in calls.arguments(trace)
-        )
+        ", ".join(f"{one.name}={calls.plain(one.value, trace.tensors)}" for one in calls.arguments(trace))
         + f" → {calls.outputs(trace)}; {counted(trace.count, 'call')}"
         for trace in traces[:MOST_CALLS]
     ]

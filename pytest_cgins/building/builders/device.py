@@ -150,9 +150,7 @@ def _conditions(
     message = f"args= has {items}, the parameters of {kernel} are not as many"
     yield f"{alias}::count == {len(launch.arguments)}", message
     known = launch_line.kinds(schema, workspace=launches.workspace_nbytes is not None)
-    readonly = {
-        argument.name for argument in schema.arguments if argument.type == "Tensor" and not argument.mutated
-    }
+    readonly = {one.name for one in schema.arguments if one.type == "Tensor" and not one.mutated}
     for index, argument in enumerate(launch.arguments):
         takes, code = "cgins::launch::takes", f"({alias}::at({index}))"
         passed = kind(argument.tree, known)

@@ -179,9 +179,8 @@ class Cache:
         """
         for name in ("work", "locks", "manifests"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(
-            dir=self.folder / "work"
-        ):  # has no name that a killed builder could leave
+        # It has no name that a killed builder could leave.
+        with tempfile.TemporaryFile(dir=self.folder / "work"):
             pass
 
     @contextmanager

@@ -343,9 +343,7 @@ def _axis(axes: list[Axis], key: Expression, choices: tuple[str | int, ...]) -> 
 
 def tensor_names(schema: Schema) -> list[str]:
     """Names of the tensors that a launch may pass, without lists of them."""
-    arguments = [
-        argument.name for argument in schema.arguments if argument.type == "Tensor" and not argument.list
-    ]
+    arguments = [one.name for one in schema.arguments if one.type == "Tensor" and not one.list]
     return arguments + [output.name for output in schema.outputs if not output.aliased and not output.list]
 
 

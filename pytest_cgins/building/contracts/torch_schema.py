@@ -99,11 +99,7 @@ def _defaults(function: Any) -> dict[str, str]:
     except (TypeError, ValueError):
         return {}
     plain = (type(None), bool, int, float, str)
-    return {
-        parameter.name: repr(parameter.default)
-        for parameter in parameters
-        if isinstance(parameter.default, plain)
-    }
+    return {one.name: repr(one.default) for one in parameters if isinstance(one.default, plain)}
 
 
 if __name__ == "__main__":

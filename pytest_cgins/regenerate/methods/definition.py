@@ -140,11 +140,7 @@ class Method(Document):
 
     def severity(self, metrics: dict[str, float]) -> float | None:
         """Worst of its triggers that have a value, None if none has."""
-        found = [
-            trigger.severity(metrics[trigger.metric])
-            for trigger in self.triggers
-            if trigger.metric in metrics
-        ]
+        found = [one.severity(metrics[one.metric]) for one in self.triggers if one.metric in metrics]
         return max(found, default=None)
 
 

@@ -41,9 +41,7 @@ class Timed:
     def device_name(self) -> str:
         """Of the devices that the cases ran on."""
         used = {evaluation.case.device.partition(":")[0] for evaluation in self.evaluations}
-        return ", ".join(
-            environment.device_name for environment in self.environments if environment.device in used
-        )
+        return ", ".join(one.device_name for one in self.environments if one.device in used)
 
     @property
     def failed(self) -> bool:

@@ -85,10 +85,7 @@ def _signatures(row: evidence_documents.SassRow) -> list[str]:
 
 def tidy(made: evidence_documents.TidyEvidence) -> list[Table | str]:
     """A line a finding."""
-    lines = [
-        f"{finding.file}:{finding.line}: {finding.level}: {finding.message} [{finding.check}]"
-        for finding in made.findings
-    ]
+    lines = [f"{one.file}:{one.line}: {one.level}: {one.message} [{one.check}]" for one in made.findings]
     if made.clang_tidy and not lines:
         lines = [f"clang-tidy {made.clang_tidy}: nothing found in {counted(len(made.files), 'file')}"]
     return [*lines, *_degraded(made.degraded)]

@@ -23,9 +23,7 @@ def of_counters(kernels: Sequence[evidence_documents.ProfiledKernel]) -> evidenc
 
     Δc = max(0, 1 − max(tensor, fp32, multiprocessor)), Δm = max(0, 1 − DRAM), Δl = the greatest stall; 0.5 without one.
     """
-    by_kernel = [
-        (kernel.time_share, {metric.name: metric.value for metric in kernel.metrics}) for kernel in kernels
-    ]
+    by_kernel = [(one.time_share, {metric.name: metric.value for metric in one.metrics}) for one in kernels]
     compute = _weighted(by_kernel, lambda name: name in _COMPUTE)
     memory = _weighted(by_kernel, lambda name: name == "dram_pct")
     stall = _weighted(by_kernel, lambda name: name.startswith("stall_"))

@@ -89,9 +89,7 @@ def of_evaluations(context: Context, evaluations: Sequence[Evaluation], most: in
 
 
 def _failing(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
-    return tuple(
-        evaluation for evaluation in evaluations if evaluation.verdict.status.outcome in ("fail", "error")
-    )
+    return tuple(one for one in evaluations if one.verdict.status.outcome in ("fail", "error"))
 
 
 def _grouped(bad: Sequence[Evaluation]) -> list[Group]:
@@ -120,9 +118,7 @@ def of_attempt(context: Context, attempt: Attempt, most: int = MOST_CHARACTERS) 
     evaluations = trials[-1].evaluations if trials else ()
     reasons = [evaluation.verdict.reason.value for evaluation in _failing(evaluations)]
     if attempt.log:
-        evaluations = _failing(
-            evaluation for evaluation in evaluations if evaluation.verdict.status is not Status.BUILD_ERROR
-        )
+        evaluations = _failing(one for one in evaluations if one.verdict.status is not Status.BUILD_ERROR)
     return render(
         "attempt.md",
         attempt=attempt,

@@ -142,9 +142,7 @@ def _plain(config: Config) -> Config:
             entry,
             line=0,
             exceptions=tuple(replace(exception, line=0) for exception in entry.exceptions),
-            implementations=tuple(
-                replace(implementation, line=0) for implementation in entry.implementations
-            ),
+            implementations=tuple(replace(one, line=0) for one in entry.implementations),
         )
         for entry in config.kernels
     )

@@ -103,12 +103,8 @@ def measured(plan: Plan, folder: Path) -> Measured:
         before: tuple[Evaluation, ...] = ()
         if target.goal != "generate":
             unchanged = _accept(gate, {}, replace(target, goal="repair"))
-            gate.before.update(
-                {evaluation.case.name: evaluation.verdict.status for evaluation in unchanged.evaluations}
-            )
-            before = tuple(
-                evaluation for evaluation in unchanged.evaluations if is_of(evaluation.case, target)
-            )
+            gate.before.update({one.case.name: one.verdict.status for one in unchanged.evaluations})
+            before = tuple(one for one in unchanged.evaluations if is_of(one.case, target))
         unwanted = _unwanted(before, target)
         if unwanted is not None:
             return Measured(state=unwanted[0], message=unwanted[1], before=before, guarded=kept)

@@ -74,9 +74,8 @@ def _case(one: Evaluation, before: Before | None) -> tuple[object, ...]:
 
 def _probes(one: Evaluation) -> str:
     """`17 held, 2 excused`: what did not apply is not counted."""
-    found = Counter(
-        probe.outcome for probe in (one.correctness.probes if one.correctness is not None else ())
-    )
+    probes = one.correctness.probes if one.correctness is not None else ()
+    found = Counter(probe.outcome for probe in probes)
     told = [f"{found[outcome]} {outcome}" for outcome in ("held", "tripped", "excused") if found[outcome]]
     return ", ".join(told) or NOTHING
 
@@ -121,9 +120,7 @@ def notes(proposal: Proposal, evidence: SessionReport) -> list[str]:
     undecided = sum(evaluation.verdict.status is Status.INCONCLUSIVE for evaluation in evidence.evaluations)
     if undecided:
         said.append(f"Times of {counted(undecided, 'case was', 'cases were')} left open by noise")
-    foreign = [
-        evaluation for evaluation in evidence.evaluations if not is_of(evaluation.case, proposal.target)
-    ]
+    foreign = [one for one in evidence.evaluations if not is_of(one.case, proposal.target)]
     failing = [one.case.name for one in foreign if one.verdict.status.outcome in ("fail", "error")]
     said += [f"{name} fails, as it did before: it shares a file with this kernel" for name in failing]
     return said

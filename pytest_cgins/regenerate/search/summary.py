@@ -30,9 +30,7 @@ from pytest_cgins.timing.sequential import COVERAGE, median_interval
 
 def headline(target: Target, attempts: Iterable[Attempt]) -> model.Headline | None:
     """Of the accepted one; None if there is none."""
-    accepted = next(
-        (attempt for attempt in attempts if attempt.outcome == "accepted" and attempt.trials), None
-    )
+    accepted = next((one for one in attempts if one.outcome == "accepted" and one.trials), None)
     if accepted is None:
         return None
     own = [evaluation for evaluation in accepted.trials[-1].evaluations if is_of(evaluation.case, target)]

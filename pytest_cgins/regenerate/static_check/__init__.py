@@ -83,9 +83,7 @@ def check_beside(
         headers=headers,
     )
     known = {(finding.file, finding.code, finding.message) for finding in look(incumbent)}
-    return tuple(
-        finding for finding in look(files) if (finding.file, finding.code, finding.message) not in known
-    )
+    return tuple(one for one in look(files) if (one.file, one.code, one.message) not in known)
 
 
 def _imports_of(files: Mapping[str, str]) -> frozenset[str]:

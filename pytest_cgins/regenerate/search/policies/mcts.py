@@ -73,11 +73,7 @@ def chosen(tree: Tree) -> Attempt:
     """The node that gets the next child: down from the root by UCT, to the first that may have another one."""
     node = ROOT
     while True:
-        children = [
-            candidate
-            for candidate in tree.children(node.number)
-            if candidate.is_right and not _is_pruned(tree, candidate)
-        ]
+        children = [one for one in tree.children(node.number) if one.is_right and not _is_pruned(tree, one)]
         visits = len(tree.below(node.number)) + 1
         if len(tree.children(node.number)) < most_children(visits) or not children:
             return node
