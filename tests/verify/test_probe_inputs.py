@@ -875,6 +875,21 @@ def test_ops_whose_nan_is_a_matter_of_algorithm_are_left_out(
     assert why in result(found, "special_values").message
 
 
+@pytest_cgins.mark
+def with_exponents(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Numbers over the power of two of their row, and those, which are exponents alone."""
+    exponents = torch.floor(torch.log2(x.abs().amax(-1)))
+    return x / torch.exp2(exponents)[:, None], (exponents + 127).to(torch.uint8).view(torch.float8_e8m0fnu)
+
+
+def test_exponents_have_special_values_beside_them(tmp_path: Path) -> None:
+    """torch has hardly an operator for them."""
+    gate = Gate(tmp_path, lambda: with_exponents(normal(12, 33)), f"{__name__}.with_exponents")
+    assert gate.judge().passed
+    swallowed = gate.judge(lambda tensors: list(with_exponents(tensors[0].nan_to_num())))
+    assert result(swallowed, "special_values").reason is Reason.NAN_PATTERN
+
+
 # ---- layouts
 
 

@@ -216,7 +216,7 @@ def _spreads(reference_set: InputSet, rows: _Rows, nans: Sequence[Special]) -> b
     for value in (None, *_IN_PLACE, math.nan):
         tensors = reference_set.tensors()
         rows.put(tensors, [] if value is None else [(value, row, share) for _, row, share in nans])
-        outputs.append(reference_set.widened(tensors))
+        outputs.append([readable(one) for one in reference_set.widened(tensors)])
     usual, *others, of_nan = outputs
     for n, one in enumerate(usual):
         if one.is_floating_point():
