@@ -18,15 +18,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pytest_cgins.run.environment import WORKER_MARK
 from pytest_cgins.run.forkserver import REAP, REQUEST_BYTES
+from pytest_cgins.run.sandbox.sandbox import Fence
 
 FORK_VARIABLE = "CGINS_FORK"
 """Environment variable that, with the value 0, has each worker started as a program."""
@@ -190,7 +191,7 @@ class ForkServer:
         folder: int,
         *,
         shielded: bool,
-        fence: Sequence[str] | None = None,
+        fence: Fence | None = None,
     ) -> Forked | None:
         """Fork a worker that has these descriptors, this mark, and a directory to be in.
 
@@ -201,15 +202,19 @@ class ForkServer:
             stderr: its own.
             folder: what is to be its current directory.
             shielded: let no other process of this user look into it, from its first instruction on.
-            fence: words of the sandbox that it is to be in; None for none. Then it is the launcher that is handled.
+            fence: the sandbox that it is to be in, whose launcher is handled then; None for none.
 
         Returns:
             The worker; None if there is none, and one is to be started in another way.
         """
         if self.unfit != "" or self.is_retired or not self.is_alive():
             return None
-        request = json.dumps({"mark": mark, "shielded": shielded, "fence": fence}).encode()
+        fenced = None if fence is None else asdict(fence)
+        request = json.dumps({"mark": mark, "shielded": shielded, "fence": fenced}).encode()
         if len(request) > REQUEST_BYTES:
+            logger.debug(
+                "process %d is asked for no worker: %d bytes are too long a request", self.pid, len(request)
+            )
             return None
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         answer: dict[str, Any] = {}

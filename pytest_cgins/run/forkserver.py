@@ -16,6 +16,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -65,7 +66,7 @@ def serve(fd: int, *, module: str, parent: int, death_signal: bool) -> dict[str,
     if unfit:
         os._exit(0)
     os.chdir("/")  # keeps no directory of a user's busy
-    work = _Server(requests, handle, threads).run()
+    work = _Server(requests, handle, threads, _leak(requests.fileno())).run()
     # A worker has imported what it serves with, and nothing else.
     del sys.modules[__name__], sys.modules[__package__ or ""].forkserver
     return work
@@ -115,6 +116,18 @@ def _unfit() -> str:
     return ""
 
 
+def _leak(own: int) -> str:
+    """What would lead a fork out of its sandbox, or ""; a program would not have it. `own` is a descriptor of the server's."""
+    for fd in range(3, _DESCRIPTORS):
+        with suppress(OSError):
+            mode = os.fstat(fd).st_mode
+            if fd != own and (stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
+                return "a file was left open by an import"
+    if re.search(rb"^\S+ .w.s ", Path("/proc/self/maps").read_bytes(), re.MULTILINE):
+        return "memory was shared by an import"
+    return ""
+
+
 def _has_device() -> bool:
     """Whether a device is open but those of memory: a driver's state would not be a fork's own."""
     for fd in range(3, _DESCRIPTORS):  # not by /proc, which is closed to those who are not dumpable
@@ -153,10 +166,11 @@ class _Worker:
 class _Server:
     """Forks on request, and reaps."""
 
-    def __init__(self, requests: socket.socket, parent: int, threads: bool) -> None:
+    def __init__(self, requests: socket.socket, parent: int, threads: bool, leak: str) -> None:
         self._requests: socket.socket | None = requests
         self._parent = parent
         self._threads = threads
+        self._leak = leak
         self._workers: dict[int, _Worker] = {}
 
     def run(self) -> dict[str, Any]:
@@ -214,11 +228,13 @@ class _Server:
             return None
         ends = _Ends(*fds)
         line = socket.socket(fileno=ends.line)
+        request = json.loads(data)
+        fence: dict[str, Any] | None = request["fence"]
         ready, ready_end = os.pipe()
         server = os.getpid()
         answer: dict[str, Any]
         try:
-            pid = os.fork()
+            pid = self._forked_for(fence)
         except OSError as error:
             answer = {"error": str(error)}
             os.close(ready_end)
@@ -226,8 +242,6 @@ class _Server:
             if pid == 0:
                 line.close()
                 os.close(ready)
-                request = json.loads(data)
-                fence: list[str] | None = request["fence"]
                 self._become(request["mark"], ends, ready_end, fence, shielded=request["shielded"])
                 return {
                     "fd": ends.connection,
@@ -245,6 +259,11 @@ class _Server:
             line.close()
         return None
 
+    def _forked_for(self, fence: dict[str, Any] | None) -> int:
+        if fence is not None and self._leak:
+            raise OSError(self._leak)
+        return os.fork()
+
     def _forked(self, pid: int, line: socket.socket, ready: int) -> dict[str, Any]:
         """Wait until a fork is in a session of its own, and marked: before, nobody may look for its processes."""
         if os.read(ready, 1):
@@ -253,7 +272,9 @@ class _Server:
         os.waitpid(pid, 0)
         return {"error": "the forked process ended"}
 
-    def _become(self, mark: str, ends: _Ends, ready: int, fence: list[str] | None, *, shielded: bool) -> None:
+    def _become(
+        self, mark: str, ends: _Ends, ready: int, fence: dict[str, Any] | None, *, shielded: bool
+    ) -> None:
         """Drop everything of the server's, in the forked process, and enter the sandbox, if there is one."""
         server = os.getppid()
         try:
@@ -269,7 +290,8 @@ class _Server:
                 os.write(ready, b"1")
                 os.close(ready)
                 unshield()  # who nobody may look into has no say in its own namespaces
-                _enter(fence, server)
+                _enter(fence["words"], server)
+                os.environ.update(fence["variables"])
             _renew()
             if self._threads:
                 _wake_threads()
@@ -293,14 +315,16 @@ class _Server:
         self._workers.clear()
 
 
-def _enter(fence: list[str], server: int) -> None:
+def _enter(words: list[str], server: int) -> None:
     """Return in the sandbox's worker, which has nothing of this imported."""
     known = set(sys.modules)
     from pytest_cgins.run.sandbox.enter import become
 
-    become(fence, server)
+    become(words, server)
     for name in set(sys.modules) - known:
         del sys.modules[name]
+        package, _, module = name.rpartition(".")
+        delattr(sys.modules[package], module)
 
 
 def _leave() -> NoReturn:

@@ -8,11 +8,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pytest_cgins.run.forking import OWN, Forked, ForkServer, Interpreter, server_for, told
-from pytest_cgins.run.sandbox.sandbox import Sandbox
+from pytest_cgins.run.sandbox.sandbox import SHELTER, Sandbox
 
 Wrap = Callable[[Sequence[str]], Sequence[str]]
 """Makes of a worker's command one that starts it inside of another program. That program must hand on open
@@ -114,7 +114,7 @@ class Launch:
             ends: closed by `start` or `close`.
             mark: the environment's `WORKER_MARK`.
             environment: all variables.
-            wrap: puts another program around it; then nothing is forked.
+            wrap: puts another program around it, which sees to a sandbox itself; then nothing is forked.
             sandbox: what it runs in.
             shielded: let no other process of this user look into it.
             fork: module whose imports a server is to have that forks it; "" if none may.
@@ -123,15 +123,19 @@ class Launch:
         self._ends = ends
         self._mark = mark
         self._environment = environment
-        self._wrap = sandbox.wrap if sandbox is not None and wrap is None else wrap
-        self._words = sandbox.forked() if sandbox is not None and wrap is None and fork else None
+        if wrap is not None and sandbox is not None:
+            raise ValueError("either a sandbox or a program around a worker")
+        self._wrap = sandbox.wrap if sandbox is not None else wrap
+        self._fence = sandbox.fence() if sandbox is not None and fork else None
         self._shielded = shielded
         self._interpreter = interpreter
         self._server: ForkServer | None = None
         self._folder = -1
-        if fork and (self._words is not None or self._wrap is None):
-            known = environment if sandbox is None else sandbox.environment(environment)
-            self._server = server_for(fork, known, interpreter)
+        if fork and self._wrap is None:
+            self._server = server_for(fork, environment, interpreter)
+        elif self._fence is not None:
+            sheltered = replace(interpreter, command=(*SHELTER, *interpreter.command))
+            self._server = server_for(fork, self._fence.of_server(environment), sheltered)
         if self._server is not None:
             try:
                 self._folder = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -175,7 +179,7 @@ class Launch:
             ends.stderr,
             self._folder,
             shielded=self._shielded,
-            fence=self._words,
+            fence=self._fence,
         )
 
     def _execute(self) -> Executed:

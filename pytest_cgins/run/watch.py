@@ -75,10 +75,14 @@ class Watch:
                 f"held {_size(held)} of the host's memory; {_size(limits.memory_bytes)} is the limit",
                 "look for an allocation that grows, or raise CGINS_WORKER_MEMORY",
             )
-        if usage.memory_bytes > _MUCH_BYTES and (left := available_bytes()) < _FLOOR_BYTES:
+        if (
+            usage.memory_bytes > _MUCH_BYTES
+            and (left := available_bytes()) < _FLOOR_BYTES
+            and (held := self._tree.memory_bytes()) > _MUCH_BYTES
+        ):
             raise Exceeded(
                 Reason.OUT_OF_MEMORY,
-                f"held {_size(usage.memory_bytes)} of the host's memory when only {_size(left)} were left",
+                f"held {_size(held)} of the host's memory when only {_size(left)} were left",
                 "look for an allocation that grows, or use fewer processes at once",
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,6 +60,9 @@ def test_nothing_for_a_required_argument_may_be_left_out(op_call: OpCall) -> Non
     require_defaults(call, ["bias"], "a kernel", tensors)
     with pytest.raises(ContractError, match=r"does not take 'weight'.*, and it has no default"):
         require_defaults(call, ["weight"], "a kernel", tensors)
+    elsewhere = replace(call, op="torch.ops.not_loaded.native_layer_norm.default")
+    with pytest.raises(ContractError, match="does not take 'bias'"):  # it may have a default
+        require_defaults(elsewhere, ["bias"], "a kernel", tensors)
 
 
 def written_in_c(doc: str) -> Any:

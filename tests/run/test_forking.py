@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
@@ -83,7 +84,7 @@ def test_what_times_is_never_forked(pool: WorkerPool) -> None:
 
 
 def test_what_is_wrapped_is_never_forked(toy_path: dict[str, str]) -> None:
-    """A sandbox is put around a program."""
+    """Another program, such as a checker, is put around a program."""
     with WorkerPool(services=SERVICES, env=toy_path, wrap=lambda command: ["env", *command]) as pool:
         assert parent_of(ask(pool, "pid")) == os.getpid()
 
@@ -129,11 +130,7 @@ def test_the_current_directory_is_the_parent_s(
 @pytest.mark.exam
 @pytest.mark.parametrize("fenced", [False, True])
 def test_a_fork_is_what_a_program_is(
-    toy_path: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    *,
-    fenced: bool,
+    toy_path: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, fenced: bool
 ) -> None:
     """Modules, names, stack, descriptors, threads, signals, rights and mounts do not tell how a worker was started."""
     monkeypatch.setenv("A_TOKEN", "of somebody")
@@ -144,15 +141,38 @@ def test_a_fork_is_what_a_program_is(
     found = []
     for value in ("1", "0"):
         monkeypatch.setenv(FORK_VARIABLE, value)
-        caplog.clear()
-        with (
-            caplog.at_level(logging.DEBUG, logger=forking.__name__),
-            WorkerPool(services={"x": "state:State"}, env=toy_path, sandbox=sandbox) as pool,
-        ):
+        with WorkerPool(services={"x": "state:State"}, env=toy_path, sandbox=sandbox) as pool:
             found.append(ask(pool, "look", "x"))
-            assert any("to fork workers" in message for message in caplog.messages) is (value == "1")
+            assert is_forked(pool._workers["x"].pid) is (value == "1")
     assert found[0] == found[1]
     assert "A_TOKEN" not in found[0]["first variables"]
+    assert not fenced or found[0]["its program"] == f"OSError{errno.EROFS}"
+
+
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        ("import os; os.open('/', os.O_RDONLY)", "a file was left open by an import"),
+        ("import mmap; KEPT = mmap.mmap(-1, 4096)", "memory was shared by an import"),
+    ],
+)
+def test_what_leads_out_of_a_sandbox_is_not_forked_into_one(
+    tmp_path: Path, toy_path: dict[str, str], caplog: pytest.LogCaptureFixture, left: str, why: str
+) -> None:
+    """A descriptor or a mapping that a server has from its imports; without a sandbox it is forked."""
+    (tmp_path / "leaky.py").write_text(f"{left}\nfrom toys import Toy\n")
+    path = f"{tmp_path}{os.pathsep}{toy_path['PYTHONPATH']}"
+    sandbox = Sandbox(way="namespaces", visible=tuple(map(Path, path.split(os.pathsep))), devices=False)
+    if sandbox.available():
+        pytest.skip(sandbox.available())
+    for fence in (None, sandbox):
+        with (
+            caplog.at_level(logging.DEBUG, logger=forking.__name__),
+            WorkerPool(services={"x": "leaky:Toy"}, env={"PYTHONPATH": path}, sandbox=fence) as pool,
+        ):
+            ask(pool, "pid", "x")
+            assert is_forked(pool._workers["x"].pid) is (fence is None)
+    assert any(message.endswith(f"forked no worker: {why}") for message in caplog.messages)
 
 
 @pytest.mark.exam

@@ -339,6 +339,8 @@ def scaled_dot_product_attention(
     group = H // HKV
     factor = (1.0 / math.sqrt(E) if scale is None else float(scale)) * LOG2E
     sign, factor = math.copysign(1.0, factor), abs(factor)
+    if factor < 2.0**-120:
+        raise NotImplementedError("a scale of 0, or nearly so")
     blocks = {
         "BLOCK_D": max(16, triton.next_power_of_2(E)),
         "BLOCK_DV": max(16, triton.next_power_of_2(EV)),

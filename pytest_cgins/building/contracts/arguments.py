@@ -55,7 +55,7 @@ def require_defaults(
 ) -> None:
     """Check that parameters which a kernel does not take have the op's default in this call, or do not matter to it.
 
-    None for a parameter without a default is how a call says that there is nothing, as `bias=None` does.
+    None for a parameter that has no default is how a call says that there is nothing, as `bias=None` does.
 
     Raises:
         ContractError: one has another value.
@@ -65,7 +65,9 @@ def require_defaults(
             continue
         value = decode(argument.value, tensors)
         has_default, default = default_of(call, argument.name, tensors)
-        if (has_default or value is None) and type(value) is type(default) and value == default:
+        if has_default and type(value) is type(default) and value == default:
+            continue
+        if value is None and _is_required(call.op, argument.name):
             continue
         if backward.is_derived(call.op) and not backward.reads(call, argument.name, tensors):
             continue
@@ -76,6 +78,16 @@ def require_defaults(
             f"{shown}{usual}",
             remedy=f"declare {argument.name!r} in the kernel, or gate it on other traces",
         )
+
+
+def _is_required(op: str, name: str) -> bool:
+    """Whether an op is known to have no default for a parameter."""
+    try:
+        known = signatures(resolve(backward.parse(op)[0] if backward.is_derived(op) else op))
+    except TraceError:
+        return False
+    own = [parameter for one in known for parameter in one if parameter.name == name]
+    return bool(own) and all(parameter.default is Parameter.empty for parameter in own)
 
 
 def default_of(call: OpCall, name: str, tensors: Sequence[torch.Tensor]) -> tuple[bool, object]:

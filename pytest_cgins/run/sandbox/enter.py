@@ -2,7 +2,7 @@
 
     python -I -S enter.py WORD… -- COMMAND…      (the words: see command_line.py)
 
-A server that forks workers calls `become` instead, and no program is started. Three processes: this one, outside, whose pid the parent knows and whose death ends all; the sandbox's first
+A server that forks workers runs in a `shelter`, and its forks call `become`: no program is started. Three processes: this one, outside, whose pid the parent knows and whose death ends all; the sandbox's first
 process (`init`); and the worker.
 """
 
@@ -30,6 +30,29 @@ def main() -> NoReturn:
     if "status" in fence.numbers:  # started again, by bubblewrap, inside
         init.guarded(init.run, fence, fence.numbers["status"])
     init.guarded(_launch, fence)
+
+
+def shelter() -> NoReturn:
+    """Execute the command line where nothing of the host can be changed.
+
+    A fork's program lies where its server's does, whatever it sees of files: there a worker that is its owner could
+    have changed its mode. Does not return.
+    """
+    init.guarded(_shelter)
+
+
+def _shelter() -> None:
+    user, group = os.geteuid(), os.getegid()
+    try:
+        system.call("unshare", system.CLONE_NEWNS)
+    except OSError:  # no administrator, or one in name only
+        system.call("unshare", system.CLONE_NEWUSER | system.CLONE_NEWNS)
+        _stay(user, group)
+    system.mount("none", "/", "", system.MS_REC | system.MS_PRIVATE)
+    system.mount_setattr("/", system.ATTR_RDONLY)
+    for folder in ("/proc", "/dev"):  # where namespaces are told who is who, and devices are as they were
+        system.mount_setattr(folder, 0, system.ATTR_RDONLY)
+    os.execv(sys.argv[1], sys.argv[1:])  # noqa: S606
 
 
 def become(words: list[str], parent: int) -> None:
@@ -97,6 +120,12 @@ def enter_namespaces() -> bool:
             raise
         system.call("unshare", system.NAMESPACES)
         return False
+    _stay(user, group)
+    return True
+
+
+def _stay(user: int, group: int) -> None:
+    """Be who one was before, in a new user namespace."""
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
@@ -104,7 +133,6 @@ def enter_namespaces() -> bool:
     ):
         with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123
             file.write(text)
-    return True
 
 
 def _supervise(first: int, result: int, parent: int) -> NoReturn:

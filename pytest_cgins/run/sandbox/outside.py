@@ -117,7 +117,7 @@ def secrets(homes: Iterable[Path], roots: Iterable[Path]) -> list[Path]:
 
 @lru_cache(maxsize=1)
 def _closed_in_etc(_: int) -> list[Path]:
-    """Looked up again from time to time alone: thousands of files for each worker."""
+    """Looked up again once a minute: thousands of files for each worker. What is new in between is seen until then."""
     return closed_to_others(Path("/etc"))
 
 

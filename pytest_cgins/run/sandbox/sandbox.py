@@ -21,13 +21,18 @@ from pytest_cgins.run.sandbox.seccomp import MACHINES
 
 Way = Literal["bubblewrap", "namespaces"]
 
+
+def _boot(function: str) -> str:
+    """By the folder that holds this package: pytest_cgins itself imports more than the launcher's start may take."""
+    return f"import sys; sys.path.append({str(Path(__file__).parents[1])!r}); from sandbox.enter import {function}; {function}()"
+
+
 TOOL_SCRATCH = Path("/var/tmp")  # noqa: S108 - in the sandbox it is nobody else's
+SHELTER = (sys.executable, "-I", "-S", "-c", _boot("shelter"))
+"""What a server's command is put behind, that forks workers into sandboxes: see `enter.shelter`."""
+_NOWHERE = Path("/dev/null")  # nobody can make a folder in it
 _GIB = 1 << 30
 _TRIAL_LIMIT_S = 30.0
-# By the folder that holds this package: pytest_cgins itself imports more than the launcher's start may take.
-_BOOT = (
-    f"import sys; sys.path.append({str(Path(__file__).parents[1])!r}); from sandbox.enter import main; main()"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,22 @@ class Limits:
     """Descriptors a process."""
     scratch_bytes: int = 4 * _GIB
     """All files in the scratch folder together; /dev/shm may take as much again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """A sandbox for a worker that is forked."""
+
+    words: list[str]
+    """What `enter.become` makes it of."""
+    variables: dict[str, str]
+    """What it sets itself."""
+
+    def of_server(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """What of a worker's variables its server has, which is outside: folders that others could fill are nowhere."""
+        unset = set(_unset())
+        kept = {name: value for name, value in variables.items() if name not in unset}
+        return {**kept, **outside.variables(_NOWHERE)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +120,7 @@ class Sandbox:
         words = [f"way={shutil.which('bwrap') or 'bwrap'}"] if way == "bubblewrap" else []
         unset = [word for name in _unset() for word in ("-u", name)]
         variables = [f"{name}={value}" for name, value in outside.variables(self.scratch).items()]
-        launcher = [sys.executable, "-I", "-S", "-c", _BOOT]
+        launcher = [sys.executable, "-I", "-S", "-c", _boot("main")]
         return [
             "/usr/bin/env",
             *unset,
@@ -110,19 +131,15 @@ class Sandbox:
             *self._words(),
         ]
 
-    def forked(self) -> list[str] | None:
-        """What `enter.become` makes this sandbox of; None where it takes another program to make it.
+    def fence(self) -> Fence | None:
+        """What a fork server's worker makes this sandbox of; None where it takes another program to make it.
 
         Raises:
             SandboxUnavailable: no way works here.
         """
-        return self._words() if self._require_way() == "namespaces" else None
-
-    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """What of these variables is known in the sandbox, and those that it sets itself."""
-        unset = set(_unset())
-        kept = {name: value for name, value in variables.items() if name not in unset}
-        return {**kept, **outside.variables(self.scratch)}
+        if self._require_way() != "namespaces" or self.writable:
+            return None
+        return Fence(words=self._words(), variables=outside.variables(self.scratch))
 
     def _require_way(self) -> Way:
         way = self.way or _found_way()

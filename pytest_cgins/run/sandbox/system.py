@@ -68,9 +68,9 @@ def bind(source: str, target: str) -> None:
         raise OSError(error.errno, f"bind {source}: {os.strerror(error.errno or 0)}") from None
 
 
-def mount_setattr(target: str, attributes: int) -> None:
-    """Set attributes of a mount and of all beneath it (Linux 5.12)."""
-    value = struct.pack("QQQQ", attributes, 0, 0, 0)
+def mount_setattr(target: str, attributes: int, cleared: int = 0) -> None:
+    """Set attributes of a mount and of all beneath it, and clear others (Linux 5.12)."""
+    value = struct.pack("QQQQ", attributes, cleared, 0, 0)
     path, size = os.fsencode(target), ctypes.c_size_t(len(value))
     call("syscall", _MOUNT_SETATTR, _AT_FDCWD, path, _AT_RECURSIVE, value, size)
 
