@@ -66,7 +66,7 @@ def serve(fd: int, *, module: str, parent: int, death_signal: bool) -> dict[str,
     if unfit:
         os._exit(0)
     os.chdir("/")  # keeps no directory of a user's busy
-    work = _Server(requests, handle, threads, _leak(requests.fileno())).run()
+    work = _Server(requests, handle, threads, _leak(requests.fileno(), handle)).run()
     # A worker has imported what it serves with, and nothing else.
     del sys.modules[__name__], sys.modules[__package__ or ""].forkserver
     return work
@@ -116,12 +116,12 @@ def _unfit() -> str:
     return ""
 
 
-def _leak(own: int) -> str:
-    """What would lead a fork out of its sandbox, or ""; a program would not have it. `own` is a descriptor of the server's."""
+def _leak(*own: int) -> str:
+    """What would lead a fork out of its sandbox, or ""; a program would not have it. `own` are descriptors of the server's."""
     for fd in range(3, _DESCRIPTORS):
         with suppress(OSError):
             mode = os.fstat(fd).st_mode
-            if fd != own and (stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
+            if fd not in own and (stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
                 return "a file was left open by an import"
     if re.search(rb"^\S+ .w.s ", Path("/proc/self/maps").read_bytes(), re.MULTILINE):
         return "memory was shared by an import"
