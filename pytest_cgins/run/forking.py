@@ -27,7 +27,7 @@ from typing import Any
 
 from pytest_cgins.run.environment import WORKER_MARK
 from pytest_cgins.run.forkserver import REAP, REQUEST_BYTES
-from pytest_cgins.run.sandbox.sandbox import Fence
+from pytest_cgins.run.sandbox.sandbox import ForForks
 
 FORK_VARIABLE = "CGINS_FORK"
 """Environment variable that, with the value 0, has each worker started as a program."""
@@ -191,7 +191,7 @@ class ForkServer:
         folder: int,
         *,
         shielded: bool,
-        fence: Fence | None = None,
+        fence: ForForks | None = None,
     ) -> Forked | None:
         """Fork a worker that has these descriptors, this mark, and a directory to be in.
 

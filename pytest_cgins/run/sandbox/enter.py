@@ -2,8 +2,10 @@
 
     python -I -S enter.py WORD… -- COMMAND…      (the words: see command_line.py)
 
-A server that forks workers runs in a `shelter`, and its forks call `become`: no program is started. Three processes: this one, outside, whose pid the parent knows and whose death ends all; the sandbox's first
-process (`init`); and the worker.
+A server that forks workers runs in a `shelter`, and its forks call `become`: no program is started.
+
+Three processes: this one, outside, whose pid the parent knows and whose death ends all; the sandbox's first process
+(`init`); and the worker.
 """
 
 from __future__ import annotations

@@ -8,27 +8,28 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from pytest_cgins.core.errors import SandboxUnavailable
 from pytest_cgins.run.environment import WORKER_MARK
-from pytest_cgins.run.sandbox import bubblewrap, outside
+from pytest_cgins.run.sandbox import bubblewrap, enter, outside
 from pytest_cgins.run.sandbox.host import namespace_remedy
 from pytest_cgins.run.sandbox.seccomp import MACHINES
 
 Way = Literal["bubblewrap", "namespaces"]
 
 
-def _boot(function: str) -> str:
+def _boot(function: Callable[[], NoReturn]) -> str:
     """By the folder that holds this package: pytest_cgins itself imports more than the launcher's start may take."""
-    return f"import sys; sys.path.append({str(Path(__file__).parents[1])!r}); from sandbox.enter import {function}; {function}()"
+    name = function.__name__
+    return f"import sys; sys.path.append({str(Path(__file__).parents[1])!r}); from sandbox.enter import {name}; {name}()"
 
 
 TOOL_SCRATCH = Path("/var/tmp")  # noqa: S108 - in the sandbox it is nobody else's
-SHELTER = (sys.executable, "-I", "-S", "-c", _boot("shelter"))
+SHELTER = (sys.executable, "-I", "-S", "-c", _boot(enter.shelter))
 """What a server's command is put behind, that forks workers into sandboxes: see `enter.shelter`."""
 _NOWHERE = Path("/dev/null")  # nobody can make a folder in it
 _GIB = 1 << 30
@@ -57,7 +58,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fence:
+class ForForks:
     """A sandbox for a worker that is forked."""
 
     words: list[str]
@@ -120,7 +121,7 @@ class Sandbox:
         words = [f"way={shutil.which('bwrap') or 'bwrap'}"] if way == "bubblewrap" else []
         unset = [word for name in _unset() for word in ("-u", name)]
         variables = [f"{name}={value}" for name, value in outside.variables(self.scratch).items()]
-        launcher = [sys.executable, "-I", "-S", "-c", _boot("main")]
+        launcher = [sys.executable, "-I", "-S", "-c", _boot(enter.main)]
         return [
             "/usr/bin/env",
             *unset,
@@ -131,7 +132,7 @@ class Sandbox:
             *self._words(),
         ]
 
-    def fence(self) -> Fence | None:
+    def fence(self) -> ForForks | None:
         """What a fork server's worker makes this sandbox of; None where it takes another program to make it.
 
         Raises:
@@ -139,7 +140,7 @@ class Sandbox:
         """
         if self._require_way() != "namespaces" or self.writable:
             return None
-        return Fence(words=self._words(), variables=outside.variables(self.scratch))
+        return ForForks(words=self._words(), variables=outside.variables(self.scratch))
 
     def _require_way(self) -> Way:
         way = self.way or _found_way()
