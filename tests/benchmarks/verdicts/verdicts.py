@@ -1,6 +1,6 @@
 """Verdicts on time, right and wrong: kernels against copies of themselves, and against planted slowdowns.
 
-python tests/benchmarks/verdicts/verdicts.py [--processes 8] [--json F] [--markdown F] [--no-rivals] [--limit S]
+python tests/benchmarks/verdicts/verdicts.py [--processes 8] [--json F] [--markdown F] [--no-rivals] [--limit S] [--neighbours]
 
 Kernels of 1 to 500 µs are compiled twice, so that kernel and base differ in layout and digest. Each process makes
 fresh allocations and graphs of every kernel, and comes to a verdict again and again, by the gate's own timer, course
@@ -9,7 +9,8 @@ from the bound, and their runs in one process share its level: so kernels a litt
 much as trials say makes the kernel 5% (3%) slower; what it was in truth is the median of all its blocks.
 
 The rivals judge the same batches (medians, Mann–Whitney), or the same kernels in the same session (`do_bench`,
-pytest-benchmark). Needs an NVIDIA GPU, nvcc, triton and pytest-benchmark.
+pytest-benchmark). Needs an NVIDIA GPU, nvcc, triton and pytest-benchmark. With --neighbours all cores and all other
+GPUs are busy meanwhile, the GPUs with products and copies, and the first GPU's kernels are judged as otherwise.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ import argparse
 import itertools
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from subjects import compile_twice
 
 from pytest_cgins.config import PROFILES
@@ -40,6 +44,15 @@ PLANTED = {"default": "0.05", "strict": "0.03", "bound": "0.0185"}
 """That of `bound` comes out as 1.87% to 1.96%: just what is let pass, and no more."""
 STRICT_FROM_US = 50
 RUNS = {"default": 63, "planted": 10, "strict": 10, "bound": 20}
+BUSY_GPU = """
+import sys, torch
+a = torch.randn(8192, 8192, device=f"cuda:{sys.argv[1]}", dtype=torch.bfloat16)
+while True:
+    for _ in range(20):
+        a @ a
+        a.clone()
+    torch.cuda.synchronize(a.device)
+"""
 RIVALS = {
     "median_5_percent": "medians of the same batches, fixed 5%",
     "mann_whitney": "Mann–Whitney p < .05, same batches",
@@ -61,10 +74,11 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", help="regular expression on the kernels' names")
     parser.add_argument("--no-rivals", action="store_true")
+    parser.add_argument("--neighbours", action="store_true", help="keep all cores and other GPUs busy")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _neighbours() if arguments.neighbours else nullcontext():
         document = _measure(Path(folder), arguments)
     text = markdown(document)
     print(text)
@@ -73,6 +87,20 @@ def main() -> int:
     if arguments.markdown is not None:
         arguments.markdown.write_text(text)
     return 0
+
+
+@contextmanager
+def _neighbours() -> Iterator[None]:
+    """Processes that keep each core busy, and each GPU but the first."""
+    gpus = range(1, torch.cuda.device_count())
+    cores = len(os.sched_getaffinity(0))
+    commands = [[sys.executable, "-c", BUSY_GPU, str(gpu)] for gpu in gpus]
+    commands += [[sys.executable, "-c", "while True: pass"]] * cores
+    print(f"busy meanwhile: {len(gpus)} GPUs and {cores} cores", flush=True)
+    with ExitStack() as stack:
+        for command in commands:
+            stack.callback(subprocess.Popen(command).kill)
+        yield
 
 
 def _measure(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
