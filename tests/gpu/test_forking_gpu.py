@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from pytest_cgins.run.pool import WorkerPool
 pytestmark = pytest.mark.gpu
 
 LIMIT_S = 120.0
-PATH = {"PYTHONPATH": str(Path(__file__).parents[1] / "run")}
+PATH = {
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1] / "run"), os.environ.get("PYTHONPATH", "")])
+}
 
 
 def parent_of(pid: int) -> int:
