@@ -1,12 +1,13 @@
 """Suites on one GPU of this machine and on two: wall time, how long a GPU was held for timing, and whether verdicts differ.
 
-    python tests/benchmarks/gpus.py [SUITE…] [--workers N] [--select WORDS] [--json FILE] [-- OPTION…]
+    python tests/benchmarks/gpus.py [SUITE[=WORDS]…] [--workers N] [--json FILE] [-- OPTION…]
 
-SUITE is `example` or `production`, or both. First each has one GPU to itself, all side by side, then both GPUs, one after
-the other: so the host is as busy both times. There are N processes of xdist a GPU, and each kernel is compared with a
-second build of itself (`--cgins-compare=unchanged`), so no case may come out slower. The timed phase is how long the
-GPU was held alone, that of the busier one where there are two. Kernels are built before the clock runs. What follows `--`
-goes to `pytest --cgins`. Needs two NVIDIA GPUs.
+SUITE is `example` or `production`, and WORDS select of its cases as pytest's `-k` does. First each has one GPU to
+itself, all side by side, then both GPUs, one after the other: so the host is as busy both times. There are N processes
+of xdist a GPU, and each kernel is compared with a second build of itself (`--cgins-compare=unchanged`), so no case may
+come out slower. The timed phase is how long the GPU was held alone, that of the busier one where there are two. Kernels
+are built before the clock runs, their second builds are not. What follows `--` goes to `pytest --cgins`. Needs two
+NVIDIA GPUs.
 """
 
 from __future__ import annotations
@@ -56,7 +57,6 @@ def main() -> int:
     parser.add_argument("suites", nargs="*", default=["example"], metavar="SUITE", help="example, production")
     parser.add_argument("--workers", type=int, default=8, help="processes a GPU")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--select", default="", help="pytest's -k")
     parser.add_argument("--limit", type=float, default=500, help="seconds after which a run is ended")
     parser.add_argument("--json", type=Path)
     given = sys.argv[1:]
@@ -81,8 +81,9 @@ class Run:
     """A suite in a repository of its own."""
 
     def __init__(self, folder: Path, suite: str, options: argparse.Namespace, passed: list[str]) -> None:
-        self.suite, self._options, self._passed, self._folder = suite, options, passed, folder
-        self._project, (place, self._ignored) = folder / f"{suite}-project", SUITES[suite]
+        self.suite, _, self._words = suite.partition("=")
+        self._options, self._passed, self._folder = options, passed, folder
+        self._project, (place, self._ignored) = folder / f"{self.suite}-project", SUITES[self.suite]
         shutil.copytree(
             ROOT / "example_project", self._project, ignore=shutil.ignore_patterns(".cgins", "__pycache__")
         )
@@ -125,7 +126,7 @@ class Run:
                 "--cgins-compare=unchanged",
                 f"--cgins-json={stem}.json",
             ),
-            *(("-k", self._options.select) if self._options.select else ()),
+            *(("-k", self._words) if self._words else ()),
             *(("--ignore", self._ignored) if self._ignored else ()),
             *self._passed,
         ]

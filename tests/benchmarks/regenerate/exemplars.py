@@ -125,8 +125,8 @@ def run_calls(seed: int) -> None:
     functional.cross_entropy(normal(67, 11), torch.randint(11, (67,)), normal(11).abs(), label_smoothing=0.1)
     functional.cross_entropy(normal(256, 1000).to(bf16), torch.randint(1000, (256,)), reduction="none")
     functional.conv1d(normal(2, 5, 31), normal(7, 5, 3) / 4, normal(7), padding=1)
-    functional.conv1d(normal(1, 6, 40), normal(4, 3, 5) / 4, stride=2, dilation=2, groups=2)
-    functional.conv1d(normal(4, 33, 16).transpose(1, 2), normal(8, 16, 4) / 8, normal(8), padding="same")
+    functional.conv1d(normal(1, 6, 40), normal(4, 3, 5) / 4, stride=2, padding=0, dilation=2, groups=2)
+    functional.conv1d(normal(4, 33, 16).transpose(1, 2), normal(8, 16, 4) / 8, normal(8), padding=3)
     functional.conv1d(
         normal(8, 64, 256).to(bf16), (normal(64, 64, 3) / 14).to(bf16), normal(64).to(bf16), padding=2
     )
