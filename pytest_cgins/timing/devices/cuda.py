@@ -118,7 +118,9 @@ class Cuda(TimedDevice):
 
     def mark(self) -> Any:
         """See `Device.mark`."""
-        event = _cuda().Event(enable_timing=True)
+        # One within a CUDA graph is part of it, and can be read after each replay.
+        within = {"external": True} if self.is_capturing() else {}
+        event = _cuda().Event(enable_timing=True, **within)
         event.record()
         return event
 
