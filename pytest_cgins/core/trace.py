@@ -6,7 +6,8 @@ Sizes are in bytes, strides and offsets in elements. `dtype` is torch's name wit
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_cgins.core.document_base import Document
@@ -75,6 +76,25 @@ class Value(Document):
             raise ValueError(f"an adapted object has 1 item, not {len(self.items)}")
         if type(self.value) is not _LEAVES.get(self.kind, str):
             raise ValueError(f"a {self.kind} node cannot hold {self.value!r}")
+
+
+def walk(value: Value) -> Iterator[Value]:
+    """A node and all below it, in order."""
+    yield value
+    for item in value.items:
+        yield from walk(item)
+
+
+def tensor_indices(value: Value) -> list[int]:
+    """Indices of the tensor leaves of a tree, in order."""
+    return [int(node.value or 0) for node in walk(value) if node.kind == "tensor"]
+
+
+def mapped(value: Value, change: Callable[[Value], Value]) -> Value:
+    """The tree with what `change` makes of its leaves."""
+    if value.items:
+        return replace(value, items=tuple(mapped(item, change) for item in value.items))
+    return change(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

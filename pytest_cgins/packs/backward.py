@@ -18,11 +18,11 @@ import torch
 from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.text import counted
-from pytest_cgins.core.trace import OpCall, Value
+from pytest_cgins.core.trace import OpCall, Value, mapped, tensor_indices
 from pytest_cgins.packs import ops
 from pytest_cgins.packs.forward import bound
 from pytest_cgins.packs.signature import Bound, bind, call_of
-from pytest_cgins.packs.values import encode, tensor_indices
+from pytest_cgins.packs.values import encode
 
 SINGLE = "grad_output"
 SEVERAL = "grad_outputs"
@@ -285,11 +285,12 @@ def _with_leaves(
 
 def _renumbered(value: Value, own: dict[int, int]) -> Value:
     """The tree with other indices for some of its tensors."""
-    if value.kind == "tensor":
-        return replace(value, value=own.get(int(value.value or 0), value.value))
-    return (
-        replace(value, items=tuple(_renumbered(item, own) for item in value.items)) if value.items else value
-    )
+
+    def renumbered(leaf: Value) -> Value:
+        number = own.get(int(leaf.value or 0), leaf.value) if leaf.kind == "tensor" else leaf.value
+        return replace(leaf, value=number)
+
+    return mapped(value, renumbered)
 
 
 def _is_in_place(call: OpCall) -> bool:

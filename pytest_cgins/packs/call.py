@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from pytest_cgins.core.device import torch_device
-from pytest_cgins.core.trace import Argument, OpCall, Value
+from pytest_cgins.core.trace import Argument, OpCall, Value, mapped
 from pytest_cgins.packs import forward
 from pytest_cgins.packs.backward import is_derived, prepared
 from pytest_cgins.packs.values import encode
@@ -48,12 +48,10 @@ def bound(
 def relocate(call: OpCall, device: str) -> OpCall:
     """The call with every device argument set to `device`."""
 
-    def moved(value: Value) -> Value:
-        if value.kind == "device":
-            return replace(value, value=torch_device(device))
-        return replace(value, items=tuple(moved(item) for item in value.items)) if value.items else value
+    def moved(leaf: Value) -> Value:
+        return replace(leaf, value=torch_device(device)) if leaf.kind == "device" else leaf
 
-    return replace(call, arguments=tuple(replace(a, value=moved(a.value)) for a in call.arguments))
+    return replace(call, arguments=tuple(replace(a, value=mapped(a.value, moved)) for a in call.arguments))
 
 
 def with_value(argument: Argument, value: Value) -> Argument:

@@ -11,11 +11,10 @@ import torch
 from pytest_cgins.core.bitwise import E8M0, readable
 from pytest_cgins.core.dtypes import GENERATED, LOWEST
 from pytest_cgins.core.layout import Layout, dtype_name
-from pytest_cgins.core.trace import Blob, OpCall, Statistics, Storage
+from pytest_cgins.core.trace import Blob, OpCall, Statistics, Storage, tensor_indices
 from pytest_cgins.packs.gold import to_bytes
 from pytest_cgins.packs.recipe import Mask, fit, seed_of
 from pytest_cgins.packs.statistics import summarize
-from pytest_cgins.packs.values import tensor_indices
 
 Tier = Literal["shapes", "recipe", "full"]
 SMALL = 64 * 2**10

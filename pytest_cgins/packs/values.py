@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.core.errors import RecordError, TraceError
-from pytest_cgins.core.trace import Value
+from pytest_cgins.core.trace import Value, walk
 from pytest_cgins.packs import adapters, ops
 from pytest_cgins.packs.validate import CONSTANTS
 
@@ -81,22 +81,9 @@ def decode(value: Value, tensors: Sequence[torch.Tensor]) -> Any:
     return Ellipsis if kind == "ellipsis" else leaf
 
 
-def tensor_indices(value: Value) -> list[int]:
-    """Indices of the tensor leaves of a tree, in order."""
-    if value.kind == "tensor":
-        return [int(value.value or 0)]
-    return [index for item in value.items for index in tensor_indices(item)]
-
-
-def has_generator(value: Value) -> bool:
-    """Whether a tree holds a random generator."""
-    return value.kind == "generator" or any(has_generator(item) for item in value.items)
-
-
 def has_adapted(value: Value) -> bool:
     """Whether a tree holds an object of an adapter, which a call may change beyond its tensors."""
-    adapted = value.kind == "adapted" and value.value != adapters.ENUM_MEMBER
-    return adapted or any(has_adapted(item) for item in value.items)
+    return any(node.kind == "adapted" and node.value != adapters.ENUM_MEMBER for node in walk(value))
 
 
 def _index(tensor: torch.Tensor, tensors: list[torch.Tensor]) -> int:

@@ -17,13 +17,12 @@ import torch
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.trace import Argument, Context, OpCall, Storage, TensorMeta, Value
+from pytest_cgins.core.trace import Argument, Context, OpCall, Storage, TensorMeta, Value, tensor_indices
 from pytest_cgins.packs import backward, inputs
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.context import neutral
 from pytest_cgins.packs.fingerprint import canonical, fingerprint
 from pytest_cgins.packs.store import PackWriter
-from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.recording.ledger import Ledger, Record, blobs_of
 from pytest_cgins.recording.lengths import form_of
 

@@ -18,7 +18,7 @@ from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import DiskError, RecordError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.text import counted
-from pytest_cgins.core.trace import Context, Storage, TracePack
+from pytest_cgins.core.trace import Context, Storage, TracePack, walk
 from pytest_cgins.packs import gold, inputs, recipe
 from pytest_cgins.packs.backward import is_derived, name_of, parse
 from pytest_cgins.packs.context import capture, neutral, settled_cudnn
@@ -28,7 +28,6 @@ from pytest_cgins.packs.ops import qualified_name, resolve
 from pytest_cgins.packs.signature import call_of
 from pytest_cgins.packs.store import PackWriter
 from pytest_cgins.packs.validate import is_plain_name
-from pytest_cgins.packs.values import has_generator
 from pytest_cgins.recording.dispatch import DispatchInterceptor, below_autograd, overloads
 from pytest_cgins.recording.finish import Finisher
 from pytest_cgins.recording.gradients import GradientRecorder, Inputs, Watched, nodes_of, why_left_out
@@ -291,7 +290,10 @@ class Recording:
         random = device_of(str(new.device)).random_states()
         result = self._timed(made, run)
         drew = device_of(str(new.device)).random_states() != random or (
-            made is not None and any(has_generator(argument.value) for argument in made.call.arguments)
+            made is not None
+            and any(
+                node.kind == "generator" for argument in made.call.arguments for node in walk(argument.value)
+            )
         )
         seed = recipe.seed_of("rng", new.canonical) if drew else None
         if made is not None:

@@ -9,13 +9,13 @@ import torch
 import xxhash
 
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.core.trace import OpCall, Value
+from pytest_cgins.core.trace import OpCall, Value, tensor_indices
 from pytest_cgins.packs import modules
 from pytest_cgins.packs.context import neutral
 from pytest_cgins.packs.gold import to_bytes
 from pytest_cgins.packs.ops import written_arguments
 from pytest_cgins.packs.signature import bind
-from pytest_cgins.packs.values import encode, tensor_indices
+from pytest_cgins.packs.values import encode
 
 
 def tensor_hashes(tensors: Sequence[torch.Tensor]) -> list[int]:

@@ -18,12 +18,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.core.dtypes import ITEMSIZE
-from pytest_cgins.core.trace import OpCall, TensorMeta, Value
+from pytest_cgins.core.trace import OpCall, TensorMeta, Value, tensor_indices
 
 
 def _numbers(kind: str) -> dict[str, int]:
@@ -115,7 +115,10 @@ def _called(call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[Tenso
         if argument not in gradients
     }
     given = [
-        tensors[index] for gradient in gradients for index in _leaves(gradient.value) if index < len(tensors)
+        tensors[index]
+        for gradient in gradients
+        for index in tensor_indices(gradient.value)
+        if index < len(tensors)
     ]
     return _Called(
         word=own.lower().replace("_", ""),
@@ -125,19 +128,11 @@ def _called(call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[Tenso
         operands=tuple(
             (name, tensors[index])
             for name, value in values.items()
-            for index in _leaves(value)
+            for index in tensor_indices(value)
             if index < len(tensors)
         ),
         results=tuple(given if rest else outputs),
     )
-
-
-def _leaves(value: Value) -> Iterator[int]:
-    """Indices of the tensors in a value, in order."""
-    if value.kind == "tensor":
-        yield int(value.value or 0)
-    for item in value.items:
-        yield from _leaves(item)
 
 
 # ---- bytes
@@ -163,7 +158,12 @@ def _nbytes(
         written += partly * sum(min(_coming_in(called, meta), meta.unique_nbytes) for meta in changed)
     else:
         written += sum(meta.unique_nbytes for meta in changed)
-    used = {index for argument in call.arguments for index in _leaves(argument.value) if index < len(tensors)}
+    used = {
+        index
+        for argument in call.arguments
+        for index in tensor_indices(argument.value)
+        if index < len(tensors)
+    }
     kept = {_place(tensors[index]): tensors[index] for index in used}
     read = sum(_read_nbytes(called, meta) for meta in kept.values() if meta not in unread)
     return read + written

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Routing, Size, Sorted, Unique, written
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.core.trace import OpCall
-from pytest_cgins.packs.values import tensor_indices
+from pytest_cgins.core.trace import OpCall, tensor_indices
 from pytest_cgins.verify.couplings import Integers, couplings_of, lengths_of, tensors_of
 from pytest_cgins.verify.semantics import Semantics
 

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Pages, Routing, Size, Sorted, Unique
-from pytest_cgins.core.trace import OpCall
-from pytest_cgins.packs.values import tensor_indices
+from pytest_cgins.core.trace import OpCall, tensor_indices
 from pytest_cgins.verify.semantics import Semantics, integer_of, is_true, op_word
 
 _IMPORTED = re.compile(r"flashinfer\.|(.*\.)?(fib|fid|sol)_\w+\.run$")

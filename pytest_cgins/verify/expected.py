@@ -13,11 +13,10 @@ from pytest_cgins.config import Tolerance
 from pytest_cgins.core.bitwise import countable, movable, readable
 from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.text import counted
-from pytest_cgins.core.trace import Gold, Origin, Statistics, Trace
+from pytest_cgins.core.trace import Gold, Origin, Statistics, Trace, tensor_indices
 from pytest_cgins.core.verdict import WorstElement
 from pytest_cgins.packs.gold import GoldValues, load_gold
 from pytest_cgins.packs.recipe import BlobSource
-from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.locate import position
 from pytest_cgins.verify.quantization import Grid

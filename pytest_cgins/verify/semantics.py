@@ -21,10 +21,9 @@ from typing import Any, Literal, TypeVar, cast
 from pytest_cgins.config import Declared, IndexOutput
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest
-from pytest_cgins.core.trace import OpCall, TensorMeta
+from pytest_cgins.core.trace import OpCall, TensorMeta, tensor_indices
 from pytest_cgins.packs.backward import is_derived, is_gradient
 from pytest_cgins.packs.inputs import TABLES
-from pytest_cgins.packs.values import tensor_indices
 
 FILE = Path(__file__).parent / "opinfo.json"
 

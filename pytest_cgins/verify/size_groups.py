@@ -17,8 +17,7 @@ from torch import Tensor
 from pytest_cgins.config.coupled import Sorted
 from pytest_cgins.core.dtypes import extent
 from pytest_cgins.core.layout import lay_out
-from pytest_cgins.core.trace import OpCall, TensorMeta, Value
-from pytest_cgins.packs.values import tensor_indices
+from pytest_cgins.core.trace import OpCall, TensorMeta, Value, tensor_indices, walk
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.coupling_bounds import adds_up
 from pytest_cgins.verify.couplings import couplings_of, inferred
@@ -210,10 +209,7 @@ class Places:
 
 
 def _integers(value: Value) -> Iterator[int]:
-    if value.kind == "int" and isinstance(value.value, int):
-        yield value.value
-    for item in value.items:
-        yield from _integers(item)
+    return (node.value for node in walk(value) if node.kind == "int" and isinstance(node.value, int))
 
 
 def _moved(value: Value, moves: Moves) -> Value:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import pytest_cgins
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import RecordError, TraceError
-from pytest_cgins.core.trace import Value
+from pytest_cgins.core.trace import Value, tensor_indices
 from pytest_cgins.packs.replay import check, load_gold, load_inputs
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.packs.values import decode, encode, has_adapted, tensor_indices
+from pytest_cgins.packs.values import decode, encode, has_adapted
 
 Pair = namedtuple("Pair", "first second")
 

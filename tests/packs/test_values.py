@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import RecordError, TraceError
-from pytest_cgins.core.trace import Value
-from pytest_cgins.packs.values import decode, encode, tensor_indices
+from pytest_cgins.core.trace import Value, tensor_indices
+from pytest_cgins.packs.values import decode, encode
 
 leaves = st.one_of(
     st.none(),

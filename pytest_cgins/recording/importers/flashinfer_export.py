@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from pytest_cgins.core.call_text import memory_format
 from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.core.text import counted
-from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Trace, Value
+from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Trace, Value, tensor_indices
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.packs.store import PackReader, open_pack
@@ -102,7 +102,7 @@ def _render(value: Value, name: str, made: Call) -> str:
 
 
 def _container(value: Value, name: str, made: Call) -> str:
-    holds_tensors = "tensor" in _kinds(value)
+    holds_tensors = bool(tensor_indices(value))
     items = [
         _render(item, f"{name}_{number}", made) if holds_tensors else _written(item)
         for number, item in enumerate(value.items)
@@ -113,10 +113,6 @@ def _container(value: Value, name: str, made: Call) -> str:
         return f"slice({', '.join(items)})"
     listed = ", ".join(items)
     return f"[{listed}]" if value.kind == "list" else f"({listed}{',' * (len(items) == 1)})"
-
-
-def _kinds(value: Value) -> set[str]:
-    return {value.kind}.union(*(_kinds(item) for item in value.items)) if value.items else {value.kind}
 
 
 def _written(value: Value) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pytest_cgins.core import dtypes
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.text import counted
-from pytest_cgins.core.trace import Argument, TensorMeta, Trace, Value
+from pytest_cgins.core.trace import Argument, TensorMeta, Trace, Value, tensor_indices
 from pytest_cgins.regenerate.prompts.blocks import one_line
 
 SHORT = {**dtypes.SHORT, "bool": "bool"}
@@ -110,19 +110,11 @@ def is_contiguous(meta: TensorMeta) -> bool:
     return True
 
 
-def tensor_indices(value: Value) -> Iterator[int]:
-    """Indices of the tensors in a value, in order."""
-    if value.kind == "tensor":
-        yield int(value.value or 0)
-    for item in value.items:
-        yield from tensor_indices(item)
-
-
 def names_of_tensors(trace: Trace) -> dict[int, str]:
     """Name of the argument that each tensor is, or is in."""
     names: dict[int, str] = {}
     for argument in trace.call.arguments:
-        indices = list(tensor_indices(argument.value))
+        indices = tensor_indices(argument.value)
         for number, index in enumerate(indices):
             name = argument.name if len(indices) == 1 else f"{argument.name}[{number}]"
             names.setdefault(index, one_line(name, _LONGEST_TEXT))
@@ -158,7 +150,7 @@ def facts(trace: Trace) -> list[str]:
         if changed:
             lines.append(f"changes {', '.join(changed)} in place")
         views = sorted({(position, names.get(index, str(index))) for position, index in trace.gold.aliases})
-        returned = len(list(tensor_indices(trace.gold.outputs)))
+        returned = len(tensor_indices(trace.gold.outputs))
         lines += [
             f"{'the result' if returned == 1 else f'result {position}'} is memory of {name}"
             for position, name in views

@@ -15,7 +15,7 @@ from pytest_cgins.building.contracts.source import read
 from pytest_cgins.building.contracts.torch_schema import defaults, overloads
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import RegenerateError, SourceError
-from pytest_cgins.core.trace import Argument, Trace, Value
+from pytest_cgins.core.trace import Argument, Trace, Value, tensor_indices
 from pytest_cgins.regenerate.prompts import calls
 
 _OF_C = (
@@ -195,7 +195,7 @@ def _changed(traces: Sequence[Trace]) -> list[str]:
     for trace in traces:
         mutated = {index for index, _ in trace.gold.mutated} if trace.gold else set()
         for argument in calls.arguments(trace):
-            if mutated.intersection(calls.tensor_indices(argument.value)):
+            if mutated.intersection(tensor_indices(argument.value)):
                 names.setdefault(calls.schema_name(argument))
     return list(names)
 
@@ -211,7 +211,7 @@ def _returns(op: str, traces: Sequence[Trace]) -> str:
         return "Tensor" if len(names) == 1 else f"({', '.join(f'Tensor {name}' for name in names)})"
     if trace is None or trace.gold is None:
         return "Tensor"
-    indices = list(calls.tensor_indices(trace.gold.outputs))
+    indices = tensor_indices(trace.gold.outputs)
     changed = _changed(traces)
     owners = dict(trace.gold.aliases)
     mutated = {index for index, _ in trace.gold.mutated}

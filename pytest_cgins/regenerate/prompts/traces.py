@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.trace import Recipe, Storage, Trace
+from pytest_cgins.core.trace import Recipe, Storage, Trace, tensor_indices
 from pytest_cgins.packs.store import PackReader
 from pytest_cgins.recording.profile import TraceProfile
 from pytest_cgins.regenerate.prompts import blocks, calls
@@ -96,7 +96,7 @@ def _common(traces: Sequence[Trace]) -> dict[str, str]:
         if argument.name in everywhere
         and not argument.name.startswith("_")
         and len(seen[argument.name]) == 1
-        and not any(True for _ in calls.tensor_indices(argument.value))
+        and not tensor_indices(argument.value)
     }
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.layout import rebuild
-from pytest_cgins.core.trace import Value
+from pytest_cgins.core.trace import Value, mapped
 from pytest_cgins.core.verdict import Check
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.input_sets import InputSet
@@ -35,15 +35,13 @@ def sets(probed_call: ProbedCall, _key: str) -> tuple[list[InputSet], str]:
     if facts is not None and "float32" not in facts.floats:
         return [], "the op does not take fp32"
     wide = widen(reference_set.layout, torch.float32)
-    arguments = (replace(one, value=_in_fp32(one.value)) for one in reference_set.call.arguments)
+    arguments = (replace(one, value=mapped(one.value, _in_fp32)) for one in reference_set.call.arguments)
     call = replace(reference_set.call, arguments=tuple(arguments))
     return [builder.make(INPUTS, rebuild(wide.metas, wide.spans, "cpu"), probe=NAME, call=call)], ""
 
 
-def _in_fp32(value: Value) -> Value:
-    if value.kind == "dtype" and value.value in HALVES:
-        return replace(value, value="float32")
-    return replace(value, items=tuple(map(_in_fp32, value.items))) if value.items else value
+def _in_fp32(leaf: Value) -> Value:
+    return replace(leaf, value="float32") if leaf.kind == "dtype" and leaf.value in HALVES else leaf
 
 
 def judge(
