@@ -344,8 +344,7 @@ def _meant(op: str) -> str:
     """`did you mean …?` for the ops that a short or misspelt name may mean."""
     names = full_names(op)
     if not names:
-        expanded = next((full + op.removeprefix(short) for short, full in _SHORT if op.startswith(short)), op)
-        place, _, word = expanded.rpartition(".")
+        place, _, word = in_full(op).rpartition(".")
         for parent in (place,) if place else _PLACES:
             known = [
                 one for one in dir(_found(parent) if parent != "torch" else torch) if not one.startswith("_")

@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import DiskError, PackError, RecordError
 from pytest_cgins.core.text import counted
-from pytest_cgins.core.trace import TRACE_PACK_VERSION, Blob, Trace, TracePack
+from pytest_cgins.core.trace import TRACE_PACK_VERSION, Blob, Gold, Storage, Trace, TracePack
 from pytest_cgins.packs.validate import problems
 
 MANIFEST = "manifest.json"
@@ -217,18 +217,17 @@ def _read_blob(folder: Path, blob: Blob) -> bytes:
     return load(content)["data"].tobytes()
 
 
-def blobs_of(pack: TracePack) -> Iterator[Blob]:
+def blobs_of(pack: TracePack) -> list[Blob]:
     """Each blob of a pack, once."""
-    seen: set[Blob] = set()
-    for trace in pack.traces:
-        found = [storage.blob for storage in trace.storages]
-        found += [storage.recipe.masked for storage in trace.storages if storage.recipe is not None]
-        for tensor in trace.gold.tensors if trace.gold is not None else ():
-            found += [tensor.blob, tensor.sample_blob]
-        for blob in found:
-            if blob is not None and blob not in seen:
-                seen.add(blob)
-                yield blob
+    return list(dict.fromkeys(blob for trace in pack.traces for blob in blobs_in(trace.storages, trace.gold)))
+
+
+def blobs_in(storages: Iterable[Storage], gold: Gold | None = None) -> Iterator[Blob]:
+    """Blobs of storages and of gold, with repetitions."""
+    for storage in storages:
+        yield from filter(None, (storage.blob, storage.recipe.masked if storage.recipe else None))
+    for tensor in gold.tensors if gold is not None else ():
+        yield from filter(None, (tensor.blob, tensor.sample_blob))
 
 
 # ---- writing ------------------------------------------------------------------------------------

@@ -102,23 +102,15 @@ def commands(annotations: Iterable[Annotation]) -> str:
 
 
 def _findings(report: SessionReport) -> Iterable[tuple[Level, str, str, str, str, tuple[Verdict, str, str]]]:
-    failed = set(map(id, summary.failures(report.evaluations, strict=report.strict)))
-    for evaluation in summary.worst_first(report.evaluations):
-        case, status = evaluation.case, evaluation.verdict.status
-        if id(evaluation) in failed or status in _WARNED:
-            level: Level = "error" if id(evaluation) in failed else "warning"
-            finding = (evaluation.verdict, case.name, headline(evaluation))
-            yield level, _config_name(evaluation), case.kernel, case.implementation, case.device, finding
-    for build in report.compilations:
-        if build.verdict.status.outcome in ("fail", "error"):
-            first = build.verdict.message.partition("\n")[0]
-            words = f"{build.verdict.status.value} ({build.verdict.reason.value}): {first}"
-            finding = (build.verdict, build.name, words)
-            yield "error", _config_name(build), build.kernel, build.implementation, "cuda", finding
-
-
-def _config_name(result: Evaluation | Compilation) -> str:
-    return result.config or "cgins.yaml"
+    results: list[Evaluation | Compilation] = [*summary.worst_first(report.evaluations), *report.compilations]
+    for result in results:
+        failed = summary.outcome(result, strict=report.strict) in ("fail", "error")
+        if failed or result.verdict.status in _WARNED:
+            level: Level = "error" if failed else "warning"
+            of = result if isinstance(result, Compilation) else result.case
+            device = "cuda" if isinstance(of, Compilation) else of.device
+            finding = (result.verdict, of.name, headline(result))
+            yield level, summary.file(result), of.kernel, of.implementation, device, finding
 
 
 def _annotation(group: _Group, folder: Path, root: Path, load: Callable[[str], Config | None]) -> Annotation:

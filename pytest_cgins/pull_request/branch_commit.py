@@ -9,6 +9,7 @@ way the tree must be, by its id, the one that was checked here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -131,10 +132,8 @@ def _by_github(commit: str, *, signed: bool) -> CommitResult:
 
 def _unstage(server: Server, staging: str, expected: str) -> None:
     """Delete the staging branch if nobody else works there; errors are not told: the one that led here is."""
-    try:
+    with suppress(GitHubError):
         server.delete_branch(staging, expected)
-    except GitHubError:
-        return
 
 
 def _pushed(server: Server, request: CommitRequest, why: str) -> CommitResult:

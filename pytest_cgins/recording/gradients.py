@@ -22,8 +22,8 @@ from pytest_cgins.packs import backward, inputs
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.context import neutral
 from pytest_cgins.packs.fingerprint import canonical, fingerprint
-from pytest_cgins.packs.store import PackWriter
-from pytest_cgins.recording.ledger import Ledger, Record, blobs_of
+from pytest_cgins.packs.store import PackWriter, blobs_in
+from pytest_cgins.recording.ledger import Ledger, Record
 from pytest_cgins.recording.lengths import form_of
 
 Slot = tuple[int, int]
@@ -131,7 +131,7 @@ class GradientRecorder:
             for call, taken in watched.taken:
                 # Those of the first call stand in for those of others.
                 if call() is None and taken is not watched.inputs:
-                    self._ledger.release(blobs_of(taken.storages))
+                    self._ledger.release(blobs_in(taken.storages))
             watched.taken = [(call, taken) for call, taken in watched.taken if call() is not None]
         if watched.takes >= MOST_TAKEN or self._tier == "shapes":
             return False
@@ -176,7 +176,7 @@ class GradientRecorder:
                 nodes.setdefault(node, []).append((output.output_nr, index))
         call = _Call(self, watched, len(outputs), taken, alone=len(nodes) == 1)
         if taken is not None:
-            self._ledger.refer(blobs_of(taken.storages))
+            self._ledger.refer(blobs_in(taken.storages))
             watched.taken.append((ref(call), taken))
             watched.takes += 1
         for watched_node, slots in nodes.items():
@@ -202,7 +202,7 @@ class GradientRecorder:
         with neutral():
             layout = lay_out([gradient], copy=False)
             (storage,) = inputs.describe(op, names, [gradient], layout, tier=tier, add=self._writer.add)
-        self._ledger.refer(blobs_of([storage]))
+        self._ledger.refer(blobs_in([storage]))
         return Gradient(replace(layout.metas[0], requires_grad=False), storage)
 
     def _complete(self, call: _Call, keys: Forms, own: Mapping[int, Gradient]) -> None:
@@ -276,7 +276,7 @@ class GradientRecorder:
             call.keys, call.own, call.waiting = [None] * len(keys), {}, False
             if any(key is not None for key in keys):
                 self._complete(call, keys, own)
-            self._ledger.release(blobs_of([gradient.storage for gradient in own.values()]))
+            self._ledger.release(blobs_in([gradient.storage for gradient in own.values()]))
 
 
 def why_left_out(record: Record) -> RecordError:

@@ -83,14 +83,10 @@ def _opened(func: Any) -> Callable[..., Any] | None:
     checks = [name for name in func.__code__.co_names if name.startswith("has_torch_function")]
     if func.__module__ not in ("torch.functional", "torch.nn.functional") or not checks:
         return None
-    scope = {**func.__globals__, **dict.fromkeys(checks, _no)}
+    scope = {**func.__globals__, **dict.fromkeys(checks, lambda *_: False)}
     twin = types.FunctionType(func.__code__, scope, func.__name__, func.__defaults__, func.__closure__)
     twin.__kwdefaults__ = func.__kwdefaults__
     return twin
-
-
-def _no(*_: object) -> bool:
-    return False
 
 
 class TrainingFlags:

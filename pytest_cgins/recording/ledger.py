@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -11,7 +11,7 @@ import torch
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Blob, Context, Gold, Length, OpCall, Storage, TensorMeta
-from pytest_cgins.packs.store import PackWriter
+from pytest_cgins.packs.store import PackWriter, blobs_in
 from pytest_cgins.recording import lengths
 from pytest_cgins.recording.lengths import Form, Key
 from pytest_cgins.recording.top_time import Candidate, OpTime, select
@@ -59,18 +59,7 @@ class Record:
 
     def blobs(self) -> Iterator[Blob]:
         """What it refers to in the pack."""
-        yield from blobs_of(self.storages)
-        for tensor in self.gold.tensors if self.gold is not None else ():
-            yield from (blob for blob in (tensor.blob, tensor.sample_blob) if blob is not None)
-
-
-def blobs_of(storages: Sequence[Storage]) -> Iterator[Blob]:
-    """Blobs of storages, with repetitions."""
-    for storage in storages:
-        if storage.blob is not None:
-            yield storage.blob
-        if storage.recipe is not None and storage.recipe.masked is not None:
-            yield storage.recipe.masked
+        return blobs_in(self.storages, self.gold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +206,8 @@ class Ledger:
         if record.folded:
             return
         # What stays must not be removed in between.
-        self.refer(blobs_of(storages))
-        self.release(blobs_of(record.storages))
+        self.refer(blobs_in(storages))
+        self.release(blobs_in(record.storages))
         record.metas, record.storages = metas, storages
 
     def leave_out_mixed(self) -> list[Record]:

@@ -26,13 +26,13 @@ from pytest_cgins.packs.fingerprint import canonical, fingerprint
 from pytest_cgins.packs.inputs import Tier
 from pytest_cgins.packs.ops import qualified_name, resolve
 from pytest_cgins.packs.signature import call_of
-from pytest_cgins.packs.store import PackWriter
+from pytest_cgins.packs.store import PackWriter, blobs_in
 from pytest_cgins.packs.validate import is_plain_name
 from pytest_cgins.recording.dispatch import DispatchInterceptor, below_autograd, overloads
 from pytest_cgins.recording.finish import Finisher
 from pytest_cgins.recording.gradients import GradientRecorder, Inputs, Watched, nodes_of, why_left_out
 from pytest_cgins.recording.intercept import Interceptor, TrainingFlags, marked
-from pytest_cgins.recording.ledger import Ledger, Outcome, Record, Skipped, blobs_of
+from pytest_cgins.recording.ledger import Ledger, Outcome, Record, Skipped
 from pytest_cgins.recording.lengths import form_of
 from pytest_cgins.recording.selection import default_ops
 from pytest_cgins.recording.side_effects import changed_tensors, rebound, tensor_hashes
@@ -198,7 +198,7 @@ class Recording:
             try:
                 result, recorded = self._first(found, run)
             finally:
-                self._ledger.release(blobs_of(found.storages))
+                self._ledger.release(blobs_in(found.storages))
             if recorded:
                 self._seen[key] = found.known
             return result
@@ -271,7 +271,7 @@ class Recording:
                 storages = inputs.describe(
                     op, inputs.names_of(call), tensors, layout, tier=self.options.tier, add=self._writer.add
                 )
-            self._ledger.refer(blobs_of(storages))
+            self._ledger.refer(blobs_in(storages))
             if new:
                 record = Record(call, layout.metas, storages, context, device, text, form, count=0)
         taken = Inputs(layout.metas, storages) if take else None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from pytest_cgins.core.call_text import case_line
-from pytest_cgins.core.session_report import Compilation, Environment, Evaluation, SessionReport
+from pytest_cgins.core.session_report import Compilation, Evaluation, SessionReport
 from pytest_cgins.report import compiled, failure, notices, summary
 from pytest_cgins.report.escape import cut, xml
 from pytest_cgins.report.exit_code import settled
@@ -167,7 +167,7 @@ def properties(evaluation: Evaluation, report: SessionReport) -> dict[str, str]:
         "status": verdict.status.value,
         "reason": verdict.reason.value,
         "device": case.device,
-        "device_name": device_name(evaluation, report.environments),
+        "device_name": summary.device_name(evaluation, report),
         "op": case.op,
         "call": case_line(case),
         "dtype": case.dtype,
@@ -199,13 +199,6 @@ def _worst_tolerance(evaluation: Evaluation) -> float | None:
     checks = evaluation.correctness.checks if evaluation.correctness is not None else ()
     shares = [(check.share, check.worst.tolerance) for check in checks if check.share and check.worst]
     return max(shares)[1] if shares else None
-
-
-def device_name(evaluation: Evaluation, environments: Iterable[Environment]) -> str:
-    """Model of the device that a case ran on; "" where the report does not say."""
-    kind = evaluation.case.device.partition(":")[0]
-    models = {environment.device_name for environment in environments if environment.device == kind}
-    return evaluation.device_name or (models.pop() if len(models) == 1 else "")
 
 
 def _build_properties(one: Compilation) -> dict[str, str]:

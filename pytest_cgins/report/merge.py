@@ -16,6 +16,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.report import exit_code
 from pytest_cgins.report.redecide import with_tests
+from pytest_cgins.report.summary import device_name
 
 ENDED = (exit_code.OK, exit_code.FAILED, exit_code.NOTHING_GATED, exit_code.INFRASTRUCTURE)
 """Exit codes of runs that came to their end."""
@@ -351,11 +352,9 @@ def _several(reports: Iterable[SessionReport]) -> set[str]:
 
 
 def _on_device(evaluation: Evaluation, report: SessionReport, several: set[str]) -> Evaluation:
-    kind = evaluation.case.device.partition(":")[0]
-    models = {environment.device_name for environment in report.environments if environment.device == kind}
-    if evaluation.device_name or kind not in several or len(models) != 1:
+    if evaluation.case.device.partition(":")[0] not in several:
         return evaluation
-    return replace(evaluation, device_name=models.pop())
+    return replace(evaluation, device_name=device_name(evaluation, report))
 
 
 def _place(evaluation: Evaluation) -> tuple[str, str]:

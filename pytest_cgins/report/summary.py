@@ -66,6 +66,13 @@ def implementation_of(evaluation: Evaluation, *, several: bool) -> tuple[str, st
     return kernel, case.implementation, evaluation.device_name or case.device.split(":")[0]
 
 
+def device_name(evaluation: Evaluation, report: SessionReport) -> str:
+    """Model of the device that a case ran on; "" where the report does not say."""
+    kind = evaluation.case.device.partition(":")[0]
+    models = {environment.device_name for environment in report.environments if environment.device == kind}
+    return evaluation.device_name or (models.pop() if len(models) == 1 else "")
+
+
 def failures(evaluations: Iterable[Evaluation], *, strict: bool) -> tuple[Evaluation, ...]:
     """Those that fail the session or end in an error, worst first."""
     return tuple(one for one in worst_first(evaluations) if outcome(one, strict=strict) in ("fail", "error"))

@@ -77,9 +77,13 @@ def _identifier(name: str) -> str:
     return f"{text}_" if keyword.iskeyword(text) or not text.isidentifier() else text
 
 
-def _render(value: Value, name: str, made: Call) -> str:
-    """The expression of an argument; tensors and numbers become parameters, all else is written out."""
+def _render(value: Value, name: str, made: Call | None) -> str:
+    """The expression of an argument; tensors and numbers become parameters of a call, all else is written out.
+
+    Without a call numbers are, too: sizes and the like.
+    """
     if value.kind == "tensor":
+        assert made is not None
         index = int(value.value or 0)
         # A tensor that is passed twice is one parameter.
         known = next((key for key, other in made.tensors.items() if other == index), None)
@@ -93,6 +97,8 @@ def _render(value: Value, name: str, made: Call) -> str:
         # JSON has no infinities.
         if isinstance(number, float) and number - number != 0:
             return f"float({str(number)!r})"
+        if made is None:
+            return repr(number)
         made.parameters.append(name)
         made.scalars[name] = number
         return name
@@ -101,30 +107,15 @@ def _render(value: Value, name: str, made: Call) -> str:
     return _literal(value)
 
 
-def _container(value: Value, name: str, made: Call) -> str:
-    holds_tensors = bool(tensor_indices(value))
-    items = [
-        _render(item, f"{name}_{number}", made) if holds_tensors else _written(item)
-        for number, item in enumerate(value.items)
-    ]
+def _container(value: Value, name: str, made: Call | None) -> str:
+    call = made if tensor_indices(value) else None
+    items = [_render(item, f"{name}_{number}", call) for number, item in enumerate(value.items)]
     if value.kind == "dict":
         return "{" + ", ".join(f"{key!r}: {item}" for key, item in zip(value.keys, items, strict=True)) + "}"
     if value.kind == "slice":
         return f"slice({', '.join(items)})"
     listed = ", ".join(items)
     return f"[{listed}]" if value.kind == "list" else f"({listed}{',' * (len(items) == 1)})"
-
-
-def _written(value: Value) -> str:
-    """A value without tensors, with its numbers written out: sizes and the like."""
-    if value.kind in ("bool", "int"):
-        return repr(value.value)
-    if value.kind == "float":
-        number = float.fromhex(str(value.value))
-        return repr(number) if number - number == 0 else f"float({str(number)!r})"
-    if value.kind in ("tuple", "list", "size", "dict", "slice"):
-        return _container(value, "", Call())
-    return _literal(value)
 
 
 def _literal(value: Value) -> str:

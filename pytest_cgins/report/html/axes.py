@@ -83,12 +83,11 @@ def dots(places: Iterable[tuple[float, float]], *, class_: str) -> Markup:
 
 def marks_up(axis: Axis, marks: Iterable[tuple[float, str]]) -> Markup:
     """Lines and numbers of the upward axis."""
-    return join(_mark_up(axis.at(value), text) for value, text in marks)
-
-
-def _mark_up(y: float, text: str) -> Markup:
-    line = element("path", class_="grid", d=f"M{LEFT:.1f} {y:.1f}H{WIDTH - RIGHT:.1f}")
-    return join([line, element("text", text, x=LEFT - 4, y=y + 3, class_="end")])
+    return join(
+        level(axis, value, class_="grid")
+        + element("text", text, x=LEFT - 4, y=axis.at(value) + 3, class_="end")
+        for value, text in marks
+    )
 
 
 def marks_across(axis: Axis, marks: Iterable[tuple[float, str]]) -> Markup:

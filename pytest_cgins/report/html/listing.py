@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 from pytest_cgins.core.session_report import Compilation, Evaluation
 from pytest_cgins.report import tables
-from pytest_cgins.report.junit import device_name
 from pytest_cgins.report.presentation import Presentation
 from pytest_cgins.report.results import Result
-from pytest_cgins.report.summary import rank
+from pytest_cgins.report.summary import device_name, rank
 from pytest_cgins.report.trend import Trend, changes
 
 
@@ -99,7 +98,7 @@ def cases(presented: Presentation, trends: Mapping[tuple[str, str], Trend]) -> L
         assert isinstance(evaluation, Evaluation)
         device = evaluation.device_name or evaluation.case.device
         trend = trends.get((evaluation.config, evaluation.case.name))
-        own = _own(trend, device_name(evaluation, presented.report.environments))
+        own = _own(trend, device_name(evaluation, presented.report))
         kernel = evaluation.case.kernel
         rows.append(Row(result=result, place=f"cases-{number}", kernel=kernel, device=device, trend=own))
         cells.append((evaluation.verdict.reason.value, device, *tables.figures(evaluation, _CASES)))
