@@ -32,11 +32,7 @@ class Base:
 
 
 def on_base(contribution: Contribution, config: bytes | None) -> Base:
-    """Read `cgins.yaml` as it is on the base branch.
-
-    Args:
-        contribution: the proposal.
-        config: the file; None where there is none yet.
+    """Read `cgins.yaml` as it is on the base branch; None where there is none yet.
 
     Raises:
         ConfigError: it cannot be read.
@@ -58,11 +54,7 @@ def on_base(contribution: Contribution, config: bytes | None) -> Base:
 def check(contribution: Contribution, base: Base, present: Collection[str], *, is_there: bool) -> None:
     """Refuse a contribution that changes more than its kernel.
 
-    Args:
-        contribution: the proposal.
-        base: as `on_base` read it.
-        present: paths of all files on the base branch.
-        is_there: whether the base branch has all files of the contribution as they are in it.
+    The base branch has the files `present`; those of the contribution as they are in it, if it `is_there`.
 
     Raises:
         ProposalError: it changes a file that is not the kernel's own.

@@ -68,10 +68,7 @@ class _Group:
 def annotate(report: SessionReport, *, folder: Path, root: Path) -> tuple[Annotation, ...]:
     """One for each implementation that failed or is in doubt, worst first.
 
-    Args:
-        report: not trusted.
-        folder: where pytest was started.
-        root: top of the checkout, from which GitHub counts paths.
+    Pytest was started in `folder`; from `root`, the top of the checkout, GitHub counts paths.
     """
     groups: dict[tuple[str, str, str, str], _Group] = {}
     for level, config, kernel, implementation, device, finding in _findings(report):

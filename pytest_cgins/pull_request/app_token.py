@@ -26,16 +26,10 @@ CLOCK_S = 60
 
 @contextmanager
 def installed(api: str, app: str, key: str, full_name: str) -> Iterator[str]:
-    """A token of an App's installation in a repository, until the end of the block.
-
-    Args:
-        api: base of the REST API.
-        app: the App's ID, or its client ID.
-        key: its private key, PEM.
-        full_name: `owner/name`.
+    """A token of an App's installation in a repository, until the end of the block; `app` is its ID, or its client ID.
 
     Raises:
-        GitHubError: the key is none, or the App is not installed there with these permissions.
+        GitHubError: the private key is none, or the App is not installed there with these permissions.
         InfrastructureError: the package for signing is missing.
     """
     transport = Transport(api, _signed(app, key))

@@ -35,13 +35,10 @@ class BotCommit:
     """The bot's commit, as it says of itself and as it is."""
 
     id: str
-    """Of the commit."""
     parent: str
     """The commit of the base branch that it stands on."""
     tree: str
-    """Of its files."""
     proposal: str
-    """ID of the proposal."""
     made: str
     """When that was made: UTC, ISO 8601."""
 
@@ -97,10 +94,6 @@ def carried_proposal(rest: Rest, target: RunTarget) -> str:
 
     Told are only a branch of the repository itself and its commit: anybody can write the marker into a
     description, and a fork's branch can have any name.
-
-    Args:
-        rest: of the repository.
-        target: the pull request.
     """
     if not BRANCH.fullmatch(target.branch):
         return ""

@@ -33,7 +33,6 @@ class CommitRequest:
     """The one commit that a branch is to have on its base."""
 
     branch: str
-    """Its name."""
     before: str | None
     """Tip that it has now; None: it is not there."""
     parent: str
@@ -53,7 +52,6 @@ class CommitResult:
     """How a commit came to be."""
 
     commit: str
-    """Its id."""
     signed: bool
     """Whether GitHub has signed it."""
     note: str = ""
@@ -61,12 +59,7 @@ class CommitResult:
 
 
 def commit_to_branch(server: Server, request: CommitRequest, how: How = "auto") -> CommitResult:
-    """Give a branch its commit.
-
-    Args:
-        server: where.
-        request: the commit.
-        how: `auto` takes git where the API cannot.
+    """Give a branch its commit; `auto` takes git where the API cannot.
 
     Raises:
         BranchMovedError: the branch is not as it was seen.

@@ -30,15 +30,7 @@ class BranchStatus:
 
 
 def branch_status(clone: Clone, branch: str, head: str | None, base: str, tip: str | None) -> BranchStatus:
-    """How a branch stands.
-
-    Args:
-        clone: which has both commits.
-        branch: name of the kernel's branch.
-        head: its tip; None if it is gone.
-        base: name of the base branch.
-        tip: its commit; None if it is gone.
-    """
+    """How a branch at `head` stands to its base at `tip`, both in the clone; None for one that is gone."""
     if tip is None:
         return BranchStatus(stands="stale", own=None, why=f"there is no branch {base} any more")
     if head is None:

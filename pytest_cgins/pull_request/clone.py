@@ -55,9 +55,7 @@ class Identity:
     """Author and committer of a commit."""
 
     name: str
-    """As `git log` shows it."""
     email: str
-    """As `git log` shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +65,6 @@ class Commit:
     id: str
     """40 or 64 hex digits."""
     tree: str
-    """Of its files."""
     parents: tuple[str, ...]
     """None for the first one, several for a merge."""
     author: str
@@ -75,7 +72,6 @@ class Commit:
     committer: str
     """The committer's email."""
     message: str
-    """All of it."""
 
 
 class Clone:
@@ -84,10 +80,7 @@ class Clone:
     def __init__(self, folder: Path, *, token: str = "", remote: Remote | None = None) -> None:
         """Nothing is run yet but a look at what folders git trusts. What is made goes with the object.
 
-        Args:
-            folder: in a clone.
-            token: "" for none.
-            remote: the only place that the token is sent to; over ssh it is not.
+        The token is sent to the remote alone, and over ssh not at all.
 
         Raises:
             GitHubError: there is no such folder.
@@ -207,17 +200,11 @@ class Clone:
             return self.read(self._run(*words, given=content, variables=variables).strip())
 
     def stored(self, commit: str, path: str, content: bytes, made_on: str) -> bytes | None:
-        """What is to be committed for new bytes of a file in a checkout.
+        """What is to be committed for new bytes of a file in a checkout of a commit.
 
         A checkout differs from what is stored by `.gitattributes` (ends of lines, encodings, `$Id$`), by a
-        user's `core.autocrlf`, and where Git LFS keeps the file. What the bytes were made on tells which of
-        these it was.
-
-        Args:
-            commit: the base.
-            path: from the top of the repository.
-            content: the new bytes.
-            made_on: sha256 of the old ones; "" where there was no file.
+        user's `core.autocrlf`, and where Git LFS keeps the file. What the bytes were `made_on`, a sha256, "" where
+        there was no file, tells which of these it was.
 
         Returns:
             None if the file is not what the new bytes were made on.
@@ -269,12 +256,7 @@ class Clone:
             yield {"GIT_WORK_TREE": folder}
 
     def tree(self, base: str, files: Mapping[str, bytes]) -> str:
-        """Write the tree of a commit with some files put in place of its own.
-
-        Args:
-            base: the commit.
-            files: bytes by path from the top of the repository; an executable one stays executable.
-        """
+        """Write the tree of a commit with some files put in place of its own; executable ones stay so."""
         lines = []
         for path, content in sorted(files.items()):
             blob = self._run("hash-object", "-w", "--no-filters", "--stdin", given=content).strip()
@@ -301,14 +283,8 @@ class Clone:
     def push(self, url: str, commit: str, branch: str, *, expected: str | None) -> None:
         """Set a branch of the remote to a commit; again, if the network or the server was in trouble.
 
-        Args:
-            url: of the remote.
-            commit: new tip of the branch.
-            branch: its name.
-            expected: the tip that it must have now; None: it must not exist.
-
         Raises:
-            BranchMovedError: it has another tip.
+            BranchMovedError: it has another tip than expected; None: it must not exist.
         """
         lease = f"--force-with-lease=refs/heads/{branch}:{expected or ''}"
 

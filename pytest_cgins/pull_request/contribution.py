@@ -36,13 +36,10 @@ class Contribution:
     """A checked proposal, in the words of git and GitHub."""
 
     proposal: str
-    """Its ID."""
     kernel: str
-    """Name of the kernel."""
     implementation: str
     """Device and name of the implementation: `cuda-triton`."""
     goal: Goal
-    """What was asked for."""
     key: str
     """Of the kernel in branch and markers: `softmax-cuda-triton`, with a digest where that alone could be
     another's."""
@@ -83,11 +80,7 @@ def notice_marker(key: str) -> str:
 
 
 def contribution(contents: Contents, *, config: str) -> Contribution:
-    """Put a proposal into the words of git and GitHub.
-
-    Args:
-        contents: as `proposal.read` gave them.
-        config: path of the project's `cgins.yaml`, by the clone and not by the proposal.
+    """Put a proposal into the words of git and GitHub; `config` is by the clone, and not by the proposal.
 
     Raises:
         ProposalError: it is of another project, or has a name that cannot be one of a branch.

@@ -11,11 +11,7 @@ TOKEN_VARIABLES = ("GITHUB_TOKEN", "GH_TOKEN")
 
 
 def token(environment: Mapping[str, str], variable: str = "") -> str:
-    """The token, from the environment alone.
-
-    Args:
-        environment: the variables.
-        variable: name of the one that has it; "" for the first of `TOKEN_VARIABLES`.
+    """The token, from one variable of the environment, by default the first of `TOKEN_VARIABLES`.
 
     Raises:
         GitHubError: none is set, or it is no token.

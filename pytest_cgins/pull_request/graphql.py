@@ -46,7 +46,6 @@ class RefChange:
     """What is to become of one branch."""
 
     branch: str
-    """Its name."""
     before: str | None
     """The commit that it must have; None: it must not be there."""
     after: str | None
@@ -58,9 +57,7 @@ class Committed:
     """A commit that GitHub made."""
 
     commit: str
-    """Its id."""
     tree: str
-    """Of its files."""
     signed: bool
     """Whether GitHub has signed it."""
 
@@ -73,13 +70,7 @@ class Graphql:
     """
 
     def __init__(self, transport: Transport, url: str, repository: str) -> None:
-        """Nothing is sent yet.
-
-        Args:
-            transport: of the server.
-            url: of the API.
-            repository: `owner/name`.
-        """
+        """Nothing is sent yet; the repository is `owner/name`."""
         self._transport = transport
         self._url = url
         self._repository = repository
@@ -89,12 +80,7 @@ class Graphql:
         return str(self._call(VIEWER, {})["viewer"]["login"])
 
     def update_refs(self, repository_id: str, changes: Sequence[RefChange]) -> None:
-        """Change branches, all or none; refused if one of them is not as expected.
-
-        Args:
-            repository_id: the repository's `node_id`.
-            changes: what is to become of each.
-        """
+        """Change branches of the repository with this `node_id`, all or none; refused if one of them is not as expected."""
         updates = [
             {
                 "name": f"refs/heads/{change.branch}",
@@ -109,14 +95,7 @@ class Graphql:
     def create_commit(
         self, branch: str, expected: str, message: str, files: Mapping[str, bytes]
     ) -> Committed:
-        """Commit on a branch, as the token's owner, signed by GitHub.
-
-        Args:
-            branch: its name.
-            expected: its tip; another one is refused.
-            message: first line, an empty line, and the rest.
-            files: new bytes by path.
-        """
+        """Commit on a branch with the expected tip, as the token's owner, signed by GitHub."""
         headline, _, body = message.partition("\n")
         additions = [
             {"path": path, "contents": base64.b64encode(content).decode()}

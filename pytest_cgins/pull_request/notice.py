@@ -17,13 +17,7 @@ _REFUSED = (403, 404, 422)
 
 
 def mark_stale(server: Server, pull: dict[str, Any], marker: str, why: str) -> tuple[str, ...]:
-    """Say in a comment why a pull request is stale, and label it; done twice it changes nothing.
-
-    Args:
-        server: where.
-        pull: as GitHub shows it.
-        marker: hidden line of the comment.
-        why: markdown.
+    """Say in a comment why a pull request is stale, in markdown, and label it; done twice it changes nothing.
 
     Returns:
         Why there is no label, if GitHub refuses it: to make one that is new takes a right of its own.
@@ -53,14 +47,9 @@ def unmark_stale(server: Server, pull: dict[str, Any], marker: str) -> None:
 
 
 def close(server: Server, pull: dict[str, Any], marker: str, why: str, *, tip: str | None) -> None:
-    """Say why, delete the branch, and close; each step may have been done before.
+    """Say why in markdown that begins in bold, delete the branch, and close; each step may have been done before.
 
-    Args:
-        server: where.
-        pull: as GitHub shows it.
-        marker: hidden line of the comment.
-        why: markdown; begins with `MOOT` or what else is in bold.
-        tip: the bot's own commit on the branch; None leaves the branch.
+    `tip` is the bot's own commit on the branch; None leaves the branch.
 
     Raises:
         BranchMovedError: somebody committed meanwhile; the pull request stays open.

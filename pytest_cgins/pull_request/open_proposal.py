@@ -86,10 +86,7 @@ class OpenResult:
 def open_pull_request(contribution: Contribution, settings: Settings, server: Server) -> OpenResult:
     """Check a contribution against the base branch, commit it, and open or update its pull request.
 
-    Args:
-        contribution: a checked proposal.
-        settings: how.
-        server: where to; working tree, index and refs of its clone stay as they are.
+    Working tree, index and refs of the clone stay as they are.
 
     Raises:
         ProposalError: it changes more than its kernel.

@@ -44,11 +44,7 @@ class RunTarget:
 
 
 def run_target(event: dict[str, Any], rest: Rest) -> RunTarget:
-    """Which pull request an event is about.
-
-    Args:
-        event: what GITHUB_EVENT_PATH has, of `workflow_run` or `pull_request`.
-        rest: of the repository in which the event happened.
+    """Which pull request an event is about: what GITHUB_EVENT_PATH has, of `workflow_run` or `pull_request`.
 
     Raises:
         GitHubError: the event is another one.
@@ -97,14 +93,9 @@ def body(name: str, target: RunTarget, text: str) -> str:
 def post(
     rest: Rest, number: int, text: str, *, author: str = AUTHOR, creates: bool = True
 ) -> tuple[State, str]:
-    """Write the comment, or rewrite the one that is there; its address.
+    """Write the comment, whose first line is its marker, or rewrite the author's earlier one; its address.
 
-    Args:
-        rest: of the repository.
-        number: of the pull request.
-        text: the comment, whose first line is its marker.
-        author: who wrote an earlier one.
-        creates: whether to write one where there is none; else it is `absent`, without an address.
+    Where there is none and none is to be created it is `absent`, without an address.
 
     Raises:
         GitHubError: the text is too long, or GitHub refuses.

@@ -30,9 +30,7 @@ class Basis:
     """What the branch stands on, and what was measured."""
 
     base: str
-    """Name of the base branch."""
     tip: str
-    """Its commit."""
     measured: str
     """Commit that was measured on; "" if none is known."""
     moved: tuple[str, ...] | None

@@ -78,10 +78,6 @@ class Remote:
 def graphql(api: str, environment: Mapping[str, str]) -> str:
     """Address of the GraphQL API: `GITHUB_GRAPHQL_URL`, else beside the REST API.
 
-    Args:
-        api: base of the REST API.
-        environment: the variables.
-
     Raises:
         GitHubError: it would be reached unencrypted.
     """
@@ -93,10 +89,7 @@ def graphql(api: str, environment: Mapping[str, str]) -> str:
 
 
 def parse(url: str) -> Remote:
-    """Take a remote's url apart: `https://`, `ssh://` or `git@server:owner/name.git`.
-
-    Args:
-        url: as `git remote get-url` prints it. A user and a password in it are left out.
+    """Take a remote's url apart: `https://`, `ssh://` or `git@server:owner/name.git`; user and password are left out.
 
     Raises:
         GitHubError: it is of another form, or names no owner and repository.
@@ -134,10 +127,7 @@ def named(full_name: str, remote: Remote) -> Remote:
 def require_known(remote: Remote, environment: Mapping[str, str], *, api_url: str = "") -> None:
     """Refuse a server that is not GitHub's and that nobody named, for a token that was not named for it.
 
-    Args:
-        remote: where the token is about to be sent to.
-        environment: the variables.
-        api_url: of the REST API, where an option names it; "" for that of `GITHUB_API_URL`.
+    An option may name the REST API's address in place of `GITHUB_API_URL`.
 
     Raises:
         GitHubError: a stranger's server would have the token.

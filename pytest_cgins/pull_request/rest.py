@@ -23,12 +23,7 @@ class Rest:
     """One repository, seen through the REST API; each method raises `GitHubError` where GitHub refuses."""
 
     def __init__(self, transport: Transport, repository: str) -> None:
-        """Nothing is sent yet.
-
-        Args:
-            transport: of the server.
-            repository: `owner/name`.
-        """
+        """Nothing is sent yet; the repository is `owner/name`."""
         self._transport = transport
         self._repository = repository
 
@@ -44,13 +39,7 @@ class Rest:
     # ---- pull requests
 
     def pulls(self, *, head: str = "", base: str = "", state: str = "open") -> Iterator[dict[str, Any]]:
-        """Pull requests, newest first, page after page as they are asked for.
-
-        Args:
-            head: `owner:branch`; "" for any.
-            base: a branch; "" for any.
-            state: `open`, `closed` or `all`.
-        """
+        """Pull requests of a head, `owner:branch`, and a base, "" for any, newest first, page after page as they are asked for."""
         filters = {"head": head, "base": base, "state": state}
         return self._pages("/pulls", {name: value for name, value in filters.items() if value})
 
@@ -113,12 +102,7 @@ class Rest:
         return self._call("GET", f"/git/commits/{commit}")
 
     def create_tree(self, base: str, entries: Sequence[Mapping[str, str]]) -> str:
-        """Write a tree; its id.
-
-        Args:
-            base: tree that the entries are put into.
-            entries: `path`, `mode`, `type` and `content` of each file.
-        """
+        """Write a tree, that of the base with these entries: `path`, `mode`, `type` and `content` of each file; its id."""
         made = self._call("POST", "/git/trees", content={"base_tree": base, "tree": list(entries)})
         return str(made["sha"])
 

@@ -19,13 +19,7 @@ _GIVEN = {
 
 
 def give(rest: Rest, pull: dict[str, Any], wanted: PullRequestSettings, *, is_new: bool) -> Iterator[str]:
-    """Give a pull request what `cgins.yaml` asks for, where it never had it.
-
-    Args:
-        rest: of the repository.
-        pull: as GitHub shows it.
-        wanted: by `cgins.yaml` on the base branch.
-        is_new: whether it was opened a moment ago, so that nobody can have taken anything away.
+    """Give a pull request what `cgins.yaml` asks for, where it never had it; from one that is new nothing was taken away.
 
     Yields:
         What could not be given and why, a line each: a name that is wrong spoils no pull request.

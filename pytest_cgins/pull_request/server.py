@@ -26,11 +26,9 @@ class Server:
     """One repository; `connect` makes it."""
 
     remote: Remote
-    """Where it is."""
     clone: Clone
     """Of a clone; sends the token to this repository alone."""
     rest: Rest
-    """The REST API."""
     graphql: Graphql
     """The GraphQL API, which old servers lack."""
     _login: str | None = field(default=None, init=False)
@@ -137,14 +135,7 @@ class Server:
 def connect(
     remote: Remote, folder: Path, token: str, environment: Mapping[str, str], *, api_url: str = ""
 ) -> Iterator[Server]:
-    """A repository on its server, until the end of the block.
-
-    Args:
-        remote: where it is.
-        folder: in a clone of it.
-        token: that may write.
-        environment: names the APIs' addresses, where they are not the usual ones.
-        api_url: of the REST API; "" for what the environment or the server's name says.
+    """A repository on its server, until the end of the block; `api_url` comes before what the environment says.
 
     Raises:
         GitHubError: an address is not encrypted, or the folder is not there.

@@ -62,10 +62,6 @@ class Transport:
     def __init__(self, base_url: str, token: str) -> None:
         """Nothing is sent yet.
 
-        Args:
-            base_url: of the REST API, without a slash at the end.
-            token: goes into a header, and nowhere else.
-
         Raises:
             GitHubError: the address, or that of a proxy, cannot be used.
         """
@@ -104,13 +100,8 @@ class Transport:
     ) -> Any:
         """Send a request until it is answered, `TRIES` times at most.
 
-        Args:
-            method: GET, POST, …
-            path: from the API's base, or a whole url.
-            query: parameters behind the path.
-            content: becomes JSON.
-            once: whether it may have been done although no answer came, and must not be done twice: then it is
-                sent again only where the server said that it was asked too much.
+        The path is from the API's base, or a whole url. What may be done only `once` is sent again only where the server
+        said that it was asked too much: no answer does not mean that it was not done.
 
         Returns:
             The decoded answer; None where it has no content.

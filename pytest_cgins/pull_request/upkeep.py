@@ -24,9 +24,7 @@ class BotPullRequest:
     """One open pull request of the bot's."""
 
     number: int
-    """Of the pull request."""
     url: str
-    """For a browser."""
     kernel: str
     """`softmax-cuda-triton`."""
     branch: str
@@ -34,9 +32,7 @@ class BotPullRequest:
     head: str
     """Its tip; "" if it is gone."""
     base: str
-    """Branch that it goes into."""
     draft: bool
-    """Whether it is a draft."""
     stands: BranchState
     """How its branch stands to its base."""
     proposal: str

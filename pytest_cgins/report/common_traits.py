@@ -23,14 +23,11 @@ _SCALARS = ("bool", "int", "float", "str", "dtype", "tuple", "list", "size")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonTraits:
-    """Of the failing cases of one implementation."""
+    """Of the failing cases of one implementation, which is named as in `summary.by_implementation`."""
 
     kernel: str
-    """As in `summary.by_implementation`."""
     implementation: str
-    """As in `summary.by_implementation`."""
     device: str
-    """As in `summary.by_implementation`."""
     text: str
     """`all 6 wrong cases, and none of 12 that pass: input is channels_last`."""
     cases: frozenset[str]

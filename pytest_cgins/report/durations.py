@@ -88,13 +88,10 @@ def write(path: Path, evaluations: Iterable[Evaluation]) -> None:
 
 
 def parts(seconds: Mapping[tuple[str, str], float], count: int) -> list[list[tuple[str, str]]]:
-    """Cases in parts that take about as long: the longest first, each to the part that has least until then.
+    """Cases, by name and pack, in so many parts that take about as long.
 
-    A part takes at most 4/3 of the best possible (Graham 1969, Bounds on multiprocessing timing anomalies).
-
-    Args:
-        seconds: by name and pack.
-        count: of parts.
+    The longest come first, each to the part that has least until then: a part takes at most 4/3 of the best possible
+    (Graham 1969, Bounds on multiprocessing timing anomalies).
     """
     divided: list[list[tuple[str, str]]] = [[] for _ in range(count)]
     loads = [(0.0, index) for index in range(count)]

@@ -21,10 +21,7 @@ LINE_LENGTH = 200
 def message(evaluation: Evaluation, *, command: str, in_common: str = "") -> str:
     """All that a person needs to start looking for the error.
 
-    Args:
-        evaluation: of a case that failed or ended in an error.
-        command: shell command that runs this case again with the same inputs.
-        in_common: what it has in common with the kernel's other failing cases, where all of them are known.
+    `command` runs the case again with the same inputs; `in_common` is what it shares with the kernel's other failing cases.
     """
     parts = [headline(evaluation)]
     rest = evaluation.verdict.message.partition("\n")[2]

@@ -24,7 +24,6 @@ class Place:
     """Where a run is, as far as that is known."""
 
     head: Head
-    """Commit and branch."""
     refusal: str
     """Why its times do not belong into the history of the default branch; "" if they do."""
 

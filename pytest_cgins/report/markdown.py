@@ -25,14 +25,12 @@ ENVIRONMENTS = 8
 
 
 def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYTES) -> str:
-    """Totals and kernels, failures by cause, worst first, and times; what does not fit is counted.
+    """Totals and kernels, failures by cause, worst first, and times; what does not fit into so many bytes is counted.
 
-    Args:
-        report: as `--cgins-json` wrote it; none of its texts is trusted.
-        limit_nbytes: most bytes of UTF-8, at least `LEAST_LIMIT_NBYTES`.
+    None of the report's texts is trusted.
 
     Raises:
-        ValueError: the limit is too small.
+        ValueError: the limit is below `LEAST_LIMIT_NBYTES`.
     """
     if limit_nbytes < LEAST_LIMIT_NBYTES:
         raise ValueError(

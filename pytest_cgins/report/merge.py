@@ -26,13 +26,9 @@ T = TypeVar("T")
 
 
 def merged(parts: Sequence[Part], *, expected: int = 0) -> SessionReport:
-    """One report that stands for all.
+    """One report that stands for all parts, of which `expected` must be different ones; 0 if nobody knows.
 
     A report that is there twice counts once. Times are judged again as tests of one suite.
-
-    Args:
-        parts: at least one.
-        expected: how many different reports there must be; 0 if nobody knows.
 
     Raises:
         MergeError: a part is missing or was ended early, the parts were judged differently, cases or runs are there twice,
@@ -299,9 +295,7 @@ class Part:
     """One report, and what messages call it."""
 
     name: str
-    """Of its file."""
     report: SessionReport
-    """What it says."""
 
 
 def joined_cases(parts: Sequence[Part]) -> tuple[Evaluation, ...]:

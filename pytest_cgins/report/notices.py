@@ -25,7 +25,6 @@ class Notice:
     text: str
     """One line."""
     items: tuple[str, ...] = ()
-    """Names that it is about."""
     style: str = ""
     """Its colour: red where it fails the run."""
     quiet: bool = False

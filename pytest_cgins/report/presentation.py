@@ -18,7 +18,6 @@ class Presentation:
     """What is shown of a report."""
 
     report: SessionReport
-    """All that is known."""
     title: str
     """Counts in words: `2 failed, 1 passed`."""
     sentence: str
@@ -38,7 +37,6 @@ class Presentation:
     common_traits: tuple[CommonTraits, ...]
     """What tells the failing cases of kernels from those that pass."""
     remarks: tuple[tables.Table, ...]
-    """What else is to be known."""
 
 
 def present(report: SessionReport) -> Presentation:

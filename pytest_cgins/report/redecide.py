@@ -31,12 +31,7 @@ _TOLD = ("slower", "unconfirmed", "inconclusive")
 
 
 def with_tests(evaluation: Evaluation, tests: int, *, base_label: str) -> Evaluation:
-    """The evaluation as a suite with so many tests judges it.
-
-    Args:
-        evaluation: as its own run judged it.
-        tests: N of the suite, no less than that of the run.
-        base_label: what the run held its cases against.
+    """The evaluation as a suite with so many tests judges it, no fewer than its own run knew of.
 
     Raises:
         MergeError: the report does not have what it takes.

@@ -19,7 +19,6 @@ class Result:
     """One of them."""
 
     source: Evaluation | Compilation
-    """What is known of it."""
     name: str
     """What a reader knows it by: behind its `cgins.yaml` where there are several."""
     implementation: str

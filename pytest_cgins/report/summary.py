@@ -124,16 +124,15 @@ def skips(evaluations: Iterable[Evaluation]) -> tuple[tuple[str, int], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ungated:
-    """A kernel implementation of which every case was skipped, because its contract covers none."""
+    """A kernel implementation of which every case was skipped, because its contract covers none.
+
+    It is named as in `by_implementation`.
+    """
 
     kernel: str
-    """As in `by_implementation`."""
     implementation: str
-    """Implementation name."""
     device: str
-    """As in `by_implementation`."""
     cases: int
-    """How many cases were skipped."""
     message: str
     """The most frequent reason, one line."""
 
@@ -165,9 +164,7 @@ class Excused:
     """A probe that cgins.yaml excuses a kernel from."""
 
     kernel: str
-    """Kernel name."""
     probe: str
-    """Name of the probe."""
     reason: str
     """Why, as the user wrote it."""
     cases: int

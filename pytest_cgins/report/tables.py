@@ -22,7 +22,6 @@ class Cell:
     """One cell."""
 
     text: str
-    """All that it says."""
     number: float | None = None
     """What it is sorted by; None for its text."""
     more: str = ""
@@ -37,7 +36,6 @@ class Column:
     """Heading of a column, and what its cells are."""
 
     name: str
-    """What it says."""
     figure: bool = False
     """Whether its cells are figures and other words of ours; else they are anybody's text."""
     optional: bool = False
@@ -49,11 +47,8 @@ class Table:
     """Rows of cells below columns."""
 
     title: str
-    """Heading."""
     columns: tuple[Column, ...]
-    """Of each row."""
     rows: tuple[tuple[Cell, ...], ...]
-    """In the order in which they are read."""
     note: str = ""
     """A sentence below it."""
 

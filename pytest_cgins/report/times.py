@@ -162,9 +162,7 @@ class NotHeld:
     """Right kernels whose time was measured and not held against a base revision."""
 
     reason: str
-    """Why not."""
     cases: int
-    """How many."""
     floor: bool
     """Whether they were held against a declared floor at least."""
 

@@ -18,16 +18,12 @@ LEFT, RIGHT, TOP, BOTTOM = 48.0, 8.0, 18.0, 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A range of numbers on a range of places."""
+    """A range of numbers, `low` to `high`, on a range of places, `start` to `end`."""
 
     low: float
-    """Number at `start`."""
     high: float
-    """Number at `end`, above `low`."""
     start: float
-    """Place of `low`."""
     end: float
-    """Place of `high`."""
 
     def at(self, value: float) -> float:
         """The place of a number; those outside lie on the edge."""
@@ -99,13 +95,9 @@ def marks_across(axis: Axis, marks: Iterable[tuple[float, str]]) -> Markup:
 
 
 def picture(label: str, *parts: str, below: str, beside: str) -> Markup:
-    """An inline SVG.
+    """An inline SVG: parts from back to front, and the names of the axes `below` and `beside` it.
 
-    Args:
-        label: what somebody is told who cannot see it.
-        parts: from back to front.
-        below: name of the axis along the lower edge.
-        beside: name of the upward axis.
+    Who cannot see it is told the label.
     """
     upward = element("text", beside, x=4, y=TOP - 7)
     name = element("text", below, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 4, class_="middle")

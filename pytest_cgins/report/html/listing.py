@@ -19,13 +19,10 @@ class Row:
     """A case or build beside its cells."""
 
     result: Result
-    """Which."""
     place: str
     """Address of its details."""
     kernel: str
-    """Name of the kernel, for the filter."""
     device: str
-    """Device or architecture, for the filter."""
     trend: Trend | None = None
     """Of its times; None without a history."""
 
@@ -44,9 +41,7 @@ class Listing:
     device: str
     """What `Row.device` is called: `device` or `architecture`."""
     table: tables.Table
-    """Cells of the rows."""
     rows: tuple[Row, ...]
-    """What the cells are of."""
 
     @property
     def id(self) -> str:

@@ -16,12 +16,9 @@ _VOID = ("path", "rect", "circle")
 
 
 def element(name: str, /, *children: str, **attributes: str | float | None) -> Markup:
-    """One element of a picture.
+    """One element of a picture; children that are no markup are escaped.
 
-    Args:
-        name: of the element.
-        children: markup, and texts that are escaped.
-        attributes: `class_` for Python's keyword, `aria_label` for `aria-label`. None leaves one out.
+    Of attributes `class_` stands for Python's keyword, `aria_label` for `aria-label`; None leaves one out.
     """
     written = Markup("").join(
         _attribute(key, value) for key, value in attributes.items() if value is not None

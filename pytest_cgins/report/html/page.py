@@ -31,12 +31,7 @@ FOLDER = Path(__file__).parent
 
 
 def render(report: SessionReport, *, trends: Iterable[Trend] = ()) -> str:
-    """The page.
-
-    Args:
-        report: as `--cgins-json` wrote it; none of its texts is trusted.
-        trends: of a history; those of the report's cases are drawn in their details.
-    """
+    """The page of a report, none of whose texts is trusted; trends of its cases are drawn in their details."""
     presented = present(report)
     style, script = _part("style.css"), _part("report.js")
     listings = (

@@ -21,11 +21,9 @@ from pytest_cgins.report.trend_table import LEAST_SPAN
 
 
 def paired(comparison: Comparison, title: str) -> Markup:
-    """A figure. Upwards is ln(kernel / other), written as a change: above the band the kernel is slower.
+    """A figure of a comparison; nothing where it has no block.
 
-    Args:
-        comparison: with at least one block; of others there is nothing to draw, and the result is empty.
-        title: what it is of.
+    Upwards is ln(kernel / other), written as a change: above the band the kernel is slower.
     """
     values = comparison.log_ratios
     if not values:
