@@ -52,7 +52,7 @@ from pytest_cgins.gate.verdict_keys import VerdictKeys
 from pytest_cgins.gate.verification_stage import Prepared, VerificationStage, role_of
 from pytest_cgins.run import jit_pool
 from pytest_cgins.run.device_peaks import DevicePeaks
-from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.early_verdict import EndedError, is_full
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import BASE_ONLY, Isolation, WorkerPool
 from pytest_cgins.run.process import Reply
@@ -289,7 +289,7 @@ class Evaluator:
                 timing = self._timing and self._elsewhere == HERE
                 result = self._ranks.evaluate(result, compiled, timing=timing)
             else:
-                result = self._verified_and_timed(result, compiled, upcoming)
+                result = self._with_room(result, compiled, upcoming)
         except EndedError as end:
             result = replace(result, verdict=end.verdict, output=end.output)
             if end.verdict.status is Status.TIMEOUT:
@@ -394,6 +394,26 @@ class Evaluator:
             raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, str(error)) from error
         except CginsError as error:
             raise EndedError(Status.BUILD_ERROR, Reason.SOURCE, str(error)) from error
+
+    def _with_room(self, result: Evaluation, compiled: CompiledKernel, upcoming: Case | None) -> Evaluation:
+        """Verified and timed: once more, alone on the device, if others held the memory that was needed."""
+        try:
+            found = self._verified_and_timed(result, compiled, upcoming)
+        except EndedError as end:
+            if not is_full(end.verdict):
+                raise
+        else:
+            if not is_full(found.verdict):
+                return found
+        logger.info(
+            "%s: others held the memory that it needs: once more, alone on the device", result.case.name
+        )
+        with ExitStack() as alone:
+            try:
+                alone.enter_context(self.stage.alone_on(result.case.device))
+            except InfrastructureError as error:
+                raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, str(error)) from error
+            return self._verified_and_timed(result, compiled, None)
 
     def _verified_and_timed(
         self, result: Evaluation, compiled: CompiledKernel, upcoming: Case | None

@@ -41,6 +41,7 @@ from pytest_cgins.regenerate.search import profile_figures
 from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.run import sanitizer
+from pytest_cgins.run.early_verdict import is_full
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.outside import has_gpu
 from pytest_cgins.run.sandbox.sandbox import Sandbox
@@ -158,8 +159,9 @@ class CandidateGate:
         found = slot.result()
         if any(evaluation.verdict.reason is Reason.OUT_OF_MEMORY for evaluation in found.evaluations):
             found = self._candidates.alone(slot)
-            for evaluation in filter(_is_full, found.evaluations):
-                tried_here(evaluation)
+            for evaluation in found.evaluations:
+                if is_full(evaluation.verdict):
+                    tried_here(evaluation)
         self._last_tried = slot.copy
         notes = (f"{counted(found.left, 'more case was', 'more cases were')} not run",) if found.left else ()
         return self._trial("check", found.evaluations, self.settings.seed, found.seconds, notes)
@@ -295,19 +297,11 @@ class CandidateGate:
             self._champion = dict(champion)
 
     def _all(self, config: Config, *, seed: int, baseline: str) -> list[Evaluation]:
-        found = self._all_once(config, seed, baseline)
-        if any(map(_is_full, found)):
-            found = self._all_once(
-                config, seed, baseline
-            )  # what filled the device may be gone, as a candidate's own is now
-        return [tried_here(evaluation) for evaluation in found]
-
-    def _all_once(self, config: Config, seed: int, baseline: str) -> list[Evaluation]:
         evaluator = self._evaluator(
             config, seed=seed, timing=self.settings.timing, baseline=baseline, accepts=True
         )
         try:
-            return [tried_here(evaluator.evaluate(case), needs_tools=False) for case in evaluator.cases()]
+            return [tried_here(evaluator.evaluate(case)) for case in evaluator.cases()]
         finally:
             self._environments = evaluator.environments() or self._environments
             evaluator.close()
@@ -434,7 +428,7 @@ def tried_here(evaluation: Evaluation, *, needs_tools: bool = True) -> Evaluatio
             served it.
     """
     reason = evaluation.verdict.reason
-    is_late = needs_tools and (_is_full(evaluation) or reason is Reason.TOOL_MISSING)
+    is_late = needs_tools and (is_full(evaluation.verdict) or reason is Reason.TOOL_MISSING)
     if is_late or reason in (Reason.DEVICE_ABSENT, Reason.DEVICE_BUSY):
         when = "where its device is" if reason is Reason.DEVICE_ABSENT else "once that is fixed"
         raise (DeviceLost if reason is Reason.DEVICE_ABSENT else RegenerateError)(
@@ -442,12 +436,6 @@ def tried_here(evaluation: Evaluation, *, needs_tools: bool = True) -> Evaluatio
             remedy=f"resume the run {when}; the answer is kept",
         )
     return evaluation
-
-
-def _is_full(evaluation: Evaluation) -> bool:
-    """Whether others held the memory that a case needed."""
-    verdict = evaluation.verdict
-    return verdict.status is Status.INFRASTRUCTURE and verdict.reason is Reason.OUT_OF_MEMORY
 
 
 def _with_alpha(config: Config, share: float) -> Config:

@@ -28,6 +28,11 @@ class EndedError(Exception):
         return EndedError(verdict.status, verdict.reason, message, self.output)
 
 
+def is_full(verdict: Verdict) -> bool:
+    """Whether a case had no memory, which others held, or torch needed more than there is."""
+    return verdict.status is Status.INFRASTRUCTURE and verdict.reason is Reason.OUT_OF_MEMORY
+
+
 def not_the_kernels(error: ServiceError) -> EndedError:
     """The verdict for an exception in the trusted worker: the pack does not replay, or something is broken."""
     text = f"{error.text}\n→ {error.remedy}" if error.remedy else error.text

@@ -18,16 +18,17 @@ import torch
 
 import pytest_cgins
 from pytest_cgins.config import load
-from pytest_cgins.core.errors import ConfigError, TraceError
+from pytest_cgins.core.errors import ConfigError, InfrastructureError, TraceError
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate import cases as cases_module
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.packs import ops
+from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.timing.devices.cpu import Cpu
-from pytest_cgins.timing.lock import timing
+from pytest_cgins.timing.lock import timing, verifying
 
 LAUNCHER = """\
 // cgins: relu(Tensor input) -> Tensor
@@ -460,6 +461,44 @@ def test_a_device_that_is_held_by_others_is_no_fault_of_the_kernel(
     assert (found.verdict.status, found.verdict.reason) == (Status.INFRASTRUCTURE, Reason.DEVICE_BUSY)
     assert found.measurement is None
     assert "timing" in found.verdict.message
+
+
+def test_a_case_without_memory_has_the_device_alone(
+    project: Path, evaluators: Evaluators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three runs shared a GPU, and a large call of one left no room for torch's answers of another."""
+    file = configure(project, python("right"))
+    evaluator = evaluators.make(file)
+    prepared, tries = evaluator.prepared, []
+
+    def full_beside_others(*given: Any, **named: Any) -> Any:
+        ours: list[str] = []
+
+        def others() -> None:
+            with suppress(InfrastructureError), verifying(Cpu().lock_key(), wait_s=0):
+                ours.append("shared")
+
+        thread = threading.Thread(target=others)
+        thread.start()
+        thread.join()
+        tries.append((ours or ["alone"])[0])
+        if ours:
+            raise EndedError(Status.INFRASTRUCTURE, Reason.OUT_OF_MEMORY, "no memory is left")
+        return prepared(*given, **named)
+
+    monkeypatch.setattr(evaluator, "prepared", full_beside_others)
+    found = evaluator.evaluate(evaluator.cases()[0])
+    assert (found.verdict.status, tries) == (Status.PASSED, ["shared", "alone"])
+
+    @contextmanager
+    def never(_: str) -> Iterator[None]:
+        raise InfrastructureError("gave up timing on cpu", remedy="wait for them")
+        yield
+
+    monkeypatch.setattr(evaluator.stage, "alone_on", never)
+    found = evaluator.evaluate(evaluator.cases()[0])
+    assert (found.verdict.status, found.verdict.reason) == (Status.INFRASTRUCTURE, Reason.DEVICE_BUSY)
+    assert found.verdict.message.startswith("gave up timing on cpu")
 
 
 def test_an_absent_device_is_a_skip(project: Path, evaluators: Evaluators) -> None:

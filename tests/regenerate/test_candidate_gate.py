@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_cgins.core.errors import RegenerateError
-from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Reason, Status
-from pytest_cgins.regenerate.candidate_gate import CandidateGate, tried_here
+from pytest_cgins.regenerate.candidate_gate import tried_here
 from tests.evaluations import make_evaluation
 
 
@@ -53,27 +52,3 @@ def test_memory_that_others_hold_costs_no_attempt() -> None:
     busy = make_evaluation(Status.INFRASTRUCTURE, reason=Reason.DEVICE_BUSY, message="not timed")
     with pytest.raises(RegenerateError, match="cannot be tried here: not timed"):
         tried_here(busy, needs_tools=False)
-
-
-@pytest.mark.parametrize("then", [Status.PASSED, Status.INFRASTRUCTURE])
-def test_an_acceptance_that_finds_the_device_full_is_made_once_more(then: Status) -> None:
-    """What filled it may be gone, as what the candidate's own processes held is."""
-    full = make_evaluation(Status.INFRASTRUCTURE, reason=Reason.OUT_OF_MEMORY, message="others hold it")
-    tries = iter([[full], [full if then is Status.INFRASTRUCTURE else make_evaluation(then)]])
-
-    class Gate(CandidateGate):
-        def __init__(self) -> None:
-            """Nothing is tried."""
-
-        def _all_once(self, *_: object) -> list[Evaluation]:
-            return next(tries)
-
-        def found(self) -> list[Evaluation]:
-            return self._all(None, seed=0, baseline="")  # type: ignore[arg-type]
-
-    if then is Status.PASSED:
-        assert [one.verdict.status for one in Gate().found()] == [then]
-    else:
-        with pytest.raises(RegenerateError, match="cannot be tried here: others hold it"):
-            Gate().found()
-    assert next(tries, None) is None
