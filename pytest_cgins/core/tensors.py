@@ -57,10 +57,12 @@ def unpack(header: Any, buffer: Buffer, device: torch.device | str) -> list[torc
 class Kept:
     """Tensors of a buffer, kept on a device to be put together there again and again."""
 
-    def __init__(self, header: Any, buffer: Buffer, device: torch.device | str) -> None:
-        """Errors are those of `unpack`."""
+    def __init__(
+        self, header: Any, buffer: Buffer, device: torch.device | str, *, mapped: bool = False
+    ) -> None:
+        """Errors are those of `unpack`. With `mapped`, a CPU reads the buffer's pages and has no copy of its own."""
         self._metas, sizes = _validate(header, buffer.nbytes)
-        self._spans = [span.to(torch_device(str(device)), copy=True) for span in _split(buffer, sizes)]
+        self._spans = [span.to(torch_device(str(device)), copy=not mapped) for span in _split(buffer, sizes)]
         self._device = device
 
     def unpack(self) -> list[torch.Tensor]:

@@ -42,7 +42,7 @@ from pytest_cgins.verify.messages import (
     serves,
 )
 from pytest_cgins.verify.probe_support.process_watch import Watch
-from pytest_cgins.verify.probe_support.set_trial import SetTrial
+from pytest_cgins.verify.probe_support.set_trial import Sent, SetTrial
 from pytest_cgins.verify.probe_support.timed_copy import Content, Rotating, TimedCopy
 from pytest_cgins.verify.probes import ranks
 from pytest_cgins.verify.probes.after_timing import ObservedAnswer
@@ -81,7 +81,8 @@ class RankService(TimingService):
             for inputs, buffer in zip(request.sets, buffers, strict=True):
                 name, phase = inputs.name, "bind"
                 kept = Buffer.adopt(os.dup(buffer.fileno()))  # a request's own are closed
-                trial = SetTrial(kernel, inputs, kept, request.device, watch)
+                sent = Sent(inputs, kept, request.device)
+                trial = SetTrial(kernel, inputs, sent, request.device, watch)
                 phase = "run"
                 self._group.barrier()
                 trial.first()

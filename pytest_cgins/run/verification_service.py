@@ -40,7 +40,7 @@ from pytest_cgins.verify.messages import (
 )
 from pytest_cgins.verify.probe_support.process_watch import Watch
 from pytest_cgins.verify.probe_support.rerun import Deviation
-from pytest_cgins.verify.probe_support.set_trial import SetTrial
+from pytest_cgins.verify.probe_support.set_trial import Sent, SetTrial
 from pytest_cgins.verify.probes import (
     autotuner,
     device_order,
@@ -343,8 +343,9 @@ def _bind(
     if inputs.large is not None:
         return LargeCall(kernel, inputs, buffer, device)
     try:
+        sent = Sent(inputs, buffer, device)  # is no memory of the kernel's
         with meter.call("bind", inputs.name, 0 if inputs.once else _moved_nbytes(inputs)):
-            return SetTrial(kernel, inputs, buffer, device, watch)
+            return SetTrial(kernel, inputs, sent, device, watch)
     except Exception as error:  # noqa: BLE001 - becomes the set's error
         return raised_error(error, device, "bind")
 

@@ -286,13 +286,14 @@ def test_looking_takes_less_than_thirty_milliseconds(launcher: Callable[[str], A
     from pytest_cgins.building.loading.callable import load
     from pytest_cgins.verify.messages import RunKernel, read
     from pytest_cgins.verify.probe_support.process_watch import Watch
-    from pytest_cgins.verify.probe_support.set_trial import SetTrial
+    from pytest_cgins.verify.probe_support.set_trial import Sent, SetTrial
 
     kernel = launcher(LAUNCHER.format(body=JOINED))
     one, buffer = a_set(torch.linspace(-1, 1, 330_000))
     request = read(RunKernel, {"kernel": kernel, "device": DEVICE, "sets": [one]})
     watch = Watch(frozenset(), request)
-    trial = SetTrial(load(request.kernel), request.sets[0], buffer, DEVICE, watch)
+    sent = Sent(request.sets[0], buffer, DEVICE)
+    trial = SetTrial(load(request.kernel), request.sets[0], sent, DEVICE, watch)
     trial.first()
     taken = []
     for _ in range(11):

@@ -16,7 +16,7 @@ from pytest_cgins.building.loading.returned import address, place, plain, twin
 from pytest_cgins.core.bitwise import copy_element, copy_memory, same_memory, snapshot
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import device_of
-from pytest_cgins.core.tensors import unpack
+from pytest_cgins.core.tensors import Kept, unpack
 from pytest_cgins.packs.context import restore
 from pytest_cgins.verify.messages import PackedInputs
 from pytest_cgins.verify.probe_support.process_watch import Watch
@@ -38,11 +38,28 @@ class PreparedCall:
     """Makes it on the current stream, and does not wait; gives the outputs, and the inputs that the op changes."""
 
 
+class Sent:
+    """The inputs of a set as they were sent. On a GPU they are kept there: to bring 2 GiB from the host takes about a second."""
+
+    def __init__(self, packed: PackedInputs, buffer: Buffer, device: str) -> None:
+        """Errors are those of `unpack`."""
+        self._header, self._buffer, self._device = packed.tensors, buffer, device
+        self._kept = Kept(self._header, buffer, device, mapped=True)
+
+    def again(self) -> list[torch.Tensor]:
+        """On fresh memory."""
+        return self._kept.unpack()
+
+    def anew(self) -> list[torch.Tensor]:
+        """The same, from what no kernel can have written to."""
+        return unpack(self._header, self._buffer, self._device)
+
+
 class SetTrial:
     """What probes that run a kernel again may do with a set. It is bound as this is made; nothing of the kernel runs before `first`."""
 
     def __init__(
-        self, kernel: LoadedKernel, packed: PackedInputs, content: Buffer, device: str, watch: Watch
+        self, kernel: LoadedKernel, packed: PackedInputs, sent: Sent, device: str, watch: Watch
     ) -> None:
         self.name = packed.name
         self.device = device
@@ -50,9 +67,9 @@ class SetTrial:
         self._answer: list[torch.Tensor] = []
         self.unlike: list[str] = []
         """What outputs are that are not plain tensors."""
-        self._kernel, self._packed, self._content, self._watch = kernel, packed, content, watch
+        self._kernel, self._packed, self._sent, self._watch = kernel, packed, sent, watch
         self._context, self._mutated = packed.context, packed.mutated
-        self._inputs = self._unpack()
+        self._inputs = self._sent.again()
         self._given = [*map(twin, self._inputs)]
         self._places = [*map(place, self._given)]
         self._bound = self._bind(self._given)
@@ -90,7 +107,7 @@ class SetTrial:
 
     def again(self) -> list[torch.Tensor]:
         """Run on copies of the inputs at new addresses, into poisoned outputs; whatever the kernel raises is raised."""
-        inputs = self._unpack()  # while those of the first run are held: addresses differ
+        inputs = self._sent.again()  # while those of the first run are held: addresses differ
         bound = self._bind(inputs)
         outputs = [*map(plain, self._run(bound, inputs))]
         self._overrun = self._overrun or bound.overrun()
@@ -108,7 +125,7 @@ class SetTrial:
 
     def with_content_of(self, other: SetTrial) -> list[torch.Tensor]:
         """Run on the same tensors as at first, filled with the other set's numbers."""
-        for mine, theirs in zip(self._inputs, other._unpack(), strict=True):
+        for mine, theirs in zip(self._inputs, other._sent.again(), strict=True):
             copy_memory(mine, theirs)
         # The outputs stay as they are: a kernel that saw poison could tell this call from those that are timed.
         return [*map(plain, self._run(self._bound, self._given))]
@@ -118,13 +135,13 @@ class SetTrial:
 
         With `changed=True`, one element of some of them, by lot, is a copy of another; integers may be places in memory, and stay.
         """
-        inputs = self._unpack()
+        inputs = self._sent.again()
         given = [*map(twin, inputs)]
         bound: list[BoundCall] = []  # not before the first run, whose error is an answer
         numbers = [tensor for tensor in inputs if tensor.numel() and tensor.is_floating_point()]
 
         def run(*, changed: bool = False) -> list[torch.Tensor]:
-            for mine, own in zip(inputs, self._unpack(), strict=True):
+            for mine, own in zip(inputs, self._sent.again(), strict=True):
                 copy_memory(mine, own)
             count = _lot.randint(1, len(numbers)) if changed and numbers else 0
             for tensor in _lot.sample(numbers, count):
@@ -136,7 +153,7 @@ class SetTrial:
 
     def prepared(self) -> PreparedCall:
         """A call on copies of the inputs at new addresses, into poisoned outputs, that is still to be made."""
-        inputs = self._unpack()
+        inputs = self._sent.again()
         bound = self._bind([*map(twin, inputs)])
 
         def run() -> list[torch.Tensor]:
@@ -177,7 +194,7 @@ class SetTrial:
         allowed = {address(self._inputs[index]) for index in self._mutated}
         kept: dict[int, bool] = {}
         changed = []
-        for index, (tensor, original) in enumerate(zip(self._inputs, self._unpack(), strict=True)):
+        for index, (tensor, original) in enumerate(zip(self._inputs, self._sent.anew(), strict=True)):
             memory = self._places[index][-1]
             if memory in allowed:
                 continue
@@ -190,9 +207,6 @@ class SetTrial:
     def overrun(self) -> str:
         """What was written just outside of outputs or scratch memory; "" if nothing was."""
         return self._overrun or self._bound.overrun()
-
-    def _unpack(self) -> list[torch.Tensor]:
-        return unpack(self._packed.tensors, self._content, self.device)
 
     def _poison(self) -> None:
         with restore(self._context, self.device):
