@@ -39,13 +39,9 @@ SCALARS = {
 def read(
     file: Path, *, alone: bool = False, content: bytes | None = None, title: str = "the file"
 ) -> Section:
-    """The top-level mapping of a YAML file.
+    """The top-level mapping of a YAML file, or of the content that is given in its place.
 
-    Args:
-        file: the YAML file.
-        alone: whether it is read without the files that it names.
-        content: read in place of what the file holds.
-        title: what messages call it.
+    `alone` it is read without the files that it names.
 
     Raises:
         ConfigError: it cannot be read, is too large, is not YAML, or is not a mapping.

@@ -87,9 +87,7 @@ def check_name(value: Value, name: str, title: str) -> None:
 def implementation(section: Section, op: str) -> Implementation:
     """The implementation in a section whose keys are known; it may have a kernel's keys besides.
 
-    Args:
-        section: the section.
-        op: that it replaces; an operator that is loaded is its own implementation, unless there is a target.
+    An operator that is loaded is its own implementation, unless there is a target.
     """
     fields = section.fields(Implementation, others=True)
     source = section.get("source")

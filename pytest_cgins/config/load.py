@@ -58,13 +58,7 @@ class Config:
 def load(
     path: Path, *, require_traces: bool = True, require_sources: bool = True, content: bytes | None = None
 ) -> Config:
-    """Read a `cgins.yaml`.
-
-    Args:
-        path: the file.
-        require_traces: whether the folders under `traces` must exist.
-        require_sources: whether the sources of kernels must exist.
-        content: what the file is to have, which then need not be there; None for what it has.
+    """Read a `cgins.yaml`, or the content that is given in its place.
 
     Raises:
         ConfigError: anything in it is unknown, missing, twice there or of the wrong type; the message leads

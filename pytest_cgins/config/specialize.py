@@ -83,11 +83,7 @@ def unmet(
 
 
 def specialized(value: Value, defines: Collection[str]) -> Specialized:
-    """`specialize: {macros: {NAME: SIZE}, builds: [{NAME: NUMBER}]}`.
-
-    Args:
-        value: what the file has.
-        defines: names of the implementation's other macros.
+    """`specialize: {macros: {NAME: SIZE}, builds: [{NAME: NUMBER}]}`, beside the implementation's other macros, `defines`.
 
     Raises:
         ConfigError: a macro is no size, or a build does not give each macro one whole number; with file and line.

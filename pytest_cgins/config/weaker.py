@@ -147,12 +147,7 @@ KEYS = {
 
 
 def weaker(before: Config, now: Config) -> tuple[str, ...]:
-    """The settings that are weaker, one line each: `relu: gate.tolerate 0.02 → 0.1`. A new kernel has none.
-
-    Args:
-        before: the file at the base revision.
-        now: the file.
-    """
+    """The settings that are weaker now, one line each: `relu: gate.tolerate 0.02 → 0.1`. A new kernel has none."""
     return tuple(_weaker(before, now, ""))
 
 

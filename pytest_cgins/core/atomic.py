@@ -14,11 +14,7 @@ from pathlib import Path
 def write_text(path: Path, text: str, *, durable: bool = False, errors: str = "strict") -> None:
     """Replace a file. A reader sees the old text or the new one, never half of one.
 
-    Args:
-        path: its folder is created if needed; the umask decides who may read it.
-        text: encoded as UTF-8.
-        durable: return only when the text is on the disk.
-        errors: how to encode what is no Unicode, as `open` takes it.
+    Its folder is created if needed; the umask decides who may read it. A `durable` one is on the disk on return.
 
     Raises:
         OSError: the folder or file cannot be written; the old file is unchanged.

@@ -52,12 +52,7 @@ def key_of(parts: Mapping[str, str]) -> Key:
 
 
 def hard_key(environment: Environment, case: Mapping[str, str] | None = None) -> Key:
-    """What a change of which makes times another thing.
-
-    Args:
-        environment: of the process that timed.
-        case: what a case adds, such as its trace's id and whether its caches were cold.
-    """
+    """What a change of which makes times another thing; a case adds such as its trace's id and whether caches were cold."""
     shared = {
         "device": environment.device_name,
         "clocks": environment.clock_policy,

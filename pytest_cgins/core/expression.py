@@ -39,13 +39,10 @@ class TensorFacts:
     name: str
     """Name in the schema line or the op's signature."""
     shape: tuple[int, ...]
-    """Sizes."""
     stride: tuple[int, ...]
-    """Strides in elements."""
     dtype: str
     """Torch's name without prefix."""
     element_nbytes: int
-    """Bytes of an element."""
 
     @property
     def numel(self) -> int:
@@ -80,7 +77,6 @@ class Passed:
     """A tensor as an argument, in another way than its plain name."""
 
     tensor: TensorFacts
-    """The tensor."""
     how: Literal["data", "view"]
     """`data`: its pointer, whatever its strides; `view`: a struct with sizes and strides."""
     offset_nbytes: int = 0
@@ -92,7 +88,6 @@ class Expression:
     """A parsed expression."""
 
     text: str
-    """The expression as written."""
     tree: ast.expr
     """What Python's parser made of it, checked against the allow-list."""
 
@@ -168,11 +163,7 @@ def layout_names(expression: Expression) -> frozenset[str]:
 
 
 def evaluate(expression: Expression, values: Mapping[str, Any]) -> Any:
-    """The value of an expression.
-
-    Args:
-        expression: parsed.
-        values: what names mean.
+    """The value of an expression, by what names mean.
 
     Raises:
         ExpressionError: a name is unknown, or an operation has no result.

@@ -42,12 +42,7 @@ DEVICE_FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
 
 
 def cause_of(kind: str, message: str) -> Reason | None:
-    """What an exception, or what a process printed as it aborted, says of its cause; None if nothing special.
-
-    Args:
-        kind: class name of the exception, or "".
-        message: its text.
-    """
+    """What an exception of a class, or what a process printed as it aborted, says of its cause; None if nothing special."""
     text = f"{kind}: {message}"
     return next((reason for reason, pattern in _CAUSES.items() if re.search(pattern, text)), None)
 

@@ -58,15 +58,7 @@ def run(
     output: BinaryIO | None = None,
     limit_s: float = LIMIT_S,
 ) -> bytes:
-    """What a git command prints, unless that goes to a file.
-
-    Args:
-        folder: where it runs.
-        words: command and arguments.
-        environment: all of its variables.
-        given: its stdin.
-        output: file for its stdout.
-        limit_s: seconds that it may take.
+    """What a git command prints, unless that goes to a file; it has these variables alone.
 
     Raises:
         GitError: it failed or took too long, or there is no git.

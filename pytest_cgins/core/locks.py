@@ -85,10 +85,7 @@ def try_lock(path: Path) -> int | None:
 def acquire(path: Path, timeout_s: float, what: str = "") -> int | None:
     """Call `try_lock` repeatedly for `timeout_s`; where there are no locks, a descriptor that locks nothing.
 
-    Args:
-        path: of the file.
-        timeout_s: 0 for one try.
-        what: what people wait for meanwhile, for messages; by default the file.
+    People who wait meanwhile are told `what` for, by default the file.
 
     Raises:
         OSError: the file cannot be made.

@@ -125,13 +125,9 @@ def _position(name: str) -> int:
 
 
 def prepared(call: OpCall, tensors: Sequence[torch.Tensor]) -> Callable[[], tuple[torch.Tensor, ...]]:
-    """Run the forward of a backward's call once; what is given runs the backward alone, any number of times.
+    """Run the forward of a backward's call once; what is given runs the backward alone, any number of times, on copies.
 
     On a GPU the backward runs on the stream that is current now, as autograd has it.
-
-    Args:
-        call: of an op `OP@backward(…)`.
-        tensors: its argument tensors, by index; the backward works on copies.
 
     Raises:
         TraceError: if an argument has no gradient, or there are not as many gradients as outputs.
@@ -155,14 +151,10 @@ def whole(
     tensors: Sequence[torch.Tensor],
     bind_forward: Callable[[OpCall, Sequence[torch.Tensor]], Callable[[], object]] = bound,
 ) -> Callable[[], tuple[torch.Tensor, ...]]:
-    """Run the forward of a backward's call and the backward behind it, both each time.
+    """Run the forward of a backward's call and the backward behind it, both each time; no copies are made.
 
     A function that keeps what it needs may overwrite it in its backward, so one graph serves one backward only.
-
-    Args:
-        call: of an op `OP@backward(…)`.
-        tensors: its argument tensors, by index; no copies are made.
-        bind_forward: gives what runs a call of the op, by default the op itself.
+    `bind_forward` gives what runs a call of the op, by default the op itself.
 
     Raises:
         TraceError: as `prepared`; of what the forward returns, when it runs.

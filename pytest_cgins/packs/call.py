@@ -17,10 +17,6 @@ from pytest_cgins.packs.values import encode
 def invoke(call: OpCall, tensors: Sequence[torch.Tensor]) -> object:
     """Run the op, passing each argument the way it was passed; defaults are left out.
 
-    Args:
-        call: what is passed where.
-        tensors: the argument tensors, by the indices in `call`.
-
     Raises:
         TraceError: if the op cannot be found or must not be run.
     """
@@ -32,10 +28,7 @@ def bound(
 ) -> Callable[[], object]:
     """What `invoke` runs, with its arguments decoded beforehand: a timed call must not pay for that.
 
-    Args:
-        call: what is passed where; no derived op with `instead`.
-        tensors: the argument tensors, by the indices in `call`.
-        instead: run in the place of the op.
+    With `instead`, which runs in the place of the op, that is no derived one.
 
     Raises:
         TraceError: if the op cannot be found or must not be run.

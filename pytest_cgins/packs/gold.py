@@ -37,14 +37,7 @@ def describe(
     tier: Literal["recipe", "full"],
     add: Callable[[memoryview], Blob],
 ) -> Gold:
-    """Take down a result right after the call, by value.
-
-    Args:
-        result: what the op returned.
-        inputs: its argument tensors as they are after the call.
-        mutated: indices of the inputs that the call changed.
-        tier: `full` keeps all elements, `recipe` a sample.
-        add: where bytes go.
+    """Take down a result right after the call, by value, and the inputs that the call changed, by their indices.
 
     Raises:
         RecordError: if the result holds something that a trace cannot, or has no tensor at all.

@@ -44,15 +44,9 @@ def describe(
     tier: Tier,
     add: Callable[[memoryview], Blob],
 ) -> tuple[Storage, ...]:
-    """Storages of a call's arguments as they are now, before the op may change them.
+    """Storages of a call's arguments as they are now, before the op may change them; seeds depend on op and names.
 
-    Args:
-        op: qualified name; seeds depend on it.
-        names: of the parameters, by the tensors' indices.
-        tensors: as they were passed.
-        layout: of these tensors; its spans may be views.
-        tier: what to keep.
-        add: where bytes go.
+    The layout is that of the tensors; its spans may be views.
     """
     storages = []
     for number, span in enumerate(layout.spans):

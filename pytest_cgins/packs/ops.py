@@ -240,11 +240,9 @@ def _written(schema: Any) -> list[str]:
 
 
 def written_arguments(op: str, given: Collection[str]) -> frozenset[str]:
-    """Arguments that an operator's schema says it writes to: `Tensor(a!) out`.
+    """Arguments that an operator's schema says it writes to: `Tensor(a!) out`; none of other ops.
 
-    Args:
-        op: qualified name; that of any other op has none, nor has a backward, which works on copies.
-        given: names of all arguments of a call, by which its overload is known.
+    A backward works on copies. The names of all arguments of a call tell its overload.
     """
     func = resolve(op) if is_registered(op) and "@" not in op else None
     if not isinstance(func, OPERATOR):

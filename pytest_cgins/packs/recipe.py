@@ -183,12 +183,7 @@ def fit(
 
 
 def seal(storage: Storage, source: BlobSource) -> tuple[Storage, npt.NDArray[np.uint8]]:
-    """A storage whose recipe has the digest of the bytes that it makes, and these bytes, shape (nbytes,).
-
-    Args:
-        storage: one with a recipe.
-        source: where the bits of a recorded mask come from.
-    """
+    """A storage whose recipe has the digest of the bytes that it makes, and these bytes, shape (nbytes,)."""
     if storage.recipe is None:
         raise ValueError(f"a storage without a recipe cannot be generated: {storage}")
     recipe = storage.recipe

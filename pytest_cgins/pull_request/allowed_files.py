@@ -54,7 +54,7 @@ def on_base(contribution: Contribution, config: bytes | None) -> Base:
 def check(contribution: Contribution, base: Base, present: Collection[str], *, is_there: bool) -> None:
     """Refuse a contribution that changes more than its kernel.
 
-    The base branch has the files `present`; those of the contribution as they are in it, if it `is_there`.
+    `present` are all files of the base branch; `is_there` says that it has those of the contribution already.
 
     Raises:
         ProposalError: it changes a file that is not the kernel's own.

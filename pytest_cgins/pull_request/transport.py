@@ -98,10 +98,9 @@ class Transport:
         content: object = None,
         once: bool = False,
     ) -> Any:
-        """Send a request until it is answered, `TRIES` times at most.
+        """Send a request until it is answered, `TRIES` times at most; the path is from the API's base, or a whole url.
 
-        The path is from the API's base, or a whole url. What may be done only `once` is sent again only where the server
-        said that it was asked too much: no answer does not mean that it was not done.
+        What must not be done twice, `once`, is sent again only when rate-limited: without an answer, it may have been done.
 
         Returns:
             The decoded answer; None where it has no content.

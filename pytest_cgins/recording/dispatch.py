@@ -18,12 +18,7 @@ from pytest_cgins.recording.intercept import Handler
 
 
 class DispatchInterceptor(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hands each call of a chosen ATen op to `handler`, which runs it with the mode off.
-
-    Args:
-        chosen: overloads; None for those that compute.
-        handler: runs the op.
-    """
+    """Hands each call of a chosen ATen op, by default of each that computes, to `handler`, which runs it with the mode off."""
 
     supports_higher_order_operators = True
 

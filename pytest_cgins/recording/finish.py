@@ -32,15 +32,11 @@ class Finisher:
     """Turns records into a pack."""
 
     writer: PackWriter
-    """Where the pack is in the making."""
     tier: Tier
-    """How much is kept of tensors."""
     name: str
-    """Name of the pack."""
     refuse: Callable[[str, RecordError, int], None]
     """Gets op, reason and number of the calls that cannot be recorded."""
     progress: bool
-    """Whether to show progress on a terminal."""
 
     def time_again(self, ledger: Ledger) -> None:
         """Measure, on what is kept of their inputs, what the calls have not told.

@@ -57,7 +57,6 @@ class Watched:
     """A form of call whose backward is recorded."""
 
     op: str
-    """Name of the backward."""
     call: OpCall
     """Of the forward."""
     inputs: Inputs
@@ -65,7 +64,6 @@ class Watched:
     context: Context
     """Context of the forward."""
     device: torch.device
-    """Where it ran."""
     parameters: frozenset[int]
     """Tensors that belong to a module."""
     seed: int | None = None

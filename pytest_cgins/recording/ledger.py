@@ -29,15 +29,12 @@ class Record:
     """One signature while the model runs."""
 
     call: OpCall
-    """Op and arguments."""
     metas: tuple[TensorMeta, ...]
     """Its argument tensors."""
     storages: tuple[Storage, ...]
     """What is kept of their content."""
     context: Context
-    """Context of the call."""
     device: torch.device
-    """Where it ran."""
     canonical: str
     """What makes it a signature of its own."""
     form: Form

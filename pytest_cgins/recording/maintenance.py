@@ -23,9 +23,7 @@ class Garbage:
     """A file or folder that nothing refers to."""
 
     path: Path
-    """Where it is."""
     why: str
-    """What it was."""
     nbytes: int
     """Its size, with all that is in it."""
 

@@ -35,13 +35,7 @@ Call = Callable[[], object]
 def profile(
     reader: PackReader, device: DeviceName, traces: Iterable[Trace]
 ) -> tuple[PackProfile, list[TraceError]]:
-    """Replay traces of a pack on a device; what cannot be replayed there is left out and given back.
-
-    Args:
-        reader: the pack.
-        device: where to run.
-        traces: of this pack.
-    """
+    """Replay traces of a pack on a device; what cannot be replayed there is left out and given back."""
     measured: list[TraceProfile] = []
     failures: list[TraceError] = []
     known = tuple(traces)

@@ -45,22 +45,15 @@ Level = Literal["function", "dispatch"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What `record` was asked for."""
+    """What `record` was asked for, where each is explained."""
 
     tier: Tier
-    """How much is kept of tensors."""
     name: str
-    """Name of the pack."""
     max_per_op: int | None
-    """Most signatures of one op."""
     backward: bool
-    """Whether the backward ops of all recorded ops are recorded."""
     lengths: Lengths
-    """Whether sizes that change are thinned."""
     top_time: float | None
-    """Share of the time that is enough."""
     level: Level
-    """Where calls are seen."""
 
 
 @dataclass(frozen=True, slots=True)

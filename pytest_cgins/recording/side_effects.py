@@ -47,17 +47,10 @@ def rebound(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[str, ...]:
-    """Names of arguments and state that are no longer what they were before the call.
+    """Names of arguments and state that are no longer what they were when the call was taken down, before it ran.
 
     A tensor that was written into is still the same; one that has another in its place is not, unless it
     holds the same values: adapters may make their tensors anew each time.
-
-    Args:
-        call: as it was taken down before it ran.
-        tensors: its argument tensors.
-        func: what was called.
-        args: with these.
-        kwargs: and these by name.
     """
     now = list(tensors)
     with neutral():

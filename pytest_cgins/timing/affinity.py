@@ -12,16 +12,10 @@ _TASKS = Path("/proc/self/task")
 
 @contextmanager
 def narrowed(threads: int) -> Iterator[tuple[int, ...]]:
-    """Keep all threads of this process on as many CPUs as it uses, so that none wanders while it is timed.
+    """Keep all threads of this process on as many CPUs as its work has threads, so that none wanders while it is timed.
 
     They are the last ones that the process may use: the first serves most interrupts. With as many threads as CPUs
     nothing is changed.
-
-    Args:
-        threads: that the work is spread over.
-
-    Yields:
-        The CPUs.
     """
     threads_before = _of_threads()
     before = os.sched_getaffinity(0)

@@ -42,14 +42,10 @@ class ClockWatch:
 
 
 def judge(chunk: Sequence[Reading], kept: Sequence[Reading] = ()) -> list[str | None]:
-    """Why each block of a chunk is to be timed anew; None for one that is kept.
+    """Why each block of a chunk is to be timed anew, beside those that were kept before; None for one that is kept.
 
     A reason that stood in most blocks is how this GPU runs under this load, such as a product of matrices at its
     limit of power: only what came for a while makes a block another's unlike.
-
-    Args:
-        chunk: the blocks to judge.
-        kept: those that were kept before.
     """
     known = [*kept, *chunk]
     counted = Counter(reason for one in known for reason in set(one.throttled))

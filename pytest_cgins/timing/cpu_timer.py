@@ -53,14 +53,10 @@ class HostTimer:
         longer: float = 1.0,
         fence: Callable[[], object] | None = None,
     ) -> None:
-        """Warm the arms up and choose the batches.
+        """Warm the arms up, each with so many copies of its tensors, and choose batches, `longer` times as long as usual.
 
-        Args:
-            arms: what to call.
-            copies: how many of its tensors each arm has.
-            limit_s: bounds one batch of every arm together.
-            longer: makes batches so many times as long as usual.
-            fence: on a GPU, waits for all work on it, whichever stream or thread launched it.
+        The limit bounds one batch of every arm together. On a GPU the fence waits for all work on it, whichever stream or
+        thread launched it.
         """
         self.method: Method = "fenced-loop" if fence else "perf-counter"
         self._fence = fence or _nothing_to_wait_for

@@ -41,13 +41,7 @@ class Work:
 
 
 def least(call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[TensorMeta]) -> Work:
-    """The least work of a call.
-
-    Args:
-        call: the call.
-        tensors: its argument tensors.
-        outputs: what it returns, tensors that share an argument's memory left out.
-    """
+    """The least work of a call; outputs that share an argument's memory are left out."""
     word = call.op.rsplit(".", 1)[-1].lower().strip("_")
     written = _touched(outputs)
     if not call.op.startswith("torch.") or "@" in call.op or not tensors:

@@ -56,14 +56,10 @@ _random = random.Random()  # noqa: S311 (tests seed the shared one, all in the s
 
 @contextmanager
 def timing(key: str, *, wait_s: float, folder: Path | None = None) -> Iterator[None]:
-    """Hold a device alone: nobody else times or verifies on it.
+    """Hold a device, by its `lock_key`, alone: nobody else times or verifies on it.
 
-    Within this, the same thread may ask for it again, for either purpose: nothing else runs meanwhile.
-
-    Args:
-        key: as of `environment.device_key`.
-        wait_s: how long to wait for others, in seconds.
-        folder: where lock files lie; by default `$CGINS_LOCK_DIR`, else one a user in the system's temporary folder.
+    Within this, the same thread may ask for it again, for either purpose: nothing else runs meanwhile. Lock files lie by
+    default in `$CGINS_LOCK_DIR`, else in a folder a user in the system's temporary one.
 
     Raises:
         InfrastructureError: it was not to be had in time, by whose doing the message says; this thread holds it for

@@ -104,13 +104,7 @@ def default_folder() -> Path:
 def stored(
     environment: Environment, folder: Path | None = None, *, now_s: float | None = None
 ) -> MeasuredPeaks | None:
-    """What is stored for a device; None if that is nothing, older than 30 days, from the future, or damaged.
-
-    Args:
-        environment: as the worker describes the device.
-        folder: another one than `default_folder`.
-        now_s: seconds since 1970, if not now.
-    """
+    """What is stored for a device; None if that is nothing, older than 30 days, from the future, or damaged."""
     wanted = key(environment)
     file = (folder or default_folder()) / f"{wanted.digest}.json"
     try:

@@ -91,11 +91,7 @@ def nominal(
 ) -> NominalWork:
     """The work of a call by its signature.
 
-    Args:
-        call: the call; its tensors are named by index.
-        tensors: its argument tensors.
-        outputs: what it returns. One of the dtype and shape of a mutated tensor is taken for that tensor.
-        mutated: indices of the tensors that it changes.
+    An output of the dtype and shape of a tensor that the call changes is taken for that tensor.
     """
     called = _called(call, tensors, outputs)
     changed = [tensors[index] for index in sorted(set(mutated)) if 0 <= index < len(tensors)]

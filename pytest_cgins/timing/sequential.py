@@ -102,11 +102,7 @@ class Rule:
         return -math.log(self.beta)
 
     def beside_spread(self, spread_upper: float) -> Rule:
-        """The rule with δ₀ and δ₁ moved up by the spread between processes: a kernel on δ₀ is one in its own processes.
-
-        Args:
-            spread_upper: upper bound at 95% of the spread between processes.
-        """
+        """The rule with δ₀ and δ₁ moved up by the spread between processes: a kernel on δ₀ is one in its own processes."""
         more = slack(spread_upper)
         return replace(self, tolerate=self.tolerate + more, catch=self.catch + more)
 

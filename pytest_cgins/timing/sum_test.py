@@ -27,12 +27,9 @@ class SumTest:
     """Takes superblocks one by one."""
 
     def __init__(self, rule: Rule, *, calls: int, shift: float = 0.0) -> None:
-        """Nothing is taken yet.
+        """Nothing is taken yet; the rule's blocks are superblocks here.
 
-        Args:
-            rule: its blocks are superblocks here.
-            calls: of the arm that has fewer, in a superblock.
-            shift: is added to each log ratio before it is looked at.
+        `calls` are of the arm that has fewer, in a superblock; `shift` is added to each log ratio before it is looked at.
         """
         self.rule = rule
         self._calls = calls

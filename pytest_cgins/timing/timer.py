@@ -93,13 +93,8 @@ def segments_for(calls: int, copies: int, most_calls: int) -> tuple[int, int]:
 
     Segments are of one length and share no copy: one that another has just used would be found in the cache.
 
-    Args:
-        calls: wanted in a batch.
-        copies: to go through.
-        most_calls: that a batch may have.
-
     Returns:
-        Calls in a batch, and the number of segments.
+        Calls in a batch, `most_calls` or fewer, and the number of segments.
     """
     if calls >= copies:
         return -(-calls // copies) * copies, 1

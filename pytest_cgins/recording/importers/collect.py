@@ -36,9 +36,7 @@ class Imported:
     entry: str
     """Its name in the source."""
     op: str
-    """Qualified name of the op."""
     signature: str
-    """Of the trace."""
     replay: str
     """How its replay went."""
 

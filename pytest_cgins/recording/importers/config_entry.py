@@ -19,11 +19,7 @@ _PLAIN = re.compile(r"[A-Za-z./][\w./-]*")
 
 
 def write(config: Path, report: Report, pack_folder: Path) -> str:
-    """Write a `cgins.yaml`, or say what to add to the one that is there.
-
-    Returns:
-        What to print.
-    """
+    """Write a `cgins.yaml`, or say what to add to the one that is there; what to print."""
     assert report.pack is not None
     kernels = "\n".join(_kernels(report.pack, report))
     traces = Path(os.path.relpath(pack_folder.absolute(), config.absolute().parent)).as_posix()

@@ -64,14 +64,10 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 class Evaluator:
-    """Evaluates expressions over names that are defined so far.
+    """Evaluates expressions over names that are defined so far; `device` maps the device that a text names to the one to use.
 
     Each is evaluated on torch's meta device first, which allocates nothing, and every tensor on the way is
     held against the limit.
-
-    Args:
-        max_mib: most MiB that a tensor may have.
-        device: maps the device that a text names to the one to use.
     """
 
     def __init__(self, max_mib: float, device: Callable[[str], str]) -> None:

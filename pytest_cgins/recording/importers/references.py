@@ -37,10 +37,7 @@ def require_permission(kind: str, allowed: bool) -> None:
 
 
 class References:
-    """The package of reference modules.
-
-    Args:
-        folder: of the package; its parent is where it is imported from.
+    """The package of reference modules, which is imported from its folder's parent.
 
     Raises:
         RecordError: if the folder's name cannot be imported.
@@ -57,12 +54,7 @@ class References:
             )
 
     def write(self, name: str, code: str, origin: str) -> ModuleType:
-        """Write a module, and import it.
-
-        Args:
-            name: of the module; `module_name` makes one.
-            code: its source.
-            origin: where it comes from, for the first line.
+        """Write a module, and import it; its first line tells the origin.
 
         Raises:
             RecordError: if a file of another origin is there, this import has written other code there, or the code

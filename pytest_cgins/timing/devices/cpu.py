@@ -35,7 +35,6 @@ class Cpu(TimedDevice):
     backend = "CPU"
 
     def count(self) -> int:
-        """See `Device.count`."""
         return 1
 
     def model(self) -> str:
@@ -48,7 +47,6 @@ class Cpu(TimedDevice):
         return platform.processor() or platform.machine() or "unknown CPU"
 
     def free_nbytes(self) -> int:
-        """See `Device.free_nbytes`."""
         return COPIES_NBYTES
 
     def make_current(self) -> None:
@@ -64,23 +62,19 @@ class Cpu(TimedDevice):
         """See `Device.empty_cache`."""
 
     def forked_random(self) -> AbstractContextManager[object]:
-        """See `Device.forked_random`."""
         import torch
 
         return torch.random.fork_rng(devices=())
 
     def random_states(self) -> list[bytes]:
-        """See `Device.random_states`."""
         import torch
 
         return [torch.get_rng_state().numpy().tobytes()]
 
     def environment(self, host: Environment) -> Environment:
-        """See `TimedDevice.environment`."""
         return host
 
     def lock_key(self) -> str:
-        """See `TimedDevice.lock_key`."""
         return self.torch_name
 
     def last_level_cache_nbytes(self) -> int:
@@ -88,12 +82,10 @@ class Cpu(TimedDevice):
         return max((_cache_nbytes(path) for path in _CACHES.glob("index*/size")), default=0)
 
     def peaks(self) -> Peaks:
-        """See `timing.peaks`."""
         cycles = HZ * (os.cpu_count() or 1)
         return Peaks(float("inf"), NBYTES_PER_CYCLE * cycles, FLOPS_PER_CYCLE * cycles, 0)
 
     def matmul_dtypes(self) -> tuple[str, ...]:
-        """See `TimedDevice.matmul_dtypes`."""
         return "float32", "bfloat16"
 
     def make_timer(

@@ -41,50 +41,40 @@ class Cuda(TimedDevice):
     backend = "CUDA"
 
     def count(self) -> int:
-        """See `Device.count`."""
         return int(_cuda().device_count())
 
     def model(self) -> str:
-        """See `Device.model`."""
         return str(self._properties().name)
 
     def free_nbytes(self) -> int:
-        """See `Device.free_nbytes`."""
         return int(_cuda().mem_get_info(self.index)[0])
 
     def make_current(self) -> None:
-        """See `Device.make_current`."""
         _cuda().set_device(self.index)
 
     def current(self) -> AbstractContextManager[object]:
-        """See `Device.current`."""
         context: AbstractContextManager[object] = _cuda().device(self.index)
         return context
 
     def synchronize(self) -> None:
-        """See `Device.synchronize`."""
         _cuda().synchronize(self.index)
 
     def wait_for_stream(self) -> None:
-        """See `Device.wait_for_stream`."""
         _cuda().current_stream(self.index).synchronize()
 
     @contextmanager
     def own_stream(self) -> Iterator[None]:
-        """See `Device.own_stream`."""
         self.synchronize()
         with _cuda().stream(_cuda().Stream(self.index)):
             yield
 
     def is_capturing(self) -> bool:
-        """See `Device.is_capturing`."""
         import torch
 
         return bool(torch._C._cuda_isCurrentStreamCapturing())
 
     @contextmanager
     def capture_stream(self) -> Iterator[None]:
-        """See `Device.capture_stream`."""
         graph = _cuda().graph
         if graph.default_capture_stream is None:
             graph.default_capture_stream = _cuda().Stream()
@@ -102,22 +92,18 @@ class Cuda(TimedDevice):
             return 0
 
     def empty_cache(self, above_nbytes: int = 0) -> None:
-        """See `Device.empty_cache`."""
         if _cuda().memory_reserved(self.index) - _cuda().memory_allocated(self.index) > above_nbytes:
             _cuda().empty_cache()
 
     def forked_random(self) -> AbstractContextManager[object]:
-        """See `Device.forked_random`."""
         import torch
 
         return torch.random.fork_rng(devices=range(self.count()))
 
     def random_states(self) -> list[bytes]:
-        """See `Device.random_states`."""
         return [*device_of("cpu").random_states(), _cuda().get_rng_state(self.index).numpy().tobytes()]
 
     def mark(self) -> Any:
-        """See `Device.mark`."""
         # One within a CUDA graph is part of it, and can be read after each replay.
         within = {"external": True} if self.is_capturing() else {}
         event = _cuda().Event(enable_timing=True, **within)
@@ -125,12 +111,10 @@ class Cuda(TimedDevice):
         return event
 
     def seconds_between(self, first: Any, last: Any) -> float:
-        """See `Device.seconds_between`."""
         last.synchronize()
         return 1e-3 * float(first.elapsed_time(last))
 
     def environment(self, host: Environment) -> Environment:
-        """See `TimedDevice.environment`."""
         import torch
 
         properties = self._properties()
@@ -175,28 +159,23 @@ class Cuda(TimedDevice):
         )
 
     def matmul_dtypes(self) -> tuple[str, ...]:
-        """See `TimedDevice.matmul_dtypes`."""
         ampere = _cuda().get_device_capability(self.index)[0] >= 8
         return tuple(name for name in MATMUL_DTYPES if ampere or name not in ("tf32", "bfloat16"))
 
     def make_timer(self, arms: Arms, **options: Any) -> tuple[Timer, tuple[str, ...]]:
-        """See `cuda_timer.make_timer`."""
         from pytest_cgins.timing import cuda_timer
 
         return cuda_timer.make_timer(arms, **options)
 
     def clocks(self) -> Gpu | None:
-        """See `TimedDevice.clocks`."""
         return Gpu.find(self.index)
 
     def launch_ns(self) -> float:
-        """See `TimedDevice.launch_ns`."""
         from pytest_cgins.timing.cuda_timer import launch_seconds
 
         return 1e9 * launch_seconds()
 
     def host_ns_per_call(self, arm: Callable[[int], object], copies: int) -> float:
-        """See `TimedDevice.host_ns_per_call`."""
         from pytest_cgins.timing.cuda_timer import host_seconds_per_call
 
         return 1e9 * host_seconds_per_call(arm, copies)
