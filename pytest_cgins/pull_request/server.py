@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -165,28 +165,24 @@ def connected(arguments: argparse.Namespace) -> Iterator[Server]:
         InfrastructureError: a package is missing that signs for an App.
     """
     folder = arguments.config.parent
-    if not arguments.app:
-        token = credentials.token(os.environ, arguments.token_variable)
+    token = "" if arguments.app else credentials.token(os.environ, arguments.token_variable)
     remote = remotes.parse(Clone(folder).remote_url(arguments.remote))
     if arguments.repository:
         remote = remotes.named(arguments.repository, remote)
-    if not arguments.app:
-        if not arguments.token_variable:
-            remotes.require_known(remote, os.environ, api_url=arguments.api_url)
-        with connect(remote, folder, token, os.environ, api_url=arguments.api_url) as server:
-            yield server
-        return
-    key = os.environ.get(APP_KEY_VARIABLE, "")
-    if not key.strip():
-        raise GitHubError(
-            f"{APP_KEY_VARIABLE} is not set", remedy="set it to the private key of the App, as PEM"
-        )
-    api = remotes.encrypted(arguments.api_url, "--api-url") if arguments.api_url else remote.api(os.environ)
-    with (
-        app_token.installed(api.rstrip("/"), arguments.app, key, remote.full_name) as minted,
-        connect(remote, folder, minted, os.environ, api_url=arguments.api_url) as server,
-    ):
-        yield server
+    url = arguments.api_url
+    with ExitStack() as stack:
+        if arguments.app:
+            key = os.environ.get(APP_KEY_VARIABLE, "")
+            if not key.strip():
+                raise GitHubError(
+                    f"{APP_KEY_VARIABLE} is not set", remedy="set it to the private key of the App, as PEM"
+                )
+            api = remotes.encrypted(url, "--api-url") if url else remote.api(os.environ)
+            minted = app_token.installed(api.rstrip("/"), arguments.app, key, remote.full_name)
+            token = stack.enter_context(minted)
+        elif not arguments.token_variable:
+            remotes.require_known(remote, os.environ, api_url=url)
+        yield stack.enter_context(connect(remote, folder, token, os.environ, api_url=url))
 
 
 def _require(change: RefChange, tip: str | None) -> None:

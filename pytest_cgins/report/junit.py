@@ -182,12 +182,12 @@ def properties(evaluation: Evaluation, report: SessionReport) -> dict[str, str]:
         found["tolerance_at_worst_element"] = repr(worst)
     if timing is not None:
         found |= {"timed_by": timing.method, "cache": timing.cache, "base_revision": timing.base_revision}
-    return _with_numbers({name: value for name, value in found.items() if value}, verdict.numbers)
+    return _with_numbers(found, verdict.numbers)
 
 
 def _with_numbers(found: Mapping[str, str], numbers: Mapping[str, float]) -> dict[str, str]:
-    """Properties with those of a verdict's numbers, none of which takes another one's name."""
-    told = dict(found)
+    """Properties that have a value, with those of a verdict's numbers, none of which takes another one's name."""
+    told = {name: value for name, value in found.items() if value}
     for name, number in numbers.items():
         if _name(name):
             told.setdefault(_name(name), repr(number))
@@ -210,7 +210,7 @@ def _build_properties(one: Compilation) -> dict[str, str]:
         "again": compiled.command(one),
         "base_revision": one.base_revision,
     }
-    return _with_numbers({name: value for name, value in found.items() if value}, verdict.numbers)
+    return _with_numbers(found, verdict.numbers)
 
 
 def _session(report: SessionReport) -> dict[str, str]:

@@ -21,9 +21,9 @@ from typing import Any, Literal, TypeVar, cast
 from pytest_cgins.config import Declared, IndexOutput
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest
-from pytest_cgins.core.trace import OpCall, TensorMeta, tensor_indices
+from pytest_cgins.core.trace import OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived, is_gradient
-from pytest_cgins.packs.inputs import TABLES
+from pytest_cgins.packs.inputs import TABLES, names_of
 
 FILE = Path(__file__).parent / "opinfo.json"
 
@@ -334,9 +334,7 @@ def semantics_for(call: OpCall, declared: Declared = Declared()) -> Semantics:  
         or (entry.real and (entry.kind == kind or entry.kind != "norm"))
         or anywhere,
         eps=float.fromhex(str(eps.value)) if eps is not None and eps.kind == "float" else 1e-5,
-        names={
-            index: argument.name for argument in call.arguments for index in tensor_indices(argument.value)
-        },
+        names=names_of(call),
         chooses=bool(CHOOSERS & {name, *name.split("_")}),
         entry=entry,
         declared=declared,

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.core.dtypes import SHORT
+from pytest_cgins.core.dtypes import SHORT, extent
 from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.packs import backward
 from pytest_cgins.packs.recipe import seed_of
@@ -200,17 +200,13 @@ class _Reader:
 
     def _tensor(self, shape: Any, dtype: torch.dtype, stride: Any) -> torch.Tensor:
         sizes, steps = _sizes(shape), None if stride is None else _sizes(stride)
-        if steps is None:
-            extent = math.prod(sizes)
-        else:
-            extent = 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
-            extent = extent if all(sizes) else 0
-        self._budget.take(extent * dtype.itemsize, "a tensor")
-        flat = torch.empty(extent, dtype=dtype)
+        count = math.prod(sizes) if steps is None else extent(sizes, steps)
+        self._budget.take(count * dtype.itemsize, "a tensor")
+        flat = torch.empty(count, dtype=dtype)
         if dtype.is_floating_point or dtype.is_complex:
-            flat = torch.randn(extent, generator=self._generator).to(dtype)
+            flat = torch.randn(count, generator=self._generator).to(dtype)
         elif dtype is torch.bool:
-            flat = torch.randint(0, 2, (extent,), generator=self._generator, dtype=torch.bool)
+            flat = torch.randint(0, 2, (count,), generator=self._generator, dtype=torch.bool)
         tensor = flat.view(sizes) if steps is None else flat.as_strided(sizes, steps)
         if not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool):
             self._integers.append(tensor)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from pytest_cgins.core import dtypes
+from pytest_cgins.core.call_text import memory_format
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Argument, TensorMeta, Trace, Value, tensor_indices
@@ -93,21 +94,11 @@ def tensor(meta: TensorMeta, stand_in: str = "") -> str:
     """Dtype and shape, and how it lies in memory where that is not plain."""
     name = _STAND_IN if meta.dtype == stand_in else SHORT.get(meta.dtype, meta.dtype)
     text = f"{name}[{', '.join(map(str, meta.shape))}]"
-    if not is_contiguous(meta):
+    if memory_format(meta) != "contiguous":
         text += f" strides ({', '.join(map(str, meta.stride))})"
     if meta.offset * ITEMSIZE.get(meta.dtype, 1) % ALIGNMENT_NBYTES and meta.numel:
         text += f" starting {counted(meta.offset, 'element')} into its memory"
     return text
-
-
-def is_contiguous(meta: TensorMeta) -> bool:
-    """Whether elements lie in row-major order without gaps."""
-    expected = 1
-    for size, step in zip(reversed(meta.shape), reversed(meta.stride), strict=True):
-        if size not in (0, 1) and step != expected:
-            return meta.numel == 0
-        expected *= size
-    return True
 
 
 def names_of_tensors(trace: Trace) -> dict[int, str]:
