@@ -42,7 +42,7 @@ def merged(parts: Sequence[Part], *, expected: int = 0) -> SessionReport:
     _require_alike(distinct)
     evaluations = joined_cases(distinct)
     _require_shards(distinct)
-    tests, base = suite_tests(reports), _agreed(distinct, "base_revision")
+    tests, base = suite_tests(reports), _agreed_base(distinct)
     given = {report.suite_tests for report in reports}
     whole = replace(
         reports[0],
@@ -181,7 +181,7 @@ def _all_runs(parts: Sequence[Part], expected: int) -> tuple[MergedRun, ...]:
 
 
 def _require_alike(parts: Sequence[Part]) -> None:
-    _agreed(parts, "base_revision")
+    _agreed_base(parts)
     for name in ("cgins", "strict"):
         what = "versions of pytest-cgins" if name == "cgins" else "settings of --cgins-strict"
         _one_value(
@@ -202,10 +202,10 @@ def _one_value(named: Iterable[tuple[object, str]], complaint: str, *, remedy: s
     return next(iter(values), None)
 
 
-def _agreed(parts: Sequence[Part], name: str) -> str:
+def _agreed_base(parts: Sequence[Part]) -> str:
     """The base revision of all reports that have one."""
     agreed = _one_value(
-        ((value, part.name) for part in parts if (value := getattr(part.report, name))),
+        ((base, part.name) for part in parts if (base := part.report.base_revision)),
         "the reports were compared with different revisions",
         remedy="give all runs the same commit: --cgins-baseline=COMMIT",
     )

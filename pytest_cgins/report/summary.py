@@ -73,11 +73,6 @@ def device_name(evaluation: Evaluation, report: SessionReport) -> str:
     return evaluation.device_name or (models.pop() if len(models) == 1 else "")
 
 
-def failures(evaluations: Iterable[Evaluation], *, strict: bool) -> tuple[Evaluation, ...]:
-    """Those that fail the session or end in an error, worst first."""
-    return tuple(one for one in worst_first(evaluations) if outcome(one, strict=strict) in ("fail", "error"))
-
-
 def worst_first(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     """By status; then slow cases by how slow they are, wrong ones by their share of the tolerance."""
     return sorted(evaluations, key=lambda one: (rank(one.verdict.status), -times.excess(one), one.label))

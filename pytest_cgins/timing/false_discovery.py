@@ -9,19 +9,12 @@ from pytest_cgins.core.text import counted
 
 
 def e_bh(log_es: Sequence[float], alpha: float, *, tests: int | None = None) -> tuple[int, ...]:
-    """Indices of the hypotheses to reject: of these at most a share of `alpha` is expected to be true.
+    """Indices of the hypotheses to reject, ascending: of these at most a share of `alpha` is expected to be true.
 
     That holds however the e-values depend on each other, and each may come from a test that was stopped early. With K
-    hypotheses the k with the greatest e-values are rejected, for the greatest k with k·e₍ₖ₎ ≥ K/α. (Wang and Ramdas,
-    "False discovery rate control with e-values", 2022.)
-
-    Args:
-        log_es: natural logarithm of the e-value of each hypothesis.
-        alpha: bound of the false discovery rate, in (0, 1).
-        tests: K, if hypotheses were tested whose e-values are not known here; these count as 0.
-
-    Returns:
-        The indices in ascending order.
+    hypotheses the k with the greatest e-values are rejected, for the greatest k with k·e₍ₖ₎ ≥ K/α. K is `tests`, if some
+    were made whose e-values are not known here; these count as 0. (Wang and Ramdas, "False discovery rate control with
+    e-values", 2022.)
 
     Raises:
         ValueError: `alpha` is not a share, an e-value is not a number, or `tests` is less than there are e-values.

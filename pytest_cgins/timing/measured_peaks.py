@@ -68,11 +68,7 @@ class MeasuredPeaks(Document):
         """Peak operations a second of products in a dtype by torch's name, 0 where none was measured.
 
         At least what float32 reaches, since a kernel may convert: a library's product of a type that the CPU has no
-        arithmetic for can take a hundred times as long.
-
-        Args:
-            dtype: of the factors.
-            tf32: whether those of float32 may be rounded to TF32; where that was not measured, float32's is given.
+        arithmetic for can take a hundred times as long. With `tf32` factors of float32 may be rounded to TF32.
         """
         if dtype == "float32" and tf32:
             dtype = "tf32" if "tf32" in self.matmul_flops_per_s else dtype

@@ -37,19 +37,10 @@ def roofline(
     cache: Literal["cold", "warm"],
     peaks: MeasuredPeaks,
 ) -> tuple[Roofline | None, tuple[str, ...]]:
-    """Where a call stands.
+    """Where a call stands whose time is the kernel's median, with inputs from memory if the cache is cold.
 
-    Args:
-        call: the call that was timed.
-        tensors: its argument tensors.
-        outputs: what it returns.
-        mutated: indices of the tensors that it changes.
-        declared: what cgins.yaml says of its work; where it says nothing, the op's signature does.
-        median_ns_per_call: of the kernel.
-        dtype: of the factors of products: see `factors_dtype`.
-        tf32: whether fp32 products may be rounded to TF32.
-        cache: whether inputs came from memory.
-        peaks: of the device.
+    What `declared` says of its work comes before the op's signature; `dtype` is that of the factors of products, as of
+    `factors_dtype`, and `tf32` whether those of fp32 may be rounded.
 
     Returns:
         The roofline and notes. It is None, with a note, where what is declared has no value for this call, and without

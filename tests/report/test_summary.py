@@ -50,19 +50,18 @@ def test_rank_knows_every_status() -> None:
     assert all(summary.rank(status) < worst_pass for status in Status if status.outcome in ("fail", "error"))
 
 
-def test_failures_are_ordered_by_status_then_error(make_evaluation: Make) -> None:
-    """Wrong answers come first, those farthest out before the others, and errors last."""
-    found = summary.failures(
+def test_cases_are_ordered_by_status_then_error(make_evaluation: Make) -> None:
+    """Wrong answers come first, those farthest out before the others, and errors after all failures."""
+    found = summary.worst_first(
         [
             make_evaluation(Status.INFRASTRUCTURE, signature="lost"),
             make_evaluation(Status.INCORRECT, signature="near", share=1.5),
             make_evaluation(Status.TIMEOUT, signature="late"),
             make_evaluation(Status.PASSED, signature="fine"),
             make_evaluation(Status.INCORRECT, signature="far", share=80.0),
-        ],
-        strict=False,
+        ]
     )
-    assert [evaluation.case.signature for evaluation in found] == ["far", "near", "late", "lost"]
+    assert [evaluation.case.signature for evaluation in found] == ["far", "near", "late", "lost", "fine"]
 
 
 @pytest.mark.parametrize("fail_on", ["regression", "never"])
@@ -77,10 +76,7 @@ def test_slower_cases_come_by_their_slowdown(make_evaluation: Make, fail_on: str
 
     some = [slower("little", 1.1, 0.9), slower("most", 2.0, 0.001), slower("more", 1.5, 0.3)]
     wanted = ["most", "more", "little"]
-    for found in (
-        summary.failures(some, strict=False) if fail_on == "regression" else times.let_pass(some),
-        summary.worst_first(some),
-    ):
+    for found in (summary.worst_first(some), *([times.let_pass(some)] if fail_on == "never" else [])):
         assert [one.case.signature for one in found] == wanted
 
 
@@ -93,14 +89,14 @@ def test_cases_below_their_floor_come_by_their_speed(make_evaluation: Make) -> N
         )
         for name, ns, share in (("slow", 5_000.0, 0.9), ("slowest", 2_000.0, 0.1))
     ]
-    assert [one.case.signature for one in summary.failures(some, strict=False)] == ["slowest", "slow"]
+    assert [one.case.signature for one in summary.worst_first(some)] == ["slowest", "slow"]
 
 
 def test_weak_fails_only_when_strict(make_evaluation: Make) -> None:
     """A weak case is a failure under --cgins-strict alone."""
     weak = make_evaluation(Status.WEAK, accepted=("zeros",))
-    assert summary.failures([weak], strict=False) == ()
-    assert summary.failures([weak], strict=True) == (weak,)
+    assert summary.outcome(weak, strict=False) == "pass"
+    assert summary.outcome(weak, strict=True) == "fail"
     assert summary.weak([weak, make_evaluation()]) == ((weak, ("zeros",)),)
 
 

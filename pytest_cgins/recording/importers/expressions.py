@@ -239,13 +239,13 @@ class _Walk:
         return getattr(owner, name)(*args, **kwargs)
 
     def _check(self, made: Any) -> None:
-        if isinstance(made, torch.Tensor) and made.numel() * made.element_size() > self._limit:
-            size = made.numel() * made.element_size() / 2**20
-            raise self._refused(
-                f"a tensor of {size:.0f} MiB; {self._limit / 2**20:g} MiB are allowed (--max-mib)"
-            )
         if isinstance(made, torch.Tensor):
-            self._made += made.numel() * made.element_size()
+            nbytes = made.numel() * made.element_size()
+            if nbytes > self._limit:
+                raise self._refused(
+                    f"a tensor of {nbytes / 2**20:.0f} MiB; {self._limit / 2**20:g} MiB are allowed (--max-mib)"
+                )
+            self._made += nbytes
             if self._made > MAX_TOGETHER * self._limit:
                 raise self._refused(
                     f"more than {MAX_TOGETHER * self._limit / 2**20:g} MiB on the way ({MAX_TOGETHER} times --max-mib)"
