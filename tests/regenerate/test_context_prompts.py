@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_cgins.config import load
+from pytest_cgins.core.measurement import Roofline
+from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.regenerate.attempt import Ask, Attempt
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.project_copy import ProjectCopy
@@ -14,6 +17,7 @@ from pytest_cgins.regenerate.search.policies.single_shot import SingleShot
 from pytest_cgins.regenerate.search.policy import Means, Policy
 from pytest_cgins.regenerate.search.profile_figures import Evidence
 from pytest_cgins.regenerate.search.tree import Tree
+from tests.evaluations import make_evaluation
 from tests.regenerate import journals
 from tests.regenerate.projects import FILES, committed
 from tests.regenerate.prompts.example import CPU
@@ -58,6 +62,29 @@ def test_refine_goes_through_the_axes(tmp_path: Path) -> None:
     assert "Begin with latency: there is most to win" in text
     tree = made(tree, policy, ratio=0.85)
     assert "Begin with latency: the axes are taken in turn" in prompt(prompts, policy, tree)
+
+
+def test_a_search_begins_where_its_slowest_call_is_bound(tmp_path: Path) -> None:
+    """Nobody has profiled the incumbent as yet; it was told to begin with compute at 40% of the bandwidth."""
+    roofline = Roofline(
+        nbytes=8, flops=8, source="signature", peak_bytes_per_s=1e12, peak_flops_per_s=1e13,
+        share_of_bandwidth=0.4, share_of_compute=0.01, bound="memory",
+    )  # fmt: skip
+
+    def timed(ns: float, **shares: float) -> Evaluation:
+        one = make_evaluation(times_ns=(ns, 2 * ns))
+        assert one.measurement is not None
+        return replace(one, measurement=replace(one.measurement, roofline=replace(roofline, **shares)))
+
+    quick = timed(10.0, share_of_bandwidth=0.01, share_of_compute=0.5)
+    prompts, policy = prompts_of(tmp_path), Refine(MEANS, 24)
+    prompts.evaluations = (quick, timed(99.0), make_evaluation(times_ns=None))
+    assert "Begin with memory: there is most to win" in prompt(prompts, policy, Tree())
+    prompts.evaluations = (
+        quick,
+        timed(99.0, flops=0),
+    )  # of a call whose work nobody knows, figures lead nowhere
+    assert "Begin with memory" not in prompt(prompts, policy, Tree())
 
 
 def test_single_shot_has_all_axes(tmp_path: Path) -> None:

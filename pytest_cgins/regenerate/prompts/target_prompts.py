@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.methods.definition import AXES, Axis
 from pytest_cgins.regenerate.methods.select import Situation
+from pytest_cgins.regenerate.profiling import rooflines
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.prompts import assembly, blocks, findings, methods, schema_line
 from pytest_cgins.regenerate.prompts.context import Context, gather
@@ -202,10 +203,13 @@ class ContextPrompts:
     def _offers(
         self, context: Context, ask: Ask, tree: Tree, evidence: Evidence | None
     ) -> methods.Offers | None:
+        gaps = evidence.gaps if evidence else Gaps()
+        if evidence is None and ask.parent == INCUMBENT:
+            gaps = _gaps_of_times(self.evaluations)
         return methods.offers(
             context,
             self.memory(),
-            gaps=evidence.gaps if evidence else Gaps(),
+            gaps=gaps,
             metrics=evidence.figures if evidence else {},
             applied=tree.applied(ask.parent),
         )
@@ -239,6 +243,18 @@ class ContextPrompts:
                 self._gathered = replace(self._gathered, schema=schema, runs=self.runs)
         candidate = {} if sources == self.incumbent else dict(sources)
         return replace(self._gathered, candidate=candidate, attempts=attempts, advices=advices)
+
+
+def _gaps_of_times(evaluations: Iterable[Evaluation]) -> Gaps:
+    """Of the call that takes longest, by work over time; none where neither work nor peaks are known."""
+    timed = [one.measurement for one in evaluations if one.measurement is not None]
+    known = [
+        (one.kernel.median_ns_per_call, one.roofline) for one in timed if one.roofline and one.roofline.flops
+    ]
+    if not known:
+        return Gaps()
+    _, roofline = max(known, key=lambda one: one[0])
+    return rooflines.of_roofline(roofline).measured()
 
 
 def turn_of(ask: Ask, tree: Tree) -> Axis | None:
