@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import NamedTuple
 
 import torch
 
 from pytest_cgins.core.device import DEVICES, device_of, torch_device
+from pytest_cgins.core.layout import dtype_name
 from pytest_cgins.core.trace import Autocast, Context, Origin
 
 AUTOCAST_DEVICES = tuple(kind for kind in DEVICES if torch_device(kind).partition(":")[0] == kind)
@@ -17,50 +17,45 @@ AUTOCAST_DEVICES = tuple(kind for kind in DEVICES if torch_device(kind).partitio
 
 def capture(training: bool | None = None) -> Context:
     """The present context. `training` is that of the innermost module, which torch does not keep."""
-    state = _State(
-        torch.is_grad_enabled(),
-        torch.is_inference_mode_enabled(),
-        tuple(
+    return _context(
+        grad_enabled=torch.is_grad_enabled(),
+        inference_mode=torch.is_inference_mode_enabled(),
+        autocast=tuple(
             torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
             for device in AUTOCAST_DEVICES
         ),
-        torch.get_default_dtype(),
-        torch.are_deterministic_algorithms_enabled(),
-        torch.get_float32_matmul_precision(),
-        training,
+        default_dtype=torch.get_default_dtype(),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        float32_matmul_precision=torch.get_float32_matmul_precision(),
+        training=training,
     )
-    return _context(state)
-
-
-class _State(NamedTuple):
-    """What torch says, as it says it."""
-
-    grad_enabled: bool
-    inference_mode: bool
-    autocast: tuple[torch.dtype | None, ...]
-    """By device of `AUTOCAST_DEVICES`."""
-    default_dtype: torch.dtype
-    deterministic: bool
-    float32_matmul_precision: str
-    training: bool | None
 
 
 # Every recorded call asks for it; there are few different ones.
 @cache
-def _context(state: _State) -> Context:
-    autocast = zip(AUTOCAST_DEVICES, state.autocast, strict=True)
+def _context(
+    *,
+    grad_enabled: bool,
+    inference_mode: bool,
+    autocast: tuple[torch.dtype | None, ...],
+    default_dtype: torch.dtype,
+    deterministic: bool,
+    float32_matmul_precision: str,
+    training: bool | None,
+) -> Context:
+    """What torch says, as it says it; autocast by device of `AUTOCAST_DEVICES`."""
     return Context(
-        grad_enabled=state.grad_enabled,
-        inference_mode=state.inference_mode,
+        grad_enabled=grad_enabled,
+        inference_mode=inference_mode,
         autocast=tuple(
-            Autocast(device_type=device, dtype=str(dtype).removeprefix("torch."))
-            for device, dtype in autocast
+            Autocast(device_type=device, dtype=dtype_name(dtype))
+            for device, dtype in zip(AUTOCAST_DEVICES, autocast, strict=True)
             if dtype is not None
         ),
-        default_dtype=str(state.default_dtype).removeprefix("torch."),
-        deterministic=state.deterministic,
-        float32_matmul_precision=state.float32_matmul_precision,
-        training=state.training,
+        default_dtype=dtype_name(default_dtype),
+        deterministic=deterministic,
+        float32_matmul_precision=float32_matmul_precision,
+        training=training,
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from pytest_cgins.core.call_text import memory_format
+from pytest_cgins.core.call_text import memory_format, value_words
 from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Argument, OpCall, TensorMeta, Trace, Value, tensor_indices
@@ -119,17 +119,10 @@ def _container(value: Value, name: str, made: Call | None) -> str:
 
 
 def _literal(value: Value) -> str:
-    if value.kind == "none":
-        return "None"
-    if value.kind == "ellipsis":
-        return "..."
-    if value.kind == "str":
-        return repr(value.value)
+    if value.kind in ("none", "ellipsis", "str", "complex"):
+        return value_words(value)
     if value.kind in ("dtype", "memory_format", "layout"):
         return f"torch.{value.value}"
-    if value.kind == "complex":
-        real, imaginary = str(value.value).split()
-        return repr(complex(float.fromhex(real), float.fromhex(imaginary)))
     raise RecordError(f"an argument is a {value.kind}, which a reference there cannot say")
 
 
