@@ -39,7 +39,7 @@ class PreparedCall:
 
 
 class Sent:
-    """The inputs of a set as they were sent. On a GPU they are kept there: to bring 2 GiB from the host takes about a second."""
+    """The inputs of a set as they were sent. On a GPU they are kept there, and brought from the host once, not for every run."""
 
     def __init__(self, packed: PackedInputs, buffer: Buffer, device: str) -> None:
         """Errors are those of `unpack`."""
