@@ -92,14 +92,22 @@ def copy_memory(to: torch.Tensor, source: torch.Tensor) -> None:
 def copy_element(tensor: torch.Tensor, to: int, source: int) -> None:
     """Write an element over another one, both by their numbers in the tensor's order."""
     memory, size = memory_of(tensor), tensor.element_size()
-    places = []
-    for index in (to, source):
-        place = tensor.storage_offset()
-        for length, step in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-            index, at = divmod(index, length)  # noqa: PLW2901
-            place += at * step
-        places.append(memory[place * size : (place + 1) * size])
-    _copy(places[0], places[1])
+    written, read = (size * _place(tensor, number) for number in (to, source))
+    _copy(memory[written : written + size], memory[read : read + size])
+
+
+def element(tensor: torch.Tensor, number: int) -> torch.Tensor:
+    """An element as a view, by its number in the tensor's order: one operation, where an index takes one for each dimension."""
+    return _as_strided(tensor, (), (), _place(tensor, number))
+
+
+def _place(tensor: torch.Tensor, number: int) -> int:
+    """Where in its storage an element lies."""
+    place = int(tensor.storage_offset())
+    for length, step in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        number, at = divmod(number, length)
+        place += at * step
+    return place
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

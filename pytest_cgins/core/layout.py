@@ -48,32 +48,50 @@ def lay_out(tensors: Sequence[torch.Tensor], *, copy: bool = True) -> Layout:
         RecordError: for a tensor without strided storage of its own (sparse, quantized, meta, wrapped by
             a `torch.func` transform).
     """
+    metas, plain, ends = _taken_apart(tensors)
+    return Layout(metas, [_bytes(plain[first], start, stop, copy=copy) for first, start, stop in ends])
+
+
+def metas_of(tensors: Sequence[torch.Tensor]) -> tuple[TensorMeta, ...]:
+    """The metas that `lay_out` gives, without the spans."""
+    return _taken_apart(tensors)[0]
+
+
+def _taken_apart(
+    tensors: Sequence[torch.Tensor],
+) -> tuple[tuple[TensorMeta, ...], list[torch.Tensor], list[tuple[int, int, int]]]:
+    """Metas, the tensors with conj and neg views resolved, and of each storage a tensor on it, its first byte and one past its last."""
     plain = [_plain(tensor) for tensor in tensors]
     ranges = [_byte_range(tensor) for tensor in plain]
-    storage_of, starts, spans = _group(ranges, plain, copy=copy)
+    storage_of, ends = _group(ranges)
     metas = tuple(
         TensorMeta(
             dtype=dtype_name(tensor.dtype),
             shape=tuple(tensor.shape),
             stride=tuple(tensor.stride()),
-            offset=(start - starts[index]) // tensor.element_size() if tensor.numel() else 0,
+            offset=(start - ends[index][1]) // tensor.element_size() if tensor.numel() else 0,
             storage=index,
             requires_grad=original.requires_grad,
         )
         for original, tensor, index, (_, start, _) in zip(tensors, plain, storage_of, ranges, strict=True)
     )
-    return Layout(metas, spans)
+    return metas, plain, ends
 
 
 def rebuild(
-    metas: Sequence[TensorMeta], spans: Sequence[torch.Tensor], device: torch.device | str
+    metas: Sequence[TensorMeta],
+    spans: Sequence[torch.Tensor],
+    device: torch.device | str,
+    *,
+    copy: bool = True,
 ) -> list[torch.Tensor]:
     """Tensors with the same strides, offsets and aliasing on fresh memory of `device`.
 
-    They are detached: gradients are no part of a forward replay. The spans are left as they are.
+    They are detached: gradients are no part of a forward replay. The spans are left as they are. With `copy` false tensors lie on
+    them where they are on the device: to be read alone.
     """
     on = torch_device(str(device))
-    storages = [span.to(on, copy=True).untyped_storage() for span in spans]
+    storages = [span.to(on, copy=copy).untyped_storage() for span in spans]
     return [
         torch.empty(0, dtype=getattr(torch, meta.dtype), device=on).set_(
             storages[meta.storage], meta.offset, meta.shape, meta.stride
@@ -137,8 +155,7 @@ def check_recordable(tensor: torch.Tensor) -> None:
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     check_recordable(tensor)
-    detached = tensor.detach()
-    return detached.resolve_conj().resolve_neg()
+    return tensor.resolve_conj().resolve_neg()
 
 
 def _byte_range(tensor: torch.Tensor) -> tuple[tuple[str, int], int, int]:
@@ -150,13 +167,13 @@ def _byte_range(tensor: torch.Tensor) -> tuple[tuple[str, int], int, int]:
 
 
 def _group(
-    ranges: list[tuple[tuple[str, int], int, int]], tensors: list[torch.Tensor], *, copy: bool
-) -> tuple[list[int], list[int], list[torch.Tensor]]:
-    """Storage index of each tensor, first byte of each storage, and the storages' bytes."""
+    ranges: list[tuple[tuple[str, int], int, int]],
+) -> tuple[list[int], list[tuple[int, int, int]]]:
+    """Storage index of each tensor, and of each storage a tensor on it, its first byte and one past its last."""
     groups: list[list[int]] = []
     current: list[int] = []
     end = 0
-    for index in sorted(range(len(tensors)), key=lambda i: ranges[i]):
+    for index in sorted(range(len(ranges)), key=lambda i: ranges[i]):
         allocation, start, stop = ranges[index]
         if current and start < stop and ranges[current[0]][0] == allocation and start < end:
             current.append(index)
@@ -167,20 +184,19 @@ def _group(
         if start < stop:
             current, end = groups[-1], stop
     groups.sort(key=min)
-    storage_of, starts, spans = [0] * len(tensors), [], []
+    storage_of, ends = [0] * len(ranges), []
     for number, members in enumerate(groups):
         # Where a tensor starts within 64 bytes decides which path a vectorized kernel takes: keep it.
         start = min(ranges[i][1] for i in members) // ALIGNMENT * ALIGNMENT
         stop = max(ranges[i][2] for i in members)
-        starts.append(start)
-        spans.append(_bytes(tensors[members[0]], start, max(0, stop - start), copy=copy))
+        ends.append((members[0], start, max(start, stop)))
         for i in members:
             storage_of[i] = number
-    return storage_of, starts, spans
+    return storage_of, ends
 
 
-def _bytes(tensor: torch.Tensor, start: int, length: int, *, copy: bool) -> torch.Tensor:
+def _bytes(tensor: torch.Tensor, start: int, stop: int, *, copy: bool) -> torch.Tensor:
     span = torch.empty(0, dtype=torch.uint8, device=tensor.device)
     if tensor.numel():
-        span.set_(tensor.untyped_storage(), start, (length,), (1,))
+        span.set_(tensor.untyped_storage(), start, (stop - start,), (1,))
     return span.clone() if copy else span

@@ -15,7 +15,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.device import torch_device
 from pytest_cgins.core.dtypes import ITEMSIZE, extent
 from pytest_cgins.core.errors import ProtocolError
-from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.layout import Layout, lay_out, rebuild
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import TensorMeta
 
@@ -34,7 +34,11 @@ def pack(tensors: Sequence[torch.Tensor]) -> tuple[dict[str, Any], Buffer]:
     Raises:
         RecordError: for a tensor without strided storage of its own.
     """
-    layout = lay_out(tensors, copy=False)
+    return pack_layout(lay_out(tensors, copy=False))
+
+
+def pack_layout(layout: Layout) -> tuple[dict[str, Any], Buffer]:
+    """What `pack` gives of tensors that were laid out."""
     spans = [span.cpu() for span in layout.spans]
     header = {
         "metas": [documents.dump_python(meta) for meta in layout.metas],

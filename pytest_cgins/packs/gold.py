@@ -10,7 +10,7 @@ import torch
 
 from pytest_cgins.core.dtypes import SAMPLES
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.core.layout import lay_out, overlap
+from pytest_cgins.core.layout import metas_of, overlap
 from pytest_cgins.core.trace import Blob, Gold, GoldTensor, TensorMeta, Trace
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.context import neutral
@@ -50,7 +50,7 @@ def describe(
         )
     kept = [*outputs, *(inputs[index] for index in mutated)]
     with neutral():
-        metas = lay_out(kept, copy=False).metas
+        metas = metas_of(kept)
         tensors = tuple(_take(tensor, meta, tier, add) for tensor, meta in zip(kept, metas, strict=True))
         aliases = tuple(
             (gold, source)

@@ -11,7 +11,7 @@ import torch
 
 from pytest_cgins.core.device import usable_device
 from pytest_cgins.core.errors import ReplayError, TraceError
-from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.layout import metas_of, rebuild
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Storage, TensorMeta, Trace
 from pytest_cgins.packs.backward import is_derived
@@ -127,7 +127,7 @@ def check(trace: Trace, source: BlobSource, device: str | None = None) -> Litera
     if len(results) != len(gold):
         raise _differs(trace, f"{counted(len(results), 'tensor')} came out, {len(gold)} are recorded")
     with neutral():
-        metas = lay_out(results, copy=False).metas
+        metas = metas_of(results)
         same = [
             _compare(trace, number, tensor, meta, recorded)
             for number, (tensor, meta, recorded) in enumerate(zip(results, metas, gold, strict=True))

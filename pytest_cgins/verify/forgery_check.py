@@ -7,6 +7,7 @@ inputs must refuse what it would be wrong to accept, in each kind of rows; edge 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Literal, get_args
 
 import torch
@@ -217,8 +218,9 @@ def _blind(output: ExpectedOutput, expected: ExpectedSet, numbers: Tensor | None
     right, answer = scale.reference, output.answer.reshape(-1)
     finite = torch.isfinite(right) & torch.isfinite(readable(answer))
 
-    def distance(forge: Forge, places: Tensor) -> Tensor:
-        return torch.where(finite[places], forge(places) - right[places], 0.0).abs()
+    def distances(forgeries: Sequence[tuple[str, Forge]], places: Tensor) -> Tensor:
+        forged = torch.stack([forge(places) for _, forge in forgeries])
+        return torch.where(finite[places], forged - right[places], 0.0).abs()
 
     everywhere = torch.arange(len(right), device=right.device)
     forgeries = list(_forgeries(output, expected))
@@ -226,7 +228,8 @@ def _blind(output: ExpectedOutput, expected: ExpectedSet, numbers: Tensor | None
         # One element is enough to refuse an answer, and one of few does in nearly every set.
         few = everywhere[:: -(-len(right) // _LOOKED_AT)]
         least = scale.unit[few] * scale.peak_limit
-        forgeries = [(name, forge) for name, forge in forgeries if (distance(forge, few) <= least).all()]
+        near = (distances(forgeries, few) <= least).all(1).tolist()
+        forgeries = [*compress(forgeries, near)]
         numbers = torch.zeros_like(everywhere)
     if not forgeries:
         return {}
@@ -236,7 +239,7 @@ def _blind(output: ExpectedOutput, expected: ExpectedSet, numbers: Tensor | None
     usual = float(sizes.nan_to_num(0.0).square().mean().sqrt())
     found: dict[int, str] = {}
     for name, forge in forgeries:
-        off_by = distance(forge, everywhere)
+        (off_by,) = distances([(name, forge)], everywhere)
         off = (_per_row(off_by**2, numbers, "sum") / counts).sqrt()
         z = off_by / scale.unit
         passes = _per_row(z, numbers, "amax") <= scale.peak_limit

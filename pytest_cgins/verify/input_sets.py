@@ -22,7 +22,7 @@ from pytest_cgins.verify.messages import LargeTrial
 from pytest_cgins.verify.op_calls import operators
 from pytest_cgins.verify.quantization import GRIDS, all_exact, grids
 from pytest_cgins.verify.random_outputs import Domain, draw
-from pytest_cgins.verify.reference import Answers, answer, answers, widened
+from pytest_cgins.verify.reference import Answers, answer, answers, inputs_on, widened
 from pytest_cgins.verify.semantics import Semantics, semantics_for
 from pytest_cgins.verify.ties import arrangement, indices_of, window_of
 
@@ -84,11 +84,13 @@ class InputSet:
 
     def answer(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Torch's own to the call on other numbers; whatever the op raises is raised."""
-        return answer(self.call, lay_out(tensors), self.context, self.device, mutated=self.mutated)
+        layout = lay_out(tensors, copy=False)
+        return answer(self.call, layout, self.context, self.device, mutated=self.mutated)
 
     def widened(self, tensors: Sequence[Tensor], dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
         """The same of numbers in a wider dtype."""
-        return widened(self.call, lay_out(tensors), self.context, self.device, self.mutated, dtype=dtype)
+        layout = lay_out(tensors, copy=False)
+        return widened(self.call, layout, self.context, self.device, self.mutated, dtype=dtype)
 
     def operators(self) -> frozenset[str]:
         """What the call dispatches: see `op_calls.operators`."""
@@ -176,10 +178,10 @@ class InputSetBuilder:
             Exception: whatever the op raises.
         """
         layout, call = lay_out(tensors), call or self.call
-        context = self.trace.context
+        context, given = self.trace.context, inputs_on(layout, self.device)
         torch_answers = answers(
             call,
-            layout,
+            given,
             context,
             self.device,
             mutated=self.mutated,
@@ -196,7 +198,7 @@ class InputSetBuilder:
         if recorded and not metas:
             # As attention does on a GPU for a batch of 0: there is nothing to be held against.
             raise RuntimeError("torch gives nothing back")
-        arguments = tensors_of(call, rebuild(layout.metas, layout.spans, self.device))
+        arguments = tensors_of(call, rebuild(given.metas, given.spans, self.device, copy=False))
         first = arguments.get(call.arguments[0].name) if call.arguments else None
         arranged = arrangement(call, first, torch_answers.answer)
         if arranged is not None:
@@ -209,7 +211,7 @@ class InputSetBuilder:
         on_grids = (
             {}
             if patterns_only or arranged is not None
-            else grids(call, layout, context, self.device, torch_answers, rows_of, exact=exact)
+            else grids(call, given, context, self.device, torch_answers, rows_of, exact=exact)
         )
         if exact and any(
             one.dtype in GRIDS and n not in on_grids for n, one in enumerate(torch_answers.answer)
@@ -223,7 +225,7 @@ class InputSetBuilder:
                     meta,
                     gold_of[index] if index < len(gold_of) else None,
                     rows_of(torch_answers.answer[index]),
-                    self.coarseness.get(index, 1.0),
+                    self.coarseness.get(index),
                 ),
                 grid=on_grids.get(index),
                 resized=index < len(recorded) and meta.shape != recorded[index].meta.shape,
@@ -231,9 +233,7 @@ class InputSetBuilder:
             for index, meta in enumerate(metas)
         )
         outputs = tuple(
-            self._drawn(output, call, layout, torch_answers.mutated)
-            if output.index in self.random
-            else output
+            self._drawn(output, call, given, torch_answers.mutated) if output.index in self.random else output
             for output in self._pointing(outputs, call, arguments)
         )
         returned = len(metas) - len(torch_answers.mutated)
@@ -384,7 +384,7 @@ def _expected_output(  # noqa: PLR0917
     meta: TensorMeta,
     elements: GoldElements | None,
     rows: Tensor | None,
-    coarseness: float = 1.0,
+    coarseness: float | None = None,
 ) -> ExpectedOutput:
     answer, reference = as_real(torch_answers.answer[index]), as_real(torch_answers.reference[index])
     scale = None

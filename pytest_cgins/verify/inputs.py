@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pytest_cgins.config import Declared
 from pytest_cgins.config.coupled import Sorted, drawn_by
-from pytest_cgins.core.bitwise import movable, readable
-from pytest_cgins.core.layout import Layout, lay_out, rebuild
+from pytest_cgins.core.bitwise import element, movable, readable
+from pytest_cgins.core.layout import Layout, lay_out, metas_of, rebuild
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.recipe import seed_of, standard_normal, uniform_integers
 from pytest_cgins.verify import coupled, low_bits
@@ -65,12 +64,8 @@ def fresh(
     for index, tensor in data(semantics, tensors):
         lanes = lanes_of(semantics, call, index, tensor)
         top = _LADDER_OF_POSITIONS if positions else _LADDER.get(tensor.dtype, _LADDER_DEFAULT)
-        steps = 2 * top + 1
-        # 5 is coprime to the number of steps: neighbouring rows differ by much, all scales occur. The first
-        # row, which may be the only one, is not scaled.
-        exponents = ((torch.arange(steps) * 5 + top) % steps - top).to(torch.float64)
-        wide = _wide(tensor) * torch.exp2(exponents)[lanes % steps]
-        wide = _near_one(call, wide)
+        ladder = _ladder(top)
+        wide = _near_one(call, _wide(tensor) * ladder[lanes % len(ladder)])
         tensor.copy_(_in_range(_legal(semantics, index, wide, recorded[index]), tensor.dtype))
     low_bits.draw(semantics, call, tensors, recorded, key)
     coupled.draw(semantics, call, tensors, recorded, f"{key}/coupled", legal=legal)
@@ -78,13 +73,24 @@ def fresh(
     return tensors
 
 
+@cache
+def _ladder(top: int) -> Tensor:
+    """Scales of rows from 2^-top to 2^top."""
+    steps = 2 * top + 1
+    # 5 is coprime to the number of steps: neighbouring rows differ by much, all scales occur. The first
+    # row, which may be the only one, is not scaled.
+    return torch.exp2(((torch.arange(steps) * 5 + top) % steps - top).to(torch.float64))
+
+
 def _meet_sorted(semantics: Semantics, call: OpCall, tensors: Sequence[Tensor]) -> None:
     """Every fourth number is one of those in order, if there are any: on which side it falls then is the op's to say."""
     couplings, names = couplings_of(semantics, call, tensors), semantics.names
     in_order = [one.argument for one in couplings if isinstance(one, Sorted)]
+    if not in_order:
+        return
     fixed, among = {name for one in couplings for name in drawn_by(one)}, data(semantics, tensors)
     if call.op.startswith("torch.") and op_word(call) in _SEARCHES:  # a user's integers may point anywhere
-        metas = lay_out(tensors, copy=False).metas
+        metas = metas_of(tensors)
         among = [(n, one) for n, one in enumerate(tensors) if not metas[n].is_expanded]
         fixed |= dict(semantics.declared.roles).keys()
     for ordered in (tensors[index] for index, name in names.items() if name in in_order):
@@ -115,10 +121,11 @@ def put_largest_last(semantics: Semantics, call: OpCall, tensors: Sequence[Tenso
         largest = numbers.gather(-1, places)
         numbers.scatter_(-1, places, numbers[..., -1:].clone())
         numbers[..., -1:] = largest
-        # torch's own unravel_index imports sympy, which takes seconds.
-        place = np.unravel_index(int(readable(tensor).abs().argmax()), tuple(tensor.shape))
-        last = (-1,) * tensor.ndim
-        numbers[place], numbers[last] = numbers[last].clone(), numbers[place].clone()
+        greatest = element(numbers, int(readable(tensor).abs().argmax()))
+        last = element(numbers, numbers.numel() - 1)
+        exchanged = last.clone()
+        last.copy_(greatest)
+        greatest.copy_(exchanged)
 
 
 def coupled_edge(
@@ -170,7 +177,7 @@ def halves(
     """Small multiples of half a scale, and scales that are powers of two: an op that rounds meets ties, and is exact."""
     semantics, unit = semantics_for(call, declared), 1.0
     tensors = fresh(call, recorded, key, declared)
-    metas = lay_out(tensors, copy=False).metas
+    metas = metas_of(tensors)
     scales = [index for index, name in semantics.names.items() if low_bits.is_called_scale(name)]
     for index in scales:
         if tensors[index].is_floating_point() and tensors[index].numel():
@@ -228,7 +235,7 @@ def _shrink_variances(semantics: Semantics, tensors: Sequence[Tensor]) -> None:
 
     Beside eps, variances near 1 would hide whether it is added.
     """
-    metas = lay_out(tensors, copy=False).metas
+    metas = metas_of(tensors)
     for index, tensor in enumerate(tensors):
         if index not in semantics.names or semantics.role(index, metas[index]) != "positive":
             continue
@@ -281,11 +288,11 @@ def _patterns(semantics: Semantics, dtype: torch.dtype) -> list[tuple[float, flo
 
 def data(semantics: Semantics, tensors: Sequence[Tensor]) -> list[tuple[int, Tensor]]:
     """Index and tensor of each data argument whose rows can be scaled; of aliasing ones the first."""
-    layout = lay_out(tensors, copy=False)
     first: dict[int, int] = {}
-    for index, meta in enumerate(layout.metas):
-        if semantics.role(index, meta) == "data" and not meta.is_expanded and not is_mask(tensors[index]):
-            first.setdefault(meta.storage, index)
+    for index, meta in enumerate(metas_of(tensors)):
+        is_data = meta.storage not in first and semantics.role(index, meta) == "data"
+        if is_data and not meta.is_expanded and not is_mask(tensors[index]):
+            first[meta.storage] = index
     return [(index, tensors[index]) for index in first.values()]
 
 
@@ -322,7 +329,7 @@ def _content(semantics: Semantics, recorded: Sequence[Tensor], key: str, name: s
 
     Data differ between the sets of inputs; weights, which are most of the numbers, are the same in all.
     """
-    layout = lay_out(recorded)
+    layout = lay_out(recorded, copy=False)
     spans = list(layout.spans)
     for storage in range(len(spans)):
         members = [index for index, meta in enumerate(layout.metas) if meta.storage == storage]
@@ -336,23 +343,23 @@ def _content(semantics: Semantics, recorded: Sequence[Tensor], key: str, name: s
 
 
 def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, key: str) -> Tensor:
-    """New bytes for the storage that the tensor `index` lies on."""
+    """New bytes for the storage that the tensor `index` lies on; not to be written to."""
     meta = layout.metas[index]
     dtype: torch.dtype = getattr(torch, meta.dtype)
     if dtype.is_complex:  # as many pairs of real numbers
         dtype = dtype.to_real()
     count = layout.spans[meta.storage].numel() // dtype.itemsize
-    values = _normal(seed_of(key), count).clone()
+    values = _normal(seed_of(key), count)
     role = semantics.role(index, meta)
     if role == "weight":
-        values /= math.sqrt(max(1, math.prod(meta.shape[1:])))
+        values = values / math.sqrt(max(1, math.prod(meta.shape[1:])))
     elif role == "positive":
-        values = values.abs_().add_(0.25)
+        values = values.abs().add_(0.25)
     elif not recorded.is_complex():
         values = _legal(semantics, index, values, recorded)
-    padded = torch.zeros(layout.spans[meta.storage].numel(), dtype=torch.uint8)
-    padded[: count * dtype.itemsize] = values.to(dtype).view(torch.uint8)
-    return padded
+    made = values.to(dtype).view(torch.uint8)
+    rest = layout.spans[meta.storage].numel() - made.numel()
+    return torch.cat((made, made.new_zeros(rest))) if rest else made
 
 
 @lru_cache(maxsize=4)
@@ -369,8 +376,11 @@ def _legal(semantics: Semantics, index: int, values: Tensor, recorded: Tensor) -
         return values
     # What torch's tests use is legal, but not all that is: integers are powers of negative numbers.
     low, high = domain or (-math.inf, math.inf)
-    lies_in = not recorded.numel() or (float(recorded.min()) >= low and float(recorded.max()) <= high)
-    if domain is not None and (semantics.is_declared(index) or lies_in):
+    if domain is not None and (
+        semantics.is_declared(index)
+        or not recorded.numel()
+        or (float(recorded.min()) >= low and float(recorded.max()) <= high)
+    ):
         if math.isinf(high):
             return values if math.isinf(low) else low + values.abs()
         return high - values.abs() if math.isinf(low) else low + (high - low) * values.abs().frac()
@@ -397,7 +407,7 @@ def is_mask(tensor: Tensor) -> bool:
     if tensor.ndim < 2 or not tensor.is_floating_point() or not tensor.numel():
         return False
     least = torch.finfo(tensor.dtype).min
-    if float(tensor[(0,) * tensor.ndim]) not in (0.0, 1.0, least, -math.inf):
+    if float(element(tensor, 0)) not in (0.0, 1.0, least, -math.inf):
         return False  # most tensors, without a look at all of them
     blocked = (tensor == least) | (tensor == -torch.inf)
     one, zero = tensor == 1, tensor == 0

@@ -20,7 +20,7 @@ from pytest_cgins.core.device import DEVICES, device_of, torch_device
 from pytest_cgins.core.errors import ConfigError, ProtocolError, TraceError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.session_report import Environment
-from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.core.tensors import pack_layout, unpack
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.trace import Trace
 from pytest_cgins.core.verdict import Check, Correctness, Reason
@@ -137,7 +137,7 @@ class JudgeService:
         own_calls = _own_calls(case_request, prepared)
         sets, contents = [], []
         for each in prepared.sets:
-            header, content = pack(each.tensors())
+            header, content = pack_layout(each.layout)
             contents.append(content)
             packed = PackedInputs(
                 name=each.expected.name, call=each.call, tensors=header, outputs=each.outputs, context=each.context,

@@ -23,7 +23,7 @@ from torch import Tensor
 from pytest_cgins.config import Declared
 from pytest_cgins.config.coupled import Coupling, Lengths, Offsets, Pages, Unique
 from pytest_cgins.core.bitwise import all_same
-from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.layout import lay_out, metas_of
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import relocate
@@ -107,7 +107,7 @@ def free_integers(call: OpCall, semantics: Semantics, recorded: Sequence[Tensor]
     said |= dict(semantics.declared.roles).keys()
     return [
         index
-        for index, meta in enumerate(lay_out(recorded, copy=False).metas)
+        for index, meta in enumerate(metas_of(recorded))
         if semantics.names.get(index, "") not in said
         and semantics.kept(index, meta) == "index"
         and low_bits.code_range(semantics, index, recorded[index]) is None

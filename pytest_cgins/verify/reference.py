@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -250,19 +250,28 @@ class _Widened:
     steps: float = 1.0
     """Of 2⁻²⁴, by which `perturbed` moves inputs."""
 
+    last: dict[tuple[str, torch.dtype], Layout] = field(default_factory=dict)
+    """The inputs as they were widened last."""
+
     def run(self, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """Outputs of the op on inputs widened to `dtype`."""
-        return self.run_on(widen(inputs_on(self.inputs, device), dtype), device, dtype)
+        return self.run_on(self.wide(device, dtype), device, dtype)
+
+    def wide(self, device: str, dtype: torch.dtype) -> Layout:
+        """The inputs widened to `dtype`, not to be written to."""
+        if (device, dtype) not in self.last:
+            self.last.clear()
+            self.last[device, dtype] = widen(inputs_on(self.inputs, device), dtype)
+        return self.last[device, dtype]
 
     def perturbed(self, device: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
         """Outputs of the op in fp64 on inputs moved by ±2⁻²⁴ of themselves, signs drawn by lot, `steps` times; in fp32 by ±2⁻²³, which it can hold."""
-        wide = widen(inputs_on(self.inputs, device), dtype)
-        spans = list(wide.spans)
+        wide = self.wide(device, dtype)
+        spans, steps = list(wide.spans), self.steps * (1 if dtype == torch.float64 else 2)
         names = {dtype_name(dtype), dtype_name(_WIDER_COMPLEX[dtype])}
         for storage in {m.storage for m in wide.metas if m.dtype in names}:
             values = spans[storage].view(dtype)
-            steps = _lot().to(values.device) * self.steps * (1 if dtype == torch.float64 else 2)
-            factors = 1 + steps.repeat(-(-values.numel() // _PERIOD))[: values.numel()]
+            factors = _factors(steps, values.device).repeat(-(-values.numel() // _PERIOD))[: values.numel()]
             spans[storage] = (factors * values).to(dtype).view(torch.uint8)
         return self.run_on(Layout(wide.metas, spans), device, dtype)
 
@@ -360,11 +369,11 @@ class Lengths(DispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **named)
 
 
-@cache
-def _lot() -> Tensor:
-    """±2⁻²⁴, signs drawn by lot."""
+@lru_cache(maxsize=16)
+def _factors(steps: float, device: torch.device) -> Tensor:
+    """1 ± steps·2⁻²⁴, signs drawn by lot."""
     signs = torch.randint(0, 2, (_PERIOD,), generator=torch.Generator().manual_seed(0)).double()
-    return (2 * signs - 1) * 2.0**-24
+    return (1 + (2 * signs - 1) * 2.0**-24 * steps).to(device)
 
 
 def _is_single_precision(inputs: Layout, context: Context) -> bool:
@@ -425,8 +434,8 @@ def widen(inputs: Layout, dtype: torch.dtype) -> Layout:
 
 
 def _widen_span(span: Tensor, old: torch.dtype, new: torch.dtype) -> Tensor:
-    whole = span.numel() // old.itemsize * old.itemsize
-    return span[:whole].view(old).to(new).view(torch.uint8)
+    rest = span.numel() % old.itemsize
+    return (span[:-rest] if rest else span).view(old).to(new).view(torch.uint8)
 
 
 def wider(old: torch.dtype, target: torch.dtype) -> torch.dtype:

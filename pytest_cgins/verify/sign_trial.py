@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pytest_cgins.config.coupled import drawn_by
 from pytest_cgins.core.bitwise import readable
-from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.layout import lay_out, metas_of, rebuild
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.recipe import seed_of, standard_normal
 from pytest_cgins.verify import low_bits
@@ -39,7 +39,7 @@ def spread(builder: InputSetBuilder, tensors: Sequence[Tensor], key: str) -> tup
         most = max(tensor.numel() for tensor in tensors)
         chosen = [index for index in chosen if tensors[index].numel() == most]
     for index in chosen:
-        layout = lay_out(tensors)
+        layout = lay_out(tensors, copy=False)
         tried = rebuild(layout.metas, layout.spans, "cpu")
         lot = torch.from_numpy(standard_normal(seed_of(f"{key}/signs/{index}"), tried[index].numel()))
         tried[index].mul_(torch.sign(lot).reshape(tried[index].shape).to(tried[index].dtype))
@@ -62,7 +62,7 @@ def _of_one_sign(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> list[in
     semantics, known = builder.semantics, op_word(builder.call) in ENTRIES or is_derived(builder.call.op)
     if known or semantics.real or semantics.facts is not None:
         return []
-    metas = lay_out(tensors, copy=False).metas
+    metas = metas_of(tensors)
     storages = [meta.storage for meta in metas]
     couplings = couplings_of(semantics, builder.call, tensors)
     coupled = {name for coupling in couplings for name in drawn_by(coupling)}
@@ -86,7 +86,8 @@ def _answer(builder: InputSetBuilder, tensors: Sequence[Tensor]) -> Sequence[Ten
     """Torch's outputs; None if it refuses the inputs."""
     context, mutated = builder.trace.context, builder.mutated or ()
     try:
-        return answer(builder.call, lay_out(tensors), context, builder.device, mutated=mutated)
+        layout = lay_out(tensors, copy=False)
+        return answer(builder.call, layout, context, builder.device, mutated=mutated)
     except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
         return None
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pytest_cgins.config.coupled import Sorted
 from pytest_cgins.core.dtypes import extent
-from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.layout import metas_of
 from pytest_cgins.core.trace import OpCall, TensorMeta, Value, tensor_indices, walk
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.coupling_bounds import adds_up
@@ -74,7 +74,7 @@ class Places:
     """The sizes of a call that may move: those within rows of the data first, then all others."""
 
     def __init__(self, call: OpCall, semantics: Semantics, recorded: Sequence[torch.Tensor]) -> None:
-        self.metas = lay_out(recorded, copy=False).metas
+        self.metas = metas_of(recorded)
         self._semantics, self._recorded = semantics, recorded
         seen = [] if call.op.startswith("torch.") else filter(adds_up, inferred(semantics, call, recorded))
         # Of a user's op what looks like offsets or lengths, and whose they are: alone none is legal in another size.
@@ -273,10 +273,12 @@ def resized(
 
 
 def _repeated(tensor: Tensor, shape: Sequence[int], dims: Iterable[int]) -> Tensor:
-    """A tensor of another shape along some dimensions, in this order: its elements in turns."""
+    """A tensor of another shape along some dimensions, in this order: its elements in turns; maybe a view."""
     for dim in dims:
-        if tensor.shape[dim] != shape[dim]:
+        if shape[dim] > tensor.shape[dim]:
             tensor = tensor.index_select(dim, torch.arange(shape[dim]) % tensor.shape[dim])
+        elif shape[dim] < tensor.shape[dim]:
+            tensor = tensor.narrow(dim, 0, shape[dim])
     return tensor
 
 
@@ -310,7 +312,9 @@ def _placed(content: Tensor, meta: TensorMeta, shape: tuple[int, ...]) -> Tensor
     stride = stride_like(meta, shape)
     once = tuple(min(1, size) if step == 0 else size for size, step in zip(shape, stride, strict=True))
     for dim, size in enumerate(once):
-        content = content.narrow(dim, 0, size)
+        content = content if content.shape[dim] == size else content.narrow(dim, 0, size)
+    if once == shape and math.prod(shape) == extent(shape, stride):  # there are no gaps to be zero
+        return torch.empty_strided(shape, stride, dtype=content.dtype).copy_(content)
     memory = torch.zeros(max(1, extent(shape, stride)), dtype=content.dtype)
     memory.as_strided(once, stride).copy_(content)
     return memory.as_strided(shape, stride)

@@ -81,9 +81,13 @@ class ProbedCall:
         return not self.builder.call.op.startswith("torch.") and self.reference_set.returns_integers
 
     @cached_property
+    def search(self) -> SizeSearch:
+        """The search whose draws have the call's own key."""
+        return SizeSearch(self, self.key)
+
+    @property
     def _search(self) -> SizeSearch | None:
-        search = None if self.builder.random else SizeSearch(self, self.key)
-        return None if search is None or search.places.are_tied else search
+        return None if self.builder.random or self.search.places.are_tied else self.search
 
     @cached_property
     def small(self) -> InputSet:
@@ -95,7 +99,7 @@ class ProbedCall:
     @cached_property
     def extra_dimension(self) -> InputSet | None:
         """The call in a dimension more, on small arguments, if torch takes it."""
-        return None if self._search is None else self._search.extra_dimension()
+        return None if self._search is None else self._search.extra_dimension
 
 
 class _EvenKeys(TorchFunctionMode):
@@ -134,7 +138,8 @@ class SizeSearch:
     def _on_cpu(
         self, call: OpCall, tensors: Sequence[torch.Tensor], mutated: Sequence[int] = ()
     ) -> list[torch.Tensor]:
-        return answer(relocate(call, "cpu"), lay_out(tensors), self.context, "cpu", mutated=mutated)
+        layout = lay_out(tensors, copy=False)
+        return answer(relocate(call, "cpu"), layout, self.context, "cpu", mutated=mutated)
 
     @cached_property
     def _overwrites(self) -> bool:
@@ -251,7 +256,12 @@ class SizeSearch:
         larger = (one for one in self.followed({**moves, **few}) if few.items() <= one.items())
         return not any(map(self.is_legal, larger))
 
-    def extra_dimension(self, further: int = 1) -> InputSet | None:
+    @cached_property
+    def extra_dimension(self) -> InputSet | None:
+        """The set of a dimension more."""
+        return self.extra_dimensions(1)
+
+    def extra_dimensions(self, further: int) -> InputSet | None:
         """The set with two batches where one was, in a dimension more, or in further ones, if torch takes it: of its own ops only.
 
         Not of backwards: gradients of weights are sums over the dimensions that were recorded, and are written so.

@@ -32,6 +32,7 @@ C / √n: for a handful of elements the rms is no statistic.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -141,6 +142,20 @@ def rms(values: Tensor) -> float:
     return float(torch.linalg.vector_norm(values)) / math.sqrt(values.numel()) if values.numel() else 0.0
 
 
+def _rms_there(values: Tensor) -> Tensor:
+    """`rms` as a number of its device, which is not waited for."""
+    # Of a plain number a GPU would take the reciprocal, which may round otherwise.
+    norm: Tensor = torch.linalg.vector_norm(values)
+    return norm / values.new_full((), math.sqrt(max(1, values.numel())))
+
+
+def _rms_of(*values: Tensor, beside: Sequence[Tensor] = ()) -> list[float]:
+    """The `rms` of each, and further numbers as they are: the device is waited for once."""
+    numbers: list[float] = torch.stack([*map(torch.linalg.vector_norm, values), *beside]).tolist()
+    roots = [math.sqrt(max(1, one.numel())) for one in values] + [1.0] * len(beside)
+    return [number / root for number, root in zip(numbers, roots, strict=True)]
+
+
 def peak(values: Tensor) -> float:
     """Greatest element; 0 if there is none."""
     return float(values.max()) if values.numel() else 0.0
@@ -155,7 +170,7 @@ def derive(
     *,
     rows: Tensor | None = None,
     steps: float = 1.0,
-    coarseness: float = 1.0,
+    coarseness: float | None = None,
 ) -> Scale:
     """Scale of one output.
 
@@ -167,7 +182,7 @@ def derive(
         rounded: like p, on inputs rounded to TF32, where that is allowed.
         rows: number of the row that each element is made of, int64, flat, where no row depends on another.
         steps: roundings to fp32 by which the inputs of p were moved.
-        coarseness: `Scale.coarseness` on the recorded inputs, where these are others.
+        coarseness: `Scale.coarseness` on the recorded inputs, where these are others; None to have it measured.
 
     All tensors but `rows` have the same shape. Elements that are not finite in any of them are left out.
     """
@@ -192,8 +207,8 @@ def derive(
     bins = exponent_bins(r)
     halves = _half_ulp_table(dtype, r.device)
     beyond = error - halves[bins]
-    own = _coarseness(r, beyond, single, dtype)
-    if answer.element_size() <= 2 and coarseness > 1:
+    own = _coarseness(r, beyond, single, dtype) if coarseness is None else 1.0
+    if answer.element_size() <= 2 and coarseness is not None and coarseness > 1:
         error32 = error32 * coarseness
         conditioning = None if conditioning is None else conditioning * coarseness
     error32 = torch.maximum(error32, beyond)
@@ -204,17 +219,18 @@ def derive(
     envelope = envelope.reshape(_GROUPS, _EXPONENTS).cummax(1).values
     table = (halves + envelope.maximum(_floors(error32, groups))).reshape(-1)
     unit = table[places]
-    z = error / unit
     # Of correct rounding: from how often each bin occurs, so that no further pass over r is needed.
     occupancy = torch.bincount(places, minlength=len(table)).to(torch.float64)
-    rounding = float(((halves.repeat(_GROUPS) / table) ** 2 * occupancy).sum()) / 3.0 / max(1, r.numel())
+    squares = ((halves.repeat(_GROUPS) / table) ** 2 * occupancy).sum()
+    measured = (error,) if conditioning is None else (error, conditioning)
+    *errors, rounding = _rms_of(*(one / unit for one in measured), beside=[squares])
     limits = constants(dtype)
     if answer.numel() <= 1 and answer.element_size() <= 2:
         limits = replace(limits, peak=limits.peak / _SCALAR)
     return Scale(
         reference=r,
         unit=unit,
-        rms=max(rms(z), math.sqrt(rounding), 0.0 if conditioning is None else rms(conditioning / unit)),
+        rms=max(*errors, math.sqrt(rounding / 3.0 / max(1, r.numel()))),
         constants=limits if rounded is None or dtype != torch.float32 else TF32,
         coarseness=own,
     )
@@ -247,10 +263,11 @@ def _coarseness(r: Tensor, beyond: Tensor, error32: Tensor, dtype: torch.dtype) 
         return 1.0
     taken = slice(None, None, max(1, r.numel() // _LOOKED_AT))
     size = r[taken].abs()
-    small = size <= size.kthvalue(len(size) // _FRACTION).values
-    least = rms(error32[taken][small])
+    small = (size <= size.kthvalue(len(size) // _FRACTION).values).nonzero().reshape(-1)
+    single, further = error32[taken][small], beyond[taken][small].clamp_min(0.0)
+    least, greatest = _rms_of(single, further)
     most = torch.finfo(dtype).eps / torch.finfo(torch.float32).eps
-    return min(max(1.0, rms(beyond[taken][small].clamp_min(0.0)) / least), most) if least else 1.0
+    return min(max(1.0, greatest / least), most) if least else 1.0
 
 
 def _groups(error: Tensor, rows: Tensor | None) -> Tensor | None:
@@ -278,14 +295,13 @@ def _groups(error: Tensor, rows: Tensor | None) -> Tensor | None:
 
 
 def _floors(error: Tensor, groups: Tensor | None) -> Tensor:
-    """2·rms(e) of each group, (groups, 1); at most that of all, and at least that by 2¹², for rows on which torch is exact."""
-    whole = 2.0 * rms(error)
-    floors = torch.full((_GROUPS, 1), whole, dtype=torch.float64, device=error.device)
-    if groups is not None:
-        squares = reduced(error**2, groups, _GROUPS, "sum")
-        own = 2.0 * (squares / torch.bincount(groups, minlength=_GROUPS).clamp_min(1)).sqrt()
-        floors = own[:, None].clamp(whole * 2.0 ** -(_GROUP_STEP * (_GROUPS - 1)), whole)
-    return floors
+    """2·rms(e) of each group, (groups, 1), or of all, (); at most that of all, and at least that by 2¹², for rows on which torch is exact."""
+    whole = 2.0 * _rms_there(error)
+    if groups is None:
+        return whole
+    squares = reduced(error**2, groups, _GROUPS, "sum")
+    own = 2.0 * (squares / torch.bincount(groups, minlength=_GROUPS).clamp_min(1)).sqrt()
+    return own[:, None].clamp(whole * 2.0 ** -(_GROUP_STEP * (_GROUPS - 1)), whole)
 
 
 def reduced(values: Tensor, numbers: Tensor, count: int, how: str) -> Tensor:
@@ -306,7 +322,7 @@ def _conditioning(perturbed: Tensor, r: Tensor, *, jump: float = _JUMP) -> Tenso
 
 def _unless_it_jumped(distance: Tensor, r: Tensor, jump: float = _JUMP) -> Tensor:
     size = torch.nan_to_num(r, nan=0.0, posinf=0.0, neginf=0.0).abs_()
-    return distance.masked_fill_(distance > jump * size.clamp_min_(rms(size)), 0.0)
+    return distance.masked_fill_(distance > jump * size.clamp_min_(_rms_there(size)), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -449,8 +465,7 @@ def all_finite(values: Tensor) -> bool:
     """Whether no element is NaN or infinite; in one pass, by the extremes, which are NaN if any element is."""
     if not values.numel():
         return True
-    low, high = readable(values).aminmax()
-    return bool(torch.isfinite(low)) and bool(torch.isfinite(high))
+    return all(map(math.isfinite, torch.stack(readable(values).aminmax()).tolist()))
 
 
 def half_ulp(r: Tensor, dtype: torch.dtype) -> Tensor:
@@ -465,8 +480,8 @@ def exponent_bins(r: Tensor) -> Tensor:
 
 def finite_distance(values: Tensor, reference: Tensor) -> Tensor:
     """|values − reference| in float64, 0 where either is not finite."""
-    distance = (values.to(torch.float64) - reference).abs_()
-    return distance if all_finite(distance) else torch.nan_to_num_(distance, nan=0.0, posinf=0.0)
+    # A look whether it has to be done would take as long, and the device would be waited for.
+    return torch.nan_to_num_((values.to(torch.float64) - reference).abs_(), nan=0.0, posinf=0.0)
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_cgins.core.errors import CginsError, ContractError, LaunchError
-from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.layout import metas_of
 from pytest_cgins.core.trace import TensorMeta, Value
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.packs.context import capture
@@ -182,6 +182,6 @@ def _form_of(result: object, *, mutates: bool) -> _Form | str:
     """The form of a result, or why there is none that a kernel could fill."""
     try:
         tree, outputs = flatten(result)
-        return _Form(tree, lay_out(outputs, copy=False).metas, mutates)
+        return _Form(tree, metas_of(outputs), mutates)
     except CginsError as error:
         return error.what

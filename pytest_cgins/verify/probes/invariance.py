@@ -19,6 +19,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle, islice
 from typing import TypeVar
 
 import torch
@@ -28,7 +29,7 @@ from pytest_cgins.config import Tolerance
 from pytest_cgins.core.bitwise import as_real, movable
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.failure_kinds import stops_device
-from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.layout import lay_out, metas_of, rebuild
 from pytest_cgins.core.text import counted, first_line
 from pytest_cgins.core.trace import OpCall, TensorMeta
 from pytest_cgins.packs.backward import is_derived
@@ -42,7 +43,7 @@ from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.input_sets import InputSet, RowTrial, dense_meta
 from pytest_cgins.verify.semantics import op_word
 from pytest_cgins.verify.size_groups import resized
-from pytest_cgins.verify.size_search import FEW_ROWS, ProbedCall, SizeSearch
+from pytest_cgins.verify.size_search import FEW_ROWS, ProbedCall
 from pytest_cgins.verify.unread import ReadOp, Rows, fill
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ class Batch:
 
     def part(self, rows: Sequence[int]) -> list[Tensor]:
         """The arguments with some rows alone, in this order, laid out as the recorded ones are."""
-        metas, chosen = lay_out(self.tensors, copy=False).metas, torch.tensor(rows)
+        metas, chosen = metas_of(self.tensors), torch.tensor(rows)
         picked = [
             tensor.index_select(0, chosen) if index in self.batched else tensor
             for index, tensor in enumerate(self.tensors)
@@ -124,7 +125,7 @@ class Batch:
     def beside(self, rows: Sequence[int], foreign: Sequence[int], content: str) -> list[Tensor] | None:
         """The same with something else in the rows at some positions; None where no argument could hold it."""
         tensors, semantics = self.part(rows), self.probed_call.builder.semantics
-        metas = lay_out(tensors, copy=False).metas
+        metas = metas_of(tensors)
         data = [
             tensors[index]
             for index in self.batched
@@ -139,8 +140,9 @@ class Batch:
                 INFINITE: (torch.inf, -torch.inf),
                 NOT_FINITE: (torch.nan, torch.inf, -torch.inf),
             }[content]
-            for number, position in enumerate(foreign):
-                tensor[position] = fills[number % len(fills)]
+            numbers = torch.tensor([*islice(cycle(fills), len(foreign))], dtype=tensor.dtype)
+            of_rows = movable(numbers).reshape(-1, *[1] * (tensor.ndim - 1))
+            movable(tensor)[torch.tensor(foreign)] = of_rows
         return tensors if data else None
 
 
@@ -187,7 +189,7 @@ def batch_of(
         as_wide: try all of them with rows as they were recorded before smaller ones.
     """
     builder, semantics = probed_call.builder, probed_call.builder.semantics
-    search = SizeSearch(probed_call, key)
+    search = probed_call.search
     places = search.places
     outputs = probed_call.reference_set.expected.outputs
     batched = places.batch_of_rows([output.shape[0] for output in outputs if output.shape])
@@ -375,7 +377,8 @@ def held_rows(
     whole: InputSet, name: str, tensors: Sequence[Tensor], sources: tuple[int, ...]
 ) -> InputSet | None:
     """A set whose rows are those of another one; None if torch's answers to them are others."""
-    layout, given = lay_out(tensors), whole.answer(tensors)
+    layout = lay_out(tensors)
+    given = whole.answer(tensors)
     real = [as_real(tensor) for tensor in given]
     assert whole.rows is not None
     rows = whole.rows
@@ -390,7 +393,7 @@ def held_rows(
         _laid_out(output, given[output.index], metas[output.index], own=output.index < returned)
         for output in expected.outputs
     )
-    arguments = tensors_of(whole.call, rebuild(layout.metas, layout.spans, whole.device))
+    arguments = tensors_of(whole.call, rebuild(layout.metas, layout.spans, whole.device, copy=False))
     expected = replace(expected, name=name, outputs=outputs, arguments=arguments)
     made = replace(
         whole, layout=layout, outputs=tuple(metas[:returned]), expected=expected, probe=NAME, rows=trial

@@ -58,7 +58,8 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     One size more, four of drawn sizes, long rows, many rows, what is left, none, one and two dimensions more, and those in
     which single dimensions move; fewer where torch refuses them.
     """
-    search, interpreted = SizeSearch(probed_call, key), probed_call.interpreted
+    search = probed_call.search if key == probed_call.key else SizeSearch(probed_call, key)
+    interpreted = probed_call.interpreted
     places = search.places
     if places.are_tied:
         return [], "the op changes an argument that shares its memory with another"
@@ -87,8 +88,8 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     take(_remaining_dimensions(search, found))
     take(_empty(search))
     for input_set in (
-        search.extra_dimension(),
-        search.extra_dimension(2),
+        search.extra_dimension,
+        search.extra_dimensions(2),
         *related_sizes.many_numbered(search),
         *related_sizes.broadcast_operands(search),
         *related_sizes.split_equal_sizes(search),
