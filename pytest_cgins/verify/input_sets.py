@@ -30,8 +30,6 @@ NARROW = ("int8", "uint8")
 """Integers that are rounded numbers, codes and exponents, and no positions."""
 _STEPS = 8
 """At most one of so many integers is near a step."""
-REFUSALS = (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError, AssertionError)
-"""What torch, and mostly an op of a user, raises on arguments that it does not take; our own errors are none of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

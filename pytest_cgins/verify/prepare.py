@@ -33,7 +33,7 @@ from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.packs.replay import load_inputs, recording_device
 from pytest_cgins.verify import coupled, forgery_check, inputs, probe_inputs, random_outputs, sign_trial
 from pytest_cgins.verify.expected import ExpectedOutput, gold_drift, gold_elements
-from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder, reference_set
+from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder, reference_set
 from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.op_calls import multiplies, op_calls, rounds
 from pytest_cgins.verify.probes import invariance, sizes
@@ -41,7 +41,7 @@ from pytest_cgins.verify.proven_couplings import proven
 from pytest_cgins.verify.quantization import GRIDS
 from pytest_cgins.verify.random_outputs import Domain
 from pytest_cgins.verify.rank_mistakes import RankedAnswers
-from pytest_cgins.verify.reference import memory_taken
+from pytest_cgins.verify.reference import REFUSALS, memory_taken
 from pytest_cgins.verify.semantics import Semantics, check_names, chooses, semantics_for
 from pytest_cgins.verify.size_search import ProbedCall
 

@@ -22,11 +22,12 @@ from pytest_cgins.packs.call import relocate
 from pytest_cgins.packs.ops import declared_of
 from pytest_cgins.packs.recipe import BlobSource
 from pytest_cgins.verify import inputs
-from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
+from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.messages import PrepareOptions
 from pytest_cgins.verify.prepare import Preparation, recorded_inputs, refused
 from pytest_cgins.verify.rank_group import RankGroup
 from pytest_cgins.verify.rank_mistakes import Mistake, RankedAnswers, gives, unlike_first
+from pytest_cgins.verify.reference import REFUSALS
 from pytest_cgins.verify.semantics import check_names, semantics_for
 
 SETS = ("fresh", "second")

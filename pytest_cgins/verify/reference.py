@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from pytest_cgins.core.bitwise import as_real
 from pytest_cgins.core.device import device_of, torch_device
+from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.layout import Layout, dtype_name, rebuild
 from pytest_cgins.core.trace import Context, OpCall, TensorMeta
 from pytest_cgins.packs.call import flatten, invoke
@@ -25,6 +26,8 @@ from pytest_cgins.verify.probe_support.dispatch_mode import DispatchMode
 from pytest_cgins.verify.rounding import TF32_BITS, rounded
 from pytest_cgins.verify.tolerance import finite_distance
 
+REFUSALS = (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError, AssertionError)
+"""What torch, and mostly an op of a user, raises on arguments that it does not take; our own errors are none of these."""
 _WIDENED = 32
 """Bytes on a device for each of 16-bit inputs: three copies in fp64, and what the op makes of them."""
 _TRUNCATED = 184
@@ -197,10 +200,15 @@ def memory_taken(call: OpCall, inputs: Layout, context: Context, device: str) ->
 def _run(
     call: OpCall, inputs: Layout, context: Context, device: str, mode: KeepWide | None = None
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """(argument tensors after the call, returned tensors)."""
+    """(argument tensors after the call, returned tensors); an op that raises something else refuses by a RuntimeError."""
     tensors = rebuild(inputs.metas, inputs.spans, device)
-    with restore(context, device), mode or nullcontext():
-        result = invoke(call, tensors)
+    try:
+        with restore(context, device), mode or nullcontext():
+            result = invoke(call, tensors)
+    except (CginsError, *REFUSALS):
+        raise
+    except Exception as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
     returned = flatten(result)[1] if mode is None else map(mode.kept, flatten(result)[1])
     return tensors, [tensor.detach().resolve_conj().resolve_neg() for tensor in returned]
 

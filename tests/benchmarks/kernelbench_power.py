@@ -34,8 +34,9 @@ from pytest_cgins.packs.values import decode
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.forgery_check import permuted
-from pytest_cgins.verify.input_sets import REFUSALS, InputSet, InputSetBuilder
+from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
 from pytest_cgins.verify.prepare import Preparation, prepare
+from pytest_cgins.verify.reference import REFUSALS
 
 TOLERANCE = Tolerance()
 Forge = Callable[[InputSet], list[Tensor]]

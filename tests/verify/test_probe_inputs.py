@@ -474,11 +474,22 @@ def of_small_numbers(x: torch.Tensor) -> torch.Tensor:
     return x.sin()
 
 
-def test_an_op_may_refuse_fresh_inputs_without_a_word(tmp_path: Path) -> None:
-    """The recorded ones remain, and it is said why there are no others."""
-    judged = Gate(tmp_path, lambda: of_small_numbers(normal(20, 7)), f"{__name__}.of_small_numbers").judge()
+@pytest_cgins.mark
+def of_suitable_numbers(x: torch.Tensor) -> torch.Tensor:
+    """The same with an exception of its own."""
+    if x.max() > 8:
+        raise Unsuitable("too large")
+    return x.sin()
+
+
+@pytest.mark.parametrize(
+    ("op", "why"), [(of_small_numbers, "AssertionError"), (of_suitable_numbers, "Unsuitable: too large")]
+)
+def test_an_op_may_refuse_fresh_inputs(tmp_path: Path, op: Callable[..., object], why: str) -> None:
+    """The recorded ones remain, and it is said why there are no others; an exception of the op's own ended the case."""
+    judged = Gate(tmp_path, lambda: op(normal(20, 7)), f"{__name__}.{op.__name__}").judge()
     assert judged.passed
-    assert "no fresh inputs: torch refuses them (AssertionError)" in judged.notes
+    assert f"no fresh inputs: torch refuses them ({why})" in judged.notes
 
 
 def test_longer_lists_are_of_small_tensors(tmp_path: Path) -> None:
