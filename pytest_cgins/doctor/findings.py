@@ -53,8 +53,11 @@ class DoctorReport(Document):
     """In the order in which they are shown."""
 
     @property
+    def unmet(self) -> list[str]:
+        """Names of what is required and not as it must be; what could not be found out does not count."""
+        return [one.name for one in self.findings if one.required and one.state not in ("ok", "unknown")]
+
+    @property
     def exit_status(self) -> int:
-        """1 if something required is not as it must be, else 0; what could not be found out does not count."""
-        return int(
-            any(finding.required and finding.state not in ("ok", "unknown") for finding in self.findings)
-        )
+        """1 if something is unmet, else 0."""
+        return int(bool(self.unmet))

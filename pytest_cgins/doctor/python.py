@@ -75,7 +75,6 @@ def installed_version(package: str) -> str:
 def triton() -> tuple[Finding, Finding]:
     """Triton, and its interpreter, which needs no GPU."""
     installed = installed_version("triton")
-    state, detail = package_state(installed, (3, 2)), ""
     interpreted: State = "missing"
     trouble = ""
     if installed:
@@ -90,9 +89,8 @@ def triton() -> tuple[Finding, Finding]:
         Finding(
             group=PACKAGES,
             name="Triton",
-            state=state,
+            state=package_state(installed, (3, 2)),
             version=installed,
-            detail=detail,
             disables="kernels that are written in Triton",
             remedy="pip install 'triton>=3.2'",
         ),
@@ -119,14 +117,12 @@ def package_state(version: str, oldest: parse.Version) -> State:
     return "too-old" if found < oldest else "ok"
 
 
-def package(
-    name: str, *, oldest: parse.Version, disables: str, group: str = PACKAGES, shown: str = ""
-) -> Finding:
+def package(name: str, *, oldest: parse.Version, disables: str, group: str = PACKAGES) -> Finding:
     """An installed package, by its name on the index."""
     version = installed_version(name)
     return Finding(
         group=group,
-        name=shown or name,
+        name=name,
         state=package_state(version, oldest),
         version=version,
         disables=disables,

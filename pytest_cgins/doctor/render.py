@@ -71,13 +71,8 @@ def _fold(text: str, width: int) -> list[str]:
 
 
 def _verdict(report: DoctorReport, width: int) -> Iterator[Line]:
-    missing = [
-        finding.name
-        for finding in report.findings
-        if finding.required and finding.state not in ("ok", "unknown")
-    ]
-    if missing:
-        text = f"Not ready: {', '.join(missing)} is needed for everything."
+    if report.unmet:
+        text = f"Not ready: {', '.join(report.unmet)} is needed for everything."
         yield from ([(line, "red")] for line in _fold(text, width))
         return
     optional = [finding for finding in report.findings if finding.state != "ok"]

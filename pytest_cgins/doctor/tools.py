@@ -100,15 +100,13 @@ def _read(fd: int, deadline: float) -> tuple[str, str]:
         return data.decode(errors="replace"), trouble
 
 
-def probe(
-    name: str, *arguments: str, limit_s: float, env: dict[str, str] | None = None
-) -> tuple[Any, ProgramResult]:
+def probe(name: str, *, limit_s: float, env: dict[str, str] | None = None) -> tuple[Any, ProgramResult]:
     """Run one of our probe scripts in a process of its own.
 
     Returns:
         The JSON object of its last line that is one, None if there is none, and how it went.
     """
-    ran = run([sys.executable, str(PROBES / f"{name}.py"), *arguments], limit_s=limit_s, env=env)
+    ran = run([sys.executable, str(PROBES / f"{name}.py")], limit_s=limit_s, env=env)
     for line in reversed(ran.output.splitlines()):
         with suppress(ValueError, RecursionError):
             answer = json.loads(line)

@@ -47,7 +47,7 @@ def available_bytes() -> int:
     """Memory that could be taken now without swapping: of the machine, or of the container where that has less."""
     found = [_FALLBACK_BYTES]
     with suppress(OSError, ValueError, IndexError):
-        found = [_named_kib("MemAvailable") * 1024]
+        found = [named_number(Path("/proc/meminfo"), "MemAvailable:") * 1024]
     for limit, used, stat, prefix in (
         ("memory.max", "memory.current", "memory.stat", ""),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_"),
@@ -63,9 +63,7 @@ def available_bytes() -> int:
 def memory_kills() -> int:
     """How many processes of this machine the system has killed for memory so far; 0 where it does not say."""
     with suppress(OSError, ValueError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
+        return named_number(Path("/proc/vmstat"), "oom_kill ")
     return 0
 
 
@@ -78,8 +76,13 @@ def _cached_bytes(stat: Path, prefix: str) -> int:
     return 0
 
 
-def _named_kib(name: str) -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith(f"{name}:"):
+def named_number(file: Path, name: str) -> int:
+    """The number of the first line that begins so.
+
+    Raises:
+        OSError, ValueError, IndexError: there is none.
+    """
+    for line in file.read_text().splitlines():
+        if line.startswith(name):
             return int(line.split()[1])
     raise ValueError(name)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.run.environment import WORKER_MARK
+from pytest_cgins.run.limits import named_number
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class ProcessTree:
 
         Costs about 10 µs a process of the machine, and 30 to 110 µs one that was not there at the last look.
         """
-        members = [process for process in self._find() if not process.is_zombie]
+        members = self._find()
         return Usage(
             processes=sum(process.pid != self._root for process in members),
             threads=sum(process.threads for process in members),
@@ -86,7 +87,7 @@ class ProcessTree:
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """Keep all from running meanwhile."""
-        members = [process for process in self._find() if not process.is_zombie]
+        members = self._find()
         try:
             for process in members:
                 _send(process, signal.SIGSTOP)
@@ -115,7 +116,7 @@ class ProcessTree:
         self._strangers.clear()
         looked_at_all = True
         while True:
-            found = [process for process in self._find() if not process.is_zombie]
+            found = self._find()
             # A whole group dies at once, whatever its processes are about to start.
             roots = {self._root} if self._has_root() else set()
             for group in roots | {process.group for process in found}:
@@ -138,7 +139,7 @@ class ProcessTree:
                 time.sleep(0.002)
 
     def _find(self) -> list[_Process]:
-        """All members that exist, zombies included."""
+        """All members that run."""
         pids = _pids()
         self._strangers.intersection_update(pids)
         seen = {pid: process for pid in pids - self._strangers if (process := _read(pid)) is not None}
@@ -148,7 +149,7 @@ class ProcessTree:
         self._adopt(members, seen)
         self._strangers.update(pids - members.keys())
         self._members = {pid: process.started for pid, process in members.items()}
-        return list(members.values())
+        return [process for process in members.values() if not process.is_zombie]
 
     @staticmethod
     def _adopt(members: dict[int, _Process], seen: dict[int, _Process]) -> None:
@@ -185,9 +186,7 @@ class ProcessTree:
 def _proportional_bytes(pid: int) -> int:
     """Resident memory of one process, of shared pages its share; 0 if it is gone."""
     with suppress(OSError, ValueError, IndexError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
+        return named_number(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") * 1024
     process = _read(pid)
     return process.memory_bytes if process else 0
 

@@ -49,7 +49,6 @@ MAXIMUM_BUFFERS = 4096
 
 _HEADER_BYTES = 4
 _DESCRIPTORS_A_BYTE = 64
-_RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _TICK_S = 0.1
 
 
@@ -160,7 +159,7 @@ class Channel:
         buffers: list[Buffer] = []
         while len(buffers) < count:
             wanted = min(count - len(buffers), _DESCRIPTORS_A_BYTE)
-            receive = partial(socket.recv_fds, self._connection, 1, wanted, _RECEIVE_FLAGS)
+            receive = partial(socket.recv_fds, self._connection, 1, wanted, socket.MSG_CMSG_CLOEXEC)
             mark, descriptors, _, _ = self._do(receive, select.POLLIN, deadline)
             arrived = _adopt_all(descriptors)
             if not mark:
