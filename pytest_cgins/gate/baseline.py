@@ -7,7 +7,7 @@ commits says the same.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,11 +85,11 @@ def _held_in(
         base = resolve(wanted, repository)
         now = [configuration.load(file, require_traces=False, require_sources=False) for file in files]
         gone = [
-            base.repository / path for kind, path in _changes(base, [f":(glob)**/{CONFIG}"]) if kind == "D"
+            base.repository / path for kind, path in changes(base, [f":(glob)**/{CONFIG}"]) if kind == "D"
         ]
         gone = [file for file in gone if any(file.is_relative_to(folder) for folder in folders)]
         moved = tuple(settings_files.moved(base, [*folders, *(config.root for config in now)]))
-        if not gone and not _changes(base, _specs(base, now)):
+        if not gone and not changes(base, _specs(base, now)):
             return BaseComparison(base=base.label, weaker=moved)
         written = Checkout(base, default_cache().parent / "revisions", names=(CONFIG, MANIFEST))
         with closing(written) as checkout:
@@ -99,10 +99,6 @@ def _held_in(
         return BaseComparison(note=f"{error.what} ({error.remedy})", unread=True)
     except CginsError as error:  # of the working tree: its files cannot be collected either
         return BaseComparison(note=error.what)
-
-
-def _changes(base: Revision, paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    return changes(base, paths) if paths else ()  # git takes no path for all paths
 
 
 def _specs(base: Revision, configs: Iterable[Config]) -> list[str]:

@@ -275,7 +275,7 @@ class Evaluator:
     def evaluate(self, case: Case, *, upcoming: Case | None = None) -> Evaluation:
         """Build, verify, time and judge one case; the upcoming one is prepared while the kernel is verified."""
         started = time.monotonic()
-        result = _unknown(case)
+        result = unknown(case)
         try:
             self.devices.require(case)
             compiled = self.compiled(case)
@@ -308,7 +308,7 @@ class Evaluator:
         with suppress(EndedError):
             self.devices.require(case)
             compiled = self.compiled(case)
-            taken = self._taken_over(self._with_digests(_unknown(case), compiled), compiled)
+            taken = self._taken_over(self._with_digests(unknown(case), compiled), compiled)
             if taken is not None:
                 return replace(taken, seconds=time.monotonic() - started)
         return None
@@ -516,7 +516,8 @@ class Evaluator:
             )
 
 
-def _unknown(case: Case) -> Evaluation:
+def unknown(case: Case) -> Evaluation:
+    """What is told of a case before anything is found."""
     return Evaluation(
         case=case,
         verdict=Verdict(status=Status.SKIPPED, reason=Reason.OK, message="", numbers={}),

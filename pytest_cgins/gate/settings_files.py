@@ -40,7 +40,7 @@ def moved(base: Revision, folders: Iterable[Path]) -> Iterator[str]:
     around = {place for folder in folders for place in (folder, *folder.parents)}
     inside = {place.relative_to(base.repository) for place in around if place.is_relative_to(base.repository)}
     specs = [f":(literal){place / name}" for place in sorted(inside) for name in sorted(SETTINGS)]
-    for kind, path in changes(base, specs) if specs else ():
+    for kind, path in changes(base, specs):
         before = _settings(path, "" if kind == "A" else text_of(base, path))
         file = base.repository / path
         now = _settings(path, file.read_text(encoding="utf-8", errors="replace") if file.is_file() else "")

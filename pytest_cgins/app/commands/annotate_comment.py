@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.app.commands.options import Subparsers, command, flag, option
+from pytest_cgins.app.commands.options import Subparsers, command, flag, option, write
 from pytest_cgins.core.errors import GitHubError
 
 
@@ -40,8 +39,7 @@ def run_annotate(arguments: argparse.Namespace) -> int:
 
     report = document.load(arguments.report)
     found = annotations.annotate(report, folder=arguments.folder, root=arguments.root)
-    sys.stdout.flush()
-    sys.stdout.buffer.write(annotations.commands(found).encode())
+    write(annotations.commands(found))
     return 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins import config as configuration
-from pytest_cgins.app.commands.options import Subparsers, add_seed, command, option, repeatable, seed_of
+from pytest_cgins.app.commands.options import Subparsers, add_seed, command, flag, option, repeatable, seed_of
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.building.revision.merge_base import NONE
@@ -62,8 +62,8 @@ def add_parsers(subparsers: Subparsers) -> None:
         "--baseline REV  compare with the kernels of this revision, a commit or merge-base (default: %(default)s)",
         default=NONE,
     )
-    option(parser, "--compile  time torch.compile as well", action="store_true")
-    option(parser, "--no-timing  check outputs alone", action="store_true")
+    flag(parser, "--compile  time torch.compile as well")
+    flag(parser, "--no-timing  check outputs alone")
     option(
         parser,
         "--suite-tests N  tests of times that share the chance of a false alarm (default: %(default)s)",

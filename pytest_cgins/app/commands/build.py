@@ -11,9 +11,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from pytest_cgins import __version__
-from pytest_cgins.app.commands.options import Subparsers, command, flag, option
+from pytest_cgins.app.commands.options import Subparsers, command, flag, listed, option
 from pytest_cgins.app.commands.schema import add_config_option
 from pytest_cgins.building.contracts.source import find
+from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config, Implementation, KernelEntry, load_without_traces, select
 from pytest_cgins.core import documents
 from pytest_cgins.core.case import KernelSource
@@ -24,9 +25,6 @@ from pytest_cgins.core.session_report import Compilation
 
 if TYPE_CHECKING:
     from pytest_cgins.building.build_queue import BuildQueue
-
-
-NO_BASELINE = "none"
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -49,7 +47,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         build,
         "--baseline REV  with --arch: fail if spills or registers grew since this commit, or merge-base "
         "(default: %(default)s)",
-        default=NO_BASELINE,
+        default=NONE,
     )
     flag(build, "--resources  with --arch: list each function, with its most frequent opcodes")
     flag(build, "--json  with --arch: print a report as --cgins-json writes it")
@@ -80,7 +78,7 @@ def run_build(arguments: argparse.Namespace) -> int:
             f'--arch "{arguments.arch}" names no architecture', remedy="name some: --arch sm_80,sm_90a"
         )
     if not arguments.arch:
-        for name, default in (("resources", False), ("json", False), ("baseline", NO_BASELINE)):
+        for name, default in (("resources", False), ("json", False), ("baseline", NONE)):
             if getattr(arguments, name) != default:
                 raise ConfigError(
                     f"--{name} goes with --arch", remedy="name architectures: --arch sm_80,sm_90a"
@@ -156,9 +154,8 @@ def _compile(
     from pytest_cgins.report import document
 
     started_at, started = datetime.now(timezone.utc), time.monotonic()
-    archs = [arch.strip() for arch in arguments.arch.split(",") if arch.strip()]
     compiler = Compiler(
-        config, archs=archs, baseline=arguments.baseline, build_queue=build_queue,
+        config, archs=listed(arguments.arch), baseline=arguments.baseline, build_queue=build_queue,
         instructions=arguments.resources or arguments.json,
     )  # fmt: skip
     with closing(compiler):

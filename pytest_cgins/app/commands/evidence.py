@@ -15,11 +15,13 @@ from pytest_cgins.app.commands.options import (
     command,
     flag,
     group,
+    listed,
     option,
     say,
     seed_of,
 )
 from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import load, load_without_traces
 from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.console import print_table
@@ -40,7 +42,6 @@ ENV, ROOFLINE, NCU_TOP, SASS, TIDY, BENCH, ATTRIBUTION = (
 )  # fmt: skip
 MOST_TOP = 50
 LARGEST_FILE = 64 << 20
-NO_BASELINE = "none"
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -192,7 +193,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
     return int(timed.failed)
 
 
-def _timed(arguments: argparse.Namespace, *, baseline: str = NO_BASELINE, compile_arm: bool = False) -> Timed:
+def _timed(arguments: argparse.Namespace, *, baseline: str = NONE, compile_arm: bool = False) -> Timed:
     from pytest_cgins.regenerate.profiling import bench
 
     return bench.evaluate(
@@ -223,10 +224,9 @@ def run_sass(arguments: argparse.Namespace) -> int:
     """Disassemble, write, print; what is missing is told and fails nothing."""
     from pytest_cgins.regenerate.profiling import disassembly, render
 
-    archs = [arch.strip() for arch in arguments.arch.split(",") if arch.strip()]
     made = disassembly.evidence(
-        arguments.config, arguments.kernel, device=arguments.device, text=arguments.case, archs=archs
-    )
+        arguments.config, arguments.kernel, device=arguments.device, text=arguments.case, archs=listed(arguments.arch),
+    )  # fmt: skip
     publish(made, render.sass(made), arguments, SASS)
     return 0
 

@@ -243,6 +243,3 @@ def settled(journal: Journal, config: Config, ran: RunResult | None) -> RunResul
     for line in lines:
         print(f"cgins: {line}", file=sys.stderr)
     return ran
-
-
-# ---- cgins runs

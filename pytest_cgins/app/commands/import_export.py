@@ -198,8 +198,6 @@ def _add_torch_library(kinds: Subparsers) -> None:
 
 def export_torch_library(arguments: argparse.Namespace) -> int:
     """Write the package, and say what to do with it."""
-    import sys
-
     from pytest_cgins.building.torch_library import package
 
     config = load(arguments.config, require_traces=False)

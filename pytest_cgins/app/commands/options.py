@@ -70,6 +70,11 @@ def flag(parser: argparse._ActionsContainer, line: str, **settings: Any) -> None
     option(parser, line, action="store_true", **settings)
 
 
+def listed(text: str) -> list[str]:
+    """The words of a list with commas between."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
 def add_seed(parser: argparse.ArgumentParser, what: str = "of the inputs") -> None:
     """Add `--cgins-seed`, which `seed_of` reads."""
     option(parser, f"--cgins-seed N  seed {what}", type=int)
@@ -96,6 +101,12 @@ def add_model(parser: argparse.ArgumentParser, asked: str) -> None:
     places = "--cgins-llm PROVIDER[:PLACE]  provider of the language model (default: llm of cgins.yaml)"
     option(parser, places, default="")
     option(parser, f"--cgins-model NAME  {asked}", default="")
+
+
+def write(text: str) -> None:
+    """Print what is not ASCII: a runner's locale may be C."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())
 
 
 def say(line: str) -> None:

@@ -133,10 +133,6 @@ def _author(text: str) -> Identity:
     return Identity(name=name.strip(), email=email)
 
 
-EXIT_NOT_OPENED = 1
-"""The proposal is stale, was measured on what the base branch no longer is, or a person has committed on its branch."""
-
-
 def run_open(arguments: argparse.Namespace) -> int:
     """Open or update the pull request; 1 if it was not done, for a reason that is no error.
 
@@ -174,7 +170,7 @@ def run_open(arguments: argparse.Namespace) -> int:
         print(escape.lines(line))
     for note in opened.notes:
         print(escape.lines(f"note: {note}"), file=sys.stderr)
-    return EXIT_NOT_OPENED if opened.state in ("stale", "moved", "mixed", "changed") else 0
+    return 1 if opened.state in ("stale", "moved", "mixed", "changed") else 0
 
 
 def _line(opened: OpenResult, title: str, base: str) -> str:
@@ -196,9 +192,6 @@ def _line(opened: OpenResult, title: str, base: str) -> str:
         "would-update": f"dry run: would push {opened.branch} and update {number}: {title}",
         "would-close": f"dry run: would close {number}, because {base} already has these files",
     }[opened.state]
-
-
-EXIT_UNKNOWN = 1
 
 
 def run_status(arguments: argparse.Namespace) -> int:
@@ -265,4 +258,4 @@ def run_close(arguments: argparse.Namespace) -> int:
     unknown = sorted(set(arguments.numbers) - {one.number for one, _ in pairs})
     for number in unknown:
         print(f"#{number} is not an open pull request of a proposal", file=sys.stderr)
-    return EXIT_UNKNOWN if unknown or left else 0
+    return 1 if unknown or left else 0

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pytest_cgins.app.commands.options import Subparsers, command, option
+from pytest_cgins.app.commands.options import Subparsers, command, option, say, write
 from pytest_cgins.core import atomic
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import counted
@@ -71,7 +71,7 @@ def run_report(arguments: argparse.Namespace) -> int:
             f"--history: the format {arguments.format} has no plots", remedy="use --format=html"
         )
     if arguments.out is None:
-        _print(text)
+        write(text)
     else:
         atomic.write_text(arguments.out, text)
     return 0
@@ -95,7 +95,7 @@ def run_summary(arguments: argparse.Namespace) -> int:
         text = markdown.render(report, limit_nbytes=limit)
     except ValueError as error:
         raise ConfigError(f"--max-bytes: {error}", remedy="give it a higher limit") from None
-    _print(text)
+    write(text)
     return 0
 
 
@@ -105,14 +105,8 @@ def _page_with_history(file: Path, path: Path) -> str:
 
     history = history_file.read(path)
     if history.note:
-        print(f"cgins: {path}: {history.note}", file=sys.stderr)
+        say(f"{path}: {history.note}")
     return page.render(document.load(file), trends=trend.trends(history.entries))
-
-
-def _print(text: str) -> None:
-    """Escaped text is not ASCII, and a runner's locale may be C."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode())
 
 
 def _add_merge(subparsers: Subparsers) -> None:

@@ -152,7 +152,6 @@ def _run_folder(arguments: argparse.Namespace) -> Path:
 
 
 def _add_resume(kinds: Subparsers) -> None:
-
     parser = command(
         kinds,
         "resume  continue a run that waits, was stopped or was killed",
@@ -207,7 +206,6 @@ def _worked(journal: Journal, config: Config, *, gives_up: bool = False) -> RunR
 
 
 def _add_verifiers(kinds: Subparsers) -> None:
-
     parser = command(
         kinds, "verifiers  compare each verifier of a search with the gate's findings", run_verifiers
     )

@@ -85,7 +85,6 @@ def _print_schemas_of(name: str) -> int:
 
 
 def _launchers(config: Path, kernel: str) -> list[Path]:
-
     entry = select(load_without_traces(config), [kernel])[0]
     files = [i.sources[0] for i in entry.implementations if i.contract in ("launcher", "device")]
     for file in files:

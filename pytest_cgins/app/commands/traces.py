@@ -427,7 +427,6 @@ def _tasks(folder: Path, root: Path, text: str) -> list[Task]:
 
 
 def _print_opinions(opinions: list[Opinion]) -> None:
-
     words = {True: "yes", False: "no", None: "not said"}
     table = new_table("pack", "op", "redundant", "inefficient", "why")
     for one in sorted(opinions, key=lambda one: not (one.redundant or one.inefficient)):

@@ -19,8 +19,9 @@ from pytest_cgins.core.device import device_of
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.options import BASELINE
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.core.verdict import Correctness, Reason, Status, Verdict
+from pytest_cgins.core.verdict import Correctness, Reason, Status
 from pytest_cgins.gate import correctness_verdict
+from pytest_cgins.gate.evaluate import unknown
 from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.environment import PASSIVE
@@ -79,11 +80,7 @@ class ModelRun:
     def evaluation(self) -> Evaluation:
         """What is found of the model; a slowdown is confirmed by a second process."""
         started, case = time.monotonic(), case_of(self._entry)
-        none = Verdict(status=Status.PASSED, reason=Reason.OK, message="", numbers={})
-        found = Evaluation(
-            case=case, verdict=none, kernel_digest="", correctness=None, measurement=None, build_seconds=0.0, seconds=0.0,
-            fail_on=self._entry.timing.fail_on,
-        )  # fmt: skip
+        found = replace(unknown(case), fail_on=self._entry.timing.fail_on)
         try:
             self._require(case)
             found = self._judged(found, self._bench())

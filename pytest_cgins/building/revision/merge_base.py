@@ -140,6 +140,8 @@ def changes(revision: Revision, paths: Sequence[str]) -> tuple[tuple[str, str], 
     Raises:
         RevisionError: git cannot tell.
     """
+    if not paths:
+        return ()  # git takes no path for all paths
     # A `.gitmodules` may say that changes of a submodule are to be ignored.
     words = ("diff-index", "--name-status", "--no-renames", "--ignore-submodules=none", "-z", revision.commit)
     told = git.read(revision.repository, *words, "--", *paths).split("\0")
